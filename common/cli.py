@@ -1,0 +1,164 @@
+"""The command ``thoth``: finds the rooms' commands, and speaks to people.
+
+Exit codes:
+
+====  ==========================================================================
+0     all is well
+1     something was refused: a document, a query, a comparison
+2     the command or a setting cannot be used as it was given
+3     a store does not answer, or an embedded one could not be started
+4     a store's schema and this code do not fit together
+5     another process does what only one may do at a time
+130   interrupted
+141   nobody reads the output any more
+====  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import click
+
+from common import __version__
+from common.errors import (
+    AlreadyRunning,
+    InvalidSettings,
+    ProjectError,
+    SchemaMismatch,
+    ServiceFailed,
+    StoreUnavailable,
+)
+from common.logs import set_up_logs
+from common.settings import Settings
+
+_EXIT_CODES: dict[type[ProjectError], int] = {
+    InvalidSettings: 2,
+    StoreUnavailable: 3,
+    ServiceFailed: 3,
+    SchemaMismatch: 4,
+    AlreadyRunning: 5,
+}
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
+
+
+class RoomCommands(click.Group):
+    """A group of the commands that installed rooms offer as ``thoth.commands``.
+
+    A room is imported when its command is asked for, so that one broken or
+    unfinished room leaves the others in use.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_offered()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        offered = _offered().get(cmd_name)
+        if offered is None:
+            return super().get_command(ctx, cmd_name)
+        try:
+            command = offered.load()
+        except (ImportError, AttributeError) as error:
+            return _broken(cmd_name, error)
+        return command if isinstance(command, click.Command) else None
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="thoth.commands")}
+
+
+def _broken(name: str, error: Exception) -> click.Command:
+    words = f"cannot be loaded: {error}"
+
+    @click.command(name, short_help=f"({words})", context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1)
+    def command(arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(f"`{name}` {words}") from error
+
+    return command
+
+
+def _begin(ctx: click.Context, verbose: bool) -> None:
+    """Set up what every command shares: logs, and the settings as ``ctx.obj``."""
+    set_up_logs(verbose)
+    ctx.obj = Settings.from_env()
+
+
+def group(name: str, help_text: str, *commands: click.Command) -> click.Group:
+    """A stand-alone group of ``commands``, for ``python -m ROOM``."""
+    return _with_options(click.Group(name, help=help_text, commands=commands))
+
+
+def _with_options(made: click.Group) -> click.Group:
+    made.params.append(
+        click.Option(["-v", "--verbose"], is_flag=True, help="Log what is done, on stderr.")
+    )
+    made.callback = click.pass_context(_begin)
+    return click.version_option(__version__, prog_name="thoth", message="%(prog)s %(version)s")(
+        made
+    )
+
+
+thoth = _with_options(
+    RoomCommands(
+        "thoth",
+        help="Which versions of which packages should this project run on this machine, "
+        "and how do we know?",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+)
+
+
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """Run ``command``; errors become a line for a person and an exit code.
+
+    :param arguments: the process's own if unset
+    """
+    try:
+        status = _code_of(command.main(args=arguments, standalone_mode=False))
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return _INTERRUPTED
+    except ProjectError as error:
+        return _report(error)
+    except BrokenPipeError:
+        return _silence_output()
+    except SystemExit as error:
+        # Click ends so after a broken pipe; a command of ours returns or uses ctx.exit.
+        if error.code != 1:
+            raise
+        return _silence_output()
+    return status
+
+
+def _silence_output() -> int:
+    """Nobody reads: Python would complain when it flushes standard output at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return _BROKEN_PIPE
+
+
+def _code_of(result: Any) -> int:
+    """What a command returned, or gave to ``ctx.exit``; other return values are no code."""
+    return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def _report(error: ProjectError) -> int:
+    click.echo(f"error: {error}", err=True)
+    if error.hint:
+        click.echo(f"hint: {error.hint}", err=True)
+    return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(thoth))

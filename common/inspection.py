@@ -1,0 +1,168 @@
+"""An inspection: one software stack, tried by a number of jobs, and what each was seen to do.
+
+Units are fixed here: durations in seconds, memory in bytes, rates in FLOP/s, times in UTC.
+A digest is ``sha256:`` and 64 hexadecimal digits of the canonical JSON of what it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NewType
+
+import orjson
+
+from common.packages import PackageVersion
+
+DocumentId = NewType("DocumentId", str)
+StackDigest = NewType("StackDigest", str)
+
+
+class SchemaVersion(StrEnum):
+    """The generations of inspection documents that can be read."""
+
+    #: One document: specification, status and a ``job_log`` keyed by matrix size.
+    Y2019 = "inspection-2019"
+    #: One result document with the requirements beside the measurement.
+    Y2020_02 = "inspection-2020-02"
+    #: The same, several of them in a dictionary keyed by inspection.
+    Y2020_02_DICTIONARY = "inspection-2020-02-dictionary"
+    #: A folder an inspection: ``build/specification`` and ``results/N/result``.
+    DIRECTORY = "inspection-directory"
+
+
+class Outcome(StrEnum):
+    """How a job ended."""
+
+    MEASURED = "measured"
+    CRASHED = "crashed"
+    #: Exit code 0, and nothing on standard output that is a measurement.
+    NO_RESULT = "no_result"
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one spelling of a JSON value that digests are made of: sorted keys, no spaces."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def digest(value: Any) -> str:
+    """``sha256:…`` of the canonical JSON of ``value``."""
+    return digest_bytes(canonical_json(value))
+
+
+def digest_bytes(data: bytes) -> str:
+    """``sha256:…`` of ``data``."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The locked packages of an environment, in name order."""
+
+    digest: StackDigest
+    packages: tuple[PackageVersion, ...]
+
+    @classmethod
+    def of(cls, packages: tuple[PackageVersion, ...]) -> Stack:
+        """The stack of these packages; their order does not matter."""
+        ordered = tuple(sorted(set(packages), key=lambda package: package.purl))
+        return cls(StackDigest(digest([package.purl for package in ordered])), ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A hardware class: identities only, never a measured clock (rule 1 of docs/statistics.md).
+
+    ``identity`` holds what the digest is made of, ``label`` is for people.
+    """
+
+    digest: str
+    label: str
+    identity: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEnvironment:
+    """The operating system, Python and image that a stack ran in; ``None`` where not recorded."""
+
+    digest: str
+    os_name: str | None
+    os_version: str | None
+    python_version: str | None
+    cuda_version: str | None
+    base_image: str | None
+    native_packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Indicator:
+    """A performance indicator: the script that measured, by its content."""
+
+    indicator_id: str
+    name: str
+    component: str | None
+    script_sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one job was seen to do, once; a job that measured three sizes has three.
+
+    :param position: index within the inspection, from 0
+    :param comparison_key: digest of indicator, script, parameters, device and hardware class;
+        only observations with equal keys are ever compared
+    :param rate: FLOP/s after any ``correction``; ``reported_rate`` is what the document said
+    :param repetitions_s: raw durations, where the document has them
+    :param quarantine_reason: why it is compared with nothing although it was measured
+    :param unstable_reason: which rule flagged the job
+    """
+
+    observation_id: str
+    job_id: str
+    position: int
+    outcome: Outcome
+    exit_code: int
+    indicator: Indicator
+    hardware: Hardware
+    environment: RuntimeEnvironment
+    parameters: dict[str, Any]
+    device: str | None
+    comparison_key: str
+    elapsed_s: float | None = None
+    rate: float | None = None
+    reported_rate: float | None = None
+    repetitions_s: tuple[float, ...] = ()
+    correction: str | None = None
+    quarantine_reason: str | None = None
+    unstable_reason: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    memory_bytes: int | None = None
+    user_s: float | None = None
+    system_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionDocument:
+    """One inspection as the record keeps it.
+
+    :param document_id: digest of ``body``
+    :param stack: ``None`` if the document names no lock, and ``stack_note`` says so
+    :param body: canonical JSON of everything delivered, private data removed
+    """
+
+    document_id: DocumentId
+    schema_version: SchemaVersion
+    name: str
+    stack: Stack | None
+    stack_note: str | None
+    created_at: datetime | None
+    observations: tuple[Observation, ...]
+    body: bytes = field(repr=False)
+
+    @property
+    def job_count(self) -> int:
+        """Jobs of the inspection; each has one observation or more."""
+        return len({observation.job_id for observation in self.observations})

@@ -1,0 +1,53 @@
+"""Why a document is not taken in: stable codes that people can filter and scripts can match."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Reason codes of the quarantine; the value is stored and never renamed."""
+
+    EMPTY_FILE = "empty_file"
+    EMPTY_FOLDER = "empty_folder"
+    UNREADABLE = "unreadable"
+    FILE_TOO_LARGE = "file_too_large"
+    NOT_UTF8 = "not_utf8"
+    INVALID_JSON = "invalid_json"
+    TRUNCATED_JSON = "truncated_json"
+    NUL_CHARACTER = "nul_character"
+    LONE_SURROGATE = "lone_surrogate"
+    NOT_A_NUMBER = "not_a_number"
+    INFINITE = "infinite"
+    DUPLICATE_KEY = "duplicate_key"
+    NESTED_TOO_DEEP = "nested_too_deep"
+    UNKNOWN_SCHEMA = "unknown_schema"
+    MISSING_FIELD = "missing_field"
+    WRONG_TYPE = "wrong_type"
+    OUT_OF_RANGE = "out_of_range"
+    CONFLICTING_FIELDS = "conflicting_fields"
+    RATE_NEGATIVE = "rate_negative"
+    RATE_ZERO = "rate_zero"
+    RATE_OVERFLOW = "rate_overflow"
+    RATE_IMPLAUSIBLE = "rate_implausible"
+    FUTURE_TIMESTAMP = "future_timestamp"
+    INVALID_VERSION = "invalid_version"
+    ARCHIVE_BROKEN = "archive_broken"
+    ARCHIVE_BOMB = "archive_bomb"
+    ARCHIVE_PATH = "archive_path"
+
+
+class Correction(StrEnum):
+    """Named corrections of rates that were published by a wrong definition."""
+
+    #: The TensorFlow matmul that multiplied only the additions by the mini batch:
+    #: n³ + b(n³ − n²) operations were counted where b(2n³ − n²) were done.
+    TENSORFLOW_MATMUL_MINI_BATCH = "tensorflow-matmul-mini-batch"
+
+
+class Exclusion(StrEnum):
+    """Why an observation is kept but compared with nothing."""
+
+    #: The PyTorch matmul that stopped the clock on a GPU without synchronising
+    #: measured the launch, not the product; nothing recorded can mend it.
+    PYTORCH_MATMUL_UNSYNCHRONISED = "pytorch-matmul-unsynchronised"

@@ -1,0 +1,100 @@
+"""All settings, read from the environment once at start-up and passed down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from platformdirs import user_data_path
+
+from common.errors import InvalidSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What differs between two installations; see ``docs/reference/settings.md``.
+
+    ``database_url`` and ``graph_url`` are ``None`` when the embedded store is used.
+    """
+
+    home: Path
+    database_url: str | None
+    graph_url: str | None
+    graph_user: str
+    graph_password: str | None
+    graph_database: str
+    graph_reader_user: str | None
+    graph_reader_password: str | None
+    document_store_url: str
+    ingest_sources: tuple[str, ...]
+    connect_timeout_s: float
+    query_timeout_s: float
+    query_row_limit: int
+    graph_memory_mb: int
+
+    @property
+    def embedded_database(self) -> bool:
+        """Whether PostgreSQL runs from the wheel on this machine."""
+        return self.database_url is None
+
+    @property
+    def embedded_graph(self) -> bool:
+        """Whether the graph runs from the wheel on this machine."""
+        return self.graph_url is None
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read the settings; an empty variable counts as unset.
+
+        :raises InvalidSettings: naming the variable that cannot be used
+        """
+        values = {k: v for k, v in (os.environ if environ is None else environ).items() if v}
+        home = Path(values.get("THOTH_HOME") or user_data_path("thoth")).expanduser().absolute()
+        return cls(
+            home=home,
+            database_url=_url(values, "DATABASE_URL", "postgresql", "postgresql+psycopg2"),
+            graph_url=_url(
+                values, "GRAPH_URL", "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc"
+            ),
+            graph_user=values.get("GRAPH_USER", "neo4j"),
+            graph_password=values.get("GRAPH_PASSWORD"),
+            graph_database=values.get("GRAPH_DATABASE", "neo4j"),
+            graph_reader_user=values.get("GRAPH_READER_USER"),
+            graph_reader_password=values.get("GRAPH_READER_PASSWORD"),
+            document_store_url=values.get("DOCUMENT_STORE_URL") or (home / "documents").as_uri(),
+            ingest_sources=tuple(values.get("INGEST_SOURCES", "").split()),
+            connect_timeout_s=_number(values, "CONNECT_TIMEOUT_S", 5.0),
+            query_timeout_s=_number(values, "QUERY_TIMEOUT_S", 30.0),
+            query_row_limit=int(_number(values, "QUERY_ROW_LIMIT", 10_000)),
+            graph_memory_mb=int(_number(values, "GRAPH_MEMORY_MB", 1024)),
+        )
+
+
+def _url(values: Mapping[str, str], name: str, *schemes: str) -> str | None:
+    url = values.get(name)
+    if url is None:
+        return None
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        raise InvalidSettings(f"{name}: not a URL that can be read") from None
+    if scheme not in schemes:
+        # The value may hold a password, so only the scheme is repeated.
+        raise InvalidSettings(f"{name}: scheme {scheme!r} is not one of {', '.join(schemes)}")
+    return url
+
+
+def _number(values: Mapping[str, str], name: str, default: float) -> float:
+    text = values.get(name)
+    if text is None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        raise InvalidSettings(f"{name}: {text!r} is not a number") from None
+    if not 0 < number < 1e9:
+        raise InvalidSettings(f"{name}: {text!r} is not between 0 and 1e9")
+    return number

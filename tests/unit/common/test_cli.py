@@ -1,0 +1,121 @@
+"""How errors and endings reach a person and a shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from common.cli import RoomCommands, group, run, thoth
+from common.errors import (
+    InvalidDocument,
+    InvalidSettings,
+    ProjectError,
+    SchemaMismatch,
+    ServiceFailed,
+    StoreUnavailable,
+)
+
+
+def failing_with(error: BaseException) -> click.Command:
+    @click.command("fail")
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidDocument("truncated", "it ends early"), 1),
+        (InvalidSettings("GRAPH_URL: no"), 2),
+        (StoreUnavailable("PostgreSQL", "refused", "run `thoth up`"), 3),
+        (ServiceFailed("PostgreSQL", "ended", "see the log"), 3),
+        (SchemaMismatch("too new", "upgrade thoth"), 4),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error: BaseException, code: int) -> None:
+    assert run(failing_with(error), []) == code
+
+
+def test_an_error_is_told_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    run(failing_with(StoreUnavailable("PostgreSQL", "refused", "run `thoth up`")), [])
+    captured = capsys.readouterr()
+    assert captured.err == "error: PostgreSQL is unavailable: refused\nhint: run `thoth up`\n"
+    assert captured.out == ""
+
+
+def test_an_error_without_a_remedy_has_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    run(failing_with(ProjectError("odd")), [])
+    assert capsys.readouterr().err == "error: odd\n"
+
+
+def test_a_bug_surfaces() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(failing_with(ZeroDivisionError()), [])
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error() -> None:
+    assert run(thoth, ["nonsense"]) == 2
+
+
+def test_a_command_can_choose_its_exit_code() -> None:
+    @click.command()
+    @click.pass_context
+    def choosy(ctx: click.Context) -> None:
+        ctx.exit(3)
+
+    assert run(choosy, []) == 3
+
+
+def test_a_room_that_cannot_be_loaded_leaves_the_others_in_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from importlib.metadata import EntryPoint
+
+    broken = EntryPoint("broken", "no.such.module:command", "thoth.commands")
+    monkeypatch.setattr("common.cli._offered", lambda: {"broken": broken})
+    commands = RoomCommands("thoth", commands={"fine": click.Command("fine", help="Works.")})
+    assert run(commands, ["--help"]) == 0
+    assert "Works." in capsys.readouterr().out
+    assert run(commands, ["broken", "--any", "thing"]) == 1
+    assert "no.such.module" not in capsys.readouterr().out
+
+
+def test_a_setting_that_cannot_be_used_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "mysql://user:hidden@host/db")
+    assert run(group("graph", "", click.Command("fine", callback=lambda: None)), ["fine"]) == 2
+    captured = capsys.readouterr()
+    assert "DATABASE_URL" in captured.err
+    assert "hidden" not in captured.err
+
+
+def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> None:
+    program = (
+        "import click, sys; from common.cli import run\n"
+        "@click.command()\n"
+        "def talk():\n"
+        "    for _ in range(100000): click.echo('word')\n"
+        "sys.exit(run(talk, []))\n"
+    )
+    error_file = tmp_path / "stderr"
+    with error_file.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=30) == 141
+    assert error_file.read_text() == ""

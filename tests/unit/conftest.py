@@ -1,0 +1,10 @@
+"""Unit tests touch no service: a socket opened here is an error."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_sockets(socket_disabled: None) -> None:
+    """Every unit test runs with sockets disabled."""
