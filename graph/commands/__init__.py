@@ -1,0 +1,1 @@
+"""The commands of the graph room, one module per subject."""

@@ -1,0 +1,191 @@
+"""One embedded store as a process: started once, attached to ever after."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import signal
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+
+from common.errors import ServiceFailed
+from common.settings import Settings
+from graph.embedded import processes
+from graph.embedded.home import Home, read_json, write_private
+from graph.embedded.passwords import Passwords
+
+logger = logging.getLogger(__name__)
+
+#: A start takes about 3 s; recovery of a large store after a crash may take longer.
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What ``run/KEY.json`` says. The port is remembered while nothing runs.
+
+    :param created: when the process started, seconds since the epoch: a pid alone
+        may by now belong to somebody else
+    :param ready: whether it has answered a query
+    """
+
+    port: int
+    pid: int | None = None
+    created: float | None = None
+    ready: bool = False
+
+
+class Service(ABC):
+    """A store that this machine runs for us. Changes are made under the home's lock."""
+
+    name: ClassVar[str]
+    key: ClassVar[str]
+    ask_to_stop: ClassVar[signal.Signals]
+
+    def __init__(self, settings: Settings, home: Home, passwords: Passwords) -> None:
+        self.settings = settings
+        self.home = home
+        self.passwords = passwords
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make what a start needs; safe to repeat after an interruption at any point."""
+
+    @abstractmethod
+    def command(self, port: int) -> list[str]:
+        """The command line; it names no password, and its port as ``port=N``."""
+
+    @abstractmethod
+    def is_ours(self, process: psutil.Process) -> bool:
+        """Whether ``process`` is this store in this home."""
+
+    @abstractmethod
+    def answers(self, port: int) -> bool:
+        """Whether a query is answered."""
+
+    @property
+    def log(self) -> Path:
+        """Where the store's output goes."""
+        return self.home.logs / f"{self.key}.log"
+
+    @property
+    def record(self) -> RunRecord | None:
+        """What was last written down, true or not."""
+        return read_record(self.home, self.key)
+
+    def running(self) -> RunRecord | None:
+        """The record of a living process, also of one whose starter was killed.
+
+        ``None`` if there is none: the file may be stale, its pid somebody else's.
+        """
+        record = self.record
+        if record is not None and living(record):
+            return record
+        orphan = next(processes.processes_where(self.is_ours), None)
+        return None if orphan is None else self._adopt(orphan)
+
+    def ensure_running(self) -> bool:
+        """Start the store unless it runs, and wait until it answers a query.
+
+        :returns: whether it was started now
+        :raises ServiceFailed: with the end of its log
+        """
+        running = self.running()
+        if running is not None:
+            self._wait_until_ready(running)
+            return False
+        self.prepare()
+        # Somebody may take the port between the look and the start: try another, once.
+        for last_try in (False, True):
+            record = self._launch(other_port=last_try)
+            try:
+                self._wait_until_ready(record)
+            except ServiceFailed:
+                if last_try or processes.is_free(record.port):
+                    raise
+            else:
+                break
+        logger.info("store_started", extra={"store": self.key, "port": record.port})
+        return True
+
+    def stop(self) -> bool:
+        """Stop the store; ``False`` if it did not run."""
+        running = self.running()
+        process = None if running is None else living(running)
+        if running is None or process is None:
+            return False
+        if not processes.stop(process, self.ask_to_stop, STOP_TIMEOUT_S):
+            logger.warning("store_killed", extra={"store": self.key, "pid": process.pid})
+        self._write(RunRecord(running.port))
+        return True
+
+    def _launch(self, *, other_port: bool) -> RunRecord:
+        known = self.record
+        reuse = known is not None and not other_port and processes.is_free(known.port)
+        port = known.port if known is not None and reuse else processes.free_port()
+        # Written before the start: should we be killed between, the port is known.
+        self._write(RunRecord(port))
+        process = processes.spawn(self.command(port), self.log, self.home.graph)
+        try:
+            record = RunRecord(port, process.pid, process.create_time())
+        except psutil.NoSuchProcess:
+            raise self._failed("ended at once") from None
+        self._write(record)
+        return record
+
+    def _wait_until_ready(self, record: RunRecord) -> None:
+        if record.ready:
+            return
+        ended = False
+
+        def settled() -> bool:
+            nonlocal ended
+            ended = living(record) is None
+            return ended or self.answers(record.port)
+
+        if not processes.wait_for(settled, START_TIMEOUT_S) or ended:
+            raise self._failed(
+                "ended while starting" if ended else f"no answer within {START_TIMEOUT_S:g} s"
+            )
+        self._write(RunRecord(record.port, record.pid, record.created, ready=True))
+
+    def _adopt(self, orphan: psutil.Process) -> RunRecord | None:
+        try:
+            found = re.search(r"port=(\d+)", " ".join(orphan.cmdline()))
+            if found is None:
+                return None
+            record = RunRecord(int(found[1]), orphan.pid, orphan.create_time())
+        except psutil.Error:
+            return None
+        logger.info("store_adopted", extra={"store": self.key, "pid": orphan.pid})
+        self._write(record)
+        return record
+
+    def _write(self, record: RunRecord) -> None:
+        write_private(self.home.run / f"{self.key}.json", json.dumps(asdict(record)) + "\n")
+
+    def _failed(self, what: str) -> ServiceFailed:
+        end = processes.last_lines(self.log)
+        return ServiceFailed(self.name, f"{what}\n{end}" if end else what, f"see {self.log}")
+
+
+def read_record(home: Home, key: str) -> RunRecord | None:
+    """What ``run/KEY.json`` says; ``None`` if it is missing or damaged."""
+    content = read_json(home.run / f"{key}.json")
+    try:
+        return None if content is None else RunRecord(**content)
+    except TypeError:
+        return None
+
+
+def living(record: RunRecord) -> psutil.Process | None:
+    """The process that ``record`` means, if it still runs."""
+    if record.pid is None or record.created is None:
+        return None
+    return processes.alive(record.pid, record.created)

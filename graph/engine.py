@@ -1,0 +1,315 @@
+"""Connections to both stores, and the one place that knows the drivers' errors."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import neo4j
+import sqlalchemy
+from neo4j.exceptions import (
+    AuthError,
+    ClientError,
+    ConfigurationError,
+    ConnectionPoolError,
+    DriverError,
+    Neo4jError,
+    ServiceUnavailable,
+    SessionExpired,
+    TransientError,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from common import __version__
+from common.errors import InvalidSettings, SchemaMismatch, StoreUnavailable
+from common.settings import Settings
+from graph.embedded import EmbeddedStores, Passwords
+from graph.embedded import arcadedb as embedded_graph
+from graph.embedded import postgresql as embedded_database
+from graph.embedded.service import Service
+
+POSTGRESQL, GRAPH = "PostgreSQL", "the graph"
+
+#: No single statement of ours takes minutes; one that does waits for a lock that
+#: nobody gives back. A ``DATABASE_URL`` with ``options=`` of its own overrides it.
+STATEMENT_TIMEOUT_S = 600
+
+#: A peer that vanished without a word is given up after this long.
+_SILENCE_S = 30
+
+_UNDEFINED_TABLE, _UNDEFINED_COLUMN = "42P01", "42703"
+
+_GRAPH_FAILURES = (
+    AuthError,
+    ConnectionPoolError,
+    ServiceUnavailable,
+    SessionExpired,
+    TransientError,
+)
+_WRONG_CREDENTIALS = (
+    "Neo.ClientError.Security.Unauthorized",
+    "Neo.ClientError.Security.AuthenticationRateLimit",
+    "Neo.ClientError.Database.DatabaseNotFound",
+)
+
+
+def relational_url(settings: Settings) -> URL:
+    """Where PostgreSQL is, password included: ``render_as_string()`` hides it."""
+    if settings.database_url is None:
+        port, passwords = _endpoint(settings, embedded_database.PostgreSQL)
+        return URL.create(
+            "postgresql+psycopg2",
+            embedded_database.USER,
+            passwords.postgresql,
+            "127.0.0.1",
+            port,
+            embedded_database.DATABASE,
+            {"sslmode": "disable"},
+        )
+    try:
+        return make_url(settings.database_url).set(drivername="postgresql+psycopg2")
+    except (ArgumentError, ValueError):
+        # The driver's words would repeat the URL, and the password in it.
+        raise InvalidSettings("DATABASE_URL: not a URL that can be read") from None
+
+
+def relational_engine(settings: Settings) -> sqlalchemy.Engine:
+    """An engine for PostgreSQL; it connects when first used, and never waits for ever."""
+    url = relational_url(settings)
+    wanted: dict[str, Any] = {
+        "application_name": "thoth",
+        # Whole seconds, and libpq takes anything below 2 as 2.
+        "connect_timeout": max(2, math.ceil(settings.connect_timeout_s)),
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 4,
+        "tcp_user_timeout": _SILENCE_S * 1000,
+        "options": f"-c statement_timeout={STATEMENT_TIMEOUT_S}s"
+        " -c idle_in_transaction_session_timeout=1h",
+    }
+    arguments = {name: value for name, value in wanted.items() if name not in url.query}
+    try:
+        return sqlalchemy.create_engine(
+            url, connect_args=arguments, pool_pre_ping=True, pool_timeout=_SILENCE_S
+        )
+    except (ArgumentError, NoSuchModuleError):
+        raise InvalidSettings("DATABASE_URL: not a URL that can be used") from None
+
+
+def graph_url(settings: Settings) -> str:
+    """Where the graph is, without credentials."""
+    if settings.graph_url is not None:
+        return settings.graph_url
+    port, _ = _endpoint(settings, embedded_graph.ArcadeDB)
+    return f"bolt://127.0.0.1:{port}"
+
+
+def graph_driver(settings: Settings) -> neo4j.Driver:
+    """A driver for the graph that may write."""
+    if settings.graph_url is None:
+        _, passwords = _endpoint(settings, embedded_graph.ArcadeDB)
+        return _driver(settings, embedded_graph.USER, passwords.graph)
+    return _driver(settings, settings.graph_user, settings.graph_password)
+
+
+def reader_driver(settings: Settings) -> neo4j.Driver:
+    """A driver for analysts' queries: the store's read-only user where there is one.
+
+    Sessions must ask for read access all the same: on a Neo4j without users' roles
+    that is what refuses writes.
+    """
+    if settings.graph_url is None:
+        _, passwords = _endpoint(settings, embedded_graph.ArcadeDB)
+        return _driver(settings, embedded_graph.READER, passwords.analyst)
+    if settings.graph_reader_user is None:
+        return graph_driver(settings)
+    if settings.graph_reader_password is None:
+        raise InvalidSettings("GRAPH_READER_PASSWORD: needed with GRAPH_READER_USER")
+    return _driver(settings, settings.graph_reader_user, settings.graph_reader_password)
+
+
+def graph_database(settings: Settings) -> str:
+    """The database's name within the graph's server."""
+    return embedded_graph.DATABASE if settings.graph_url is None else settings.graph_database
+
+
+def _driver(settings: Settings, user: str, password: str | None) -> neo4j.Driver:
+    try:
+        return neo4j.GraphDatabase.driver(
+            graph_url(settings),
+            auth=None if password is None else (user, password),
+            user_agent=f"thoth/{__version__}",
+            connection_timeout=settings.connect_timeout_s,
+            # Bounds the handshake too: a port may accept and never answer.
+            connection_acquisition_timeout=settings.connect_timeout_s * 2,
+            max_transaction_retry_time=settings.connect_timeout_s * 2,
+            connection_write_timeout=_SILENCE_S,
+            liveness_check_timeout=_SILENCE_S,
+            keep_alive=True,
+            telemetry_disabled=True,
+        )
+    except (ConfigurationError, ValueError):
+        raise InvalidSettings("GRAPH_URL: not a URL that can be used") from None
+
+
+def _endpoint(settings: Settings, kind: type[Service]) -> tuple[int, Passwords]:
+    stores = EmbeddedStores(settings)
+    record, passwords = stores.record_of(kind), stores.passwords()
+    if record is None or passwords is None:
+        raise StoreUnavailable(kind.name, f"it does not run in {settings.home}", "run `thoth up`")
+    return record.port, passwords
+
+
+def server_agent(driver: neo4j.Driver, database: str) -> str:
+    """What the graph's server calls itself: answered by a query, so the database is there too."""
+    with driver.session(database=database) as session:
+        agent = session.run("RETURN 1").consume().server.agent
+    return str(agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Open connections. What was not asked for in :func:`open_stores` cannot be used."""
+
+    settings: Settings
+    opened_engine: sqlalchemy.Engine | None
+    opened_driver: neo4j.Driver | None
+
+    @property
+    def engine(self) -> sqlalchemy.Engine:
+        """PostgreSQL."""
+        if self.opened_engine is None:
+            raise RuntimeError("these stores were opened without PostgreSQL")
+        return self.opened_engine
+
+    @property
+    def driver(self) -> neo4j.Driver:
+        """The graph, for writing."""
+        if self.opened_driver is None:
+            raise RuntimeError("these stores were opened without the graph")
+        return self.opened_driver
+
+    @property
+    def database(self) -> str:
+        """The graph's database, for ``driver.session(database=…)``."""
+        return graph_database(self.settings)
+
+
+def to_stderr(text: str) -> None:
+    """Tell a person something that is not the answer itself."""
+    sys.stderr.write(f"{text}\n")
+
+
+@contextmanager
+def open_stores(
+    settings: Settings,
+    *,
+    relational: bool = True,
+    graph: bool = True,
+    announce: Callable[[str], None] = to_stderr,
+) -> Iterator[Stores]:
+    """Connections for the length of a ``with`` block; applies no migration.
+
+    Embedded stores are started when needed, and ``announce`` is told so. A store
+    that does not answer is found out here, not in the middle of the work; drivers'
+    errors that leave the block are translated as well.
+
+    :raises StoreUnavailable: if one does not answer within the connect timeout
+    :raises ServiceFailed: if an embedded one cannot be started
+    """
+    EmbeddedStores(settings).start(announce, relational=relational, graph=graph)
+    with relational_errors(settings), graph_errors(settings), ExitStack() as opened:
+        engine = driver = None
+        if relational:
+            engine = relational_engine(settings)
+            opened.callback(engine.dispose)
+            engine.connect().close()
+        if graph:
+            driver = opened.enter_context(graph_driver(settings))
+            server_agent(driver, graph_database(settings))
+        yield Stores(settings, engine, driver)
+
+
+@contextmanager
+def relational_errors(settings: Settings | None = None) -> Iterator[None]:
+    """Turn PostgreSQL's failures into errors with a remedy; bugs pass as they are.
+
+    :param settings: decides what the hint names; unset, both ways to run are named
+    """
+    try:
+        yield
+    except ProgrammingError as error:
+        if getattr(error.orig, "pgcode", None) not in {_UNDEFINED_TABLE, _UNDEFINED_COLUMN}:
+            raise
+        raise SchemaMismatch(f"{POSTGRESQL}: {_words(error)}", "run `thoth migrate`") from error
+    except (OperationalError, InterfaceError) as error:
+        raise _relational_failure(_words(error), settings) from error
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        raise _relational_failure(_words(error), settings) from error
+    except PoolTimeout as error:
+        raise _relational_failure("every connection is in use", settings) from error
+
+
+def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailable:
+    if "statement timeout" in cause:
+        hint = "see which other process holds a lock, then run the command again"
+    elif "No space left" in cause:
+        hint = "make room on the disk, then run the command again"
+    else:
+        external = settings is not None and not settings.embedded_database
+        hint = _remedy(settings, external=external, variable="DATABASE_URL")
+    return StoreUnavailable(POSTGRESQL, cause, hint)
+
+
+@contextmanager
+def graph_errors(settings: Settings | None = None) -> Iterator[None]:
+    """Turn the graph's failures into errors with a remedy.
+
+    What the store says about a query itself passes as it is: it is a bug of ours,
+    or for whoever asked an analyst's query.
+    """
+    try:
+        yield
+    except _GRAPH_FAILURES as error:
+        raise _graph_failure(error, settings) from error
+    except ClientError as error:
+        if error.code not in _WRONG_CREDENTIALS:
+            raise
+        raise _graph_failure(error, settings) from error
+
+
+def _graph_failure(error: Neo4jError | DriverError, settings: Settings | None) -> StoreUnavailable:
+    text = (error.message if isinstance(error, Neo4jError) else str(error)) or type(error).__name__
+    external = settings is not None and not settings.embedded_graph
+    variables = "GRAPH_URL, GRAPH_USER, GRAPH_PASSWORD and GRAPH_DATABASE"
+    hint = _remedy(settings, external=external, variable=variables)
+    return StoreUnavailable(GRAPH, text.splitlines()[0], hint)
+
+
+def _remedy(settings: Settings | None, *, external: bool, variable: str) -> str:
+    if external:
+        return f"check {variable}, and that the server runs"
+    if settings is None:
+        return f"run `thoth up`, or check {variable}"
+    return f"run `thoth up`; if it happens again, see {settings.home / 'logs'}"
+
+
+def _words(error: DBAPIError) -> str:
+    """The driver's first line: it names host, port and user, never the password."""
+    lines = str(error.orig).strip().splitlines()
+    return lines[0] if lines else type(error.orig).__name__

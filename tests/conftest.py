@@ -1,0 +1,121 @@
+"""Real stores for every test that asks for one: embedded, started once a test run.
+
+``relational``, ``graph``, ``settings`` and ``stores`` are new for each test: a database
+copied from a migrated template, and a graph emptied of everything but its schema.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import neo4j
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+
+from common.settings import Settings
+from graph.embedded import EmbeddedStores
+from graph.engine import (
+    Stores,
+    graph_database,
+    graph_driver,
+    relational_engine,
+    relational_url,
+)
+from graph.migrate import migrate_graph, migrate_relational
+
+TEMPLATE = "thoth_template"
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def embedded_settings() -> Iterator[Settings]:
+    """Both embedded stores, running in a home of their own; nothing is migrated."""
+    home = Path(tempfile.mkdtemp(prefix="thoth-tests-"))
+    settings = Settings.from_env({"THOTH_HOME": str(home)})
+    stores = EmbeddedStores(settings)
+    try:
+        stores.start()
+        yield settings
+    finally:
+        stores.stop()
+        shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def postgresql(embedded_settings: Settings) -> Iterator[sqlalchemy.Engine]:
+    """PostgreSQL as its owner, outside transactions, with the migrated template in it."""
+    owner = relational_engine(embedded_settings).execution_options(isolation_level="AUTOCOMMIT")
+    with owner.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {TEMPLATE}"))
+    template = relational_engine(_with_database(embedded_settings, TEMPLATE))
+    migrate_relational(template)
+    template.dispose()  # a template with a connection to it cannot be copied
+    yield owner
+    owner.dispose()
+
+
+@pytest.fixture
+def database_url(postgresql: sqlalchemy.Engine, embedded_settings: Settings) -> Iterator[str]:
+    """A migrated database that no other test sees, with its password in the URL."""
+    name = f"thoth_test_{next(_numbers)}"
+    with postgresql.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
+    yield _with_database(embedded_settings, name).database_url or ""
+    with postgresql.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def settings(embedded_settings: Settings, database_url: str) -> Settings:
+    """Settings for a test's own database and the run's embedded graph."""
+    return replace(embedded_settings, database_url=database_url)
+
+
+@pytest.fixture
+def relational(settings: Settings) -> Iterator[sqlalchemy.Engine]:
+    """A migrated PostgreSQL without rows."""
+    engine = relational_engine(settings)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def embedded_graph(embedded_settings: Settings) -> Iterator[neo4j.Driver]:
+    """The embedded graph, migrated; whatever the last test left is still in it."""
+    with graph_driver(embedded_settings) as driver:
+        migrate_graph(driver, graph_database(embedded_settings))
+        yield driver
+
+
+@pytest.fixture
+def graph(embedded_graph: neo4j.Driver, embedded_settings: Settings) -> neo4j.Driver:
+    """A migrated graph without other nodes than those of its schema."""
+    empty_graph(embedded_graph, graph_database(embedded_settings))
+    return embedded_graph
+
+
+@pytest.fixture
+def stores(settings: Settings, relational: sqlalchemy.Engine, graph: neo4j.Driver) -> Stores:
+    """Both stores, migrated and empty."""
+    return Stores(settings, relational, graph)
+
+
+def empty_graph(driver: neo4j.Driver, database: str) -> None:
+    """Delete all nodes but the records of the schema's steps."""
+    with driver.session(database=database) as session:
+        session.run("MATCH (n) WHERE NOT n:SchemaMigration DETACH DELETE n").consume()
+
+
+def _with_database(settings: Settings, name: str) -> Settings:
+    url = relational_url(settings).set(database=name)
+    return replace(
+        settings,
+        database_url=url.set(drivername="postgresql").render_as_string(hide_password=False),
+    )

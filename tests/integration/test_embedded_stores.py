@@ -1,0 +1,382 @@
+"""The embedded stores as a user meets them: started, attached to, killed, moved, lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import text
+
+from common.errors import StoreUnavailable
+from common.settings import Settings
+from graph.embedded import EmbeddedStores
+from graph.embedded.service import RunRecord, read_record
+from graph.engine import Stores, open_stores, reader_driver, relational_engine
+
+THOTH = [sys.executable, "-m", "graph"]
+
+
+@pytest.fixture(scope="module")
+def own_home() -> Iterator[Settings]:
+    """Stores of this module's own, to be killed at will."""
+    home = Path(tempfile.mkdtemp(prefix="thoth-killed-"))
+    settings = Settings.from_env({"THOTH_HOME": str(home), "GRAPH_MEMORY_MB": "256"})
+    yield settings
+    EmbeddedStores(settings).stop()
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def running(own_home: Settings) -> EmbeddedStores:
+    stores = EmbeddedStores(own_home)
+    stores.start()
+    return stores
+
+
+def pid_of(stores: EmbeddedStores, key: str) -> int:
+    record = read_record(stores.home, key)
+    assert record is not None
+    assert record.pid is not None
+    return record.pid
+
+
+def pids_of(stores: EmbeddedStores) -> set[int]:
+    return {pid_of(stores, key) for key in ("postgresql", "graph")}
+
+
+def kill(pid: int) -> None:
+    process = psutil.Process(pid)
+    process.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.wait(10)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """A zombie waits for whoever runs as process 1, and that is not ours to hurry."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def assert_both_answer(settings: Settings) -> None:
+    with open_stores(settings) as stores:
+        with stores.engine.connect() as connection:
+            assert connection.scalar(text("SELECT 1")) == 1
+        with stores.driver.session(database=stores.database) as session:
+            assert session.run("RETURN 1 AS one").single(strict=True)["one"] == 1
+
+
+def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "THOTH_HOME": str(settings.home)}
+    environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    for name in ("DATABASE_URL", "GRAPH_URL"):
+        environ.pop(name, None)
+    environ["GRAPH_MEMORY_MB"] = str(settings.graph_memory_mb)
+    return subprocess.run(
+        [*THOTH, *arguments], capture_output=True, text=True, check=False, env=environ, timeout=120
+    )
+
+
+def test_a_second_start_attaches(running: EmbeddedStores, own_home: Settings) -> None:
+    before = pids_of(running)
+    told: list[str] = []
+    assert [store.now for store in running.start(told.append)] == [False, False]
+    answer = json.loads(command(own_home, "up", "--json").stdout)
+    assert {store["pid"] for store in answer["stores"]} == before
+    assert told == []
+
+
+def test_starters_at_the_same_time_start_one_of_each(own_home: Settings) -> None:
+    EmbeddedStores(own_home).stop()
+    environ = {**os.environ, "THOTH_HOME": str(own_home.home), "GRAPH_MEMORY_MB": "256"}
+    environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    starters = [
+        subprocess.Popen([*THOTH, "up", "--json"], stdout=subprocess.PIPE, env=environ)
+        for _ in range(3)
+    ]
+    answers = [json.loads(starter.communicate(timeout=120)[0])["stores"] for starter in starters]
+    assert len({tuple(store["pid"] for store in stores) for stores in answers}) == 1
+    assert sum(store["started"] for stores in answers for store in stores) == 2
+
+
+def test_everything_private_is_closed_to_others(running: EmbeddedStores) -> None:
+    home = running.home
+    for folder in (home.root, home.postgresql, home.graph, home.logs, home.run):
+        assert folder.stat().st_mode & 0o077 == 0, folder
+    for file in (home.secrets, *home.run.iterdir()):
+        assert file.stat().st_mode & 0o177 == 0, file
+
+
+def test_no_password_is_on_a_command_line_or_in_a_log(running: EmbeddedStores) -> None:
+    secrets = json.loads(running.home.secrets.read_text()).values()
+    lines = [
+        " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
+    ]
+    logs = [path.read_text() for path in running.home.logs.iterdir()]
+    assert not [secret for secret in secrets for text in lines + logs if secret in text]
+
+
+def test_the_stores_listen_on_loopback_only(running: EmbeddedStores) -> None:
+    for pid in pids_of(running):
+        listening = [
+            connection.laddr.ip
+            for connection in psutil.Process(pid).net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        assert listening
+        assert set(listening) <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+def test_an_analyst_of_the_embedded_graph_cannot_write(own_home: Settings) -> None:
+    from neo4j.exceptions import Forbidden
+
+    with (
+        open_stores(own_home) as stores,
+        reader_driver(own_home) as driver,
+        driver.session(database=stores.database) as session,
+    ):
+        assert session.run("MATCH (n) RETURN count(n) AS n").single() is not None
+        with pytest.raises(Forbidden):
+            session.run("CREATE (:Anything)").consume()
+
+
+@pytest.mark.parametrize("key", ["postgresql", "graph"])
+def test_a_killed_store_is_started_again(
+    running: EmbeddedStores, own_home: Settings, key: str
+) -> None:
+    with open_stores(own_home) as stores:
+        with stores.engine.begin() as connection:
+            connection.execute(text("CREATE TABLE IF NOT EXISTS kept (key text)"))
+            connection.execute(text("INSERT INTO kept VALUES (:key)"), {"key": key})
+        with stores.driver.session(database=stores.database) as session:
+            session.run("CREATE (:Kept {key: $key})", key=key).consume()
+    before = pid_of(running, key)
+    kill(before)
+    assert command(own_home, "status").returncode == 3
+    told: list[str] = []
+    with open_stores(own_home, announce=told.append) as stores:
+        with stores.engine.connect() as connection:
+            query = text("SELECT count(*) FROM kept WHERE key = :key")
+            assert connection.scalar(query, {"key": key}) == 1
+        with stores.driver.session(database=stores.database) as session:
+            query_kept = "MATCH (k:Kept {key: $key}) RETURN count(k) AS n"
+            assert session.run(query_kept, key=key).single(strict=True)["n"] == 1
+    assert told == [f"Starting PostgreSQL and the graph in {own_home.home} …"]
+    assert pid_of(running, key) != before
+
+
+def test_a_record_whose_pid_belongs_to_another_is_stale(
+    running: EmbeddedStores, own_home: Settings
+) -> None:
+    """Also PostgreSQL's own pid file, which it would believe."""
+    stopped = psutil.Process(pid_of(running, "postgresql"))
+    running.stop()
+    me = psutil.Process()
+    assert stopped.pid != me.pid
+    for key in ("postgresql", "graph"):
+        record = read_record(running.home, key)
+        assert record is not None
+        stale = RunRecord(record.port, me.pid, me.create_time() - 3600, ready=True)
+        (running.home.run / f"{key}.json").write_text(
+            json.dumps({name: getattr(stale, name) for name in RunRecord.__slots__})
+        )
+    (running.home.postgresql / "postmaster.pid").write_text(f"{os.getpid()}\n")
+    assert_both_answer(own_home)
+    assert me.is_running()
+
+
+def test_a_port_taken_meanwhile_is_replaced(running: EmbeddedStores, own_home: Settings) -> None:
+    before = {key: read_record(running.home, key) for key in ("postgresql", "graph")}
+    running.stop()
+    with contextlib.ExitStack() as taken:
+        for record in before.values():
+            assert record is not None
+            other = taken.enter_context(socket.create_server(("127.0.0.1", record.port)))
+            other.listen()
+        assert_both_answer(own_home)
+        for key, record in before.items():
+            now = read_record(running.home, key)
+            assert record is not None
+            assert now is not None
+            assert now.port != record.port
+
+
+def test_ports_are_remembered(running: EmbeddedStores, own_home: Settings) -> None:
+    before = [store.record.port for store in running.start()]
+    running.stop()
+    assert [store.record.port for store in running.start()] == before
+
+
+def test_stores_without_their_records_are_adopted(
+    running: EmbeddedStores, own_home: Settings
+) -> None:
+    before = pids_of(running)
+    for key in ("postgresql", "graph"):
+        (running.home.run / f"{key}.json").unlink()
+    assert_both_answer(own_home)
+    assert pids_of(running) == before
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.9, 2.0])
+def test_a_starter_killed_during_the_first_start_does_no_harm(after_s: float) -> None:
+    with tempfile.TemporaryDirectory(prefix="thoth-starter-") as folder:
+        settings = Settings.from_env({"THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"})
+        environ = {**os.environ, "THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"}
+        environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+        starter = subprocess.Popen([*THOTH, "up"], stderr=subprocess.DEVNULL, env=environ)
+        time.sleep(after_s)
+        starter.kill()
+        starter.wait()
+        try:
+            assert_both_answer(settings)
+        finally:
+            EmbeddedStores(settings).stop()
+        assert not list(settings.home.glob("postgresql.new-*"))
+
+
+def test_down_says_what_it_did(running: EmbeddedStores, own_home: Settings) -> None:
+    before = [psutil.Process(pid) for pid in pids_of(running)]
+    first, second = command(own_home, "down"), command(own_home, "down")
+    assert first.stdout == "PostgreSQL: stopped\nthe graph: stopped\n"
+    assert second.stdout == "PostgreSQL: was not running\nthe graph: was not running\n"
+    assert not [process for process in before if is_alive(process)]
+
+
+def test_status_tells_no_password_and_what_is_up(
+    running: EmbeddedStores, own_home: Settings
+) -> None:
+    shown = command(own_home, "status", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stderr == ""
+    stores = json.loads(shown.stdout)["stores"]
+    assert [store["up"] for store in stores] == [True, True]
+    assert {store["pid"] for store in stores} == pids_of(running)
+    secrets = json.loads(running.home.secrets.read_text()).values()
+    assert not [secret for secret in secrets if secret in shown.stdout]
+
+
+def test_a_closed_port_is_told_at_once(own_home: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert_unavailable(own_home, port)
+
+
+def test_a_port_that_never_answers_is_told_in_time(own_home: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert_unavailable(own_home, server.getsockname()[1])
+
+
+def assert_unavailable(settings: Settings, port: int) -> None:
+    lost = replace(
+        settings,
+        database_url=f"postgresql://someone:hidden@127.0.0.1:{port}/db",
+        graph_url=f"bolt://127.0.0.1:{port}",
+        graph_password="hidden",
+        connect_timeout_s=2.0,
+    )
+    for relational in (True, False):
+        began = time.monotonic()
+        with (
+            pytest.raises(StoreUnavailable) as caught,
+            open_stores(lost, relational=relational, graph=not relational),
+        ):
+            pass
+        assert time.monotonic() - began < 8
+        assert "hidden" not in str(caught.value)
+        assert "_URL" in (caught.value.hint or "")
+
+
+def test_a_connection_lost_in_the_middle_is_told(own_home: Settings) -> None:
+    with pytest.raises(StoreUnavailable) as caught, open_stores(own_home) as stores:
+        read_after_kill(stores, "graph")
+    assert caught.value.store == "the graph"
+    with pytest.raises(StoreUnavailable) as caught, open_stores(own_home) as stores:
+        read_after_kill(stores, "postgresql")
+    assert caught.value.store == "PostgreSQL"
+
+
+def read_after_kill(stores: Stores, key: str) -> None:
+    with stores.engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        kill(pid_of(EmbeddedStores(stores.settings), key))
+        connection.execute(text("SELECT 1"))
+        with stores.driver.session(database=stores.database) as session:
+            session.run("RETURN 1").consume()
+
+
+def test_a_wrong_password_is_told_without_it(own_home: Settings) -> None:
+    port = EmbeddedStores(own_home).start()[0].record.port
+    wrong = replace(own_home, database_url=f"postgresql://thoth:hidden@127.0.0.1:{port}/thoth")
+    with (
+        pytest.raises(StoreUnavailable, match="authentication") as caught,
+        open_stores(wrong, graph=False),
+    ):
+        pass
+    assert "hidden" not in str(caught.value)
+
+
+def test_an_ordinary_user_can_run_the_stores() -> None:
+    """As root: again as nobody. Otherwise this whole module has shown it."""
+    if os.getuid() != 0:
+        pytest.skip("the tests run as an ordinary user already")
+    setpriv = shutil.which("setpriv")
+    nobody = pwd.getpwnam("nobody")
+    if setpriv is None:
+        pytest.skip("needs `setpriv` to become another user")
+    become = [setpriv, f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    probe = [*become, sys.executable, "-c", "import graph.embedded, psycopg2"]
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    if subprocess.run(probe, check=False, capture_output=True, env=environ, cwd="/").returncode:
+        pytest.skip(f"the user nobody may not read {sys.executable} or what it imports")
+    folder = Path(tempfile.mkdtemp(prefix="thoth-nobody-"))
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    environ |= {"HOME": str(folder), "THOTH_HOME": str(folder / "home")}
+    try:
+        for arguments in (["up"], ["status"], ["down"]):
+            result = subprocess.run(
+                [*become, *THOTH, *arguments],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=environ,
+                cwd=folder,
+                timeout=120,
+            )
+            assert result.returncode == 0, result.stderr
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_stopped_engine_is_not_reused(own_home: Settings) -> None:
+    """A pool notices by itself that the server was restarted."""
+    with open_stores(own_home, graph=False):
+        engine = relational_engine(own_home)
+        with engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+        os.kill(pid_of(EmbeddedStores(own_home), "postgresql"), signal.SIGINT)
+        assert_restarted(own_home)
+        with engine.connect() as connection:
+            assert connection.scalar(text("SELECT 1")) == 1
+        engine.dispose()
+
+
+def assert_restarted(settings: Settings) -> None:
+    stores = EmbeddedStores(settings)
+    deadline = time.monotonic() + 20
+    while not any(store.now for store in stores.start(graph=False)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

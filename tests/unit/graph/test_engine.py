@@ -1,0 +1,70 @@
+"""Drivers' errors become errors with a remedy; passwords appear nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import neo4j.exceptions
+import psycopg2
+import pytest
+import sqlalchemy.exc
+
+from common.errors import InvalidSettings, StoreUnavailable
+from common.settings import Settings
+from graph.engine import (
+    graph_driver,
+    graph_errors,
+    graph_url,
+    relational_engine,
+    relational_errors,
+    relational_url,
+)
+
+
+def external(**environ: str) -> Settings:
+    return Settings.from_env({"THOTH_HOME": "/nonexistent", **environ})
+
+
+def test_an_embedded_store_that_never_ran_says_how_to_start_it(tmp_path: Path) -> None:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
+    for ask in (relational_url, graph_url, graph_driver):
+        with pytest.raises(StoreUnavailable) as caught:
+            ask(settings)
+        assert caught.value.hint == "run `thoth up`"
+
+
+def test_any_postgresql_url_is_read_by_psycopg2() -> None:
+    url = relational_url(external(DATABASE_URL="postgresql://u:pw@db.example:5432/name"))
+    assert url.drivername == "postgresql+psycopg2"
+    assert "pw" not in url.render_as_string()
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hidden@host:port/db", "postgresql://u:hidden@["])
+def test_an_unreadable_database_url_is_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        relational_engine(external(DATABASE_URL=url))
+    assert "hidden" not in str(caught.value)
+
+
+def test_an_operational_error_names_store_and_remedy() -> None:
+    settings = external(DATABASE_URL="postgresql://u:pw@h/db")
+    error = sqlalchemy.exc.OperationalError("SELECT 1", {}, psycopg2.OperationalError("gone\nx"))
+    with pytest.raises(StoreUnavailable) as caught, relational_errors(settings):
+        raise error
+    assert str(caught.value) == "PostgreSQL is unavailable: gone"
+    assert "DATABASE_URL" in (caught.value.hint or "")
+
+
+def test_the_embedded_remedy_is_to_start_it(tmp_path: Path) -> None:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
+    with pytest.raises(StoreUnavailable) as caught, graph_errors(settings):
+        raise neo4j.exceptions.ServiceUnavailable("refused")
+    assert "thoth up" in (caught.value.hint or "")
+
+
+def test_a_bug_in_a_query_surfaces() -> None:
+    bug = sqlalchemy.exc.ProgrammingError("SELEC", {}, psycopg2.ProgrammingError("syntax"))
+    with pytest.raises(sqlalchemy.exc.ProgrammingError), relational_errors():
+        raise bug
+    with pytest.raises(neo4j.exceptions.CypherSyntaxError), graph_errors():
+        raise neo4j.exceptions.CypherSyntaxError("Neo.ClientError.Statement.SyntaxError")

@@ -1,0 +1,138 @@
+"""The embedded stores' folder, its files, and what they say after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from common.errors import ServiceFailed
+from common.settings import Settings
+from graph.embedded import EmbeddedStores, Home, Passwords, processes
+from graph.embedded.arcadedb import groups_of
+from graph.embedded.home import read_json, write_private
+from graph.embedded.service import RunRecord, living, read_record
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_new_home_is_closed_to_others(tmp_path: Path) -> None:
+    home = Home(tmp_path / "new" / "home")
+    home.prepare()
+    assert {mode_of(p) for p in (home.root, home.graph, home.logs, home.run)} == {0o700}
+
+
+def test_a_folder_in_use_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    tmp_path.chmod(0o755)
+    Home(tmp_path).prepare()
+    assert mode_of(tmp_path) == 0o755
+    assert mode_of(tmp_path / "run") == 0o700
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path / "file" / "home")})
+    with pytest.raises(ServiceFailed, match="file/home") as caught:
+        EmbeddedStores(settings).start()
+    assert "THOTH_HOME" in (caught.value.hint or "")
+
+
+def test_passwords_are_made_once_and_hidden(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert Passwords.load(home) is None
+    passwords = Passwords.load_or_create(home)
+    assert Passwords.load_or_create(home) == passwords
+    assert mode_of(home.secrets) == 0o600
+    assert passwords.graph not in repr(passwords)
+    assert len({passwords.graph, passwords.postgresql, passwords.analyst}) == 3
+
+
+def test_a_private_file_is_replaced_at_once(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    write_private(target, "one")
+    write_private(target, "two")
+    assert target.read_text() == "two"
+    assert mode_of(target) == 0o600
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', '{"port": 1, "x": 2}'])
+def test_a_damaged_record_counts_as_none(tmp_path: Path, content: str) -> None:
+    home = Home(tmp_path)
+    home.prepare()
+    (home.run / "graph.json").write_text(content)
+    assert read_record(home, "graph") is None
+
+
+def test_a_recycled_pid_is_not_mistaken() -> None:
+    me = psutil.Process()
+    assert living(RunRecord(1, me.pid, me.create_time())) is not None
+    assert living(RunRecord(1, me.pid, me.create_time() - 60)) is None
+    assert living(RunRecord(1)) is None
+
+
+def test_a_daemon_outlives_its_starter_and_leaves_no_zombie(tmp_path: Path) -> None:
+    process = processes.spawn(["/bin/sleep", "60"], tmp_path / "log", tmp_path)
+    assert processes.alive(process.pid, process.create_time())
+    assert process.ppid() != os.getpid()
+    assert processes.stop(process, ask=signal.SIGTERM, timeout_s=5)
+    assert process.pid not in {child.pid for child in psutil.Process().children()}
+
+
+def test_a_deaf_process_is_killed(tmp_path: Path) -> None:
+    deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN)\n"
+            "print('deaf', flush=True); time.sleep(60)"]  # fmt: skip
+    log = tmp_path / "log"
+    process = processes.spawn(deaf, log, tmp_path)
+    assert processes.wait_for(lambda: "deaf" in log.read_text(), 20)
+    assert not processes.stop(process, ask=signal.SIGTERM, timeout_s=0.2)
+    assert not psutil.pid_exists(process.pid) or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_output_goes_to_the_log_and_its_end_can_be_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    processes.spawn(["/bin/sh", "-c", "seq 1 9; echo odd >&2"], log, tmp_path)
+    assert processes.wait_for(lambda: log.exists() and "odd" in log.read_text(), 10)
+    assert processes.last_lines(log, 2) == "  9\n  odd"
+    assert processes.last_lines(tmp_path / "none") == ""
+
+
+def test_waiting_ends_at_the_limit() -> None:
+    began = time.monotonic()
+    assert not processes.wait_for(lambda: False, 0.1)
+    assert time.monotonic() - began < 2
+
+
+def test_an_analyst_reads_within_limits_and_nothing_else() -> None:
+    groups = groups_of(row_limit=100, timeout_s=2.5)["databases"]["*"]["groups"]
+    assert groups["readonly"] == {
+        "resultSetLimit": 101,
+        "readTimeout": 2500,
+        "access": [],
+        "types": {"*": {"access": ["readRecord"]}},
+    }
+    assert groups["*"]["types"]["*"]["access"] == []
+
+
+def test_a_file_that_is_no_object_reads_as_none(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps([1]))
+    assert read_json(file) is None
+    assert read_json(tmp_path / "missing") is None
+
+
+def test_importing_the_engine_does_not_load_a_java_machine() -> None:
+    program = "import sys, graph.engine; print('jpype' in sys.modules)"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.check_output([sys.executable, "-c", program], text=True, env=env)
+    assert answer.strip() == "False"

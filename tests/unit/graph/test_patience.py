@@ -1,0 +1,48 @@
+"""A store that answers no more is given up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from common.errors import StoreUnavailable
+from graph.patience import patience
+
+
+def test_waiting_ends_in_a_typed_error() -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="no answer"), patience("the graph", 0.1):
+        time.sleep(5)
+    assert time.monotonic() - began < 2
+
+
+def test_who_gets_on_is_not_given_up() -> None:
+    with patience("the graph", 0.3) as got_on:
+        for _ in range(5):
+            time.sleep(0.1)
+            got_on()
+
+
+def test_the_alarm_is_given_back() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with patience("the graph", 60):
+        pass
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_threads_are_left_alone() -> None:
+    seen: list[str] = []
+
+    def work() -> None:
+        with patience("the graph", 0.01):
+            time.sleep(0.05)
+            seen.append("done")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == ["done"]

@@ -1,0 +1,73 @@
+"""Plans as both products show them, kept as they were seen."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from graph.product import Step, called_procedures, steps_of, tells_kind
+
+ARCADEDB = """\
+OpenCypher Native Execution Plan
+=================================
+
+Using Per-Branch Planning (UNION)
+
+Execution Plan:
++ UNION (2 queries)
+  Branch 1:
+  Execution Plan:
+  + MATCH NODE (n)
+  Branch 2:
+  Execution Plan:
+  + CALL dbms.components() YIELD 1 fields
+  + LOAD CSV FROM $address AS line
+  + DETACH DELETE (1 items)
+"""
+
+
+def summary(operator: str, details: dict[str, str], *children: Any) -> Any:
+    plan = {"operatorType": operator, "args": details, "children": list(children)}
+    return SimpleNamespace(plan=plan)
+
+
+def test_a_tree_gives_its_operators_and_procedures() -> None:
+    call = summary("ProcedureCall@neo4j", {"Details": "db.labels() :: (label :: STRING)"}).plan
+    explained = summary("ProduceResults@neo4j", {"Details": "label"}, call)
+    assert steps_of(explained, "") == [Step("ProduceResults"), Step("ProcedureCall", "db.labels")]
+    assert tells_kind(explained)
+
+
+def test_a_text_gives_its_lines_and_what_subqueries_call() -> None:
+    explained = summary("ArcadeDB.OpenCypher.Plan", {"string-representation": ARCADEDB})
+    steps = steps_of(explained, "CALL () { CALL algo.wcc() YIELD node RETURN node } RETURN node")
+    assert Step("ProcedureCall", "dbms.components") in steps
+    assert Step("LoadCSV") in steps
+    assert Step("DETACH DELETE") in steps
+    assert steps[-1] == Step("ProcedureCall", "algo.wcc")
+    assert not tells_kind(explained)
+
+
+def test_a_command_without_a_plan_has_no_steps() -> None:
+    explained: Any = SimpleNamespace(plan=None)
+    assert steps_of(explained, "SHOW USERS") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("CALL db.labels()", ["db.labels"]),
+        ("call\n`db` . labels YIELD label RETURN label", ["db.labels"]),
+        ("CALL (*) { MATCH (n) RETURN n } RETURN n", []),
+        ("CALL { MATCH (n) RETURN n } RETURN n", []),
+        ("RETURN 'CALL a.b' AS x // CALL c.d\n/* CALL e.f */", []),
+        ("RETURN 'it\\'s' AS x CALL a.b()", ["a.b"]),
+        ("CALL/**/a.b()", ["a.b"]),
+        ("WITH 1 AS `'` CALL a.b() YIELD x AS `'` RETURN x", ["a.b"]),
+        ("RETURN 1 AS `CALL a.b`", []),
+    ],
+)
+def test_procedures_are_found_by_name(query: str, names: list[str]) -> None:
+    assert called_procedures(query) == names

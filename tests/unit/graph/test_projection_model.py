@@ -1,0 +1,52 @@
+"""The projection's definitions: they agree with the docs and the constraints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from graph.projection.kinds import EDGES, NODES
+from graph.projection.model import EdgeKind, NodeKind
+from graph.projection.outbox import PROJECTORS
+from graph.projection.sync import _KEYS
+
+ROOT = Path(__file__).parents[3]
+DOCS = (ROOT / "docs" / "graph-model.md").read_text("utf-8")
+CONSTRAINTS = (ROOT / "migrations" / "cypher" / "0001_keys.cypher").read_text("utf-8")
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
+def test_each_label_is_documented_with_its_properties_in_order(node: NodeKind) -> None:
+    section = re.search(rf"^### {node.label} \(.*?(?=^##)", DOCS, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    assert tuple(re.findall(r"^\| `(\w+)` \|", section[0], re.MULTILINE)) == node.properties
+    assert f"| `{node.key}` | string, key |" in section[0]
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.type)
+def test_each_edge_is_documented_and_drawn(edge: EdgeKind) -> None:
+    assert f"| `{edge.label}` |" in DOCS
+    assert f"{edge.start.label} -->|{edge.type}| {edge.end.label}\n" in DOCS
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
+def test_each_key_is_unique_by_a_constraint(node: NodeKind) -> None:
+    assert f"FOR (node:{node.label}) REQUIRE node.{node.key} IS UNIQUE;" in CONSTRAINTS
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
+def test_each_node_names_a_document(node: NodeKind) -> None:
+    assert "document_id" in node.properties
+
+
+def test_a_rebuild_enqueues_every_kind_that_can_be_projected() -> None:
+    assert _KEYS.keys() == PROJECTORS.keys()
+
+
+def test_values_begin_where_they_are_told_and_make_times() -> None:
+    kind = next(node for node in NODES if node.label == "Inspection")
+    values = kind.values("row", 4)
+    assert values.startswith("{document_id: row[4], name: row[5]")
+    assert "created_at: datetime(row[8])" in values
