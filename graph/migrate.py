@@ -1,0 +1,269 @@
+"""Bring both stores' schemas to what this code expects, and refuse what does not fit."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import neo4j
+import sqlalchemy
+from sqlalchemy import text
+
+from common.errors import SchemaMismatch
+from graph.engine import GRAPH, POSTGRESQL, Stores
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+#: Beside this package in a checkout and in an installed environment alike.
+MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
+
+#: Names the advisory lock that a migrating process holds: "thoth" in ASCII.
+_LOCK = 0x74686F7468
+
+_NUMBERED = re.compile(r"(\d{4})_(\w+)")
+
+APPLIED = """
+MATCH (step:SchemaMigration)
+RETURN step.version AS version, step.checksum AS checksum
+ORDER BY version
+"""
+
+RECORD = """
+MERGE (step:SchemaMigration {version: $version})
+SET step.name = $name, step.checksum = $checksum, step.applied_at = $applied_at
+"""
+
+#: Made by this mechanism itself, before the first numbered file.
+UNIQUE_VERSION = """
+CREATE CONSTRAINT schema_migration_version IF NOT EXISTS
+FOR (step:SchemaMigration) REQUIRE step.version IS UNIQUE
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CypherFile:
+    """One numbered file; its checksum leaves out comments and white space."""
+
+    version: str
+    name: str
+    statements: tuple[str, ...]
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of what is run."""
+        plain = "\0".join(" ".join(statement.split()) for statement in self.statements)
+        return hashlib.sha256(plain.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """Where one store's schema stands.
+
+    :param current: the newest step applied, ``None`` for an empty store
+    :param expected: the newest step that this code knows
+    """
+
+    store: str
+    current: str | None
+    expected: str | None
+    pending: tuple[str, ...]
+
+
+def known_revisions() -> tuple[str, ...]:
+    """The PostgreSQL revisions of this code, oldest first.
+
+    Read from the file names, which a test holds to what alembic finds: loading
+    alembic takes longer than the check that usually finds nothing to do.
+    """
+    names = sorted(path.stem for path in (MIGRATIONS / "versions").glob("*.py"))
+    return tuple(found[1] for name in names if (found := _NUMBERED.fullmatch(name)))
+
+
+def relational_state(connection: sqlalchemy.Connection) -> SchemaState:
+    """PostgreSQL's revision; changes nothing.
+
+    :raises SchemaMismatch: if the store's revision is unknown to this code
+    """
+    known = known_revisions()
+    exists = connection.scalar(text("SELECT to_regclass('alembic_version') IS NOT NULL"))
+    query = text("SELECT version_num FROM alembic_version")
+    current: str | None = connection.scalar(query) if exists else None
+    if current is not None and current not in known:
+        raise _too_new(POSTGRESQL, current, known)
+    pending = known[known.index(current) + 1 :] if current else known
+    return SchemaState(POSTGRESQL, current, known[-1] if known else None, pending)
+
+
+def cypher_files() -> tuple[CypherFile, ...]:
+    """The graph's steps, oldest first."""
+    files = []
+    for path in sorted((MIGRATIONS / "cypher").glob("*.cypher")):
+        found = _NUMBERED.fullmatch(path.stem)
+        if found is None:
+            raise ValueError(f"{path.name}: not named NNNN_subject.cypher")
+        statements = statements_of(path.read_text(encoding="utf-8"))
+        files.append(CypherFile(found[1], found[2], statements))
+    return tuple(files)
+
+
+def statements_of(source: str) -> tuple[str, ...]:
+    """The statements of a file: each ends with ``;`` at a line's end, ``//`` starts a comment line.
+
+    >>> statements_of("// why\\nCREATE (a);\\nCREATE\\n  (b);")
+    ('CREATE (a)', 'CREATE\\n  (b)')
+    """
+    lines = [line.rstrip() for line in source.splitlines()]
+    code = "\n".join(line for line in lines if not line.lstrip().startswith("//"))
+    parts = re.split(r";$", code, flags=re.MULTILINE)
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
+    """The graph's steps; changes nothing.
+
+    :raises SchemaMismatch: if a step is unknown to this code, or was changed since
+    """
+    with driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session:
+        applied = {row["version"]: row["checksum"] for row in session.run(APPLIED)}
+    files = cypher_files()
+    known = tuple(file.version for file in files)
+    if unknown := sorted(applied.keys() - set(known)):
+        raise _too_new(GRAPH, unknown[-1], known)
+    for file in files:
+        if applied.get(file.version, file.checksum) != file.checksum:
+            raise SchemaMismatch(
+                f"{GRAPH}: step {file.version}_{file.name} is not the one that was applied",
+                "restore that file, and put the change into a new step",
+            )
+    pending = tuple(version for version in known if version not in applied)
+    return SchemaState(GRAPH, max(applied, default=None), known[-1] if known else None, pending)
+
+
+def states(stores: Stores) -> tuple[SchemaState, ...]:
+    """Where the opened stores stand; changes nothing, two short queries."""
+    found = []
+    if stores.opened_engine is not None:
+        with stores.engine.connect() as connection:
+            found.append(relational_state(connection))
+    if stores.opened_driver is not None:
+        found.append(graph_state(stores.driver, stores.database))
+    return tuple(found)
+
+
+def ensure_schema(stores: Stores) -> None:
+    """What a command calls before it works: embedded stores are migrated without asking.
+
+    :raises SchemaMismatch: if a store is newer than this code, or if a store that is
+        not ours alone is older: when to migrate it is for its operator to say
+    """
+    settings = stores.settings
+    behind = [state for state in states(stores) if state.pending]
+    ours = {POSTGRESQL: settings.embedded_database, GRAPH: settings.embedded_graph}
+    for state in behind:
+        if not ours[state.store]:
+            raise SchemaMismatch(
+                f"{state.store}: the schema is at {state.current or 'nothing'},"
+                f" this code expects {state.expected}",
+                "run `thoth migrate`",
+            )
+    if behind:
+        migrate(stores)
+
+
+def migrate(stores: Stores) -> tuple[SchemaState, ...]:
+    """Apply what is pending to the opened stores, one process at a time; safe to repeat.
+
+    :returns: where each store stood before
+    """
+    if stores.opened_engine is None:
+        before = states(stores)
+        migrate_graph(stores.driver, stores.database)
+        return before
+    with _one_at_a_time(stores.engine):
+        before = states(stores)
+        if before[0].pending:
+            migrate_relational(stores.engine)
+        if stores.opened_driver is not None:
+            migrate_graph(stores.driver, stores.database)
+    return before
+
+
+def migrate_relational(engine: sqlalchemy.Engine) -> None:
+    """Bring PostgreSQL to the newest revision; all of it, or on an error none of it."""
+    from alembic import command
+
+    with engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "head")
+
+
+def migrate_graph(driver: neo4j.Driver, database: str) -> None:
+    """Bring the graph to the newest step.
+
+    Schema statements cannot share a transaction with data, so a step is recorded
+    after its statements: each must be repeatable (``IF NOT EXISTS``).
+    """
+    pending = graph_state(driver, database).pending
+    files = [file for file in cypher_files() if file.version in pending]
+    if not files:
+        return
+    with driver.session(database=database) as session:
+        session.run(UNIQUE_VERSION).consume()
+        for file in files:
+            for statement in file.statements:
+                session.run(statement).consume()
+            session.run(
+                RECORD,
+                version=file.version,
+                name=file.name,
+                checksum=file.checksum,
+                applied_at=datetime.now(UTC),
+            ).consume()
+
+
+def alembic_config(connection: sqlalchemy.Connection) -> Config:
+    """Alembic's configuration, made here: there is no ``alembic.ini`` to be installed."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def write_revision(engine: sqlalchemy.Engine, subject: str) -> Path:
+    """Write the next numbered revision: what differs between the tables and ``engine``."""
+    from alembic import command
+
+    number = f"{int(max(known_revisions(), default='0')) + 1:04}"
+    with engine.connect() as connection:
+        config = alembic_config(connection)
+        command.revision(config, subject, autogenerate=True, rev_id=number)
+    return next((MIGRATIONS / "versions").glob(f"{number}_*.py"))
+
+
+@contextmanager
+def _one_at_a_time(engine: sqlalchemy.Engine) -> Iterator[None]:
+    """Hold the advisory lock; PostgreSQL frees it when its holder's connection ends."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": _LOCK})
+        try:
+            yield
+        finally:
+            connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": _LOCK})
+
+
+def _too_new(store: str, version: str, known: tuple[str, ...]) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"{store}: the store's schema is newer than this code: it is at {version},"
+        f" this code knows up to {known[-1] if known else 'nothing'}",
+        "upgrade thoth",
+    )

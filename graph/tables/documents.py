@@ -1,0 +1,74 @@
+"""Documents as they were delivered, those refused, and the outbox of the graph."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, CheckConstraint, Identity, Index, LargeBinary, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from graph.tables.base import Base
+
+
+class Document(Base):
+    """One delivered document, stored once by the digest of its content.
+
+    The body is here, compressed, or at ``location`` in the document store if it is large.
+    """
+
+    __tablename__ = "documents"
+    __table_args__ = (
+        CheckConstraint("(body IS NULL) <> (location IS NULL)", name="body_or_location"),
+    )
+
+    document_id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    schema_version: Mapped[str]
+    #: Where it was first read from.
+    source: Mapped[str]
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    body: Mapped[bytes | None] = mapped_column(LargeBinary)
+    location: Mapped[str | None]
+    ingested_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class QuarantinedDocument(Base):
+    """A document that was refused: why, where, and how often it was tried.
+
+    One row for one field of one place in one source, since a dictionary of inspections
+    may hold several that are refused; a retry that succeeds sets ``resolved_at``.
+    """
+
+    __tablename__ = "quarantine"
+    __table_args__ = (
+        Index("uq_quarantine_source_place_field", "source", "place", "field", unique=True),
+        Index("ix_quarantine_open", "reason", postgresql_where=text("resolved_at IS NULL")),
+    )
+
+    quarantine_id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    kind: Mapped[str]
+    source: Mapped[str]
+    #: Inside the source: a member of an archive, a key of a dictionary, or nothing.
+    place: Mapped[str]
+    reason: Mapped[str]
+    field: Mapped[str]
+    message: Mapped[str]
+    attempts: Mapped[int] = mapped_column(server_default=text("1"))
+    first_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    resolved_at: Mapped[datetime | None]
+
+
+class OutboxEntry(Base):
+    """A row that the graph does not show yet; deleted once it does.
+
+    Written in the transaction that writes the row. An entry whose transaction
+    commits late is found all the same, because no position is remembered.
+    """
+
+    __tablename__ = "outbox"
+
+    entry_id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    kind: Mapped[str]
+    key: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,0 +1,19 @@
+"""How alembic reaches PostgreSQL: over the connection that ``graph.migrate`` hands it."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from graph.tables import Base
+
+if context.is_offline_mode():
+    raise NotImplementedError("migrations run on a connection: use `thoth migrate`")
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    compare_type=True,
+    compare_server_default=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

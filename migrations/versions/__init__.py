@@ -1,0 +1,1 @@
+"""Alembic versions, numbered: ``0001_subject.py`` holds revision ``0001``."""

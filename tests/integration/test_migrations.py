@@ -1,0 +1,204 @@
+"""Both stores' schemas: applied once, told apart from older and newer ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import neo4j
+import pytest
+import sqlalchemy
+from alembic import command
+from sqlalchemy import text
+
+from common.errors import SchemaMismatch
+from common.settings import Settings
+from graph import migrate
+from graph.engine import Stores, graph_database, open_stores, relational_engine
+from graph.migrate import (
+    alembic_config,
+    ensure_schema,
+    graph_state,
+    known_revisions,
+    migrate_relational,
+    states,
+    write_revision,
+)
+
+FIRST_VERSION = """
+revision = "0001"
+down_revision = None
+
+from alembic import op
+
+
+def upgrade():
+    op.execute("CREATE TABLE first (id int)")
+"""
+FIRST_STEP = """
+// Two statements, one step.
+CREATE CONSTRAINT probe_key IF NOT EXISTS FOR (p:Probe) REQUIRE p.key IS UNIQUE;
+CREATE INDEX probe_name IF NOT EXISTS
+FOR (p:Probe) ON (p.name);
+"""
+
+
+def test_tables_and_migrations_agree(relational: sqlalchemy.Engine) -> None:
+    with relational.connect() as connection:
+        command.check(alembic_config(connection))
+
+
+def test_a_migrated_store_has_nothing_to_do(stores: Stores) -> None:
+    assert [state.pending for state in states(stores)] == [(), ()]
+    ensure_schema(stores)
+    assert [state.pending for state in migrate.migrate(stores)] == [(), ()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Migrations of this test's own."""
+    for name in ("env.py", "script.py.mako"):
+        shutil.copy(migrate.MIGRATIONS / name, tmp_path / name)
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "cypher").mkdir()
+    (tmp_path / "versions" / "0001_first.py").write_text(FIRST_VERSION)
+    (tmp_path / "cypher" / "0001_first.cypher").write_text(FIRST_STEP)
+    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def empty(
+    postgresql: sqlalchemy.Engine, settings: Settings, embedded_graph: neo4j.Driver
+) -> Iterator[Stores]:
+    """Stores without a schema; the graph's steps are put back afterwards."""
+    name = "thoth_without_schema"
+    with postgresql.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    url = sqlalchemy.make_url(settings.database_url or "").set(database=name)
+    own = replace(settings, database_url=url.render_as_string(hide_password=False))
+    engine = relational_engine(own)
+    database = graph_database(settings)
+    kept = replace_steps(embedded_graph, database, [])
+    yield Stores(own, engine, embedded_graph)
+    with embedded_graph.session(database=database) as session:
+        session.run("DROP CONSTRAINT probe_key IF EXISTS").consume()
+        session.run("DROP INDEX probe_name IF EXISTS").consume()
+    replace_steps(embedded_graph, database, kept)
+    engine.dispose()
+    with postgresql.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def replace_steps(
+    driver: neo4j.Driver, database: str, steps: list[dict[str, object]]
+) -> list[dict[str, object]]:
+    with driver.session(database=database) as session:
+        found = session.run("MATCH (s:SchemaMigration) RETURN properties(s) AS step")
+        before = [record["step"] for record in found]
+        session.run("MATCH (s:SchemaMigration) DELETE s").consume()
+        for step in steps:
+            session.run("CREATE (s:SchemaMigration) SET s = $step", step=step).consume()
+    return before
+
+
+def test_an_empty_store_is_migrated_once(folder: Path, empty: Stores) -> None:
+    before = migrate.migrate(empty)
+    assert [(state.current, state.pending) for state in before] == [(None, ("0001",))] * 2
+    after = states(empty)
+    assert [(state.current, state.pending) for state in after] == [("0001", ())] * 2
+    with empty.driver.session(database=empty.database) as session:
+        step = session.run("MATCH (s:SchemaMigration) RETURN s").single(strict=True)["s"]
+    assert step["name"] == "first"
+    assert step["applied_at"] is not None
+
+
+def test_processes_that_migrate_at_once_wait_for_each_other(folder: Path, empty: Stores) -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with open_stores(empty.settings) as stores:
+                migrate.migrate(stores)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_store_of_others_is_not_migrated_without_being_asked(folder: Path, empty: Stores) -> None:
+    with pytest.raises(SchemaMismatch, match="PostgreSQL: the schema is at nothing") as caught:
+        ensure_schema(empty)
+    assert caught.value.hint == "run `thoth migrate`"
+
+
+def test_an_embedded_store_is_migrated_unasked(
+    folder: Path, empty: Stores, embedded_settings: Settings
+) -> None:
+    ensure_schema(Stores(embedded_settings, None, empty.driver))
+    assert graph_state(empty.driver, empty.database).current == "0001"
+
+
+def test_a_newer_schema_is_refused(folder: Path, empty: Stores) -> None:
+    migrate.migrate(empty)
+    (folder / "cypher" / "0001_first.cypher").rename(folder / "cypher" / "0000_other.cypher")
+    with pytest.raises(SchemaMismatch, match="the graph: the store's schema is newer") as caught:
+        migrate.migrate(empty)
+    assert caught.value.hint == "upgrade thoth"
+    (folder / "versions" / "0001_first.py").rename(folder / "versions" / "0000_other.py")
+    with pytest.raises(SchemaMismatch, match="PostgreSQL: the store's schema is newer"):
+        migrate.migrate(empty)
+
+
+def test_a_step_that_changed_after_it_was_applied_is_refused(folder: Path, empty: Stores) -> None:
+    migrate.migrate(empty)
+    with (folder / "cypher" / "0001_first.cypher").open("a") as file:
+        file.write("CREATE INDEX other IF NOT EXISTS FOR (p:Probe) ON (p.other);\n")
+    with pytest.raises(SchemaMismatch, match="0001_first is not the one that was applied"):
+        ensure_schema(empty)
+
+
+def test_the_next_revision_is_written_from_the_tables(folder: Path, empty: Stores) -> None:
+    (folder / "versions" / "0001_first.py").unlink()
+    written = write_revision(empty.engine, "all the tables")
+    assert written.name == "0001_all_the_tables.py"
+    migrate_relational(empty.engine)
+    with empty.engine.connect() as connection:
+        command.check(alembic_config(connection))
+
+
+def test_a_failed_revision_leaves_nothing(folder: Path, empty: Stores) -> None:
+    broken = FIRST_VERSION + '    op.execute("SELECT nonsense")\n'
+    (folder / "versions" / "0001_first.py").write_text(broken)
+    with pytest.raises(sqlalchemy.exc.ProgrammingError):
+        migrate.migrate(empty)
+    with empty.engine.connect() as connection:
+        assert connection.scalar(text("SELECT to_regclass('first') IS NULL"))
+
+
+def test_the_command_migrates_and_says_so(settings: Settings, graph: neo4j.Driver) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "graph", "migrate", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            "THOTH_HOME": str(settings.home),
+            "DATABASE_URL": settings.database_url or "",
+            "PYTHONPATH": ":".join(sys.path),
+        },
+    )
+    stores = json.loads(result.stdout)["stores"]
+    assert stores[0]["current"] == max(known_revisions(), default=None)
+    assert [store["pending"] for store in stores] == [[], []]
