@@ -1,0 +1,156 @@
+"""Many rows at once: COPY into a staging table, then one INSERT that skips what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from io import StringIO
+from operator import itemgetter
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Table, text
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.types import LargeBinary
+
+from graph.tables import Base, table_of
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def copy_new(
+    connection: Connection,
+    model: type[Base],
+    rows: Sequence[Sequence[Any]],
+    columns: Sequence[str],
+) -> list[str]:
+    """Like :func:`insert_new` for rows that are most likely all new.
+
+    They are copied straight into the table, not by way of another one. Only if one of
+    them is there after all is that undone and the longer way taken.
+
+    :returns: the first column of each row that was inserted
+    """
+    table = table_of(model)
+    ordered = sorted(rows, key=itemgetter(0))
+    try:
+        with connection.begin_nested():
+            copy_rows(connection, table.name, table, ordered, columns)
+    except IntegrityError:
+        return insert_new(connection, model, rows, columns, columns[0])
+    return [row[0] for row in ordered]
+
+
+def insert_new(
+    connection: Connection,
+    model: type[Base],
+    rows: Sequence[Sequence[Any]],
+    columns: Sequence[str],
+    key: str | None = None,
+) -> list[str]:
+    """Insert the rows that are not there yet and return the ``key`` of each.
+
+    Rows are taken in the order of their first column, so that two writers that
+    insert the same rows wait for each other and never deadlock.
+
+    :param rows: one value a column; text, numbers, bytes, times, or what the
+        column's type takes (a list for an array, a dictionary for JSONB)
+    :param key: text column to return; ``None`` returns nothing
+    """
+    if not rows:
+        return []
+    table = table_of(model)
+    staging = f"staging_{table.name}"
+    names = ", ".join(columns)
+    connection.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
+        f"AS SELECT {names} FROM {table.name} WITH NO DATA"
+    )
+    copy_rows(connection, staging, table, rows, columns)
+    returning = f" RETURNING {key}" if key else ""
+    # Names come from the tables' own definitions, never from a document.
+    result = connection.execute(
+        text(
+            f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {staging}"
+            f" ORDER BY 1 ON CONFLICT DO NOTHING{returning}"
+        )
+    )
+    keys = list(result.scalars()) if key else []
+    # A second call in the same transaction must not see these rows again.
+    connection.exec_driver_sql(f"TRUNCATE {staging}")
+    return keys
+
+
+def copy_rows(
+    connection: Connection,
+    target: str,
+    table: Table,
+    rows: Iterable[Sequence[Any]],
+    columns: Sequence[str],
+) -> None:
+    """COPY ``rows`` into ``target``, whose columns have the types of ``table``'s."""
+    encoders = [_encoder(table, column) for column in columns]
+    buffer = StringIO()
+    for row in rows:
+        fields = [
+            "\\N" if value is None else encode(value)
+            for encode, value in zip(encoders, row, strict=True)
+        ]
+        buffer.write("\t".join(fields))
+        buffer.write("\n")
+    buffer.seek(0)
+    # SQLAlchemy has no word for COPY; the DBAPI connection beneath it does.
+    cursor: Any = connection.connection.cursor()
+    statement = f"COPY {target} ({', '.join(columns)}) FROM STDIN"
+    try:
+        cursor.copy_expert(statement, buffer)
+    except connection.dialect.loaded_dbapi.Error as error:
+        # The driver's own error, which SQLAlchemy did not see: wrapped as it wraps others.
+        raise DBAPIError.instance(
+            statement, None, error, connection.dialect.loaded_dbapi.Error
+        ) from error
+    finally:
+        cursor.close()
+
+
+@cache
+def _encoder(table: Table, column: str) -> Any:
+    kind = table.c[column].type
+    if isinstance(kind, LargeBinary | BYTEA):
+        return _encode_bytes
+    if isinstance(kind, JSONB):
+        return _encode_json
+    if isinstance(kind, ARRAY) or kind.__class__.__name__ == "ARRAY":
+        return _encode_array
+    return _encode_scalar
+
+
+def _encode_scalar(value: Any) -> str:
+    return _escape(value) if isinstance(value, str) else str(value)
+
+
+def _escape(text: str) -> str:
+    # Most text has nothing to escape, and looking is cheaper than translating.
+    if "\\" in text or "\n" in text or "\t" in text or "\r" in text:
+        return text.translate(_ESCAPES)
+    return text
+
+
+def _encode_bytes(value: bytes) -> str:
+    return f"\\\\x{value.hex()}"
+
+
+def _encode_json(value: Any) -> str:
+    return _escape(orjson.dumps(value).decode())
+
+
+def _encode_array(values: Sequence[Any]) -> str:
+    """An array literal; text is quoted, so that commas and braces are only text."""
+    items = (_quote(value) if isinstance(value, str) else repr(value) for value in values)
+    return "{" + _escape(",".join(items)) + "}"
+
+
+def _quote(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,91 @@
+"""Bodies of documents: compressed in the record, or in the document store if large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+import fsspec
+import zstandard
+from sqlalchemy import Connection, select
+
+from common.errors import StoreUnavailable
+from common.settings import Settings
+from graph.tables import Document
+
+#: Compressed bodies above this many bytes go to the document store, so that the
+#: record stays quick to back up.
+INLINE_LIMIT_BYTES = 256 * 1024
+
+#: The fastest level, so that ingest is not held up.
+_packer = zstandard.ZstdCompressor(level=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBody:
+    """Where a body is: exactly one of the two is set."""
+
+    body: bytes | None
+    location: str | None
+
+
+def store_body(settings: Settings, document_id: str, body: bytes) -> StoredBody:
+    """Compress ``body`` and, if it is large, write it to the document store.
+
+    Content names the object, so that writing twice changes nothing and a
+    transaction that fails afterwards leaves at most an object nobody names.
+
+    :raises StoreUnavailable: if the document store cannot be written
+    """
+    packed = _packer.compress(body)
+    if len(packed) <= INLINE_LIMIT_BYTES:
+        return StoredBody(packed, None)
+    hexadecimal = document_id.removeprefix("sha256:")
+    location = f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
+    url = f"{settings.document_store_url.rstrip('/')}/{location}"
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url)
+        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        # Written beside and moved: a reader never meets half a body, nor a second writer ours.
+        temporary = f"{path}.{uuid4().hex}.part"
+        filesystem.pipe_file(temporary, packed)
+        filesystem.mv(temporary, path)
+    except Exception as error:
+        raise _unavailable(error) from error
+    return StoredBody(None, location)
+
+
+def body_of(connection: Connection, settings: Settings, document_id: str) -> bytes | None:
+    """The canonical JSON of a document, or ``None`` if there is no such document.
+
+    :raises StoreUnavailable: if the body is in a document store that cannot be read
+    """
+    row = connection.execute(
+        select(Document.body, Document.location).where(Document.document_id == document_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.body is not None:
+        return zstandard.decompress(row.body)
+    url = f"{settings.document_store_url.rstrip('/')}/{row.location}"
+    try:
+        with fsspec.open(url, "rb") as file:
+            return zstandard.decompress(file.read())
+    except Exception as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: Exception) -> StoreUnavailable:
+    """Each kind of object store has errors of its own, and their texts may repeat its URL."""
+    cause = error.strerror if isinstance(error, OSError) and error.strerror else None
+    return StoreUnavailable(
+        "the document store",
+        cause or type(error).__name__,
+        "check DOCUMENT_STORE_URL and the credentials in the environment",
+    )
+
+
+def known_documents(connection: Connection, document_ids: list[str]) -> set[str]:
+    """Which of these documents are in the record."""
+    query = select(Document.document_id).where(Document.document_id.in_(document_ids))
+    return set(connection.scalars(query))

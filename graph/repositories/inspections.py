@@ -1,0 +1,230 @@
+"""Inspections into the record: rows and their outbox entries in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from common.inspection import (
+    Hardware,
+    Indicator,
+    InspectionDocument,
+    Observation,
+    RuntimeEnvironment,
+    Stack,
+)
+from common.settings import Settings
+from graph.repositories.bulk import copy_new, copy_rows, insert_new
+from graph.repositories.documents import known_documents, store_body
+from graph.repositories.texts import storable
+from graph.tables import (
+    Document,
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    ObservationRow,
+    OutboxEntry,
+    PackageVersionRow,
+    RuntimeEnvironmentRow,
+    StackPackage,
+    StackRow,
+    table_of,
+)
+
+_DOCUMENT_COLUMNS = (
+    "document_id",
+    "kind",
+    "schema_version",
+    "source",
+    "size_bytes",
+    "body",
+    "location",
+)
+_OBSERVATION_COLUMNS = (
+    "observation_id",
+    "document_id",
+    "job_id",
+    "position",
+    "outcome",
+    "exit_code",
+    "indicator_id",
+    "hardware_digest",
+    "environment_digest",
+    "comparison_key",
+    "parameters",
+    "device",
+    "elapsed_s",
+    "rate",
+    "reported_rate",
+    "repetitions_s",
+    "correction",
+    "quarantine_reason",
+    "unstable_reason",
+    "started_at",
+    "ended_at",
+    "memory_bytes",
+    "user_s",
+    "system_s",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An inspection and where it was read from."""
+
+    document: InspectionDocument
+    source: str
+
+
+def add_inspections(
+    connection: Connection, settings: Settings, deliveries: Sequence[Delivery]
+) -> set[str]:
+    """Store each inspection once; the caller owns the transaction.
+
+    Whatever the number of deliveries, the number of statements is the same.
+
+    :returns: the identifiers of the documents that were new
+    :raises StoreUnavailable: if a large body cannot be written to the document store
+    """
+    unique = {delivery.document.document_id: delivery for delivery in deliveries}
+    known = known_documents(connection, [str(document_id) for document_id in unique])
+    fresh = [delivery for key, delivery in unique.items() if key not in known]
+    added = set(
+        copy_new(
+            connection,
+            Document,
+            [_document_row(settings, delivery) for delivery in fresh],
+            _DOCUMENT_COLUMNS,
+        )
+    )
+    # Another writer may have delivered one of them in the meantime.
+    documents = [delivery.document for delivery in fresh if delivery.document.document_id in added]
+    entries = [
+        *_add_stacks(connection, documents),
+        *_add_circumstances(connection, documents),
+        *_add_measurements(connection, documents),
+    ]
+    outbox = table_of(OutboxEntry)
+    copy_rows(connection, outbox.name, outbox, entries, ("kind", "key"))
+    return added
+
+
+def _document_row(settings: Settings, delivery: Delivery) -> tuple[Any, ...]:
+    document = delivery.document
+    stored = store_body(settings, document.document_id, document.body)
+    return (
+        document.document_id, "inspection", document.schema_version.value,
+        storable(delivery.source),
+        len(document.body), stored.body, stored.location,
+    )  # fmt: skip
+
+
+def _entries(kind: str, keys: Iterable[str]) -> list[tuple[str, str]]:
+    return [(kind, key) for key in keys]
+
+
+def _add_stacks(
+    connection: Connection, documents: Sequence[InspectionDocument]
+) -> list[tuple[str, str]]:
+    stacks: dict[str, tuple[Stack, str]] = {}
+    for document in documents:
+        if document.stack is not None:
+            stacks.setdefault(document.stack.digest, (document.stack, document.document_id))
+    packages = {
+        package.purl: (package.purl, package.name, package.version, package.index, document_id)
+        for stack, document_id in stacks.values()
+        for package in stack.packages
+    }
+    insert_new(
+        connection, PackageVersionRow, list(packages.values()),
+        ("purl", "name", "version", "index_name", "document_id"),
+    )  # fmt: skip
+    new = insert_new(
+        connection, StackRow,
+        [(key, len(stack.packages), document_id) for key, (stack, document_id) in stacks.items()],
+        ("digest", "package_count", "document_id"), "digest",
+    )  # fmt: skip
+    insert_new(
+        connection, StackPackage,
+        [(key, package.purl) for key in new for package in stacks[key][0].packages],
+        ("stack_digest", "purl"),
+    )  # fmt: skip
+    return _entries("stack", new)
+
+
+def _add_circumstances(
+    connection: Connection, documents: Sequence[InspectionDocument]
+) -> list[tuple[str, str]]:
+    """Hardware classes, runtime environments and indicators: few, and met again and again."""
+    hardware: dict[str, tuple[Hardware, str]] = {}
+    environments: dict[str, tuple[RuntimeEnvironment, str]] = {}
+    indicators: dict[str, tuple[Indicator, str]] = {}
+    for document in documents:
+        origin = document.document_id
+        for seen in document.observations:
+            hardware.setdefault(seen.hardware.digest, (seen.hardware, origin))
+            environments.setdefault(seen.environment.digest, (seen.environment, origin))
+            indicators.setdefault(seen.indicator.indicator_id, (seen.indicator, origin))
+    new_hardware = insert_new(
+        connection, HardwareRow,
+        [(it.digest, it.label, it.identity, origin) for it, origin in hardware.values()],
+        ("digest", "label", "identity", "document_id"), "digest",
+    )  # fmt: skip
+    new_environments = insert_new(
+        connection, RuntimeEnvironmentRow,
+        [_environment_row(it, origin) for it, origin in environments.values()],
+        ("digest", "os_name", "os_version", "python_version", "cuda_version", "base_image",
+         "native_packages", "document_id"), "digest",
+    )  # fmt: skip
+    new_indicators = insert_new(
+        connection, IndicatorRow,
+        [(it.indicator_id, it.name, it.component, it.script_sha256, origin)
+         for it, origin in indicators.values()],
+        ("indicator_id", "name", "component", "script_sha256", "document_id"), "indicator_id",
+    )  # fmt: skip
+    return [
+        *_entries("hardware", new_hardware),
+        *_entries("runtime_environment", new_environments),
+        *_entries("indicator", new_indicators),
+    ]
+
+
+def _environment_row(environment: RuntimeEnvironment, document_id: str) -> tuple[Any, ...]:
+    return (
+        environment.digest, environment.os_name, environment.os_version,
+        environment.python_version, environment.cuda_version, environment.base_image,
+        environment.native_packages, document_id,
+    )  # fmt: skip
+
+
+def _add_measurements(
+    connection: Connection, documents: Sequence[InspectionDocument]
+) -> list[tuple[str, str]]:
+    new = copy_new(
+        connection, InspectionRow,
+        [(it.document_id, it.name, it.stack.digest if it.stack else None, it.stack_note,
+          it.job_count, it.created_at) for it in documents],
+        ("document_id", "name", "stack_digest", "stack_note", "job_count", "created_at"),
+    )  # fmt: skip
+    # Jobs of a smaller delivery of the same inspection are there already.
+    copy_new(
+        connection, ObservationRow,
+        [_observation_row(document.document_id, seen)
+         for document in documents for seen in document.observations],
+        _OBSERVATION_COLUMNS,
+    )  # fmt: skip
+    return _entries("inspection", new)
+
+
+def _observation_row(document_id: str, seen: Observation) -> tuple[Any, ...]:
+    return (
+        seen.observation_id, document_id, seen.job_id, seen.position, seen.outcome.value,
+        seen.exit_code, seen.indicator.indicator_id, seen.hardware.digest,
+        seen.environment.digest, seen.comparison_key, seen.parameters, seen.device,
+        seen.elapsed_s, seen.rate, seen.reported_rate, seen.repetitions_s, seen.correction,
+        seen.quarantine_reason, seen.unstable_reason, seen.started_at, seen.ended_at,
+        seen.memory_bytes, seen.user_s, seen.system_s,
+    )  # fmt: skip

@@ -1,0 +1,239 @@
+"""Rows of the record with their outbox entries, without any document behind them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Engine, insert
+
+from common.inspection import canonical_json
+from graph.tables import (
+    Base,
+    Document,
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    ObservationRow,
+    OutboxEntry,
+    PackageVersionRow,
+    RuntimeEnvironmentRow,
+    StackPackage,
+    StackRow,
+)
+
+_EPOCH = datetime(2020, 2, 1, tzinfo=UTC)
+_CHUNK = 1_000
+
+Rows = dict[type[Base], list[dict[str, Any]]]
+
+
+def digest_of(*parts: object) -> str:
+    """A digest that looks like the real ones."""
+    return "sha256:" + hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def document_row(key: str) -> dict[str, Any]:
+    """A document, for those rows that must name one."""
+    return {
+        "document_id": key,
+        "kind": "inspection",
+        "schema_version": "inspection-directory",
+        "source": "memory://",
+        "size_bytes": 2,
+        "body": b"{}",
+    }
+
+
+def stack_rows(number: int, document_id: str, packages: int = 4) -> Rows:
+    """A stack whose packages it shares with its neighbours, one of them on another index."""
+    purls, versions = [], []
+    for package in range(packages):
+        name, version = f"package-{package}", f"1.{number % 7}.{package}"
+        index = "builds" if package % 5 == 4 else "pypi"
+        purl = f"pkg:pypi/{name}@{version}" + ("" if index == "pypi" else f"?index={index}")
+        purls.append(purl)
+        versions.append(
+            {
+                "purl": purl,
+                "name": name,
+                "version": version,
+                "index_name": index,
+                "document_id": document_id,
+            }
+        )
+    stack = digest_of("stack", number, packages)
+    return {
+        PackageVersionRow: versions,
+        StackRow: [{"digest": stack, "package_count": packages, "document_id": document_id}],
+        StackPackage: [{"stack_digest": stack, "purl": purl} for purl in purls],
+    }
+
+
+def hardware_row(number: int, document_id: str) -> dict[str, Any]:
+    """A hardware class; every second one has an accelerator and a quota."""
+    identity: dict[str, Any] = {
+        "source": "measured",
+        "vendor": "GenuineIntel",
+        "family": 6,
+        "model": number,
+        "stepping": 4,
+        "cpus": 8,
+    }
+    if number % 2:
+        identity |= {"cpu_quota": 2.5, "gpus": [{"name": f"Accelerator {number}"}]}
+    return {
+        "digest": digest_of("hardware", number),
+        "label": f"machine {number}",
+        "identity": identity,
+        "document_id": document_id,
+    }
+
+
+def environment_row(number: int, document_id: str) -> dict[str, Any]:
+    """A runtime environment; the first knows nothing of itself."""
+    known = number > 0
+    return {
+        "digest": digest_of("environment", number),
+        "os_name": "fedora" if known else None,
+        "os_version": str(30 + number) if known else None,
+        "python_version": "3.6" if known else None,
+        "cuda_version": None,
+        "base_image": f"image-{number % 2}" if known else None,
+        "native_packages": ["gcc-c++", f"lib-{number}", "gcc-c++"] if known else [],
+        "document_id": document_id,
+    }
+
+
+def indicator_row(number: int, document_id: str) -> dict[str, Any]:
+    """A performance indicator."""
+    return {
+        "indicator_id": digest_of("indicator", number),
+        "name": f"Indicator{number}",
+        "component": "tensorflow" if number % 2 else None,
+        "script_sha256": digest_of("script", number),
+        "document_id": document_id,
+    }
+
+
+def observation_row(
+    document_id: str, position: int, outcome: str, ends: Sequence[str], rng: random.Random
+) -> dict[str, Any]:
+    """An observation; ``ends`` are the keys of its indicator, hardware and environment."""
+    indicator, hardware, environment = ends
+    measured = outcome == "measured"
+    rate = rng.choice([1e12, 2.0, 1e300, rng.random() * 1e13]) if measured else None
+    return {
+        "observation_id": digest_of("observation", document_id, position),
+        "document_id": document_id,
+        "job_id": str(position // 2),
+        "position": position,
+        "outcome": outcome,
+        "exit_code": 139 if outcome == "crashed" else 0,
+        "indicator_id": indicator,
+        "hardware_digest": hardware,
+        "environment_digest": environment,
+        "comparison_key": digest_of("comparison", indicator, hardware),
+        "parameters": {"size": 512, "dtype": "float32", "scale": 0.5, "note": "Grüße 😀"},
+        "device": "cpu" if measured else None,
+        "elapsed_s": rng.random() if measured else None,
+        "rate": rate,
+        "reported_rate": rate,
+        "repetitions_s": [],
+        "correction": None,
+        "quarantine_reason": None,
+        "unstable_reason": None,
+        "started_at": _EPOCH + timedelta(microseconds=rng.randrange(10**14)),
+        "ended_at": None,
+        "memory_bytes": rng.randrange(2**50) if measured else None,
+        "user_s": None,
+        "system_s": None,
+    }
+
+
+def inspection_rows(
+    count: int,
+    *,
+    seed: int = 0,
+    stacks: int = 5,
+    packages: int = 4,
+    machines: int = 3,
+    observations: int | None = None,
+) -> Rows:
+    """``count`` inspections and all that they point at.
+
+    :param observations: of each inspection; unset, any number from none to five, on
+        several machines, and every fifth inspection knows no stack
+    """
+    rng = random.Random(seed)
+    ids = [digest_of("document", seed, number) for number in range(max(1, count))]
+    rows: Rows = {Document: [document_row(key) for key in ids]}
+    for number in range(stacks):
+        for table, some in stack_rows(number, rng.choice(ids), packages).items():
+            rows.setdefault(table, []).extend(some)
+    purls = {row["purl"]: row for row in rows.get(PackageVersionRow, [])}
+    rows[PackageVersionRow] = list(purls.values())
+    rows[HardwareRow] = [hardware_row(n, rng.choice(ids)) for n in range(machines)]
+    rows[RuntimeEnvironmentRow] = [environment_row(n, rng.choice(ids)) for n in range(3)]
+    rows[IndicatorRow] = [indicator_row(n, rng.choice(ids)) for n in range(3)]
+    rows[InspectionRow], rows[ObservationRow] = [], []
+    for number, key in enumerate(ids[:count]):
+        seen = rng.randrange(6) if observations is None else observations
+        known = stacks > 0 and (observations is not None or number % 5 > 0)
+        rows[InspectionRow].append(
+            {
+                "document_id": key,
+                "name": f"inspection-{number}",
+                "stack_digest": rng.choice(rows[StackRow])["digest"] if known else None,
+                "stack_note": None if known else "no specification",
+                "job_count": (seen + 1) // 2,
+                "created_at": _EPOCH + timedelta(seconds=number) if known else None,
+            }
+        )
+        for position in range(seen):
+            outcome = rng.choice(["measured", "measured", "crashed", "no_result"])
+            ends = (
+                rng.choice(rows[IndicatorRow])["indicator_id"],
+                rng.choice(rows[HardwareRow])["digest"],
+                rng.choice(rows[RuntimeEnvironmentRow])["digest"],
+            )
+            rows[ObservationRow].append(observation_row(key, position, outcome, ends, rng))
+    return rows
+
+
+#: Kind of outbox entry and the column that holds its key, those before what points at them.
+_ENTRIES: tuple[tuple[str, type[Base], str], ...] = (
+    ("stack", StackRow, "digest"),
+    ("hardware", HardwareRow, "digest"),
+    ("runtime_environment", RuntimeEnvironmentRow, "digest"),
+    ("indicator", IndicatorRow, "indicator_id"),
+    ("inspection", InspectionRow, "document_id"),
+)
+
+
+def entries_of(rows: Rows) -> list[dict[str, Any]]:
+    """The outbox entries that the repository writes for these rows."""
+    return [
+        {"kind": kind, "key": row[key]}
+        for kind, table, key in _ENTRIES
+        for row in rows.get(table, ())
+    ]
+
+
+def store(engine: Engine, rows: Rows, entries: Iterable[dict[str, Any]] | None = None) -> None:
+    """Write the rows and their entries (or those given instead) in one transaction."""
+    with engine.begin() as connection:
+        for table, some in rows.items():
+            for first in range(0, len(some), _CHUNK):
+                connection.execute(insert(table), some[first : first + _CHUNK])
+        wanted = entries_of(rows) if entries is None else list(entries)
+        if wanted:
+            connection.execute(insert(OutboxEntry), wanted)
+
+
+def canonical_parameters(row: dict[str, Any]) -> str:
+    """The parameters of an observation's row as the graph should hold them."""
+    return canonical_json(row["parameters"]).decode()
