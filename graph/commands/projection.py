@@ -1,0 +1,173 @@
+"""``graph``: bring the graph up to date, build it anew, and prove that it is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from common.settings import Settings
+from graph.commands.stores import as_json_option
+
+if TYPE_CHECKING:
+    from graph.projection import KindReport, SyncReport
+
+
+#: A batch takes a second, and emptying a large graph minutes without a word.
+PATIENCE_S = 900.0
+
+
+@click.group()
+def graph() -> None:
+    """The graph as a projection of the record."""
+
+
+@graph.command()
+@as_json_option
+@click.pass_obj
+def sync(settings: Settings, as_json: bool) -> None:
+    """Project what the graph does not show yet."""
+    from graph.engine import GRAPH, open_stores
+    from graph.migrate import ensure_schema
+    from graph.patience import patience
+    from graph.projection import sync as project
+
+    with (
+        patience(GRAPH, PATIENCE_S) as got_on,
+        open_stores(settings) as stores,
+        _progress("Projecting", as_json, got_on) as progress,
+    ):
+        ensure_schema(stores)
+        report = project(
+            stores.engine,
+            stores.driver,
+            progress=lambda done, total: progress("Projecting", done, total),
+            database=stores.database,
+        )
+    _print_sync(report, as_json)
+
+
+@graph.command()
+@as_json_option
+@click.pass_obj
+def lag(settings: Settings, as_json: bool) -> None:
+    """Show how far the graph is behind; needs only PostgreSQL."""
+    from graph.engine import open_stores
+    from graph.migrate import ensure_schema
+    from graph.projection import lag as lag_of
+
+    with open_stores(settings, graph=False) as stores:
+        ensure_schema(stores)
+        behind = lag_of(stores.engine)
+    if as_json:
+        click.echo(json.dumps(asdict(behind)))
+    elif behind.count:
+        click.echo(f"{_entries(behind.count)} pending, the oldest for {behind.oldest_s:.0f} s")
+    else:
+        click.echo("nothing pending")
+
+
+@graph.command()
+@as_json_option
+@click.pass_obj
+def rebuild(settings: Settings, as_json: bool) -> None:
+    """Empty the graph and project the whole record again.
+
+    Nothing is lost by it: all that the graph shows is in PostgreSQL. Interrupted, it goes
+    on with the next sync.
+    """
+    from graph.engine import GRAPH, open_stores, to_stderr
+    from graph.migrate import ensure_schema
+    from graph.patience import patience
+    from graph.projection import rebuild as project_again
+
+    with patience(GRAPH, PATIENCE_S) as got_on, open_stores(settings) as stores:
+        ensure_schema(stores)
+        to_stderr("Emptying the graph and projecting the whole record again")
+        with _progress("Rebuilding", as_json, got_on) as progress:
+            report = project_again(
+                stores.engine,
+                stores.driver,
+                progress=lambda done, total: progress("Rebuilding", done, total),
+                database=stores.database,
+            )
+    _print_sync(report, as_json)
+
+
+@graph.command()
+@as_json_option
+@click.pass_context
+def verify(ctx: click.Context, as_json: bool) -> None:
+    """Compare the graph with the record; exit code 1 if they differ."""
+    from graph.engine import GRAPH, open_stores
+    from graph.migrate import ensure_schema
+    from graph.patience import patience
+    from graph.projection import verify as compare
+
+    with (
+        patience(GRAPH, PATIENCE_S) as got_on,
+        open_stores(ctx.obj) as stores,
+        _progress("Comparing", as_json, got_on) as progress,
+    ):
+        ensure_schema(stores)
+        report = compare(stores.engine, stores.driver, progress=progress, database=stores.database)
+    if as_json:
+        click.echo(json.dumps({"equal": report.equal, **asdict(report)}, indent=2))
+    else:
+        for kind in report.kinds:
+            _print_kind(kind)
+        if report.pending.count:
+            pending = _entries(report.pending.count)
+            click.echo(f"{pending} pending: run `thoth graph sync`, then verify again")
+        click.echo("equal" if report.equal else "the graph differs from the record")
+    if not report.equal:
+        ctx.exit(1)
+
+
+def _print_kind(kind: KindReport) -> None:
+    mark = "equal" if kind.equal else "DIFFERS"
+    click.echo(f"{kind.kind}: {kind.record_count} in the record, {kind.graph_count}: {mark}")
+    if kind.equal:
+        return
+    click.echo(f"  digests: record {kind.record_digest}, graph {kind.graph_digest}")
+    for difference in kind.differences:
+        names = f" ({', '.join(difference.properties)})" if difference.properties else ""
+        click.echo(f"  {difference.how}: {difference.key}{names}")
+
+
+def _print_sync(report: SyncReport, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    kinds = ", ".join(f"{count} {kind}" for kind, count in report.by_kind.items())
+    rate = report.entries / report.elapsed_s if report.elapsed_s else 0.0
+    text = f"{_entries(report.entries)} projected in {report.elapsed_s:.1f} s ({rate:.0f}/s)"
+    click.echo(f"{text}: {kinds}" if kinds else "nothing pending")
+
+
+def _entries(count: int) -> str:
+    return f"{count} {'entry' if count == 1 else 'entries'}"
+
+
+@contextmanager
+def _progress(
+    task: str, as_json: bool, got_on: Callable[[], None]
+) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error, if that is a terminal and a person reads the answer."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    hidden = as_json or not console.is_terminal
+
+    def advance(text: str, done: int, total: int) -> None:
+        got_on()
+        bar.update(number, description=text, completed=done, total=total)
+
+    with Progress(console=console, disable=hidden, transient=True) as bar:
+        number = bar.add_task(task, total=None)
+        yield advance

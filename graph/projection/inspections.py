@@ -1,0 +1,243 @@
+"""Inspections and their observations: the many, so they are written in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, LiteralString
+
+import neo4j
+import orjson
+from sqlalchemy import Connection, Text, select
+from sqlalchemy import cast as sql_cast
+
+from common.inspection import canonical_json
+from graph.projection.environments import RUNTIME_ENVIRONMENT, RUNTIME_ENVIRONMENTS
+from graph.projection.hardware import HARDWARE, HARDWARE_CLASSES
+from graph.projection.indicators import PERFORMANCE_INDICATOR, PERFORMANCE_INDICATORS
+from graph.projection.model import EdgeKind, NodeKind, Row, rows_of, utc_text
+from graph.projection.stacks import STACK
+from graph.projection.write import missing, project_stacks, project_subject, write
+from graph.tables import Document, InspectionRow, ObservationRow
+
+#: Observations in one transaction of the graph, unless one inspection has more.
+_OBSERVATIONS = 1_000
+
+INSPECTION = NodeKind(
+    label="Inspection",
+    rows=select(
+        InspectionRow.document_id,
+        InspectionRow.name,
+        Document.schema_version,
+        InspectionRow.job_count,
+        utc_text(InspectionRow.created_at).label("created_at"),
+        InspectionRow.stack_digest.is_not(None).label("stack_known"),
+        InspectionRow.stack_note,
+    ).join(Document, Document.document_id == InspectionRow.document_id),
+    owner=InspectionRow.document_id,
+    times=frozenset({"created_at"}),
+)
+
+OBSERVATION = NodeKind(
+    label="Observation",
+    rows=select(
+        ObservationRow.observation_id,
+        ObservationRow.document_id,
+        ObservationRow.job_id,
+        ObservationRow.outcome,
+        ObservationRow.exit_code,
+        ObservationRow.comparison_key,
+        ObservationRow.hardware_digest.label("hardware"),
+        InspectionRow.stack_digest.label("stack"),
+        sql_cast(ObservationRow.parameters, Text).label("parameters"),
+        ObservationRow.device,
+        ObservationRow.elapsed_s,
+        ObservationRow.rate,
+        ObservationRow.reported_rate,
+        ObservationRow.correction,
+        ObservationRow.quarantine_reason,
+        ObservationRow.unstable_reason,
+        utc_text(ObservationRow.started_at).label("started_at"),
+        ObservationRow.memory_bytes,
+    ).join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id),
+    owner=ObservationRow.document_id,
+    times=frozenset({"started_at"}),
+)
+_DOCUMENT, _PARAMETERS = (
+    OBSERVATION.properties.index(name) for name in ("document_id", "parameters")
+)
+
+INSPECTED = EdgeKind(
+    type="INSPECTED",
+    start=INSPECTION,
+    end=STACK,
+    rows=select(
+        InspectionRow.document_id.label("start"), InspectionRow.stack_digest.label("end")
+    ).where(InspectionRow.stack_digest.is_not(None)),
+    owner=InspectionRow.document_id,
+)
+
+
+def _seen(kind: str, end: NodeKind, column: Any) -> EdgeKind:
+    """An edge for each distinct value of ``column`` among an inspection's observations."""
+    pairs = select(ObservationRow.document_id.label("start"), column.label("end")).distinct()
+    return EdgeKind(kind, INSPECTION, end, pairs, ObservationRow.document_id)
+
+
+RAN_ON = _seen("RAN_ON", HARDWARE, ObservationRow.hardware_digest)
+IN = _seen("IN", RUNTIME_ENVIRONMENT, ObservationRow.environment_digest)
+
+OBSERVED = EdgeKind(
+    type="OBSERVED",
+    start=INSPECTION,
+    end=OBSERVATION,
+    rows=select(
+        ObservationRow.document_id.label("start"), ObservationRow.observation_id.label("end")
+    ),
+    owner=ObservationRow.document_id,
+)
+
+OF = EdgeKind(
+    type="OF",
+    start=OBSERVATION,
+    end=PERFORMANCE_INDICATOR,
+    rows=select(
+        ObservationRow.observation_id.label("start"), ObservationRow.indicator_id.label("end")
+    ),
+    owner=ObservationRow.document_id,
+)
+
+
+@dataclass(slots=True)
+class _Inspection:
+    """One inspection on its way: what it points at, and its rows."""
+
+    properties: Row
+    stack: str | None
+    hardware: dict[str, None] = field(default_factory=dict)
+    environments: dict[str, None] = field(default_factory=dict)
+    #: Each row begins with its indicator.
+    observations: list[Row] = field(default_factory=list)
+
+    @property
+    def row(self) -> Row:
+        """As :func:`_statement` reads it."""
+        first = (next(iter(self.hardware), None), next(iter(self.environments), None))
+        return [self.stack, *first, self.observations, *self.properties]
+
+
+def project_inspections(
+    connection: Connection, session: neo4j.Session, keys: Iterable[str]
+) -> None:
+    """Create the inspections of ``keys`` that are missing, and whatever they point at."""
+    for some in _chunks(_read(connection, missing(session, INSPECTION, keys))):
+        # By the outbox's order these are there; a lost entry must not lose an edge.
+        indicators = {row[0] for each in some for row in each.observations}
+        hardware = {digest for each in some for digest in each.hardware}
+        environments = {digest for each in some for digest in each.environments}
+        project_stacks(connection, session, {each.stack for each in some if each.stack})
+        project_subject(connection, session, HARDWARE_CLASSES, hardware)
+        project_subject(connection, session, RUNTIME_ENVIRONMENTS, environments)
+        project_subject(connection, session, PERFORMANCE_INDICATORS, indicators)
+        session.execute_write(_create, some)
+
+
+def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
+    if not keys:
+        return
+    stack = InspectionRow.stack_digest.label("known_stack")
+    inspections = connection.execute(rows_of(INSPECTION, keys).add_columns(stack))
+    waiting = {row[0]: _Inspection(list(row[:-1]), row[-1]) for row in inspections}
+    for key, rows in groupby(_observations(connection, keys), lambda row: row[_DOCUMENT]):
+        inspection = waiting.pop(key)
+        for *properties, indicator, environment, hardware in rows:
+            properties[_PARAMETERS] = canonical_text(properties[_PARAMETERS])
+            inspection.observations.append([indicator, *properties])
+            inspection.hardware[hardware] = inspection.environments[environment] = None
+        yield inspection
+    yield from waiting.values()
+
+
+def _observations(connection: Connection, keys: Sequence[str]) -> Iterator[Any]:
+    """Observations of a batch, an inspection's together, from a cursor on the server."""
+    query = (
+        rows_of(OBSERVATION, keys)
+        .add_columns(
+            ObservationRow.indicator_id,
+            ObservationRow.environment_digest,
+            ObservationRow.hardware_digest.label("hardware_digest"),
+        )
+        .order_by(ObservationRow.document_id, ObservationRow.position)
+    )
+    return iter(connection.execute(query, execution_options={"yield_per": 5_000}))
+
+
+def _chunks(inspections: Iterable[_Inspection]) -> Iterator[list[_Inspection]]:
+    some: list[_Inspection] = []
+    count = 0
+    for inspection in inspections:
+        some.append(inspection)
+        count += max(1, len(inspection.observations))
+        if count >= _OBSERVATIONS:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some
+
+
+def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> None:
+    by_shape: dict[tuple[bool, bool], list[Row]] = {}
+    for each in inspections:
+        shape = (each.stack is not None, bool(each.observations))
+        by_shape.setdefault(shape, []).append(each.row)
+    for shape, rows in by_shape.items():
+        write(tx, _statement(*shape), rows)
+    # An inspection whose jobs saw several machines or environments is rare.
+    write(tx, RAN_ON.create, _further(inspections, "hardware"))
+    write(tx, IN.create, _further(inspections, "environments"))
+
+
+def _further(inspections: list[_Inspection], name: str) -> list[Row]:
+    return [
+        [each.properties[0], digest]
+        for each in inspections
+        for digest in list(getattr(each, name))[1:]
+    ]
+
+
+@lru_cache
+def _statement(stack: bool, observed: bool) -> LiteralString:
+    """Create inspections with their edges and observations, all in one pass.
+
+    A row is ``[stack, hardware, environment, observations, *properties]``. In separate
+    statements each edge would have to find the inspection again.
+    """
+    ends = [("stack", STACK, INSPECTED, 0)] if stack else []
+    if observed:
+        ends += [("hardware", HARDWARE, RAN_ON, 1), ("env", RUNTIME_ENVIRONMENT, IN, 2)]
+    found = [f"MATCH ({name}:{end.label} {{{end.key}: row[{i}]}})" for name, end, _, i in ends]
+    edges = [f", (inspection)-[:{edge.type}]->({name})" for name, _, edge, _ in ends]
+    query = (
+        f"UNWIND $rows AS row {' '.join(found)}"
+        f" CREATE (inspection:Inspection {INSPECTION.values('row', 4)}){''.join(edges)}"
+    )
+    if observed:
+        query += (
+            " WITH inspection, row[3] AS observations UNWIND observations AS row"
+            " MATCH (indicator:PerformanceIndicator {indicator_id: row[0]})"
+            " CREATE (inspection)-[:OBSERVED]->"
+            f"(:Observation {OBSERVATION.values('row', 1)})-[:OF]->(indicator)"
+        )
+    return query
+
+
+@lru_cache(maxsize=4_096)
+def canonical_text(parameters: str) -> str:
+    """Parameters as the graph holds them: canonical JSON; few differ, so they are kept.
+
+    >>> canonical_text('{"size": 512, "dtype": "float32"}')
+    '{"dtype":"float32","size":512}'
+    """
+    return canonical_json(orjson.loads(parameters)).decode()

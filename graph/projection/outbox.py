@@ -1,0 +1,196 @@
+"""The outbox: what the graph does not show yet, taken in order and deleted once it does."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import neo4j
+from neo4j.exceptions import ClientError, ConstraintError, DatabaseError, Neo4jError
+from sqlalchemy import Connection, Engine, delete, func, select
+
+from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
+from graph.projection.environments import RUNTIME_ENVIRONMENTS
+from graph.projection.hardware import HARDWARE_CLASSES
+from graph.projection.indicators import PERFORMANCE_INDICATORS
+from graph.projection.inspections import project_inspections
+from graph.projection.kinds import NODES
+from graph.projection.model import NodeKind, Subject
+from graph.projection.packages import PACKAGE_VERSIONS
+from graph.projection.write import project_stacks, project_subject
+from graph.tables import OutboxEntry
+
+Projector = Callable[[Connection, neo4j.Session, Sequence[str]], None]
+
+#: An entry of this kind stands for everything: the projection is emptied when its turn comes.
+REBUILD = "rebuild"
+
+#: Names the advisory lock that the one projector holds.
+_LOCK = 0x70726F6A
+_POLL_S = 0.1
+_ATTEMPTS = 5
+#: Nodes deleted in one transaction.
+_DELETED = 2_000
+
+
+def _of(subject: Subject) -> Projector:
+    return lambda connection, session, keys: project_subject(connection, session, subject, keys)
+
+
+#: By kind of entry, those before what points at them.
+PROJECTORS: dict[str, Projector] = {
+    "package_version": _of(PACKAGE_VERSIONS),
+    "stack": project_stacks,
+    "hardware": _of(HARDWARE_CLASSES),
+    "runtime_environment": _of(RUNTIME_ENVIRONMENTS),
+    "indicator": _of(PERFORMANCE_INDICATORS),
+    "inspection": project_inspections,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    entry_id: int
+    kind: str
+    key: str
+
+
+@contextmanager
+def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
+    """A connection that holds the lock of the one projector.
+
+    The lock is the session's: PostgreSQL frees it when the connection ends, however the
+    process ended. Nothing relies on it for correctness, as keys are unique in the graph.
+
+    :raises StoreUnavailable: if another projector is still at work after ``wait_s``
+    """
+    with engine.connect() as connection:
+        # Not handed back to the pool: closing it is what frees the lock.
+        connection.detach()
+        deadline = time.monotonic() + wait_s
+        while not connection.scalar(select(func.pg_try_advisory_lock(_LOCK))):
+            connection.rollback()
+            if time.monotonic() > deadline:
+                cause = f"another process has been projecting for {wait_s:.0f} s"
+                raise StoreUnavailable("the graph", cause, "wait for it to end, then try again")
+            time.sleep(_POLL_S)
+        connection.commit()
+        yield connection
+
+
+def drain(
+    connection: Connection,
+    session: neo4j.Session,
+    batch: int,
+    done: Callable[[Counter[str]], None],
+) -> None:
+    """Project until nothing is pending; ``done`` hears of each batch after its commit.
+
+    Killed at any point, it leaves whole transactions in the graph and their entries in the
+    outbox: the next run finds the nodes there and only deletes the entries.
+    """
+    last, seen = 0, 0
+    refused: dict[_Entry, Neo4jError] = {}
+    while True:
+        entries = _take(connection, batch, last)
+        if entries:
+            refused |= _project_what_can_be(connection, session, entries)
+            ids = [entry.entry_id for entry in entries if entry not in refused]
+            connection.execute(delete(OutboxEntry).where(OutboxEntry.entry_id.in_(ids)))
+            connection.commit()
+            done(Counter(entry.kind for entry in entries if entry not in refused))
+            last, seen = entries[-1].entry_id, seen + len(ids)
+            continue
+        connection.rollback()
+        if not seen:
+            break
+        # Entries of transactions that committed late have lower numbers: once more from
+        # the start. Within a pass the start is skipped, for it is full of dead rows.
+        last, seen = 0, 0
+    if refused:
+        first = next(iter(refused.values()))
+        raise ProjectionFailed(
+            [f"{entry.kind} {entry.key}" for entry in refused],
+            (first.message or str(first)).splitlines()[0],
+        )
+
+
+def _project_what_can_be(
+    connection: Connection, session: neo4j.Session, entries: list[_Entry]
+) -> dict[_Entry, Neo4jError]:
+    """Project ``entries``, one by one if not together; returns those that the graph refuses.
+
+    One row that the graph cannot hold must not keep all others out of it for ever.
+    """
+    try:
+        _project_again(connection, session, entries)
+    except (ClientError, DatabaseError) as error:
+        # A rebuild is no row, and wrong credentials are not about any.
+        if entries[0].kind == REBUILD or ".Security." in (error.code or ""):
+            raise
+        if len(entries) == 1:
+            return {entries[0]: error}
+        half = len(entries) // 2
+        return {
+            **_project_what_can_be(connection, session, entries[:half]),
+            **_project_what_can_be(connection, session, entries[half:]),
+        }
+    return {}
+
+
+def _take(connection: Connection, batch: int, last: int) -> list[_Entry]:
+    """The next entries in order; a rebuild comes alone."""
+    query = (
+        select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
+        .where(OutboxEntry.entry_id > last)
+        .order_by(OutboxEntry.entry_id)
+        .limit(batch)
+    )
+    entries = [_Entry(*row) for row in connection.execute(query)]
+    places = [place for place, entry in enumerate(entries) if entry.kind == REBUILD]
+    return entries[: max(1, places[0])] if places else entries
+
+
+def _project_again(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
+    """Project, once more if somebody else created the same nodes in the meantime.
+
+    That is a transaction of a killed projector, which the graph may commit after
+    PostgreSQL has freed the lock.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _project(connection, session, entries)
+        except ConstraintError:
+            time.sleep(_POLL_S)
+    return _project(connection, session, entries)
+
+
+def _project(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
+    if entries[0].kind == REBUILD:
+        for node in reversed(NODES):
+            _empty(session, node)
+        return
+    keys: dict[str, list[str]] = {}
+    for entry in entries:
+        keys.setdefault(entry.kind, []).append(entry.key)
+    unknown = sorted(keys.keys() - PROJECTORS.keys())
+    if unknown:
+        raise SchemaMismatch(
+            f"the outbox holds unknown kinds: {', '.join(unknown)}", "upgrade thoth"
+        )
+    for kind, project in PROJECTORS.items():
+        if kind in keys:
+            project(connection, session, keys[kind])
+
+
+def _empty(session: neo4j.Session, node: NodeKind) -> None:
+    while session.execute_write(_delete_some, node):
+        pass
+
+
+def _delete_some(tx: neo4j.ManagedTransaction, node: NodeKind) -> int:
+    record = tx.run(node.delete, limit=_DELETED).single(strict=True)
+    return int(record["deleted"])

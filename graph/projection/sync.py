@@ -1,0 +1,139 @@
+"""The four things one does with the projection: bring it up to date, ask how far behind it
+is, build it anew, and prove that it equals the record (:mod:`graph.projection.verify`)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import neo4j
+from sqlalchemy import Connection, Engine, delete, func, insert, literal, select, text
+
+from graph.engine import graph_errors, relational_errors
+from graph.projection.outbox import REBUILD, drain, only_projector
+from graph.tables import (
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    OutboxEntry,
+    PackageVersionRow,
+    RuntimeEnvironmentRow,
+    StackRow,
+)
+
+logger = logging.getLogger(__name__)
+
+#: Called with the number of entries done and how many there are in all, as known by then.
+Progress = Callable[[int, int], None]
+
+#: Entries in a batch, which is what an interruption makes do again.
+BATCH = 1_000
+#: How long to wait for another projector to end, s.
+WAIT_S = 600.0
+
+_KEYS = {
+    "package_version": PackageVersionRow.purl,
+    "stack": StackRow.digest,
+    "hardware": HardwareRow.digest,
+    "runtime_environment": RuntimeEnvironmentRow.digest,
+    "indicator": IndicatorRow.indicator_id,
+    "inspection": InspectionRow.document_id,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What one run projected: entries of the outbox in all and by kind."""
+
+    entries: int
+    by_kind: dict[str, int]
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far the graph is behind: pending entries, and the age of the oldest."""
+
+    count: int
+    oldest_s: float
+
+
+def sync(
+    engine: Engine,
+    driver: neo4j.Driver,
+    *,
+    batch: int = BATCH,
+    progress: Progress | None = None,
+    database: str = "neo4j",
+    wait_s: float = WAIT_S,
+) -> SyncReport:
+    """Project what is pending; done at least once, and doing it twice changes nothing.
+
+    :raises StoreUnavailable: if a store does not answer; what was done stays done
+    """
+    began = time.perf_counter()
+    total: Counter[str] = Counter()
+    with (
+        relational_errors(),
+        graph_errors(),
+        only_projector(engine, wait_s) as connection,
+        driver.session(database=database) as session,
+    ):
+        pending = lag_of(connection).count
+        connection.rollback()
+
+        def done(kinds: Counter[str]) -> None:
+            total.update(kinds)
+            if progress is not None:
+                progress(total.total(), max(pending, total.total()))
+
+        drain(connection, session, batch, done)
+    elapsed_s = time.perf_counter() - began
+    report = SyncReport(total.total(), dict(sorted(total.items())), elapsed_s)
+    logger.info("graph_synced", extra={"entries": report.entries, "elapsed_s": round(elapsed_s, 3)})
+    return report
+
+
+def lag(engine: Engine) -> Lag:
+    """How far the graph is behind the record; the graph itself is not asked."""
+    with relational_errors(), engine.connect() as connection:
+        return lag_of(connection)
+
+
+def rebuild(
+    engine: Engine,
+    driver: neo4j.Driver,
+    *,
+    batch: int = BATCH,
+    progress: Progress | None = None,
+    database: str = "neo4j",
+    wait_s: float = WAIT_S,
+) -> SyncReport:
+    """Empty what the projection owns, and project the whole record again.
+
+    Both are entries of the outbox. Interrupted anywhere, the next :func:`sync`, by whomever,
+    goes on where this one ended.
+    """
+    with relational_errors(), engine.begin() as connection:
+        _enqueue_everything(connection)
+    return sync(engine, driver, batch=batch, progress=progress, database=database, wait_s=wait_s)
+
+
+def _enqueue_everything(connection: Connection) -> None:
+    # Waits for those who have written to the outbox and keeps out those who want to: an
+    # entry committed later but numbered before the rebuild's would be emptied away.
+    connection.execute(text("LOCK TABLE outbox IN SHARE ROW EXCLUSIVE MODE"))
+    connection.execute(delete(OutboxEntry))
+    connection.execute(insert(OutboxEntry).values(kind=REBUILD, key=""))
+    for kind, key in _KEYS.items():
+        rows = select(literal(kind), key)
+        connection.execute(insert(OutboxEntry).from_select(["kind", "key"], rows))
+
+
+def lag_of(connection: Connection) -> Lag:
+    oldest = func.extract("epoch", func.now() - func.min(OutboxEntry.created_at))
+    count, oldest_s = connection.execute(select(func.count(), oldest)).one()
+    return Lag(count, max(0.0, float(oldest_s or 0)))

@@ -1,0 +1,202 @@
+"""The projection from a real PostgreSQL to each graph product."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import neo4j
+import pytest
+import sqlalchemy
+from click.testing import CliRunner
+from sqlalchemy import insert
+
+from common.errors import ProjectionFailed
+from common.settings import Settings
+from graph.commands.projection import graph as graph_commands
+from graph.engine import Stores
+from graph.projection import lag, rebuild
+from graph.tables import InspectionRow, ObservationRow, OutboxEntry, StackPackage
+from tests.factories.rows import (
+    Rows,
+    canonical_parameters,
+    digest_of,
+    entries_of,
+    inspection_rows,
+    store,
+)
+from tests.services.projection import answer, project, verified
+
+
+@pytest.fixture
+def stores(
+    settings: Settings,
+    relational: sqlalchemy.Engine,
+    graph_settings: Settings,
+    graph_driver: neo4j.Driver,
+) -> Stores:
+    """A test's own record, and each graph product in turn."""
+    both = replace(graph_settings, database_url=settings.database_url)
+    return Stores(both, relational, graph_driver)
+
+
+@pytest.fixture
+def rows(stores: Stores) -> Rows:
+    rows = inspection_rows(40)
+    store(stores.engine, rows)
+    return rows
+
+
+def test_an_empty_record_projects_to_nothing_and_verifies(stores: Stores) -> None:
+    assert project(stores).entries == 0
+    report = verified(stores)
+    assert report.equal
+    assert {kind.graph_count for kind in report.kinds} == {0}
+
+
+def test_every_kind_of_row_reaches_the_graph(stores: Stores, rows: Rows) -> None:
+    assert project(stores).entries == len(entries_of(rows))
+    report = verified(stores)
+    assert [kind.differences for kind in report.kinds if not kind.equal] == []
+    counts = {kind.kind: kind.graph_count for kind in report.kinds}
+    assert min(counts.values()) > 0
+    assert counts["Observation"] == len(rows[ObservationRow])
+    assert counts["(:Stack)-[:INCLUDES]->(:PackageVersion)"] == len(rows[StackPackage])
+    assert lag(stores.engine).count == 0
+
+
+def test_an_observation_keeps_its_values_and_types(stores: Stores, rows: Rows) -> None:
+    project(stores)
+    row = next(row for row in rows[ObservationRow] if row["outcome"] == "measured")
+    ((node, started),) = answer(
+        stores,
+        "MATCH (o:Observation {observation_id: $key}) RETURN properties(o), o.started_at",
+        key=row["observation_id"],
+    )
+    assert node["rate"] == row["rate"]
+    assert isinstance(node["rate"], float)
+    assert node["memory_bytes"] == row["memory_bytes"]
+    assert node["parameters"] == canonical_parameters(row)
+    assert started.to_native() == row["started_at"]
+    assert "quarantine_reason" not in node
+
+
+def test_times_compare_with_cypher_times(stores: Stores, rows: Rows) -> None:
+    project(stores)
+    query = "MATCH (i:Inspection) WHERE i.created_at >= datetime($at) RETURN count(i)"
+    dated = [row for row in rows[InspectionRow] if row["created_at"]]
+    assert answer(stores, query, at="2020-02-01T00:00:00Z") == [[len(dated)]]
+    assert answer(stores, query, at="2021-02-01T00:00:00Z") == [[0]]
+
+
+def test_entries_in_the_wrong_order_lose_no_edge(stores: Stores) -> None:
+    rows = inspection_rows(20)
+    store(stores.engine, rows, reversed(entries_of(rows)))
+    project(stores, batch=3)
+    assert verified(stores).equal
+
+
+def test_a_batch_that_was_applied_and_not_deleted_changes_nothing(
+    stores: Stores, rows: Rows
+) -> None:
+    project(stores)
+    before = verified(stores)
+    with stores.engine.begin() as connection:
+        connection.execute(insert(OutboxEntry), entries_of(rows))
+    assert project(stores, batch=7).entries == len(entries_of(rows))
+    assert verified(stores).kinds == before.kinds
+
+
+def test_verify_names_what_is_missing_extra_and_different(stores: Stores, rows: Rows) -> None:
+    project(stores)
+    stack, other = sorted({row["stack_digest"] for row in rows[StackPackage]})[:2]
+    answer(stores, "MATCH (h:Hardware) SET h.label = 'changed'")
+    answer(stores, "CREATE (:BaseImage {name: 'extra', document_id: 'none'})")
+    answer(stores, "MATCH (s:Stack {digest: $key}) DETACH DELETE s", key=stack)
+    answer(
+        stores,
+        "MATCH (s:Stack {digest: $key})-[:INCLUDES]->(p) WITH s, p LIMIT 1"
+        " CREATE (s)-[:INCLUDES]->(p)",
+        key=other,
+    )
+    kinds = {kind.kind: kind for kind in verified(stores).kinds if not kind.equal}
+    (changed, *_) = kinds["Hardware"].differences
+    assert (changed.how, changed.properties) == ("different", ("label",))
+    assert [(d.key, d.how) for d in kinds["BaseImage"].differences] == [("extra", "extra")]
+    assert [(d.key, d.how) for d in kinds["Stack"].differences] == [(stack, "missing")]
+    edges = kinds["(:Stack)-[:INCLUDES]->(:PackageVersion)"].differences
+    assert {difference.how for difference in edges} == {"missing", "extra"}
+    assert "Inspection" not in kinds
+
+
+def test_rebuild_mends_a_damaged_graph(stores: Stores, rows: Rows) -> None:
+    project(stores)
+    before = verified(stores)
+    answer(stores, "MATCH (o:Observation) DETACH DELETE o")
+    answer(stores, "MATCH (h:Hardware) SET h.label = 'changed'")
+    answer(stores, "CREATE (:Unrelated {name: 'kept'})")
+    rebuild(stores.engine, stores.driver, database=stores.database)
+    after = verified(stores)
+    assert after.equal
+    assert after.kinds == before.kinds
+    assert answer(stores, "MATCH (n:Unrelated) RETURN count(n)") == [[1]]
+
+
+def test_a_rebuild_that_was_interrupted_goes_on_with_the_next_sync(
+    stores: Stores, rows: Rows
+) -> None:
+    project(stores)
+    answer(stores, "MATCH (h:Hardware) SET h.label = 'changed'")
+
+    def interrupt(done: int, total: int) -> None:
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(stores.engine, stores.driver, database=stores.database, batch=5, progress=interrupt)
+    assert not verified(stores).equal
+    project(stores)
+    assert verified(stores).equal
+
+
+def test_the_commands_tell_the_same(stores: Stores, rows: Rows) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(graph_commands, arguments, obj=stores.settings)
+        return done.exit_code, done.output
+
+    assert run("verify")[0] == 1
+    code, output = run("lag")
+    assert (code, f"{len(entries_of(rows))} entries" in output) == (0, True)
+    assert run("sync")[0] == 0
+    code, output = run("verify", "--json")
+    assert code == 0
+    assert '"equal": true' in output
+    answer(
+        stores,
+        "MATCH (i:Inspection {document_id: $key}) DETACH DELETE i",
+        key=digest_of("document", 0, 1),
+    )
+    code, output = run("verify")
+    assert code == 1
+    assert "missing" in output
+    assert run("rebuild", "--json")[0] == 0
+    assert run("verify")[0] == 0
+
+
+def test_a_row_that_the_graph_refuses_keeps_nothing_else_out(stores: Stores, rows: Rows) -> None:
+    """Neo4j holds no key above some 8 kB; ArcadeDB does, and then there is nothing to refuse."""
+    one = "(SELECT min(digest) FROM runtime_environments)"
+    change = f"UPDATE runtime_environments SET native_packages = {{}} WHERE digest = {one}"
+    with stores.engine.begin() as connection:
+        connection.exec_driver_sql(change.format("ARRAY[repeat('x', 40000)]"))
+    refused: list[str] = []
+    try:
+        project(stores)
+    except ProjectionFailed as error:
+        refused = error.entries
+    assert lag(stores.engine).count == len(refused) < len(entries_of(rows))
+    if refused:
+        with stores.engine.begin() as connection:
+            connection.exec_driver_sql(change.format("'{}'"))
+        project(stores)
+    assert lag(stores.engine).count == 0
+    assert verified(stores).equal

@@ -1,0 +1,74 @@
+"""A projector that is killed leaves nothing half done."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from graph.engine import Stores
+from graph.projection import lag, sync, verify
+from graph.projection.outbox import drain
+from tests.factories.rows import inspection_rows, store
+
+ROOT = Path(__file__).parents[2]
+KILLS = 6
+
+
+def start_sync(stores: Stores) -> subprocess.Popen[bytes]:
+    environment = os.environ | {
+        "THOTH_HOME": str(stores.settings.home),
+        "DATABASE_URL": stores.settings.database_url or "",
+    }
+    program = (
+        "from common.settings import Settings\n"
+        "from graph.engine import open_stores\n"
+        "from graph.projection import sync\n"
+        "with open_stores(Settings.from_env()) as stores:\n"
+        "    print('ready', flush=True)\n"
+        "    sync(stores.engine, stores.driver, batch=50, database=stores.database)\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+    )
+
+
+def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: Stores) -> None:
+    rows = inspection_rows(1_000, stacks=20, packages=10)
+    store(stores.engine, rows)
+    rng = random.Random(7)
+    for _ in range(KILLS):
+        with start_sync(stores) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(rng.uniform(0.0, 0.4))
+            process.send_signal(signal.SIGKILL)
+    sync(stores.engine, stores.driver, database=stores.database)
+    assert lag(stores.engine).count == 0
+    report = verify(stores.engine, stores.driver, database=stores.database)
+    assert [kind for kind in report.kinds if not kind.equal] == []
+
+
+def test_without_the_lock_keys_keep_projectors_from_doubling_anything(stores: Stores) -> None:
+    rows = inspection_rows(300)
+    store(stores.engine, rows)
+
+    def project(_: int) -> None:
+        seen: Counter[str] = Counter()
+        with (
+            stores.engine.connect() as connection,
+            stores.driver.session(database=stores.database) as session,
+        ):
+            drain(connection, session, 40, seen.update)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(project, range(2)))
+    assert lag(stores.engine).count == 0
+    report = verify(stores.engine, stores.driver, database=stores.database)
+    assert [kind for kind in report.kinds if not kind.equal] == []

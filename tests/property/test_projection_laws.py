@@ -1,0 +1,111 @@
+"""Laws of the projection: how and how often it is done leaves no trace in the graph."""
+
+from __future__ import annotations
+
+import random
+
+import neo4j
+import pytest
+import sqlalchemy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert, text
+
+from graph.engine import Stores
+from graph.projection import KindReport, rebuild, sync, verify
+from graph.projection.kinds import NODES
+from graph.tables import Base, OutboxEntry
+from tests.factories.rows import Rows, entries_of, inspection_rows, store
+
+records = st.builds(
+    inspection_rows,
+    st.integers(0, 25),
+    seed=st.integers(0, 10**6),
+    stacks=st.integers(0, 4),
+    packages=st.integers(0, 8),
+    machines=st.integers(1, 3),
+)
+FEW = settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+class World:
+    """Both stores, emptied for each example."""
+
+    def __init__(self, stores: Stores) -> None:
+        self.engine: sqlalchemy.Engine = stores.engine
+        self.driver: neo4j.Driver = stores.driver
+        self.database = stores.database
+
+    def begin(self, rows: Rows, order: random.Random | None = None) -> None:
+        tables = ", ".join(Base.metadata.tables)
+        with self.engine.begin() as connection:
+            connection.execute(text(f"TRUNCATE {tables} CASCADE"))
+        self.clear()
+        entries = entries_of(rows)
+        if order is not None:
+            order.shuffle(entries)
+        store(self.engine, rows, entries)
+
+    def clear(self) -> None:
+        with self.driver.session(database=self.database) as session:
+            for node in NODES:
+                session.run(f"MATCH (n:{node.label}) DETACH DELETE n").consume()
+
+    def sync(self, batch: int) -> None:
+        sync(self.engine, self.driver, batch=batch, database=self.database)
+
+    def enqueue(self, rows: Rows) -> None:
+        entries = entries_of(rows)
+        if entries:
+            with self.engine.begin() as connection:
+                connection.execute(insert(OutboxEntry), entries)
+
+    def kinds(self) -> tuple[KindReport, ...]:
+        report = verify(self.engine, self.driver, database=self.database)
+        assert report.equal, [kind for kind in report.kinds if not kind.equal]
+        return report.kinds
+
+
+@pytest.fixture
+def world(stores: Stores) -> World:
+    return World(stores)
+
+
+@FEW
+@given(records, st.integers(1, 50), st.integers(1, 50))
+def test_projecting_twice_or_in_other_batches_changes_nothing(
+    world: World, rows: Rows, first: int, second: int
+) -> None:
+    world.begin(rows)
+    world.sync(first)
+    once = world.kinds()
+    world.enqueue(rows)
+    world.sync(second)
+    assert world.kinds() == once
+
+
+@FEW
+@given(records, st.randoms(use_true_random=False))
+def test_the_order_of_arrival_leaves_no_trace(
+    world: World, rows: Rows, order: random.Random
+) -> None:
+    world.begin(rows)
+    world.sync(1_000)
+    once = world.kinds()
+    world.begin(rows, order)
+    world.sync(4)
+    assert world.kinds() == once
+
+
+@FEW
+@given(records)
+def test_rebuilding_from_nothing_gives_the_same_graph(world: World, rows: Rows) -> None:
+    world.begin(rows)
+    world.sync(1_000)
+    once = world.kinds()
+    rebuild(world.engine, world.driver, batch=3, database=world.database)
+    assert world.kinds() == once
