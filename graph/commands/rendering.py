@@ -1,0 +1,169 @@
+"""Query results as a table, JSON or CSV: every value that a graph can give has a form in each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from base64 import b64encode
+from typing import Any, TextIO
+
+from neo4j.graph import Node, Path, Relationship
+from neo4j.spatial import Point
+from neo4j.time import Date, DateTime, Duration, Time
+
+from graph.reader import QueryResult
+
+FORMATS = ("table", "json", "csv")
+
+#: Wide enough that a table in a pipe or a file is never cut.
+_UNCUT = 100_000
+
+
+def render(result: QueryResult, form: str, out: TextIO) -> None:
+    """Write ``result`` to ``out`` in one of :data:`FORMATS`."""
+    if form == "json":
+        out.write(_as_json(result))
+    elif form == "csv":
+        out.write(_as_csv(result))
+    else:
+        _write_table(result, out)
+
+
+def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
+    """``value`` as JSON can hold it: nodes as labels and properties, times in ISO 8601.
+
+    Numbers that JSON does not know (``NaN``, ``Infinity``) become text.
+    """
+    match value:
+        case Node():
+            return {"labels": sorted(value.labels), "properties": _properties(value)}
+        case Relationship():
+            return {"type": value.type, "properties": _properties(value)}
+        case Path():
+            return {"nodes": plain(list(value.nodes)), "relationships": plain(list(value))}
+        case Date() | DateTime() | Time() | Duration():
+            return value.iso_format()
+        case Point():
+            return {"srid": value.srid, "coordinates": [plain(number) for number in value]}
+        case bytes() | bytearray():
+            return b64encode(value).decode("ascii")
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def short(value: Any) -> str:
+    """``value`` as a person reads it in a table, in the notation of Cypher.
+
+    >>> short([1.0, None, "a"]), short({"rate": 1234567890.123})
+    ('[1, null, "a"]', '{rate: 1.23457e+09}')
+    """
+    match value:
+        case str():
+            return _printable(value)
+        case None:
+            return ""
+        case _:
+            return _cypher(value)
+
+
+def _cypher(value: Any) -> str:  # noqa: PLR0911 - one line a type
+    match value:
+        case Node():
+            labels = "".join(f":{label}" for label in sorted(value.labels))
+            return f"({_joined(labels, _map(_properties(value)))})"
+        case Relationship():
+            return f"[{_joined(f':{value.type}', _map(_properties(value)))}]"
+        case Path():
+            return _path(value)
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.6g}"
+        case str():
+            return json.dumps(_printable(value), ensure_ascii=False)
+        case dict():
+            return _map(value)
+        case list() | tuple() if not isinstance(value, (Point, Duration)):
+            return f"[{', '.join(map(_cypher, value))}]"
+        case Point():
+            return f"point({', '.join(map(_cypher, tuple(value)))})"
+        case _:
+            return str(plain(value))
+
+
+def _path(path: Path) -> str:
+    text = _cypher(path.nodes[0]) if path.nodes else ""
+    for node, edge in zip(path.nodes[1:], path.relationships, strict=True):
+        left, right = ("-", "->") if edge.end_node == node else ("<-", "-")
+        text += f"{left}{_cypher(edge)}{right}{_cypher(node)}"
+    return text
+
+
+def _map(values: dict[str, Any]) -> str:
+    if not values:
+        return ""
+    return "{" + ", ".join(f"{key}: {_cypher(item)}" for key, item in values.items()) + "}"
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _properties(entity: Node | Relationship) -> dict[str, Any]:
+    """By name: products give properties in different orders."""
+    return {key: plain(entity[key]) for key in sorted(entity.keys())}
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _as_json(result: QueryResult) -> str:
+    rows = [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows]
+    return json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def _as_csv(result: QueryResult) -> str:
+    """RFC 4180; lists, maps, nodes and edges are cells of JSON."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(result.columns)
+    writer.writerows([_cell(value) for value in row] for row in result.rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    value = plain(value)
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _write_table(result: QueryResult, out: TextIO) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=out, highlight=False, width=None if out.isatty() else _UNCUT)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for index, name in enumerate(result.columns):
+        numbers = [isinstance(row[index], (int, float)) for row in result.rows]
+        right = bool(numbers) and all(numbers)
+        table.add_column(Text(_printable(name)), justify="right" if right else "left")
+    for row in result.rows:
+        table.add_row(*(Text(short(value)) for value in row))
+    console.print(table)

@@ -1,0 +1,1 @@
+"""Cypher questions, one module per subject."""

@@ -1,0 +1,7 @@
+"""Both graph products, for tests that ask for ``graph_settings`` or ``graph_driver``."""
+
+from __future__ import annotations
+
+from tests.services.fixtures import graph_driver, graph_settings, neo4j_for_tests
+
+__all__ = ["graph_driver", "graph_settings", "neo4j_for_tests"]

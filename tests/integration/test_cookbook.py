@@ -1,0 +1,119 @@
+"""Every question of the cookbook, asked of the bundled samples, is answered alike on both."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import neo4j
+import pytest
+import sqlalchemy
+
+from common.settings import Settings
+from graph.commands.rendering import plain
+from graph.engine import graph_database
+from graph.projection import sync
+from graph.reader import open_reader, run_query
+from ingest.documents import Limits
+from ingest.pipeline import ingest_inspections
+from samples.generate import FOLDER
+
+COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
+
+_QUESTION = re.compile(
+    r"^## \d+\. (?P<title>.+?)\n\n(?P<sentence>.+?)\n\n"
+    r"(?:Parameters: `(?P<parameters>\{.+?\})`\n\n)?"
+    r"```cypher\n(?P<query>.+?)\n```\n\nColumns: (?P<columns>.+?)$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    title: str
+    query: str
+    parameters: dict[str, Any]
+    columns: tuple[str, ...]
+
+
+def questions() -> list[Question]:
+    text = COOKBOOK.read_text(encoding="utf-8")
+    return [
+        Question(
+            found["title"],
+            found["query"],
+            json.loads(found["parameters"] or "{}"),
+            tuple(re.findall(r"`(\w+)`", found["columns"])),
+        )
+        for found in _QUESTION.finditer(text)
+    ]
+
+
+@pytest.fixture
+def answers(
+    settings: Settings,
+    relational: sqlalchemy.Engine,
+    graph_settings: Settings,
+    graph_driver: neo4j.Driver,
+) -> dict[str, Any]:
+    """The rows of each question on one product, as JSON would hold them."""
+    database = graph_database(graph_settings)
+    ingest_inspections(settings, relational, [str(FOLDER)], Limits())
+    sync(relational, graph_driver, database=database)
+    found = {}
+    with open_reader(graph_settings) as reader:
+        for question in questions():
+            result = run_query(
+                reader,
+                question.query,
+                question.parameters,
+                timeout_s=20.0,
+                row_limit=1000,
+                database=database,
+            )
+            found[question.title] = (result.columns, plain(list(result.rows)))
+    return found
+
+
+#: What the first product answered; the second has to answer the same.
+_said: dict[str, Any] = {}
+
+
+def test_each_question_is_answered_and_alike_on_both_products(answers: dict[str, Any]) -> None:
+    for question in questions():
+        columns, rows = answers[question.title]
+        assert columns == question.columns, question.title
+        assert rows, question.title
+        expected = _said.setdefault(question.title, rows)
+        assert len(rows) == len(expected), question.title
+        for row, other in zip(rows, expected, strict=True):
+            assert [_close(value) for value in other] == row, question.title
+    assert_known_answers(answers)
+
+
+def test_there_are_questions_enough_and_each_block_is_one() -> None:
+    blocks = COOKBOOK.read_text(encoding="utf-8").count("```cypher")
+    assert len(questions()) == blocks >= 15
+
+
+def assert_known_answers(answers: dict[str, Any]) -> None:
+    """What the samples were made to show (``samples/generate.py``) is what comes out."""
+    columns, rows = answers["Which stack ran fastest, per indicator and hardware class?"]
+    fastest = max(rows, key=lambda row: row[columns.index("stacks")])
+    assert (fastest[0], fastest[columns.index("stacks")]) == ("PiMatmul", 5)
+    assert fastest[columns.index("median_flops")] == pytest.approx(223.5e9, rel=0.01)
+    _, rows = answers["What differs between two stacks?"]
+    assert rows == [["numpy", "1.26.4", "1.24.3"], ["tensorflow-cpu", "2.15.1", "2.13.1"]]
+    columns, rows = answers["Which version of a package first slowed an indicator?"]
+    assert ("2.17.0", "2.16.2") in {tuple(row[1:3]) for row in rows}
+    _, rows = answers[
+        "Which package versions are in every stack that crashes, and in none that does not?"
+    ]
+    assert rows == [["numpy", "2.0.2", 1]]
+
+
+def _close(value: Any) -> Any:
+    return pytest.approx(value, rel=1e-9) if isinstance(value, float) else value

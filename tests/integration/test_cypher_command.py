@@ -1,0 +1,103 @@
+"""``thoth cypher`` from the outside, on both products."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import neo4j
+import pytest
+from click.testing import CliRunner, Result
+
+from common.errors import QueryRefused
+from common.settings import Settings
+from graph.commands.cypher import cypher
+
+SAMPLE = """
+CREATE (:Package {name: 'numpy', rate: 1.5, since: date('2020-01-02')})
+  -[:HAS_VERSION {order: 1}]->(:PackageVersion {purl: 'p', name: 'numpy', tags: ['a', 'b']})
+"""
+
+PATH = "MATCH path = (p:Package)-[e]->(v) RETURN path, p, e, v.tags AS tags, v.missing AS missing"
+
+
+@pytest.fixture
+def asked(graph_settings: Settings, graph_driver: neo4j.Driver) -> Settings:
+    graph_driver.execute_query(SAMPLE, database_="neo4j")
+    return graph_settings
+
+
+def ask(settings: Settings, *arguments: str, text: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(cypher, list(arguments), obj=settings, input=text)
+
+
+def test_a_table_shows_nodes_edges_and_paths_in_cyphers_notation(asked: Settings) -> None:
+    result = ask(asked, PATH)
+    assert result.exit_code == 0, result.output
+    node = '(:Package {name: "numpy", rate: 1.5, since: "2020-01-02"})'
+    assert f"{node}-[:HAS_VERSION {{order: 1}}]->(:PackageVersion" in result.stdout
+    assert '["a", "b"]' in result.stdout
+
+
+def test_json_holds_labels_properties_and_types(asked: Settings) -> None:
+    [row] = json.loads(ask(asked, PATH, "--format", "json").stdout)
+    assert row["p"]["labels"] == ["Package"]
+    assert row["p"]["properties"] == {"name": "numpy", "rate": 1.5, "since": "2020-01-02"}
+    assert row["e"] == {"type": "HAS_VERSION", "properties": {"order": 1}}
+    assert [node["labels"] for node in row["path"]["nodes"]] == [["Package"], ["PackageVersion"]]
+    assert (row["tags"], row["missing"]) == (["a", "b"], None)
+
+
+def test_csv_can_be_read_back(asked: Settings) -> None:
+    shown = ask(asked, PATH, "--format", "csv").stdout
+    [row] = csv.DictReader(io.StringIO(shown, newline=""))
+    assert json.loads(row["e"]) == {"type": "HAS_VERSION", "properties": {"order": 1}}
+    assert row["missing"] == ""
+
+
+def test_a_query_comes_from_a_file_or_standard_input(asked: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "question.cypher"
+    file.write_text("// why\nRETURN 41 + 1 AS answer;\n", encoding="utf-8")
+    from_file = ask(asked, "--file", str(file), "--format", "csv").stdout
+    from_stdin = ask(asked, "-", "--format", "csv", text=file.read_text()).stdout
+    assert from_file.split() == from_stdin.split() == ["answer", "42"]
+
+
+def test_parameters_are_json_or_text(asked: Settings) -> None:
+    query = "RETURN $number AS number, $list AS list, $name AS name"
+    parameters = ["--param", "number=3", "--param", "list=[1, null]", "--param", "name=a=b"]
+    [row] = json.loads(ask(asked, query, *parameters, "--format", "json").stdout)
+    assert row == {"number": 3, "list": [1, None], "name": "a=b"}
+
+
+def test_a_cut_answer_says_so_on_stderr(asked: Settings) -> None:
+    query = "UNWIND range(1, 10) AS n RETURN n"
+    cut = ask(asked, query, "--limit", "3", "--format", "csv")
+    assert cut.stdout.split() == ["n", "1", "2", "3"]
+    assert "only the first 3 rows" in cut.stderr
+    assert not ask(asked, query, "--limit", "10").stderr
+
+
+def test_limits_cannot_be_raised_above_the_settings(asked: Settings) -> None:
+    tight = replace(asked, query_row_limit=5, query_timeout_s=2.0)
+    for option in ("--limit", "--timeout"):
+        result = ask(tight, "RETURN 1 AS one", option, "6")
+        assert result.exit_code == 2
+        assert "at most" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("RETURN 1", "--file", __file__), ("  ;",), ("RETURN 1", "--param", "=1")],
+)
+def test_a_call_that_makes_no_sense_is_explained(
+    asked: Settings, arguments: tuple[str, ...]
+) -> None:
+    assert ask(asked, *arguments).exit_code == 2
+
+
+def test_a_refusal_is_a_typed_error(asked: Settings) -> None:
+    assert isinstance(ask(asked, "CREATE (n:Package)").exception, QueryRefused)

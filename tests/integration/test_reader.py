@@ -1,0 +1,267 @@
+"""What analysts may not do, refused by both products, and what they may."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import neo4j
+import pytest
+from neo4j.exceptions import Neo4jError
+
+from common.errors import InvalidSettings, QueryRefused
+from common.settings import Settings
+from graph.engine import graph_database, graph_url
+from graph.reader import QueryResult, open_reader, run_query
+
+SAMPLE = """
+CREATE (package:Package {name: 'numpy'})
+  -[:HAS_VERSION]->(:PackageVersion {purl: 'pkg:pypi/numpy@2.0', name: 'numpy', version: '2.0'})
+"""
+
+WRITES = (
+    "CREATE (n:Package {name: 'x'}) RETURN n",
+    "CREATE (n:NeverSeen) RETURN n",
+    "MERGE (n:Package {name: 'x'}) RETURN n",
+    "MERGE (n:Package {name: 'numpy'}) RETURN n",
+    "MATCH (n:Package) SET n.seen = true",
+    "MATCH (n:Package) SET n:Other RETURN n",
+    "MATCH (n:Package) REMOVE n.name",
+    "MATCH (n:PackageVersion) DELETE n",
+    "MATCH ()-[edge]->() DELETE edge",
+    "MATCH (n) DETACH DELETE n",
+    "MATCH (n) FOREACH (i IN [1] | SET n.seen = i)",
+    "MATCH (n:Package) CALL (n) { SET n.seen = true } IN TRANSACTIONS",
+    "UNWIND [1] AS i CALL (i) { CREATE (:Package) } IN TRANSACTIONS",
+    "MATCH (n) CALL (n) { CREATE (m:Package) RETURN m } RETURN m",
+)
+
+SCHEMA = (
+    "CREATE INDEX seen FOR (n:Package) ON (n.seen)",
+    "CREATE INDEX seen IF NOT EXISTS FOR (n:Package) ON (n.seen)",
+    "CREATE CONSTRAINT seen FOR (n:Package) REQUIRE n.seen IS UNIQUE",
+    "DROP INDEX seen",
+    "DROP INDEX seen IF EXISTS",
+    "DROP CONSTRAINT schema_migration_version",
+)
+
+LOADS = (
+    "LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
+    "LOAD CSV FROM $address AS line RETURN line",
+    "MATCH (n:Nothing) LOAD CSV FROM $address AS line RETURN line",
+    "CALL () { LOAD CSV FROM $address AS line RETURN line } RETURN line",
+    "RETURN COLLECT { LOAD CSV FROM $address AS line RETURN line } AS lines",
+)
+
+PROCEDURES = (
+    "CALL dbms.components()",
+    "CALL dbms.listConfig()",
+    "CALL dbms.showCurrentUser()",
+    "CALL dbms.queryJmx('*:*')",
+    "CALL db.clearQueryCaches()",
+    "CALL db.schema.visualization()",
+    "CALL db.createLabel('x')",
+    "CALL tx.setMetaData({a: 1})",
+    "CALL apoc.load.json($address)",
+    "CALL apoc.meta.stats()",
+    "CALL algo.pagerank()",
+    "CALL `algo`.pagerank()",
+    "CALL () { CALL dbms.components() YIELD name RETURN name } RETURN name",
+    "CALL () { CALL algo.pagerank() YIELD score RETURN score } RETURN score",
+    "MATCH (n) RETURN n.name AS name UNION CALL dbms.components() YIELD name RETURN name",
+    "RETURN COUNT { CALL dbms.components() YIELD name RETURN name } AS number",
+)
+
+COMMANDS = (
+    "SHOW USERS",
+    "SHOW SETTINGS",
+    "SHOW TRANSACTIONS",
+    "SHOW DATABASES",
+    "TERMINATE TRANSACTION 'neo4j-transaction-1'",
+    "CREATE USER bob SET PASSWORD 'bobbobbob'",
+    "ALTER USER analyst SET PASSWORD 'bobbobbob'",
+    "ALTER CURRENT USER SET PASSWORD FROM 'a' TO 'bobbobbob'",
+    "DROP USER analyst",
+    "CREATE DATABASE other",
+    "DROP DATABASE neo4j",
+    "USE system SHOW USERS",
+    "USE system MATCH (n) RETURN n",
+    "EXPLAIN CREATE (n)",
+    "PROFILE MATCH (n) RETURN n",
+    "RETURN 1 AS one; MATCH (n) DETACH DELETE n",
+)
+
+RUNAWAYS = (
+    "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*) AS number",
+    "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH a, b WHERE a < 0 RETURN a",
+    "UNWIND range(1, 100000) AS a WITH collect(a) AS s UNWIND s AS x UNWIND s AS y RETURN sum(x)",
+)
+
+ENDLESS = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN a, b"
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Of a web server that fails the test when it is asked for anything."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *args: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/numbers.csv"
+        server.shutdown()
+    assert not asked
+
+
+class Analyst:
+    """Asks the graph under test, as an analyst and behind the analyst's back."""
+
+    def __init__(self, settings: Settings, reader: neo4j.Driver, writer: neo4j.Driver) -> None:
+        self.database = graph_database(settings)
+        self.reader = reader
+        self.writer = writer
+
+    def ask(
+        self, query: str, *, timeout_s: float = 20.0, row_limit: int = 100, **parameters: object
+    ) -> QueryResult:
+        return run_query(
+            self.reader,
+            query,
+            parameters,
+            timeout_s=timeout_s,
+            row_limit=row_limit,
+            database=self.database,
+        )
+
+    def everything(self) -> list[object]:
+        """All that there is, schema included."""
+        questions = (
+            "MATCH (n) WHERE NOT n:SchemaMigration"
+            " OPTIONAL MATCH (n)-[e]->() RETURN labels(n), properties(n), type(e)",
+            "SHOW INDEXES YIELD name",
+            "SHOW CONSTRAINTS YIELD name",
+        )
+        with self.writer.session(database=self.database) as session:
+            return [sorted(map(repr, session.run(question).values())) for question in questions]
+
+
+@pytest.fixture
+def analyst(graph_settings: Settings, graph_driver: neo4j.Driver) -> Iterator[Analyst]:
+    with graph_driver.session(database=graph_database(graph_settings)) as session:
+        session.run(SAMPLE).consume()
+    with open_reader(graph_settings) as reader:
+        yield Analyst(graph_settings, reader, graph_driver)
+
+
+@pytest.mark.parametrize(
+    "queries", [WRITES, SCHEMA, LOADS, PROCEDURES, COMMANDS], ids=lambda queries: queries[0][:12]
+)
+def test_what_is_not_reading_is_refused_and_changes_nothing(
+    analyst: Analyst, address: str, queries: tuple[str, ...]
+) -> None:
+    before = analyst.everything()
+    passed = []
+    for query in queries:
+        try:
+            analyst.ask(query, address=address)
+        except QueryRefused:
+            continue
+        passed.append(query)
+    assert not passed
+    assert analyst.everything() == before
+
+
+@pytest.mark.parametrize("query", WRITES)
+def test_the_store_refuses_writes_even_without_a_look_at_the_plan(
+    analyst: Analyst, query: str
+) -> None:
+    before = analyst.everything()
+    with analyst.reader.session(
+        database=analyst.database, default_access_mode=neo4j.READ_ACCESS
+    ) as session:
+        try:
+            session.run(query).consume()
+        except Neo4jError:
+            pass
+        else:
+            # On ArcadeDB a MERGE that finds its node writes nothing and is let through.
+            assert "numpy" in query
+    assert analyst.everything() == before
+
+
+@pytest.mark.parametrize("query", RUNAWAYS)
+def test_a_runaway_query_is_ended_at_the_limit_of_time(analyst: Analyst, query: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(QueryRefused, match=r"limit of (1 s|memory)"):
+        analyst.ask(query, timeout_s=1.0)
+    assert time.monotonic() - began < 10
+
+
+def test_an_endless_answer_is_cut_and_the_store_stops_working_on_it(analyst: Analyst) -> None:
+    began = time.monotonic()
+    result = analyst.ask(ENDLESS, row_limit=50)
+    assert len(result.rows) == 50
+    assert result.truncated
+    assert time.monotonic() - began < 5
+    with analyst.writer.session(database=analyst.database) as session:
+        running = [row["currentQuery"] for row in session.run("SHOW TRANSACTIONS").data()]
+    assert not [query for query in running if ENDLESS in query]
+
+
+def test_an_answer_of_just_the_limit_is_whole(analyst: Analyst) -> None:
+    result = analyst.ask("UNWIND range(1, 50) AS a RETURN a", row_limit=50)
+    assert (len(result.rows), result.truncated) == (50, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("MATCH (p:Package) RETURN p.name AS name", (("numpy",),)),
+        ("CALL db.labels() YIELD label WHERE label = 'Package' RETURN label", (("Package",),)),
+        ("CALL (*) { MATCH (p:Package) RETURN count(p) AS n } RETURN n", ((1,),)),
+        ("RETURN 'CALL dbms.info() // CREATE' AS text", (("CALL dbms.info() // CREATE",),)),
+        ("MATCH (p:Package {name: $name}) RETURN p.name AS name // comment", (("numpy",),)),
+        ("RETURN COUNT { MATCH (:Package)-[:HAS_VERSION]->() } AS n", ((1,),)),
+    ],
+)
+def test_questions_are_answered(
+    analyst: Analyst, query: str, rows: tuple[tuple[object, ...], ...]
+) -> None:
+    assert analyst.ask(query, name="numpy").rows == rows
+
+
+@pytest.mark.parametrize("query", ["MATCH (n", "RETURN nothing", "RETURN $missing AS value"])
+def test_a_query_that_cannot_be_run_is_refused_with_words(analyst: Analyst, query: str) -> None:
+    with pytest.raises(QueryRefused) as refusal:
+        analyst.ask(query)
+    assert str(refusal.value)
+
+
+def test_a_number_that_bolt_cannot_carry_is_refused(analyst: Analyst) -> None:
+    with pytest.raises(QueryRefused, match="cannot be sent"):
+        analyst.ask("RETURN $big AS big", big=2**70)
+
+
+def test_an_arcadedb_without_a_read_only_user_is_refused(embedded_settings: Settings) -> None:
+    from graph.embedded import EmbeddedStores
+
+    passwords = EmbeddedStores(embedded_settings).passwords()
+    assert passwords is not None
+    external = replace(
+        embedded_settings,
+        graph_url=graph_url(embedded_settings),
+        graph_user="root",
+        graph_password=passwords.graph,
+    )
+    with pytest.raises(InvalidSettings, match="GRAPH_READER_USER"), open_reader(external):
+        pass

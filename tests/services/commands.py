@@ -1,0 +1,68 @@
+"""``thoth`` as a person runs it: a process of its own, on the stores of some settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from common.settings import Settings
+from graph.tables import Base
+
+THOTH = str(Path(sys.executable).with_name("thoth"))
+ROOT = Path(__file__).parents[2]
+
+#: What would lead a command to other stores than the test's.
+_OURS = {
+    "THOTH_HOME": "home",
+    "DATABASE_URL": "database_url",
+    "GRAPH_URL": "graph_url",
+    "GRAPH_USER": "graph_user",
+    "GRAPH_PASSWORD": "graph_password",
+    "GRAPH_DATABASE": "graph_database",
+    "GRAPH_READER_USER": "graph_reader_user",
+    "GRAPH_READER_PASSWORD": "graph_reader_password",
+    "DOCUMENT_STORE_URL": "document_store_url",
+    "CONNECT_TIMEOUT_S": "connect_timeout_s",
+}
+
+
+def variables(settings: Settings, **more: str) -> dict[str, str]:
+    """``settings`` as environment variables, empty where unset; ``more`` are added."""
+    values = {name: getattr(settings, field) for name, field in _OURS.items()}
+    texts = {name: "" if value is None else str(value) for name, value in values.items()}
+    return {**texts, "INGEST_SOURCES": " ".join(settings.ingest_sources), **more}
+
+
+def thoth(settings: Settings, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; ``more`` are variables."""
+    return subprocess.run(
+        [THOTH, *arguments],
+        env={**os.environ, **variables(settings, **more)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def thoth_json(settings: Settings, *arguments: str, **more: str) -> Any:
+    """What a command that ends well prints with ``--json``."""
+    done = thoth(settings, *arguments, "--json", **more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def row_counts(engine: Engine) -> dict[str, int]:
+    """Rows of every table of the record."""
+    with engine.connect() as connection:
+        return {
+            table: connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
+            for table in sorted(Base.metadata.tables)
+        }
