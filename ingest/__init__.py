@@ -1,0 +1,1 @@
+"""Gets knowledge in: sources, parsers, and the pipeline between them and the record."""

@@ -1,0 +1,337 @@
+"""The generations of inspection documents, and how each is laid out.
+
+=============================  ==================================================================
+inspection-2019                ``inspection_id``, ``specification``, ``status`` and one ``job_log``
+inspection-2020-02             a result with ``requirements_locked`` and ``build_log`` beside it
+inspection-2020-02-dictionary  several of them: ``{inspection: [result, …]}``
+inspection-directory           ``build/specification``, ``build/log``, ``results/N/result`` …
+=============================  ==================================================================
+
+Each becomes one or more :class:`Delivery`, which the rest of the parser reads alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from common.errors import InvalidDocument
+from common.inspection import SchemaVersion, canonical_json
+from common.reasons import Reason
+from ingest.documents import RawDocument
+from ingest.parsers.fields import (
+    MAX_NAME_LENGTH,
+    Record,
+    as_record,
+    path,
+    record_of,
+    text_of,
+    too_long,
+    wrong_type,
+)
+from ingest.parsers.json_documents import load_json
+from ingest.parsers.specification import canonical_lock
+from ingest.privacy import scrub, scrub_text
+
+_RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")
+_RESULT_KEYS = {"exit_code", "stdout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a part of a document stands: a file of its folder and a path in that.
+
+    >>> error = InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field="$.rate")
+    >>> Spot("results/3/result", "$.stdout").relocated(error).field
+    'results/3/result:$.stdout.rate'
+    """
+
+    file: str = ""
+    at: str = "$"
+
+    def relocated(self, error: InvalidDocument) -> InvalidDocument:
+        """``error``, which was found relative to this spot, unless its file is known already."""
+        if not error.field.startswith("$"):
+            return error
+        inner = f"{self.at}{error.field.removeprefix('$')}"
+        field = f"{self.file}:{inner}" if self.file else inner
+        return InvalidDocument(error.reason, error.message, field=field)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job's result, with the bytes that make its identity."""
+
+    result: Record
+    canonical: bytes
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One inspection as it was delivered, whatever its generation.
+
+    :param name: from the content; ``None`` if only the place names it
+    :param specification: canonical bytes; of 2020-02, ``lock`` and ``pipfile`` instead
+    :param body: canonical JSON of all of it
+    """
+
+    schema_version: SchemaVersion
+    name: str | None
+    jobs: tuple[Job, ...]
+    body: bytes
+    spot: Spot
+    specification: bytes | None = None
+    lock: bytes | None = None
+    pipfile: bytes = b"{}"
+    created: Record = field(default_factory=dict)
+
+
+def deliveries_of(raw: RawDocument) -> Iterator[Delivery | InvalidDocument]:
+    """The inspections in ``raw``; each that cannot be read is given as its error."""
+    try:
+        if raw.data is None:
+            yield _directory(raw)
+            return
+        value, canonical = _load(raw.data)
+        kind = _kind_of(value)
+        if kind is not SchemaVersion.Y2020_02_DICTIONARY:
+            single = _y2019 if kind is SchemaVersion.Y2019 else _y2020_02
+            yield single(value, canonical)
+            return
+    except InvalidDocument as error:
+        yield error
+        return
+    for name, results in value.items():
+        spot = Spot(at=path("$", name))
+        try:
+            yield _dictionary_entry(name, results, spot)
+        except InvalidDocument as error:
+            yield spot.relocated(error)
+
+
+def _load(data: bytes) -> tuple[Any, bytes]:
+    """Strict JSON without private data, and its canonical bytes."""
+    value, canonical = load_json(data)
+    scrubbed = scrub(value, canonical)
+    return scrubbed, canonical if scrubbed is value else canonical_json(scrubbed)
+
+
+def _kind_of(value: Any) -> SchemaVersion:
+    """Recognise a single file by its shape.
+
+    :raises InvalidDocument: that names what is known and what was found
+    """
+    if not isinstance(value, dict):
+        raise _unknown("the document is not an object but " + type(value).__name__)
+    claimed = value.get("schema_version")
+    if claimed is not None and claimed not in list(SchemaVersion):
+        raise _unknown(f"schema_version {str(claimed)[:60]!r} is not known", "$.schema_version")
+    if "job_log" in value:
+        return SchemaVersion.Y2019
+    if value.keys() >= _RESULT_KEYS:
+        return SchemaVersion.Y2020_02
+    if any(_is_result_list(inner) for inner in value.values()):
+        return SchemaVersion.Y2020_02_DICTIONARY
+    if "base" in value and value.keys() & {"python", "script", "build", "run"}:
+        raise _unknown("the document is a specification without results, so nothing was inspected")
+    keys = ", ".join(sorted(value)[:12])
+    raise _unknown(f"no known generation has the keys {keys[:200]!r}")
+
+
+def _is_result_list(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return isinstance(value[0], dict) and bool(value[0].keys() & _RESULT_KEYS)
+
+
+def _unknown(message: str, field: str = "$") -> InvalidDocument:
+    known = ", ".join(SchemaVersion)
+    return InvalidDocument(Reason.UNKNOWN_SCHEMA, f"{message}; known are {known}", field=field)
+
+
+def _y2019(value: Record, canonical: bytes) -> Delivery:
+    status = record_of(value, "status", "$")
+    record_of(value, "job_log", "$")
+    times = record_of(status, "job", "$.status")
+    specification = value.get("specification")
+    # A job log of 2019 names neither machine nor time, so two crashes could look the same.
+    identity = {key: value.get(key) for key in ("inspection_id", "job_log")} | {"job": times}
+    return Delivery(
+        SchemaVersion.Y2019,
+        text_of(value, "inspection_id", "$"),
+        (Job(value, canonical_json(identity), Spot()),),
+        canonical,
+        Spot(at="$.specification"),
+        specification=None if specification is None else canonical_json(specification),
+    )
+
+
+def _y2020_02(value: Record, canonical: bytes) -> Delivery:
+    return Delivery(
+        SchemaVersion.Y2020_02,
+        _name_of(value),
+        (Job(value, canonical, Spot()),),
+        canonical,
+        Spot(),
+        lock=canonical_lock(value.get("requirements_locked"), "$.requirements_locked"),
+        pipfile=canonical_lock(value.get("requirements"), "$.requirements"),
+    )
+
+
+def _dictionary_entry(name: str, results: Any, spot: Spot) -> Delivery:
+    if not isinstance(results, list):
+        raise wrong_type(results, "a list of results", "$")
+    if not results:
+        raise _unknown("an inspection without results")
+    if len(name) > MAX_NAME_LENGTH:
+        raise too_long("$")
+    locks, pipfiles, jobs = set(), set(), []
+    for index, result in enumerate(results):
+        at = path("$", index)
+        record = as_record(result, at)
+        locks.add(canonical_lock(record.get("requirements_locked"), f"{at}.requirements_locked"))
+        pipfiles.add(canonical_lock(record.get("requirements"), f"{at}.requirements"))
+        where = Spot(at=path(spot.at, index))
+        jobs.append(Job(record, canonical_json(record), where))
+    if len(locks) > 1 or len(pipfiles) > 1:
+        raise InvalidDocument(
+            Reason.CONFLICTING_FIELDS, "the results name different stacks", field="$"
+        )
+    body = canonical_json({"inspection": name, "results": results})
+    return Delivery(
+        SchemaVersion.Y2020_02_DICTIONARY,
+        name,
+        tuple(jobs),
+        body,
+        Spot(at=path(spot.at, 0)),
+        lock=locks.pop(),
+        pipfile=pipfiles.pop(),
+    )
+
+
+def _directory(raw: RawDocument) -> Delivery:
+    """An inspection folder; its name is no part of the body, so copies of it are one."""
+    jobs, parts = [], []
+    for number, files in _numbered(raw.files):
+        part, job = _directory_job(files, f"results/{number}")
+        parts.append(part)
+        jobs += [job] if job else []
+    if not jobs:
+        raise _unknown("a folder with a specification and without results, nothing was inspected")
+    specification, created = _directory_specification(raw.files)
+    body = _object(
+        {
+            "build_log": _log(raw.files, "build/log"),
+            "dockerfile": _log(raw.files, "build/Dockerfile"),
+            "results": b"[%b]" % b",".join(parts),
+            "specification": specification,
+        }
+    )
+    try:
+        hosted = _name_of(jobs[0].result)
+    except InvalidDocument as error:
+        raise jobs[0].spot.relocated(error) from None
+    return Delivery(
+        SchemaVersion.DIRECTORY,
+        hosted,
+        tuple(jobs),
+        body,
+        Spot("build/specification"),
+        specification=specification,
+        created=created,
+    )
+
+
+def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
+    """The files of each ``results/N``, in the order of the numbers.
+
+    :raises InvalidDocument: if a number is written in two ways: which of them is it?
+    """
+    numbered: dict[int, tuple[str, dict[str, bytes]]] = {}
+    for name, data in files.items():
+        found = _RESULT_FILE.match(name)
+        if found is None:
+            continue
+        number, part = found[1], found[2]
+        spelled, parts = numbered.setdefault(int(number), (number, {}))
+        if spelled != number:
+            raise InvalidDocument(
+                Reason.CONFLICTING_FIELDS,
+                f"results/{spelled} and results/{number} have the same number",
+                field=f"results/{number}",
+            )
+        parts[part] = data
+    return [found for _, found in sorted(numbered.items())]
+
+
+def _directory_job(files: Mapping[str, bytes], folder: str) -> tuple[bytes, Job | None]:
+    """The canonical bytes of ``results/N``, and its job if it left a result."""
+    job, hwinfo = None, None
+    if "result" in files:
+        spot = Spot(f"{folder}/result")
+        value, canonical = _load_file(files["result"], spot)
+        job = Job(value, canonical, spot)
+    if "hwinfo" in files:
+        beside, hwinfo = _load_file(files["hwinfo"], Spot(f"{folder}/hwinfo"))
+        if job is not None and job.result.get("hwinfo") == beside:
+            hwinfo = None
+    part = {
+        "hwinfo": hwinfo,
+        "log": _log(files, "log"),
+        "result": job.canonical if job else None,
+    }
+    return _object(part), job
+
+
+def _directory_specification(files: Mapping[str, bytes]) -> tuple[bytes | None, Record]:
+    data = files.get("build/specification")
+    if data is None:
+        return None, {}
+    value, canonical = _load_file(data, Spot("build/specification"))
+    return canonical, {"@created": value.get("@created")}
+
+
+def _load_file(data: bytes, spot: Spot) -> tuple[Record, bytes]:
+    try:
+        value, canonical = _load(data)
+        return as_record(value, "$"), canonical
+    except InvalidDocument as error:
+        raise spot.relocated(error) from None
+
+
+def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
+    """A log as JSON text; it is for people, so stray bytes in it are no reason to refuse."""
+    data = files.get(name)
+    if data is None:
+        return None
+    return canonical_json(scrub_text(data.decode(errors="replace").replace("\0", "\ufffd")))
+
+
+def _object(parts: Mapping[str, bytes | None]) -> bytes:
+    """A canonical object of canonical parts, whose names come in order."""
+    members = (b'"%b":%b' % (name.encode(), part) for name, part in parts.items() if part)
+    return b"{%b}" % b",".join(members)
+
+
+_POD = re.compile(r"(inspection-.+-[0-9a-f]{8})-[a-z0-9]+\Z")
+
+
+def _name_of(result: Record) -> str | None:
+    """The inspection that a host name tells of, without the suffix of its pod.
+
+    >>> _name_of({"hostname": "inspection-matmul-u38m-fd697eb4-1544334140"})
+    'inspection-matmul-u38m-fd697eb4'
+    """
+    host = text_of(result, "hostname", "$")
+    if host is None:
+        info = record_of(result, "hwinfo", "$")
+        host = text_of(record_of(info, "platform", "$.hwinfo"), "node", "$.hwinfo.platform")
+    if host is None:
+        return None
+    found = _POD.match(host)
+    if found:
+        return found[1]
+    return host if re.fullmatch(r"inspection-.+-[0-9a-f]{8}", host) else None

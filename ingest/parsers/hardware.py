@@ -1,0 +1,226 @@
+"""Hardware classes: what a machine is, from what a job or its specification says of it.
+
+The identity follows rule 1 of ``docs/statistics.md``: vendor, family, model, stepping, the
+instruction sets that arithmetic can use, the number of CPUs, the quota and the thread
+variables, and the accelerators. A clock is never part of it: it was measured, and it moves.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from common.inspection import Hardware, digest
+from ingest.parsers.fields import (
+    Record,
+    as_record,
+    integer_of,
+    list_of,
+    path,
+    record_of,
+    text_of,
+    wrong_type,
+)
+from ingest.parsers.specification import Specification
+
+#: Instruction sets that numeric libraries choose their kernels by. Mitigations, virtualisation
+#: and power management come and go with the kernel and say nothing about arithmetic.
+_ARITHMETIC = re.compile(
+    r"sse\d?|sse4[_.]?[12a]|ssse3|avx\w*|fma\d?|f16c|bmi[12]|amx\w*|aes|popcnt"
+    r"|asimd\w*|sve\w*|sme[2fib]\w*|neon|fphp|bf16|i8mm|vfpv\d|vsx\w*|altivec"
+)
+#: What Linux calls SSE3.
+_ALIASES = {"pni": "sse3"}
+_CLOCK = re.compile(r"\s*(?:CPU\s*)?@\s*[\d.]+\s*[GM]Hz", re.IGNORECASE)
+_MARKS = re.compile(r"\((?:R|TM|C)\)", re.IGNORECASE)
+_MAJOR_MINOR = re.compile(r"\d+(?:\.\d+)?")
+
+#: Fields of ``cpu_info`` that are read; the versions of py-cpuinfo spell some of them differently.
+_CPU_FIELDS = (
+    "vendor_id_raw",
+    "vendor_id",
+    "brand_raw",
+    "brand",
+    "arch_string_raw",
+    "raw_arch_string",
+    "arch",
+    "family",
+    "model",
+    "stepping",
+    "count",
+    "sockets",
+    "cores",
+    "threads",
+)
+_REQUESTED_FIELDS = ("cpu_family", "cpu_model", "physical_cpus", "processor")
+
+#: Facts of an honest machine are shorter, and longer ones are not worth keeping.
+_KEPT_BYTES = 16 * 1024
+
+
+def hardware_of(result: Record, specification: Specification) -> Hardware:
+    """The hardware class of one job; classes repeat, so they are made once and kept.
+
+    :raises InvalidDocument: with fields relative to the result
+    """
+    info = record_of(result, "hwinfo", "$")
+    cpu = record_of(info, "cpu_info", "$.hwinfo")
+    features = record_of(info, "cpu_features", "$.hwinfo")
+    platform = record_of(info, "platform", "$.hwinfo")
+    kind = record_of(info, "cpu", "$.hwinfo") or record_of(info, "cpu_type", "$.hwinfo")
+    runtime = record_of(result, "runtime_environment", "$")
+    seen = {
+        "cpu": {name: cpu[name] for name in _CPU_FIELDS if name in cpu},
+        "flags": features.get("flags") or cpu.get("flags"),
+        "ncpus": kind.get("ncpus"),
+        "machine": platform.get("machine"),
+        "gpu": info.get("gpu"),
+        "cuda": runtime.get("cuda_version"),
+        "known": runtime.get("hardware"),
+    }
+    requested = specification.requested
+    asked = {
+        "hardware": {name: requested[name] for name in _REQUESTED_FIELDS if name in requested},
+        "quota": specification.cpu_quota,
+        "threads": specification.threads,
+    }
+    facts = orjson.dumps((seen, asked))
+    return (_hardware if len(facts) <= _KEPT_BYTES else _hardware.__wrapped__)(facts)
+
+
+@lru_cache(maxsize=4096)
+def _hardware(facts: bytes) -> Hardware:
+    seen, asked = orjson.loads(facts)
+    cpu = seen["cpu"]
+    if cpu:
+        identity = _measured(seen)
+        brand = _either(cpu, "$.hwinfo.cpu_info", "brand_raw", "brand")
+    elif asked["hardware"]:
+        identity = _requested(asked["hardware"], seen)
+        brand = text_of(asked["hardware"], "processor", "$.run.requests.hardware")
+    else:
+        identity, brand = _reported(seen), None
+    identity |= {
+        "cpu_quota": asked["quota"],
+        "threads_environment": asked["threads"] or None,
+        "gpus": _gpus(seen) or None,
+    }
+    identity = {name: value for name, value in identity.items() if value is not None}
+    return Hardware(digest(identity), _label(brand, identity), identity)
+
+
+def _measured(seen: Record) -> Record:
+    cpu, at = seen["cpu"], "$.hwinfo.cpu_info"
+    count = integer_of(cpu, "count", at)
+    return {
+        "source": "measured",
+        "machine": text_of(seen, "machine", "$.hwinfo.platform")
+        or _either(cpu, at, "arch_string_raw", "raw_arch_string"),
+        "vendor": _either(cpu, at, "vendor_id_raw", "vendor_id"),
+        "family": integer_of(cpu, "family", at),
+        "model": integer_of(cpu, "model", at),
+        "stepping": integer_of(cpu, "stepping", at),
+        "flags": _flags(seen["flags"]),
+        "cpus": integer_of(seen, "ncpus", "$.hwinfo.cpu_type") if count is None else count,
+        "sockets": integer_of(cpu, "sockets", at),
+        "cores": integer_of(cpu, "cores", at),
+        "threads": integer_of(cpu, "threads", at),
+    }
+
+
+def _requested(hardware: Record, seen: Record) -> Record:
+    """What was asked for: in 2019 a job knew no more of its machine than yes-no flags."""
+    at = "$.run.requests.hardware"
+    return {
+        "source": "requested",
+        "processor": _without_clock(text_of(hardware, "processor", at)),
+        "family": integer_of(hardware, "cpu_family", at),
+        "model": integer_of(hardware, "cpu_model", at),
+        "physical_cpus": integer_of(hardware, "physical_cpus", at),
+        "cpus": integer_of(seen, "ncpus", "$.hwinfo.cpu"),
+    }
+
+
+def _reported(seen: Record) -> Record:
+    known = record_of({"hardware": seen["known"]}, "hardware", "$.runtime_environment")
+    at = "$.runtime_environment.hardware"
+    family, model = integer_of(known, "cpu_family", at), integer_of(known, "cpu_model", at)
+    return {
+        "source": "unknown" if family is None and model is None else "reported",
+        "machine": text_of(seen, "machine", "$.hwinfo.platform"),
+        "family": family,
+        "model": model,
+        "cpus": integer_of(seen, "ncpus", "$.hwinfo.cpu_type"),
+    }
+
+
+def _flags(flags: Any) -> list[str] | None:
+    if flags is None:
+        return None
+    if not isinstance(flags, list):
+        raise wrong_type(flags, "a list", "$.hwinfo.cpu_features.flags")
+    names: set[str] = set()
+    for index, flag in enumerate(flags):
+        if not isinstance(flag, str):
+            raise wrong_type(flag, "text", path("$.hwinfo.cpu_features.flags", index))
+        names.add(_ALIASES.get(flag, flag))
+    return sorted(name for name in names if _ARITHMETIC.fullmatch(name)) or None
+
+
+def _gpus(seen: Record) -> list[Record]:
+    gpus = []
+    for index, entry in enumerate(list_of(seen, "gpu", "$.hwinfo")):
+        at = path("$.hwinfo.gpu", index)
+        gpu = as_record(entry, at)
+        found = {
+            "name": text_of(gpu, "name", at),
+            "compute_capability": _either(gpu, at, "compute_capability"),
+            "driver": _either(gpu, at, "driver_version", "driver"),
+            "cuda": _major_minor(
+                _either(gpu, at, "cuda_version", "cuda")
+                or text_of(seen, "cuda", "$.runtime_environment")
+            ),
+            "cudnn": _major_minor(_either(gpu, at, "cudnn_version", "cudnn")),
+        }
+        gpus.append({name: value for name, value in found.items() if value is not None})
+    return gpus
+
+
+def _either(record: Record, at: str, *names: str) -> str | None:
+    """The first of several spellings of a text field."""
+    for name in names:
+        value = text_of(record, name, at)
+        if value is not None:
+            return value
+    return None
+
+
+def _major_minor(version: str | None) -> str | None:
+    found = _MAJOR_MINOR.match(version) if version else None
+    return found.group() if found else version
+
+
+def _without_clock(brand: str | None) -> str | None:
+    """The brand without the clock that is printed on it.
+
+    >>> _without_clock("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz")
+    'Intel Xeon Gold 6130'
+    """
+    return _MARKS.sub("", _CLOCK.sub("", brand)).strip()[:120] if brand else None
+
+
+def _label(brand: str | None, identity: Record) -> str:
+    parts = [_without_clock(brand) or identity.get("machine") or "unknown hardware"]
+    parts += [gpu["name"] for gpu in identity.get("gpus", ()) if "name" in gpu]
+    if "cpus" in identity:
+        parts.append(f"{identity['cpus']} CPUs")
+    if "cpu_quota" in identity:
+        parts.append(f"quota {identity['cpu_quota']:g}")
+    threads = identity.get("threads_environment", {})
+    parts += [f"{name}={value}" for name, value in sorted(threads.items())]
+    if identity["source"] == "requested":
+        parts.append("as requested")
+    return ", ".join(parts)

@@ -1,0 +1,120 @@
+"""Inspection documents of all generations, typed and checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from common.errors import InvalidDocument
+from common.inspection import DocumentId, InspectionDocument, Observation, digest_bytes
+from common.reasons import Reason
+from ingest.documents import RawDocument, Refusal
+from ingest.parsers.fields import MAX_NAME_LENGTH, time_of
+from ingest.parsers.generations import Delivery, Job, deliveries_of
+from ingest.parsers.results import observations_of
+from ingest.parsers.specification import UNKNOWN, Specification, bare_lock, specification_of
+from ingest.privacy import scrub_text
+
+
+def parse_inspections(
+    raw: RawDocument, *, now: datetime | None = None
+) -> Iterator[InspectionDocument | Refusal]:
+    """The inspections in ``raw``, in its order; most documents hold one.
+
+    One that cannot be taken in is given as its refusal, so that the others of a
+    dictionary still are; nothing else is ever raised for what a document holds.
+
+    :param now: what timestamps are checked against
+    """
+    moment = datetime.now(UTC) if now is None else now
+    for delivery in deliveries_of(raw):
+        if isinstance(delivery, InvalidDocument):
+            yield _refusal(raw, delivery)
+            continue
+        try:
+            yield _document(delivery, raw, moment)
+        except InvalidDocument as error:
+            yield _refusal(raw, error)
+
+
+def _refusal(raw: RawDocument, error: InvalidDocument) -> Refusal:
+    """The place is that of the whole document; the field tells the file of a folder.
+
+    Both texts may quote a document that was refused before private data was removed.
+    """
+    message, field = scrub_text(error.message), scrub_text(error.field)
+    return Refusal(raw.source, InvalidDocument(error.reason, message, field=field, place=raw.place))
+
+
+def _document(delivery: Delivery, raw: RawDocument, now: datetime) -> InspectionDocument:
+    specification = _specification(delivery)
+    created_at = _created_at(delivery, now)
+    observations = _observations(delivery, specification, now)
+    document_id = digest_bytes(delivery.body)
+    fallback = f"inspection-{document_id.removeprefix('sha256:')[:8]}"
+    name = delivery.name or raw.folder_name or fallback
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE,
+            f"the name of the inspection is longer than {MAX_NAME_LENGTH} characters",
+        )
+    starts = [seen.started_at or seen.ended_at for seen in observations]
+    return InspectionDocument(
+        document_id=DocumentId(document_id),
+        schema_version=delivery.schema_version,
+        name=name,
+        stack=specification.stack,
+        stack_note=specification.stack_note,
+        created_at=created_at or min((start for start in starts if start), default=None),
+        observations=tuple(observations),
+        body=delivery.body,
+    )
+
+
+def _specification(delivery: Delivery) -> Specification:
+    try:
+        if delivery.specification is not None:
+            return specification_of(delivery.specification)
+        if delivery.lock is not None:
+            return bare_lock(delivery.lock, delivery.pipfile)
+    except InvalidDocument as error:
+        raise delivery.spot.relocated(error) from None
+    return UNKNOWN
+
+
+def _created_at(delivery: Delivery, now: datetime) -> datetime | None:
+    try:
+        return time_of(delivery.created, "@created", "$", now)
+    except InvalidDocument as error:
+        raise delivery.spot.relocated(error) from None
+
+
+def _observations(
+    delivery: Delivery, specification: Specification, now: datetime
+) -> list[Observation]:
+    seen: list[Observation] = []
+    copies: Counter[bytes] = Counter()
+    for job in delivery.jobs:
+        copy = copies[job.canonical]
+        copies[job.canonical] += 1
+        try:
+            seen += observations_of(
+                job.result, _job_id(job, copy, delivery), len(seen), specification, now
+            )
+        except InvalidDocument as error:
+            asked = error.field.startswith("$.run.")
+            raise (delivery.spot if asked else job.spot).relocated(error) from None
+    return seen
+
+
+def _job_id(job: Job, copy: int, delivery: Delivery) -> str:
+    """The same for a job in a later, larger delivery of its inspection.
+
+    A result that names neither machine nor time could be that of any inspection, so
+    the specification becomes part of its identity.
+    """
+    parts = [job.canonical, b"%d" % copy]
+    if not job.result.keys() & {"hostname", "datetime", "start_datetime", "job_log"}:
+        parts.append(delivery.specification or delivery.lock or b"null")
+    return digest_bytes(b"[%b]" % b",".join(parts))

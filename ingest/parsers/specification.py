@@ -1,0 +1,298 @@
+"""What an inspection was asked to try: the locked stack, the image, the resources, the script."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from common.errors import InvalidDocument
+from common.inspection import RuntimeEnvironment, Stack, canonical_json, digest
+from common.packages import PackageVersion, package_version
+from common.reasons import Reason
+from ingest.parsers.fields import (
+    MAX_NAME_LENGTH,
+    Record,
+    as_record,
+    list_of,
+    path,
+    record_of,
+    text_of,
+    too_long,
+    wrong_type,
+)
+
+NO_SPECIFICATION = "the inspection was published without its specification"
+NO_LOCK = "the document names no locked packages"
+
+#: Variables that decide how many threads the numeric libraries start.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+#: A Package URL holds project, version and index, which may take twelve bytes a character
+#: there, and is a key of both stores.
+MAX_PROJECT_LENGTH = 200
+MAX_INDEX_LENGTH = 128
+#: Specifications kept for the other jobs and copies of an inspection, and their longest.
+_KEPT, _KEPT_BYTES = 256, 256 * 1024
+
+_PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_CPU_QUANTITY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(m?)\Z")
+_SCRIPT_URL = re.compile(r"[a-z][a-z0-9+]*://\S+/(?P<folder>[^/\s]+)/(?P<script>[^/\s]+)\.py\Z")
+
+#: Scripts of the known indicators, by file name.
+_INDICATOR_NAMES = {"matmul": "PiMatmul", "conv1d": "PiConv1D", "conv2d": "PiConv2D"}
+#: Components that indicators measure, by the package or folder that tells of them.
+_COMPONENTS = {
+    "tensorflow": "tensorflow",
+    "tensorflow-cpu": "tensorflow",
+    "tensorflow-gpu": "tensorflow",
+    "intel-tensorflow": "tensorflow",
+    "pytorch": "pytorch",
+    "torch": "pytorch",
+    "numpy": "numpy",
+}
+#: Every framework needs it, so its being locked tells nothing.
+_EVERYWHERE = "numpy"
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """The parts of a specification that observations are judged by.
+
+    :param threads: thread variables that were set, by name
+    :param cpu_quota: CPUs that the jobs were given
+    :param requested: hardware that was asked for; what 2019 knew of the machine
+    :param requires_python: of the Pipfile
+    :param script_name, script_component: indicator and component where the script's
+        address makes them clear
+    """
+
+    stack: Stack | None
+    stack_note: str | None
+    threads: dict[str, str]
+    cpu_quota: float | None
+    requested: Record
+    base_image: str | None
+    native_packages: tuple[str, ...]
+    requires_python: str | None
+    script_name: str | None
+    script_component: str | None
+
+
+UNKNOWN = Specification(None, NO_SPECIFICATION, {}, None, {}, None, (), None, None, None)
+
+
+def specification_of(canonical: bytes) -> Specification:
+    """Read a specification from its canonical JSON; copies of a short one are read once.
+
+    :raises InvalidDocument: with fields relative to the specification
+    """
+    kept = len(canonical) <= _KEPT_BYTES
+    return _specification_of(canonical) if kept else _specification_of.__wrapped__(canonical)
+
+
+@lru_cache(maxsize=_KEPT)
+def _specification_of(canonical: bytes) -> Specification:
+    record = as_record(orjson.loads(canonical), "$")
+    python = record_of(record, "python", "$")
+    locked = record_of(python, "requirements_locked", "$.python")
+    requirements = record_of(python, "requirements", "$.python")
+    stack, note = stack_of(locked, "$.python.requirements_locked")
+    run = record_of(record, "run", "$")
+    requests = record_of(run, "requests", "$.run")
+    name, component = script_hints(record.get("script"), stack)
+    return Specification(
+        stack=stack,
+        stack_note=note,
+        threads=_threads(record),
+        cpu_quota=_cpu_quota(requests),
+        requested=record_of(requests, "hardware", "$.run.requests"),
+        base_image=text_of(record, "base", "$"),
+        native_packages=_native_packages(record),
+        requires_python=_requires(requirements, "$.python.requirements")
+        or _requires(
+            record_of(locked, "_meta", "$.python.requirements_locked"),
+            "$.python.requirements_locked._meta",
+        ),
+        script_name=name,
+        script_component=component,
+    )
+
+
+def bare_lock(locked: bytes, requirements: bytes) -> Specification:
+    """What a document of 2020-02 says beside its result: a Pipfile and its lock, no more."""
+    kept = len(locked) + len(requirements) <= _KEPT_BYTES
+    return (_bare_lock if kept else _bare_lock.__wrapped__)(locked, requirements)
+
+
+@lru_cache(maxsize=_KEPT)
+def _bare_lock(locked: bytes, requirements: bytes) -> Specification:
+    lock = as_record(orjson.loads(locked), "$.requirements_locked")
+    pipfile = as_record(orjson.loads(requirements), "$.requirements")
+    stack, note = stack_of(lock, "$.requirements_locked")
+    _, component = script_hints(None, stack)
+    return Specification(
+        stack, note, {}, None, {}, None, (), _requires(pipfile, "$.requirements"), None, component
+    )
+
+
+def stack_of(locked: Record, at: str) -> tuple[Stack | None, str | None]:
+    """The pinned packages of a lock, and a note on what it lacks.
+
+    Development packages are left out: they are not installed where a stack is measured.
+    """
+    default = record_of(locked, "default", at)
+    pinned: list[PackageVersion] = []
+    skipped: list[str] = []
+    for name, entry in default.items():
+        release = _release(name, entry, path(path(at, "default"), name))
+        if release is None:
+            skipped.append(name)
+        else:
+            pinned.append(release)
+    if not pinned:
+        return None, NO_LOCK
+    note = f"without entries that name no version: {', '.join(sorted(skipped))}"
+    twice = [name for name, count in Counter(it.name for it in pinned).items() if count > 1]
+    if twice:
+        raise InvalidDocument(
+            Reason.CONFLICTING_FIELDS, f"{twice[0]} is locked twice, in two spellings", field=at
+        )
+    return Stack.of(tuple(pinned)), note[:500] if skipped else None
+
+
+def _release(name: str, entry: Any, at: str) -> PackageVersion | None:
+    """One entry of a lock; ``None`` for a repository, a path or a range."""
+    if isinstance(entry, str):
+        entry = {"version": entry}
+    record = as_record(entry, at)
+    version = text_of(record, "version", at)
+    if len(name) > MAX_PROJECT_LENGTH:
+        raise too_long(at, MAX_PROJECT_LENGTH)
+    if not _PROJECT_NAME.match(name):
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, f"{name[:80]!r} is not the name of a package", field=at
+        )
+    if version is None or not version.startswith("=="):
+        return None
+    # int() refuses numbers of thousands of digits, and no release has a hundred characters.
+    if len(version) > 100:
+        raise InvalidDocument(
+            Reason.INVALID_VERSION, "a version of over 100 characters", field=path(at, "version")
+        )
+    index = text_of(record, "index", at, MAX_INDEX_LENGTH)
+    try:
+        return package_version(name, version.lstrip("=").strip(), index)
+    except InvalidDocument as error:
+        raise InvalidDocument(error.reason, error.message, field=path(at, "version")) from None
+
+
+def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | None]:
+    """Indicator and component, where the script's address or the stack makes them clear.
+
+    >>> script_hints("https://code.example/performance/master/tensorflow/matmul.py", None)
+    ('PiMatmul', 'tensorflow')
+    """
+    if script is not None and not isinstance(script, str):
+        raise wrong_type(script, "text", "$.script")
+    found = _SCRIPT_URL.match(script) if script and len(script) < 2000 else None
+    name = _INDICATOR_NAMES.get(found["script"]) if found else None
+    component = _COMPONENTS.get(found["folder"]) if found else None
+    return name, component or _component_of(stack)
+
+
+def _component_of(stack: Stack | None) -> str | None:
+    names = {package.name for package in stack.packages} if stack else set()
+    components = {_COMPONENTS[name] for name in names & (_COMPONENTS.keys() - {_EVERYWHERE})}
+    return components.pop() if len(components) == 1 else None
+
+
+def _threads(record: Record) -> dict[str, str]:
+    threads: dict[str, str] = {}
+    for index, item in enumerate(list_of(record, "environment", "$")):
+        at = path("$.environment", index)
+        variable = as_record(item, at)
+        name = text_of(variable, "name", at)
+        if name in THREAD_VARIABLES:
+            value = variable.get("value")
+            if type(value) is not int and not isinstance(value, str):
+                raise wrong_type(value, "text", path(at, "value"))
+            threads[name] = str(value)[:20]
+    return threads
+
+
+def _cpu_quota(requests: Record) -> float | None:
+    """CPUs from a quantity such as ``2``, ``"2"`` or ``"500m"``."""
+    value = requests.get("cpu")
+    if value is None:
+        return None
+    if type(value) not in (int, float, str):
+        raise wrong_type(value, "a quantity of CPUs", "$.run.requests.cpu")
+    found = _CPU_QUANTITY.match(str(value))
+    if found is None:
+        raise InvalidDocument(
+            Reason.WRONG_TYPE,
+            f"{str(value)[:40]!r} is not a quantity of CPUs",
+            field="$.run.requests.cpu",
+        )
+    return float(found[1]) / (1000 if found[2] else 1)
+
+
+def _native_packages(record: Record) -> tuple[str, ...]:
+    packages = list_of(record, "packages", "$")
+    for index, package in enumerate(packages):
+        if not isinstance(package, str):
+            raise wrong_type(package, "text", path("$.packages", index))
+        if len(package) > MAX_NAME_LENGTH:
+            raise too_long(path("$.packages", index))
+    return tuple(sorted(set(packages)))
+
+
+def _requires(pipfile: Record, at: str) -> str | None:
+    requires = record_of(pipfile, "requires", at)
+    return text_of(requires, "python_version", path(at, "requires"))
+
+
+def environment_of(result: Record, specification: Specification) -> RuntimeEnvironment:
+    """What a job ran in: as the job saw it, else as it was asked for."""
+    runtime = record_of(result, "runtime_environment", "$")
+    system = record_of(runtime, "operating_system", "$.runtime_environment")
+    release = record_of(result, "os_release", "$")
+    at = "$.runtime_environment.operating_system"
+    return _environment(
+        text_of(system, "name", at) or text_of(release, "id", "$.os_release"),
+        text_of(system, "version", at) or text_of(release, "version_id", "$.os_release"),
+        text_of(runtime, "python_version", "$.runtime_environment")
+        or specification.requires_python,
+        text_of(runtime, "cuda_version", "$.runtime_environment"),
+        specification.base_image,
+        specification.native_packages,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _environment(
+    os_name: str | None,
+    os_version: str | None,
+    python_version: str | None,
+    cuda_version: str | None,
+    base_image: str | None,
+    native_packages: tuple[str, ...],
+) -> RuntimeEnvironment:
+    parts = (os_name, os_version, python_version, cuda_version, base_image, native_packages)
+    return RuntimeEnvironment(digest(parts), *parts)
+
+
+def canonical_lock(value: Any, field: str) -> bytes:
+    """A lock or Pipfile as canonical bytes; lists of one element are how 2020-02 wrote them."""
+    if isinstance(value, list):
+        if len(value) > 1:
+            raise InvalidDocument(
+                Reason.CONFLICTING_FIELDS, f"{len(value)} of them for one inspection", field=field
+            )
+        value = value[0] if value else None
+    return canonical_json({} if value is None else as_record(value, field))

@@ -1,0 +1,146 @@
+"""Persons in foreign documents: e-mail addresses and names go before anything is stored."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+REMOVED = "[e-mail removed]"
+
+#: Lengths are bounded, so that a megabyte without an address is passed over quickly.
+_EMAIL = re.compile(
+    r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,24}"
+    r"(?![A-Za-z0-9-])"
+)
+_BEFORE_AT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-")
+_AFTER_AT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+
+#: Keys whose values name a person, by their lower-case letters and digits.
+_PERSON = re.compile(
+    r"(package|submission|poc|point_?of)*_?"
+    r"(authors?|maintainers?|contacts?|submitters?|committers?)"
+    r"(_?(name|e?_?mail|id))?"
+    r"|user_?names?|(\w+_)?poc_(name|e?_?mail)|(\w+_?)?e_?mails?"
+    r"|(\w+_)?e?mail_address"
+)
+#: Keys that were looked at and name nobody; documents have the same ones again and again.
+_innocent: set[str] = set()
+_INNOCENT_LIMIT = 50_000
+
+#: Below these, keys are names of packages, and a package may well be called ``contact``.
+_PACKAGE_TABLES = frozenset({"default", "develop", "packages", "dev-packages"})
+
+
+def scrub(value: Any, canonical: bytes) -> Any:
+    """``value`` without e-mail addresses and without fields that name a person.
+
+    Addresses within text become ``[e-mail removed]``; ``git@host`` of a repository
+    stays. The same object comes back if nothing was there to remove, which costs
+    one search in ``canonical``, the canonical JSON of ``value``, and a look at its keys.
+    """
+    addresses = _may_hold_address(canonical)
+    if not addresses and not _may_name_person([value]):
+        return value
+    return _scrubbed(value, names_packages=False)
+
+
+def scrub_text(text: str) -> str:
+    """``text`` without e-mail addresses.
+
+    >>> scrub_text("built by Jo <jo@mail.example> from git@host.example:org/repo")
+    'built by Jo <[e-mail removed]> from git@host.example:org/repo'
+    """
+    if "@" not in text:
+        return text
+    without = _EMAIL.sub(_replacement, text)
+    return text if without == text else without
+
+
+def _replacement(match: re.Match[str]) -> str:
+    return match.group() if match.group().startswith("git@") else REMOVED
+
+
+def _may_hold_address(data: bytes) -> bool:
+    """Whether an ``@`` stands between characters of an address; ``"@result"`` does not."""
+    at = data.find(b"@")
+    while at >= 0:
+        if (
+            0 < at < len(data) - 1
+            and data[at - 1] in _BEFORE_AT
+            and data[at + 1] in _AFTER_AT
+            and not _is_git_user(data, at)
+        ):
+            return True
+        at = data.find(b"@", at + 1)
+    return False
+
+
+def _is_git_user(data: bytes, at: int) -> bool:
+    """Whether the user before the ``@`` is ``git``, as in the address of a repository."""
+    return data[max(at - 3, 0) : at] == b"git" and data[at - 4] not in _BEFORE_AT
+
+
+def _may_name_person(value: Any) -> bool:
+    """Whether some key at any depth is that of a field which names a person."""
+    if len(_innocent) > _INNOCENT_LIMIT:
+        _innocent.clear()
+    left = [value]
+    while left:
+        inner = left.pop()
+        if isinstance(inner, dict):
+            if not inner.keys() <= _innocent:
+                if any(map(_names_person, inner)):
+                    return True
+                _innocent.update(inner)
+            inner = inner.values()
+        left += [it for it in inner if isinstance(it, dict | list)]
+    return False
+
+
+def _names_person(key: str) -> bool:
+    return len(key) < 80 and bool(_PERSON.fullmatch(key.lower().replace("-", "_")))
+
+
+def _scrubbed(value: Any, names_packages: bool) -> Any:
+    if isinstance(value, str):
+        return scrub_text(value)
+    if isinstance(value, list):
+        items = [_scrubbed(item, False) for item in value]
+        same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if same else items
+    if isinstance(value, dict):
+        return _scrubbed_object(value, names_packages)
+    return value
+
+
+def _scrubbed_object(value: dict[str, Any], names_packages: bool) -> dict[str, Any]:
+    names = [key for key in value if names_packages or not _names_person(key)]
+    kept = {
+        name: _scrubbed(value[key], key in _PACKAGE_TABLES)
+        for key, name in zip(names, _scrubbed_keys(names), strict=True)
+    }
+    same = len(kept) == len(value) and all(
+        value.get(key, kept) is inner for key, inner in kept.items()
+    )
+    return value if same else kept
+
+
+def _scrubbed_keys(keys: list[str]) -> list[str]:
+    """``keys`` without addresses; those that would become the same are numbered.
+
+    Numbers follow the order of the addresses, so that one content has one spelling.
+    """
+    scrubbed = [scrub_text(key) for key in keys]
+    taken = set(scrubbed)
+    if len(taken) == len(keys):
+        return scrubbed
+    taken = {key for key, new in zip(keys, scrubbed, strict=True) if key == new}
+    numbers: Counter[str] = Counter()
+    for index in sorted(range(len(keys)), key=keys.__getitem__):
+        new = scrubbed[index]
+        while new != keys[index] and scrubbed[index] in taken:
+            numbers[new] += 1
+            scrubbed[index] = f"{new} {numbers[new] + 1}"
+        taken.add(scrubbed[index])
+    return scrubbed

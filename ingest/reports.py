@@ -1,0 +1,92 @@
+"""What ingest tells people and scripts; only commands call it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from graph.repositories.quarantine import QuarantineEntry
+from ingest.runs import RunReport
+
+
+def print_report(report: RunReport, *, as_json: bool, dry_run: bool) -> None:
+    """One line per kind, and what a person should do next."""
+    if as_json:
+        click.echo(json.dumps({"dry_run": dry_run, **report.as_json()}, indent=2))
+        return
+    seen = report.inspections
+    verb = "can be taken in" if dry_run else "new"
+    click.echo(
+        f"inspections   {seen.read} read: {seen.new} {verb}, {seen.known} already known, "
+        f"{seen.quarantined} quarantined"
+    )
+    outcomes = ", ".join(
+        f"{count} {name.replace('_', ' ')}" for name, count in sorted(seen.observations.items())
+    )
+    click.echo(f"observations  {sum(seen.observations.values())}: {outcomes or 'none new'}")
+    if seen.stacks_unknown:
+        click.echo(f"              {seen.stacks_unknown} inspections name no stack")
+    if seen.mended:
+        click.echo(f"quarantine    {seen.mended} mended")
+    if seen.quarantined:
+        reasons = ", ".join(f"{count} {code}" for code, count in seen.reasons.most_common())
+        where = "" if dry_run else "; see `thoth ingest quarantine`"
+        click.echo(f"refused       {reasons}{where}")
+    if report.graph_error is not None:
+        click.echo(f"graph         behind: {report.graph_error}", err=True)
+        if report.lag:
+            waiting = f"{report.lag} entries wait; `thoth graph sync` later"
+            click.echo(f"              {waiting}", err=True)
+    elif report.lag is not None:
+        click.echo(
+            f"graph         {'up to date' if not report.lag else f'{report.lag} entries wait'}"
+        )
+
+
+def print_quarantine(entries: Sequence[QuarantineEntry], *, as_json: bool) -> None:
+    """The list of what was refused."""
+    if as_json:
+        click.echo(json.dumps([_entry_json(entry) for entry in entries], indent=2))
+        return
+    if not entries:
+        click.echo("The quarantine is empty.")
+        return
+    table = Table("id", box=SIMPLE_HEAD)
+    for heading in ("reason", "where", "field", "what was wrong", "tries"):
+        table.add_column(heading, overflow="fold")
+    for entry in entries:
+        where = "\n".join(filter(None, (entry.source, entry.place)))
+        table.add_row(
+            str(entry.quarantine_id), entry.reason,
+            *map(_shown, (where, entry.field, entry.message)), str(entry.attempts),
+        )  # fmt: skip
+    console = Console()
+    # Whoever reads a pipe or a file is not bound to the width of a terminal.
+    console.print(table, width=None if console.is_terminal else 240)
+
+
+def _shown(text: str) -> str:
+    """Text of a document for a terminal: no markup and no control characters."""
+    kept = (it if it.isprintable() or it == "\n" else repr(it)[1:-1] for it in text)
+    return escape("".join(kept))
+
+
+def _entry_json(entry: QuarantineEntry) -> dict[str, object]:
+    return {
+        "id": entry.quarantine_id,
+        "kind": entry.kind,
+        "source": entry.source,
+        "place": entry.place,
+        "reason": entry.reason,
+        "field": entry.field,
+        "message": entry.message,
+        "attempts": entry.attempts,
+        "first_seen_at": entry.first_seen_at.isoformat(),
+        "last_seen_at": entry.last_seen_at.isoformat(),
+    }

@@ -1,0 +1,71 @@
+"""Where documents come from: files, folders, archives and object stores, all read alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from common.errors import InvalidDocument
+from ingest.documents import Limits, RawDocument, Refusal
+from ingest.sources.archives import count_in_zip
+from ingest.sources.folders import count_in_folder, documents_in_file, documents_in_folder
+from ingest.sources.layout import is_archive, unreadable
+from ingest.sources.remote import documents_at_url
+from ingest.sources.urls import local_path, stored_source
+
+DEFAULT_LIMITS = Limits()
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Limits",
+    "RawDocument",
+    "Refusal",
+    "count_hint",
+    "documents_of",
+    "stored_source",
+]
+
+
+def documents_of(source: str, limits: Limits = DEFAULT_LIMITS) -> Iterator[RawDocument | Refusal]:
+    """Every document of ``source``, one at a time, in a stable order.
+
+    What cannot be read comes as a refusal, with its place in ``source``, so that
+    the rest of the batch goes on; nothing is raised for what a source holds.
+
+    They name ``stored_source(source)``, which is the source less any credentials.
+
+    :param source: a file, a folder, an archive or an fsspec URL such as ``s3://bucket/prefix``
+    """
+    named = stored_source(source)
+    for found in _found(source, named, limits):
+        yield Refusal(named, found) if isinstance(found, InvalidDocument) else found
+
+
+def _found(source: str, named: str, limits: Limits) -> Iterator[RawDocument | InvalidDocument]:
+    local = local_path(source)
+    if local is None:
+        yield from documents_at_url(source, named, limits)
+        return
+    path = Path(local)
+    try:
+        if path.is_dir():
+            yield from documents_in_folder(path, named, limits)
+        elif path.exists() and not path.is_file():
+            yield unreadable("", "neither a file nor a folder")
+        else:
+            yield from documents_in_file(path, named, limits)
+    except OSError as error:
+        yield unreadable("", error)
+
+
+def count_hint(source: str) -> int | None:
+    """How many documents to expect, for a progress bar; ``None`` where counting is not cheap."""
+    local = local_path(source)
+    if local is None:
+        return None
+    path = Path(local)
+    if path.is_dir():
+        return count_in_folder(local)
+    if path.suffix.lower() == ".zip":
+        return count_in_zip(local)
+    return None if is_archive(path.name) or not path.is_file() else 1

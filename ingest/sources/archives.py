@@ -1,0 +1,338 @@
+"""Documents in .zip, .tar and .tar.gz, streamed: nothing goes to disk, and little is held.
+
+An archive is untrusted: names that leave it, links and devices are refused one by one;
+an archive that unpacks to too much is refused as a whole, before it is unpacked.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, cast
+
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.documents import MEBIBYTE, Limits, RawDocument
+from ingest.sources.layout import (
+    BOMB_FLOOR_BYTES,
+    bomb,
+    cause_of,
+    empty,
+    inspection_part,
+    is_document,
+    is_gzipped_document,
+    of_part,
+    read_bounded,
+    too_large,
+    unpack_document,
+    unreadable,
+)
+
+Found = RawDocument | InvalidDocument
+Opener = Callable[[], BinaryIO]
+
+#: No header of an archive is that long; a longer read was asked for by a forged one.
+_LONGEST_READ = 64 * MEBIBYTE
+#: Others are rare, and their decoders take memory by the gigabyte where a header asks for it.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
+_BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,  # encryption or a version that zipfile does not know
+    RuntimeError,  # a password
+    ValueError,  # a forged header
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A file of an archive, whichever kind of archive."""
+
+    name: str
+    size: int
+    regular: bool
+    open: Callable[[], BinaryIO]
+    method: int = zipfile.ZIP_STORED
+
+
+class _Forged(ValueError):
+    """An archive asks for more memory than an honest one needs."""
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that never gives more than ``_LONGEST_READ`` at once.
+
+    ``tarfile`` reads a long name's header at the size that the header claims.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0 or size > _LONGEST_READ:
+            raise _Forged("a header claims to be longer than 64 MiB")
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+
+def documents_in_archive(
+    opened: Opener, name: str, source: str, place: str, limits: Limits
+) -> Iterator[Found]:
+    """Every document of an archive; archives within it are left alone.
+
+    It is read twice: for the names, which tell when an inspection is complete
+    and whether the archive is a bomb, and for the documents.
+
+    :param opened: gives a new stream of its bytes
+    :param place: where in ``source`` the archive is; empty if it is the source
+    """
+    members = _zip_members if name.lower().endswith(".zip") else _tar_members
+    try:
+        with opened() as stream:
+            packed = stream.seek(0, io.SEEK_END)
+        survey = _Survey(place, packed, limits)
+        with opened() as stream:
+            for member in members(stream, limits):
+                survey.add(member)
+        with opened() as stream:
+            yield from _Reader(source, place, limits, survey).documents(members(stream, limits))
+    except InvalidDocument as error:
+        error.place = error.place or place
+        yield error
+    except OSError as error:
+        yield _broken(error, place) if _is_packing(error) else unreadable(place, error)
+    except _BROKEN as error:
+        yield _broken(error, place)
+    else:
+        if not (survey.parts or survey.documents or survey.leaving):
+            yield empty(place, survey.skipped, "archive")
+
+
+def _is_packing(error: OSError) -> bool:
+    """Whether the bytes were wrong rather than the disk: gzip reports it as ``OSError``."""
+    return isinstance(error, gzip.BadGzipFile) or error.errno is None
+
+
+def _broken(error: Exception, place: str) -> InvalidDocument:
+    reason = Reason.ARCHIVE_BOMB if isinstance(error, _Forged) else Reason.ARCHIVE_BROKEN
+    cause = cause_of(error) if str(error) else "ends in the middle"
+    return InvalidDocument(reason, cause, place=place)
+
+
+@dataclass(slots=True)
+class _Survey:
+    """What an archive holds, by the names and sizes of its members.
+
+    :param parts: files left to read of each inspection folder
+    """
+
+    place: str
+    packed: int
+    limits: Limits
+    parts: Counter[str] = field(default_factory=Counter)
+    members: int = 0
+    size: int = 0
+    documents: int = 0
+    leaving: int = 0
+    skipped: int = 0
+
+    def add(self, member: _Member) -> None:
+        """Count one member.
+
+        :raises InvalidDocument: if they are too many, or too much in all
+        """
+        self.members += 1
+        self.size += max(member.size, 0)
+        if self.members > self.limits.members:
+            raise bomb(f"more than {self.limits.members} members", self.place)
+        if self.size > self.limits.archive_bytes:
+            raise bomb(f"unpacks to more than {self.limits.archive_bytes} bytes", self.place)
+        if self.size > BOMB_FLOOR_BYTES and self.size > self.limits.ratio * self.packed:
+            raise bomb(f"{self.packed} bytes claim to unpack to {self.size} and more", self.place)
+        self._sort_in(member)
+
+    def _sort_in(self, member: _Member) -> None:
+        part = inspection_part(_clean(member.name))
+        if _leaves(member):
+            self.leaving += 1
+        elif part:
+            self.parts[part[0]] += 1
+        elif is_document(member.name):
+            self.documents += 1
+        else:
+            self.skipped += 1
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Files of an inspection folder of which more are to come."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Reader:
+    source: str
+    place: str
+    limits: Limits
+    survey: _Survey
+    pending: dict[str, _Pending] = field(default_factory=dict)
+    held: int = 0
+    refused: dict[str, InvalidDocument] = field(default_factory=dict)
+
+    def documents(self, members: Iterator[_Member]) -> Iterator[Found]:
+        """Documents as they become complete."""
+        for member in members:
+            name = _clean(member.name)
+            part = inspection_part(name)
+            if _leaves(member):
+                yield InvalidDocument(
+                    Reason.ARCHIVE_PATH,
+                    "leaves the archive, or is a link or a device",
+                    place=self._inside(_printable(member.name)),
+                )
+            elif part:
+                yield from self._part(member, *part)
+            elif is_document(name):
+                yield self._document(member, name)
+
+    def _document(self, member: _Member, name: str) -> Found:
+        inside = self._inside(name)
+        try:
+            return RawDocument(self.source, inside, data=self._read(member, inside))
+        except InvalidDocument as error:
+            return error
+
+    def _part(self, member: _Member, folder: str, inner: str) -> Iterator[Found]:
+        self.survey.parts[folder] -= 1
+        if folder not in self.refused:
+            try:
+                self._keep(folder, inner, self._read_part(member, folder, inner))
+            except InvalidDocument as error:
+                self._release(folder)
+                self.refused[folder] = error
+        if self.survey.parts[folder] == 0:
+            refusal = self.refused.pop(folder, None)
+            files = self._release(folder)
+            yield refusal or RawDocument(self.source, self._inside(folder), files=files)
+
+    def _read_part(self, member: _Member, folder: str, inner: str) -> bytes:
+        place = self._inside(folder)
+        try:
+            return self._read(member, place)
+        except InvalidDocument as error:
+            raise of_part(error, place, inner) from None
+
+    def _keep(self, folder: str, inner: str, data: bytes) -> None:
+        pending = self.pending.setdefault(folder, _Pending())
+        grown = len(data) - len(pending.files.get(inner, b""))
+        pending.files[inner] = data
+        pending.size += grown
+        self.held += grown
+        if pending.size > self.limits.document_bytes:
+            raise too_large(self._inside(folder), None, self.limits)
+        if self.held > 4 * self.limits.document_bytes:
+            # Honest archives keep a folder's files together, so little is ever pending.
+            raise bomb("files of too many folders are interleaved", self._inside(folder))
+
+    def _release(self, folder: str) -> dict[str, bytes]:
+        pending = self.pending.pop(folder, _Pending())
+        self.held -= pending.size
+        return pending.files
+
+    def _read(self, member: _Member, inside: str) -> bytes:
+        if member.method not in _METHODS:
+            name = _OTHER_METHODS.get(member.method, f"method {member.method}")
+            raise InvalidDocument(
+                Reason.ARCHIVE_BROKEN,
+                f"packed with {name}; only stored and deflated members are read",
+                place=inside,
+            )
+        if member.size > self.limits.document_bytes:
+            raise too_large(inside, member.size, self.limits)
+        with member.open() as stream:
+            if is_gzipped_document(member.name):
+                return unpack_document(stream, member.size, inside, self.limits)
+            return read_bounded(stream, inside, self.limits)
+
+    def _inside(self, name: str) -> str:
+        return "/".join(part for part in (self.place, name) if part)
+
+
+def _clean(name: str) -> str:
+    return name.replace("\\", "/").removeprefix("./")
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "replace").decode().replace("\0", "\ufffd")[:500]
+
+
+def _leaves(member: _Member) -> bool:
+    name = member.name.replace("\\", "/")
+    absolute = name.startswith("/") or name[1:3] == ":/"
+    return not member.regular or absolute or ".." in name.split("/")
+
+
+def _tar_members(stream: BinaryIO, limits: Limits) -> Iterator[_Member]:
+    magic = stream.read(2)
+    stream.seek(0)
+    unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream
+    bounded = cast(BinaryIO, _Bounded(unpacked))
+    with tarfile.open(fileobj=bounded, mode="r:") as archive:
+        while (info := archive.next()) is not None:
+            if not info.isdir():
+                yield _Member(info.name, info.size, info.isreg(), _tar_opener(archive, info))
+            # It would keep every header otherwise; typeshed leaves the attribute out.
+            archive.members = []  # type: ignore[attr-defined]
+
+
+def _tar_opener(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Callable[[], BinaryIO]:
+    def opened() -> BinaryIO:
+        stream = archive.extractfile(info)
+        if stream is None:
+            raise tarfile.ReadError("a member without content")
+        return cast(BinaryIO, stream)
+
+    return opened
+
+
+def _zip_members(stream: BinaryIO, limits: Limits) -> Iterator[_Member]:
+    with zipfile.ZipFile(stream) as archive:
+        for info in archive.infolist():
+            if info.is_dir():
+                continue
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            regular = kind in (0, stat.S_IFREG)
+            opener = _zip_opener(archive, info)
+            yield _Member(info.filename, info.file_size, regular, opener, info.compress_type)
+
+
+def _zip_opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], BinaryIO]:
+    return lambda: cast(BinaryIO, archive.open(info))
+
+
+def count_in_zip(path: str) -> int | None:
+    """Documents in a zip file by its directory; ``None`` if it cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [_clean(name) for name in archive.namelist()]
+    except (OSError, *_BROKEN):
+        return None
+    folders = {part[0] for part in map(inspection_part, names) if part}
+    return len(folders) + sum(is_document(name) for name in names) or None

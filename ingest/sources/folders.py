@@ -1,0 +1,188 @@
+"""Documents on this machine: a file, or a folder with everything beneath it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from common.errors import InvalidDocument
+from ingest.documents import Limits, RawDocument
+from ingest.sources.archives import documents_in_archive
+from ingest.sources.layout import (
+    MAX_DEPTH,
+    empty,
+    inspection_part,
+    is_archive,
+    is_document,
+    is_gzipped_document,
+    of_part,
+    too_deep,
+    too_large,
+    unpack_document,
+    unreadable,
+)
+
+Found = RawDocument | InvalidDocument
+
+
+def documents_in_file(path: Path, source: str, limits: Limits) -> Iterator[Found]:
+    """The document that a file is, or those of the archive that it is."""
+    yield from _documents_of_file(path, source, "", limits)
+
+
+def documents_in_folder(path: Path, source: str, limits: Limits) -> Iterator[Found]:
+    """Every document beneath a folder, in the order of their paths.
+
+    Links that lead out of the folder are not followed, nor are links to folders.
+    Memory holds one inspection at a time.
+    """
+    walk = _Walk(source, path.resolve(), limits)
+    yield from walk.folder(path, "")
+    if walk.nothing_found:
+        yield empty("", walk.skipped)
+
+
+@dataclass(slots=True)
+class _Walk:
+    source: str
+    root: Path
+    limits: Limits
+    skipped: int = 0
+    nothing_found: bool = field(default=True)
+
+    def folder(self, folder: Path, place: str, depth: int = 0) -> Iterator[Found]:
+        """``folder`` itself as an inspection, then what else is in it."""
+        if depth > MAX_DEPTH:
+            self.nothing_found = False
+            yield too_deep(place)
+            return
+        try:
+            with os.scandir(folder) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            self.nothing_found = False
+            yield unreadable(place, error)
+            return
+        folders = [entry.name for entry in ordered if entry.is_dir(follow_symlinks=False)]
+        parts = self._parts(folder, set(folders) & {"build", "results"})
+        if parts:
+            self.nothing_found = False
+            yield self._inspection(folder, place, parts)
+        for entry in ordered:
+            inner = f"{place}/{entry.name}" if place else entry.name
+            if entry.name in folders:
+                # Of an inspection these two are read already; elsewhere they are folders.
+                if not (parts and entry.name in ("build", "results")):
+                    yield from self.folder(Path(entry.path), inner, depth + 1)
+            else:
+                yield from self._file(Path(entry.path), inner)
+
+    def _parts(self, folder: Path, names: set[str]) -> list[str]:
+        """Paths of the files that make ``folder`` an inspection; empty if it is none."""
+        parts: list[str] = []
+        for name in sorted(names):
+            for base, folders, files in os.walk(folder / name):
+                folders.sort()
+                inner = Path(base).relative_to(folder).as_posix()
+                parts += [f"{inner}/{file}" for file in files if inspection_part(f"{inner}/{file}")]
+                if inner.count("/") >= 1:
+                    folders.clear()
+        # A folder of build logs alone says nothing of an inspection.
+        tells = any(part == "build/specification" or part.endswith("/result") for part in parts)
+        return parts if tells else []
+
+    def _inspection(self, folder: Path, place: str, parts: list[str]) -> Found:
+        files: dict[str, bytes] = {}
+        left = self.limits.document_bytes
+        for part in parts:
+            try:
+                path = self._allowed(folder / part)
+                data = _read(path, place, self.limits) if path else None
+            except OSError as error:
+                return of_part(unreadable(place, error), place, part)
+            except InvalidDocument as error:
+                return of_part(error, place, part)
+            if data is not None:
+                files[part] = data
+                left -= len(data)
+            if left < 0:
+                return too_large(place, None, self.limits)
+        return RawDocument(self.source, place, files=files)
+
+    def _file(self, path: Path, place: str) -> Iterator[Found]:
+        if not (is_document(path.name) or is_archive(path.name)):
+            self.skipped += 1
+            return
+        try:
+            allowed = self._allowed(path)
+        except OSError as error:
+            self.nothing_found = False
+            yield unreadable(place, error)
+            return
+        if allowed is None:
+            self.nothing_found = False
+            reason = "a link out of the folder, a pipe or a device; name a link's target instead"
+            yield unreadable(place, reason)
+            return
+        self.nothing_found = False
+        yield from _documents_of_file(allowed, self.source, place, self.limits)
+
+    def _allowed(self, path: Path) -> Path | None:
+        """The file to read; ``None`` for a link out of the folder, a pipe or a device."""
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            return path  # none of its parents is a link, for links to folders are not followed
+        if not stat.S_ISLNK(mode):
+            return None
+        resolved = path.resolve(strict=True)
+        inside = resolved.is_relative_to(self.root)
+        return resolved if inside and stat.S_ISREG(resolved.stat().st_mode) else None
+
+
+def _documents_of_file(path: Path, source: str, place: str, limits: Limits) -> Iterator[Found]:
+    if is_archive(path.name):
+
+        def opened() -> BinaryIO:
+            return path.open("rb")
+
+        yield from documents_in_archive(opened, path.name, source, place, limits)
+        return
+    try:
+        yield RawDocument(source, place, data=_read(path, place, limits))
+    except OSError as error:
+        yield unreadable(place, error)
+    except InvalidDocument as error:
+        yield error
+
+
+def _read(path: Path, place: str, limits: Limits) -> bytes:
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limits.document_bytes:
+            raise too_large(place, size, limits)
+        if is_gzipped_document(path.name):
+            return unpack_document(cast(BinaryIO, file), size, place, limits)
+        data = file.read(size + 1)
+    if len(data) != size:
+        raise unreadable(place, "changed while it was read")
+    return data
+
+
+def count_in_folder(source: str, most: int = 200_000) -> int | None:
+    """Documents beneath a folder by their names; ``None`` beyond ``most`` folders."""
+    count = 0
+    top = source.rstrip(os.sep).count(os.sep)
+    for seen, (folder, folders, files) in enumerate(os.walk(source)):
+        if seen > most:
+            return None
+        if folder.rstrip(os.sep).count(os.sep) - top >= MAX_DEPTH:
+            folders.clear()
+        if "results" in folders:
+            count += 1
+            folders[:] = [name for name in folders if name not in ("results", "build")]
+        count += sum(is_document(name) for name in files)
+    return count or None

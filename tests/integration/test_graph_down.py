@@ -1,0 +1,125 @@
+"""A store that does not answer: the graph never holds up ingest, the record's loss is told."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from common.settings import Settings
+from graph.engine import Stores
+from graph.projection import lag, sync, verify
+from samples.generate import FOLDER as SAMPLES
+from tests.factories.documents import directory_files
+from tests.services.commands import row_counts, thoth, thoth_json
+from tests.services.ports import closed_port, silent_port
+
+#: A command may wait for a store that is silent, but not for long.
+PATIENCE_S = 30
+
+
+@pytest.fixture(params=["closed", "silent"])
+def dead_port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A port where nobody listens, and one where nobody answers."""
+    if request.param == "closed":
+        yield closed_port()
+        return
+    with silent_port() as port:
+        yield port
+
+
+def without_graph(stores: Stores, port: int) -> Settings:
+    return replace(
+        stores.settings,
+        graph_url=f"bolt://127.0.0.1:{port}",
+        graph_password="unheard",
+        connect_timeout_s=1.0,
+    )
+
+
+def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead_port: int) -> None:
+    blind = without_graph(stores, dead_port)
+    began = time.monotonic()
+    done = thoth(blind, "ingest", "inspections", str(SAMPLES))
+    assert time.monotonic() - began < PATIENCE_S
+    assert done.returncode == 0, done.stderr
+    assert "19 read: 19 new" in done.stdout
+    behind = lag(stores.engine).count
+    assert behind > 19
+    assert "the graph is unavailable" in done.stderr
+    assert f"{behind} entries wait; `thoth graph sync`" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not verify(stores.engine, stores.driver, database=stores.database).equal
+    assert thoth_json(blind, "graph", "lag")["count"] == behind
+
+    report = sync(stores.engine, stores.driver, database=stores.database)
+    assert report.entries == behind
+    assert lag(stores.engine).count == 0
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+
+def test_a_script_is_told_that_the_graph_is_behind(stores: Stores) -> None:
+    blind = without_graph(stores, closed_port())
+    report = thoth_json(blind, "ingest", "inspections", str(SAMPLES))
+    assert report["inspection"]["new"] == 19
+    assert report["graph"]["lag"] == lag(stores.engine).count > 0
+    assert report["graph"]["error"].startswith("the graph is unavailable")
+    assert "unheard" not in str(report)
+
+
+def test_the_next_ingest_catches_up_by_itself(stores: Stores) -> None:
+    thoth_json(without_graph(stores, closed_port()), "ingest", "inspections", str(SAMPLES))
+    report = thoth_json(stores.settings, "ingest", "inspections", str(SAMPLES))
+    assert (report["inspection"]["new"], report["graph"]["lag"]) == (0, 0)
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+
+@pytest.mark.parametrize("arguments", [("graph", "sync"), ("cypher", "RETURN 1")])
+def test_commands_of_the_graph_say_so_and_end(
+    stores: Stores, dead_port: int, arguments: tuple[str, ...]
+) -> None:
+    began = time.monotonic()
+    done = thoth(without_graph(stores, dead_port), *arguments)
+    assert time.monotonic() - began < PATIENCE_S
+    assert_one_error(done.returncode, done.stderr, "the graph", "GRAPH_URL")
+
+
+def test_without_the_record_nothing_is_taken_in_and_one_line_says_why(
+    settings: Settings, dead_port: int
+) -> None:
+    url = f"postgresql://thoth:unheard@127.0.0.1:{dead_port}/thoth"
+    lost = replace(settings, database_url=url, connect_timeout_s=2.0)
+    for arguments in (("ingest", "inspections", str(SAMPLES)), ("stacks",)):
+        began = time.monotonic()
+        done = thoth(lost, *arguments)
+        assert time.monotonic() - began < PATIENCE_S
+        assert_one_error(done.returncode, done.stderr, "PostgreSQL", "DATABASE_URL")
+
+
+def test_a_document_store_that_cannot_be_written_is_named_and_nothing_is_half_there(
+    stores: Stores, tmp_path: Path
+) -> None:
+    (tmp_path / "store").write_text("a file, where a folder is needed")
+    settings = replace(stores.settings, document_store_url=(tmp_path / "store").as_uri())
+    log = random.Random(2).randbytes(600_000).hex().encode()
+    for name, data in directory_files(log=log).items():
+        path = tmp_path / "inspection-large" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    done = thoth(settings, "ingest", "inspections", str(tmp_path / "inspection-large"))
+    assert_one_error(done.returncode, done.stderr, "the document store", "DOCUMENT_STORE_URL")
+    assert set(row_counts(stores.engine).values()) == {0}
+
+
+def assert_one_error(code: int, stderr: str, store: str, variable: str) -> None:
+    """The store's name and the remedy, and no traceback or password."""
+    assert code == 3, stderr
+    error, hint = stderr.strip().splitlines()
+    assert error.startswith(f"error: {store} is unavailable: ")
+    assert hint.startswith("hint: ")
+    assert variable in hint
+    assert "unheard" not in stderr

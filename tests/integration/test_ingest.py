@@ -1,0 +1,455 @@
+"""Documents into the record, by the commands that people run, on real stores."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from click.testing import CliRunner, Result
+from sqlalchemy import Connection, func, select
+
+from common.inspection import Outcome
+from common.reasons import Reason
+from common.settings import Settings
+from graph.engine import Stores
+from graph.projection import verify
+from graph.repositories.documents import INLINE_LIMIT_BYTES, body_of
+from graph.repositories.observations import measured_observations
+from graph.tables import Base, Document, InspectionRow, ObservationRow
+from ingest.cli import ingest
+from ingest.documents import Limits
+from ingest.pipeline import ingest_inspections
+from samples.generate import FOLDER as SAMPLES
+from tests.factories.documents import (
+    directory_files,
+    document_2020_02,
+    encoded,
+    lock,
+    result_document,
+    stdout,
+)
+from tests.services.commands import row_counts
+
+INSPECTIONS, JOBS, OBSERVATIONS = 19, 89, 91
+
+
+def command(settings: Settings, *arguments: str) -> Result:
+    """``thoth ingest …`` in this process."""
+    return CliRunner().invoke(ingest, arguments, obj=settings)
+
+
+def deliver(settings: Settings, *sources: Path | str, code: int = 0) -> dict[str, Any]:
+    """``thoth ingest inspections --json``: what became of the documents."""
+    result = command(settings, "inspections", *map(str, sources), "--json")
+    assert result.exit_code == code, (result.output, result.exception)
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
+def quarantined(settings: Settings) -> list[dict[str, Any]]:
+    result = command(settings, "quarantine", "--json")
+    assert result.exit_code == 0, (result.output, result.exception)
+    entries: list[dict[str, Any]] = json.loads(result.stdout)
+    return entries
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def result_number(number: int) -> dict[str, Any]:
+    return result_document(hostname=f"inspection-matmul-0a1b2c3d-{number}")
+
+
+def test_the_samples_come_in_whole_and_the_graph_shows_them(stores: Stores) -> None:
+    report = deliver(stores.settings, SAMPLES)
+    assert report["inspection"]["new"] == report["inspection"]["read"] == INSPECTIONS
+    assert report["inspection"]["stacks_unknown"] == 1
+    assert report["inspection"]["observations"] == {"measured": OBSERVATIONS - 2, "crashed": 2}
+    assert report["graph"] == {"lag": 0, "error": None}
+    counts = row_counts(stores.engine)
+    assert (counts["documents"], counts["inspections"]) == (INSPECTIONS, INSPECTIONS)
+    assert (counts["observations"], counts["quarantine"]) == (OBSERVATIONS, 0)
+    with stores.engine.connect() as connection:
+        assert connection.scalar(select(func.sum(InspectionRow.job_count))) == JOBS
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+
+def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
+    def take_in() -> None:
+        ingest_inspections(stores.settings, stores.engine, [str(SAMPLES)], Limits())
+
+    take_in()  # without a projector, so that the outbox shows what was written to it
+    before = row_counts(stores.engine)
+    assert before["outbox"] > INSPECTIONS
+    take_in()
+    assert row_counts(stores.engine) == before
+    report = deliver(stores.settings, SAMPLES)["inspection"]
+    assert (report["new"], report["known"], report["observations"]) == (0, INSPECTIONS, {})
+    assert row_counts(stores.engine) == {**before, "outbox": 0}
+
+
+def test_content_is_stored_once_whatever_its_name_and_spelling(
+    stores: Stores, tmp_path: Path
+) -> None:
+    document = document_2020_02()
+    write(tmp_path, {
+        "a/one.json": encoded(document),
+        "b/two.json": json.dumps(dict(reversed(document.items())), indent=3).encode(),
+        **{f"first/{name}": data for name, data in directory_files().items()},
+        **{f"deep/other-name/{name}": data for name, data in directory_files().items()},
+    })  # fmt: skip
+    report = deliver(stores.settings, tmp_path)["inspection"]
+    assert (report["read"], report["new"], report["known"]) == (4, 2, 2)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert deliver(stores.settings, moved)["inspection"]["new"] == 0
+    assert row_counts(stores.engine)["documents"] == 2
+
+
+@pytest.mark.parametrize("sizes", [(10, 20), (20, 10), (10, 20, 10)])
+def test_a_delivery_that_grew_counts_no_job_twice(
+    stores: Stores, tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    for turn, size in enumerate(sizes):
+        files = directory_files(*map(result_number, range(size)))
+        deliver(stores.settings, write(tmp_path / str(turn) / "inspection-x", files))
+    with stores.engine.connect() as connection:
+        seen = list(measured_observations(connection))
+    assert len({it.job_id for it in seen}) == len(seen) == 20
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+
+def test_both_sizes_of_a_folder_may_come_in_one_batch(stores: Stores, tmp_path: Path) -> None:
+    for size in (10, 20):
+        files = directory_files(*map(result_number, range(size)))
+        write(tmp_path / f"inspection-{size}", files)
+    deliver(stores.settings, tmp_path)
+    assert row_counts(stores.engine)["observations"] == 20
+
+
+def changed(rate: object) -> bytes:
+    """A document whose rate, in GFLOPS, is ``rate`` as it is spelled."""
+    text = encoded(document_2020_02(stdout=stdout(rate=214.5)))
+    return text.replace(b'"rate": 214.5', b'"rate": %b' % str(rate).encode(), 1)
+
+
+GOOD = encoded(document_2020_02())
+RATE = "$.stdout['@result'].rate"
+
+#: Name, content, reason code and field of everything that one bad file can be.
+BAD_FILES = [
+    ("truncated", GOOD[: len(GOOD) // 2], Reason.TRUNCATED_JSON, "$"),
+    ("nul", encoded(document_2020_02(stderr="a\0b")), Reason.NUL_CHARACTER, "$.stderr"),
+    ("raw-nul", GOOD[:-1] + b"\0}", Reason.NUL_CHARACTER, "$"),
+    ("surrogate", encoded(document_2020_02(stderr="\ud800")), Reason.LONE_SURROGATE, "$.stderr"),
+    ("nan", changed("NaN"), Reason.NOT_A_NUMBER, "$"),
+    ("infinite", changed("Infinity"), Reason.INFINITE, "$"),
+    ("overflow", changed("1e309"), Reason.INFINITE, "$"),
+    ("negative", changed(-3.5), Reason.RATE_NEGATIVE, RATE),
+    ("zero", changed(0), Reason.RATE_ZERO, RATE),
+    ("huge", changed("1e308"), Reason.RATE_OVERFLOW, RATE),
+    ("too-fast", changed("10000001"), Reason.RATE_IMPLAUSIBLE, RATE),
+    ("text-rate", changed('"fast"'), Reason.WRONG_TYPE, RATE),
+    ("no-rate", changed("null"), Reason.MISSING_FIELD, RATE),
+    ("text-exit", encoded(document_2020_02(exit_code="0")), Reason.WRONG_TYPE, "$.exit_code"),
+    ("future", encoded(document_2020_02(datetime="2999-01-01T00:00:00")),
+     Reason.FUTURE_TIMESTAMP, "$.datetime"),
+    ("nested", b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", Reason.NESTED_TOO_DEEP, "$"),
+    ("repeated", GOOD[:-1] + b', "exit_code": 0}', Reason.DUPLICATE_KEY, "$.exit_code"),
+    ("version", encoded(document_2020_02(requirements_locked=[lock(numpy="not a version")])),
+     Reason.INVALID_VERSION, "$.requirements_locked.default.numpy.version"),
+    ("two-locks", encoded(document_2020_02(requirements_locked=[lock(), lock()])),
+     Reason.CONFLICTING_FIELDS, "$.requirements_locked"),
+    ("far", encoded(document_2020_02(stdout=stdout(elapsed=1e300))),
+     Reason.OUT_OF_RANGE, "$.stdout['@result'].elapsed"),
+    ("latin1", GOOD[:-1] + b', "a": "caf\xe9"}', Reason.NOT_UTF8, "$"),
+    ("broken", b"{'a': 1}", Reason.INVALID_JSON, "$"),
+    ("empty", b" \n", Reason.EMPTY_FILE, "$"),
+    ("foreign", b'{"some": "thing"}', Reason.UNKNOWN_SCHEMA, "$"),
+]  # fmt: skip
+
+
+def test_each_bad_document_is_quarantined_and_the_rest_comes_in(
+    stores: Stores, tmp_path: Path
+) -> None:
+    write(tmp_path, {f"{name}.json": data for name, data, _, _ in BAD_FILES})
+    write(tmp_path, {"good.json": GOOD})
+    report = deliver(stores.settings, tmp_path, code=1)
+    assert report["inspection"]["new"] == 1
+    assert report["inspection"]["quarantined"] == len(BAD_FILES)
+    assert report["graph"]["lag"] == 0
+    found = {it["place"]: (it["reason"], it["field"]) for it in quarantined(stores.settings)}
+    assert found == {f"{name}.json": (reason, field) for name, _, reason, field in BAD_FILES}
+    assert {it["source"] for it in quarantined(stores.settings)} == {str(tmp_path)}
+
+
+def packed(path: Path, files: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+
+
+def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_path: Path) -> None:
+    tree, empty, closed = tmp_path / "tree", tmp_path / "empty", tmp_path / "closed"
+    write(tree, {"good.json": GOOD, "cut.zip": b"PK\x03\x04 and no more"})
+    with (tree / "large.json").open("wb") as large:
+        large.truncate(200 * 2**20)  # of holes: it takes no room
+    (tree / "gone.json").symlink_to(tree / "nowhere.json")
+    packed(tree / "bomb.zip", {"zeros.json": bytes(32 * 2**20)})
+    packed(tree / "leaving.zip", {"../../evil.json": GOOD, "inside.json": GOOD})
+    write(empty, {"notes.txt": b"?"})
+    write(closed, {"secret.json": GOOD})
+    (closed / "secret.json").chmod(0)
+    sources = [tree, empty, tmp_path / "missing"]
+    if os.geteuid() != 0:  # root may read everything
+        sources.append(closed)
+    report = deliver(stores.settings, *sources, code=1)
+    assert report["inspection"]["new"] == 1  # good.json; the archive has it once more
+    found = {
+        (Path(it["source"]).name, it["place"]): it["reason"] for it in quarantined(stores.settings)
+    }
+    expected = {
+        ("tree", "large.json"): Reason.FILE_TOO_LARGE,
+        ("tree", "gone.json"): Reason.UNREADABLE,
+        ("tree", "cut.zip"): Reason.ARCHIVE_BROKEN,
+        ("tree", "bomb.zip"): Reason.ARCHIVE_BOMB,
+        ("tree", "leaving.zip/../../evil.json"): Reason.ARCHIVE_PATH,
+        ("empty", ""): Reason.EMPTY_FOLDER,
+        ("missing", ""): Reason.UNREADABLE,
+    }
+    if os.geteuid() != 0:
+        expected["closed", "secret.json"] = Reason.UNREADABLE
+    assert found == expected
+    assert set(expected.values()) | {reason for _, _, reason, _ in BAD_FILES} == set(Reason)
+
+
+def test_what_was_mended_leaves_the_list(stores: Stores, tmp_path: Path) -> None:
+    write(tmp_path, {"a.json": changed(0), "b.json": changed(-1)})
+    deliver(stores.settings, tmp_path, code=1)
+    write(tmp_path, {"a.json": GOOD})
+    again = command(stores.settings, "quarantine", "--retry")
+    assert again.exit_code == 1
+    assert "1 mended" in again.stdout
+    (left,) = quarantined(stores.settings)
+    assert (left["place"], left["attempts"]) == ("b.json", 2)
+    write(tmp_path, {"b.json": changed(99.5)})
+    assert command(stores.settings, "quarantine", "--retry").exit_code == 0
+    assert quarantined(stores.settings) == []
+    assert "empty" in command(stores.settings, "quarantine").stdout
+    assert row_counts(stores.engine)["inspections"] == 2
+
+
+def test_an_ordinary_delivery_mends_as_well_and_a_relapse_comes_back(
+    stores: Stores, tmp_path: Path
+) -> None:
+    for data, code, listed in ((changed(0), 1, 1), (GOOD, 0, 0), (changed(0), 1, 1)):
+        write(tmp_path, {"a.json": data})
+        deliver(stores.settings, tmp_path, code=code)
+        assert len(quarantined(stores.settings)) == listed
+
+
+def test_entries_can_be_taken_off_the_list(stores: Stores, tmp_path: Path) -> None:
+    write(tmp_path, {"a.json": b"{", "b.json": b"{"})
+    deliver(stores.settings, tmp_path, code=1)
+    first, second = quarantined(stores.settings)
+    done = command(stores.settings, "quarantine", "--forget", str(first["id"]), "--json")
+    assert done.exit_code == 0
+    assert [it["id"] for it in quarantined(stores.settings)] == [second["id"]]
+
+
+def test_a_dictionary_with_two_bad_inspections_gives_two_rows(
+    stores: Stores, tmp_path: Path
+) -> None:
+    bad, worse = document_2020_02(stdout=stdout(rate=0)), document_2020_02(exit_code="0")
+    inspections = {"one": [bad], "two": [worse], "three": [document_2020_02()]}
+    write(tmp_path, {"all.json": encoded(inspections)})
+    report = deliver(stores.settings, tmp_path, code=1)["inspection"]
+    assert (report["new"], report["quarantined"]) == (1, 2)
+    assert {(it["place"], it["field"], it["reason"]) for it in quarantined(stores.settings)} == {
+        ("all.json", "$.one[0].stdout['@result'].rate", Reason.RATE_ZERO),
+        ("all.json", "$.two[0].exit_code", Reason.WRONG_TYPE),
+    }
+    inspections["one"] = [document_2020_02(stderr="mended")]
+    write(tmp_path, {"all.json": encoded(inspections)})
+    assert command(stores.settings, "quarantine", "--retry").exit_code == 1
+    assert [it["field"] for it in quarantined(stores.settings)] == ["$.two[0].exit_code"]
+
+
+def test_file_names_need_not_be_utf8(stores: Stores, tmp_path: Path) -> None:
+    for name, data in ((b"caf\xe9.json", GOOD), (b"th\xe9.json", b"{")):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(data)
+    assert deliver(stores.settings, tmp_path, code=1)["inspection"]["new"] == 1
+    assert [it["place"] for it in quarantined(stores.settings)] == ["th\\udce9.json"]
+    assert command(stores.settings, "quarantine").exit_code == 0
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/th\xe9.json")).write_bytes(changed(77.5))
+    assert command(stores.settings, "quarantine", "--retry").exit_code == 0
+    assert quarantined(stores.settings) == []
+
+
+def test_nor_does_the_name_of_a_source(stores: Stores, tmp_path: Path) -> None:
+    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json"))
+    source.write_bytes(b"{")
+    deliver(stores.settings, source, code=1)
+    source.write_bytes(GOOD)
+    assert command(stores.settings, "quarantine", "--retry").exit_code == 0
+    assert quarantined(stores.settings) == []
+
+
+def test_a_dry_run_writes_nothing_and_starts_no_store(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    settings = Settings.from_env({"THOTH_HOME": str(home)})
+    write(tmp_path / "bad", {"a.json": changed(0)})
+    good = command(settings, "inspections", str(SAMPLES), "--dry-run")
+    assert good.exit_code == 0
+    assert f"{INSPECTIONS} can be taken in" in good.stdout
+    bad = command(settings, "inspections", str(tmp_path / "bad"), "--dry-run", "--json")
+    assert bad.exit_code == 1
+    report = json.loads(bad.stdout)
+    assert report["dry_run"] is True
+    assert report["inspection"]["reasons"] == {"rate_zero": 1}
+    assert report["graph"] == {"lag": None, "error": None}
+    assert not home.exists()
+
+
+def test_the_json_report_keeps_its_shape(stores: Stores, tmp_path: Path) -> None:
+    write(tmp_path, {"a.json": GOOD, "b.json": b"{"})
+    report = deliver(stores.settings, tmp_path, code=1)
+    assert report == {
+        "dry_run": False,
+        "inspection": {
+            "read": 2, "new": 1, "known": 0, "quarantined": 1, "mended": 0, "stacks_unknown": 0,
+            "observations": {Outcome.MEASURED: 1}, "reasons": {Reason.TRUNCATED_JSON: 1},
+        },
+        "graph": {"lag": 0, "error": None},
+    }  # fmt: skip
+    (entry,) = quarantined(stores.settings)
+    assert entry.keys() == {
+        "id", "kind", "source", "place", "reason", "field", "message", "attempts",
+        "first_seen_at", "last_seen_at",
+    }  # fmt: skip
+
+
+def test_a_person_is_told_one_line_a_kind(stores: Stores, tmp_path: Path) -> None:
+    write(tmp_path, {"a.json": GOOD, "b.json": b"{"})
+    shown = command(stores.settings, "inspections", str(tmp_path)).stdout.splitlines()
+    assert [line.split()[0] for line in shown] == [
+        "inspections", "observations", "refused", "graph",
+    ]  # fmt: skip
+    assert shown[0].endswith("2 read: 1 new, 0 already known, 1 quarantined")
+
+
+def as_tar(folder: Path, path: Path) -> str:
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, arcname="nightly/2024")
+    return str(path)
+
+
+def as_zip(folder: Path, path: Path) -> str:
+    shutil.make_archive(str(path.with_suffix("")), "zip", folder)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "packing",
+    [
+        lambda folder, _: f"file://{folder}",
+        lambda folder, tmp: as_tar(folder, tmp / "samples.tar.gz"),
+        lambda folder, tmp: as_zip(folder, tmp / "samples.zip"),
+    ],
+    ids=["url", "tar", "zip"],
+)
+def test_however_it_is_packed_the_record_is_the_same(
+    stores: Stores, tmp_path: Path, packing: Callable[[Path, Path], str]
+) -> None:
+    source = packing(SAMPLES, tmp_path)
+    assert deliver(stores.settings, source)["inspection"]["new"] == INSPECTIONS
+    before = row_counts(stores.engine)
+    report = deliver(stores.settings, SAMPLES)["inspection"]
+    assert (report["new"], report["known"]) == (0, INSPECTIONS)
+    assert row_counts(stores.engine) == before
+
+
+def test_a_large_body_goes_to_the_document_store_and_comes_back(
+    stores: Stores, tmp_path: Path
+) -> None:
+    settings = replace(stores.settings, document_store_url=(tmp_path / "store").as_uri())
+    log = random.Random(1).randbytes(600_000).hex()
+    write(tmp_path / "in", directory_files(log=log.encode()))
+    write(tmp_path / "in", {"small.json": GOOD})
+    assert deliver(settings, tmp_path / "in")["inspection"]["new"] == 2
+    with stores.engine.connect() as connection:
+        ((key, size),) = connection.execute(
+            select(Document.document_id, Document.size_bytes).where(Document.location.is_not(None))
+        )
+        body = body_of(connection, settings, key)
+        assert body_of(connection, settings, "sha256:none") is None
+    assert body is not None
+    assert len(body) == size > INLINE_LIMIT_BYTES
+    assert json.loads(body)["build_log"] == log
+    (stored,) = (path for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert stored.name == f"{key.removeprefix('sha256:')}.json.zst"
+
+
+def everything(connection: Connection) -> str:
+    """The whole record as text, bodies unpacked."""
+    texts = io.StringIO()
+    for table in Base.metadata.tables:
+        for (row,) in connection.exec_driver_sql(f"SELECT r::text FROM {table} AS r"):
+            texts.write(row)
+    for body in connection.scalars(select(Document.body)):
+        texts.write(zstandard.decompress(body).decode())
+    return texts.getvalue()
+
+
+def test_nobody_private_reaches_the_record(stores: Stores, tmp_path: Path) -> None:
+    person = "jo.doe@mail.example"
+    loose = document_2020_02(
+        stderr=f"asked by Jo <{person}>", maintainer="Jo Doe", notes={person: [f"cc {person}"]}
+    )
+    folder = directory_files(
+        result_document(stderr=f"mail {person}"), log=f"built by {person}\n".encode()
+    )
+    late = document_2020_02(datetime=f"by {person}")
+    twice = b'{"%b": 1, "%b": 2}' % (person.encode(), person.encode())
+    cut = b'{"exit_code": 0, "stdout": "%b' % person.encode()
+    write(tmp_path, {"a.json": encoded(loose), "late.json": encoded(late), "twice.json": twice,
+                     "cut.json": cut})  # fmt: skip
+    write(tmp_path / "inspection-a", folder)
+    report = deliver(stores.settings, tmp_path, code=1)["inspection"]
+    assert (report["new"], report["quarantined"]) == (2, 3)
+    with stores.engine.connect() as connection:
+        kept = everything(connection)
+    assert "[e-mail removed]" in kept
+    assert "mail.example" not in kept
+    assert "Jo Doe" not in kept
+    with stores.driver.session(database=stores.database) as session:
+        shown = session.run("MATCH (n) RETURN collect(properties(n)) AS all").single(strict=True)
+    assert "mail.example" not in str(shown["all"])
+
+
+def test_a_crash_is_kept_as_an_observation(stores: Stores, tmp_path: Path) -> None:
+    crashed = result_document(exit_code=139, stdout="", stderr="Segmentation fault")
+    write(tmp_path / "inspection-x", directory_files(result_document(), crashed))
+    deliver(stores.settings, tmp_path)
+    with stores.engine.connect() as connection:
+        rows = connection.execute(
+            select(ObservationRow.outcome, ObservationRow.exit_code, ObservationRow.rate)
+            .order_by(ObservationRow.position)
+        ).all()  # fmt: skip
+    assert [tuple(row)[:2] for row in rows] == [("measured", 0), ("crashed", 139)]
+    assert rows[1].rate is None

@@ -1,0 +1,16 @@
+"""A few of the interruptions that ``make bench`` makes in numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.documents import write_documents
+from benchmarks.interruptions import interrupt
+
+POINTS = 3
+
+
+def test_killed_anywhere_and_resumed_it_equals_an_uninterrupted_run(tmp_path: Path) -> None:
+    documents = tmp_path / "documents"
+    write_documents(documents, 300, seed=3)
+    assert interrupt(documents, POINTS, seed=5)["equal"] == POINTS

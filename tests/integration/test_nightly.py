@@ -1,0 +1,137 @@
+"""What a cron line runs: every source, once at a time, whatever became of the last run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from common.errors import AlreadyRunning
+from common.settings import Settings
+from graph.engine import Stores
+from graph.projection import verify
+from ingest.runs import run_nightly
+from samples.generate import FOLDER as SAMPLES
+from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
+
+SOURCES = tuple(str(SAMPLES / name) for name in ("2019", "2020-02", "directories"))
+
+#: A nightly run that stays at its first document until it is killed.
+STUCK = """
+import sys, time
+from common.settings import Settings
+from ingest.runs import run_nightly
+
+def stay():
+    print("at work", flush=True)
+    time.sleep(600)
+
+settings = Settings.from_env()
+run_nightly(settings, settings.ingest_sources, stay)
+"""
+
+
+@pytest.fixture
+def nightly(stores: Stores) -> Settings:
+    """Settings that name the samples' three folders as sources."""
+    return replace(stores.settings, ingest_sources=SOURCES)
+
+
+def test_every_source_is_read_and_projected(stores: Stores, nightly: Settings) -> None:
+    report = thoth_json(nightly, "ingest", "nightly")
+    assert report["inspection"]["new"] == report["inspection"]["read"] == 19
+    assert report["graph"] == {"lag": 0, "error": None}
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    again = thoth_json(nightly, "ingest", "nightly")
+    assert (again["inspection"]["new"], again["inspection"]["known"]) == (0, 19)
+
+
+def test_a_source_that_is_missing_holds_up_no_other(
+    stores: Stores, nightly: Settings, tmp_path: Path
+) -> None:
+    sources = (str(tmp_path / "missing"), *SOURCES)
+    done = thoth(replace(nightly, ingest_sources=sources), "ingest", "nightly")
+    assert done.returncode == 1
+    assert "1 unreadable" in done.stdout
+    counts = row_counts(stores.engine)
+    assert (counts["inspections"], counts["quarantine"]) == (19, 1)
+
+
+def test_without_sources_it_says_what_to_set(settings: Settings) -> None:
+    done = thoth(settings, "ingest", "nightly")
+    assert done.returncode == 2
+    assert "INGEST_SOURCES" in done.stderr
+
+
+@contextmanager
+def at_work(nightly: Settings) -> Iterator[None]:
+    """Another nightly run of this process, in the middle of its first source."""
+    working, go_on = threading.Event(), threading.Event()
+
+    def on_document() -> None:
+        working.set()
+        go_on.wait(60)
+
+    thread = threading.Thread(target=run_nightly, args=(nightly, SOURCES, on_document))
+    thread.start()
+    try:
+        assert working.wait(60)
+        yield
+    finally:
+        go_on.set()
+        thread.join()
+
+
+def test_the_second_of_two_ends_at_once_and_disturbs_nothing(
+    stores: Stores, nightly: Settings
+) -> None:
+    with at_work(nightly):
+        with pytest.raises(AlreadyRunning):
+            run_nightly(nightly, SOURCES, lambda: None)
+        done = thoth(nightly, "ingest", "nightly")
+        assert done.returncode == 5
+        assert done.stdout == ""
+        assert done.stderr.splitlines()[-1] == "error: another nightly run is at work"
+        # A person may deliver by hand meanwhile.
+        assert thoth_json(nightly, "ingest", "inspections", SOURCES[0])["inspection"]["new"] == 1
+    assert row_counts(stores.engine)["inspections"] == 19
+    assert thoth(nightly, "ingest", "nightly").returncode == 0
+
+
+def test_a_run_that_was_killed_leaves_no_lock(stores: Stores, nightly: Settings) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK],
+        env={**os.environ, **variables(nightly)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"at work\n"
+        with pytest.raises(AlreadyRunning):
+            run_nightly(nightly, SOURCES, lambda: None)
+        process.send_signal(signal.SIGKILL)
+    assert run_when_free(nightly) == 19
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+
+def run_when_free(nightly: Settings) -> int:
+    """New documents of a run; PostgreSQL needs a moment to miss the one that was killed."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return run_nightly(nightly, SOURCES, lambda: None).inspections.new
+        except AlreadyRunning:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,97 @@
+"""Published inspections of Project Thoth, and values computed from them independently."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from common.inspection import InspectionDocument, Outcome, SchemaVersion
+from common.reasons import Reason
+from ingest.documents import Refusal
+from ingest.parsers.inspection import parse_inspections
+from ingest.sources import RawDocument, documents_of
+
+DATA = Path(
+    os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
+)
+pytestmark = pytest.mark.skipif(
+    not (DATA / "golden.csv").is_file(),
+    reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
+)
+#: What the golden values are in, in the units of the record.
+UNITS = {"ms": 1e3, "GFLOPS": 1e-9}
+
+
+def ingested(folder: str) -> tuple[list[InspectionDocument], list[Refusal]]:
+    documents: list[InspectionDocument] = []
+    refusals: list[Refusal] = []
+    for raw in documents_of(str(DATA / "thoth" / folder)):
+        for found in parse_inspections(raw) if isinstance(raw, RawDocument) else [raw]:
+            if isinstance(found, Refusal):
+                refusals.append(found)
+            else:
+                documents.append(found)
+    return documents, refusals
+
+
+def golden() -> list[tuple[str, str, float, float, int]]:
+    with (DATA / "golden.csv").open() as stream:
+        return [
+            (Path(row["path"]).name, row["metric"], UNITS[row["unit"]], float(row["value"]),
+             int(row["n"]))
+            for row in csv.DictReader(stream)
+            if row["path"].startswith("thoth/inspections/")
+        ]  # fmt: skip
+
+
+def test_the_medians_are_those_computed_independently() -> None:
+    documents, refusals = ingested("inspections")
+    assert refusals == []
+    by_name = {document.name: document for document in documents}
+    assert len(golden()) == 6
+    for name, metric, unit, value, count in golden():
+        seen = by_name[name].observations
+        readings = [it.elapsed_s if metric == "median_elapsed" else it.rate for it in seen]
+        assert len(readings) == count
+        assert median(reading or 0 for reading in readings) * unit == pytest.approx(value, rel=1e-9)
+
+
+def test_the_inspection_without_specification_says_so() -> None:
+    documents, _ = ingested("inspections")
+    unknown = [document for document in documents if document.stack is None]
+    assert [document.name for document in unknown] == ["inspection-iotf-1-conv1d-2a71492d"]
+    assert unknown[0].stack_note
+
+
+def test_the_documents_of_2019_and_2020_are_read() -> None:
+    old, refused = ingested("inspections-legacy-2019")
+    assert refused == []
+    assert {document.schema_version for document in old} == {SchemaVersion.Y2019}
+    outcomes = Counter(seen.outcome for document in old for seen in document.observations)
+    assert outcomes == {Outcome.MEASURED: 3, Outcome.CRASHED: 1}
+    newer, refused = ingested("inspections-2020-02")
+    assert refused == []
+    assert [document.name for document in newer] == [
+        "inspection-cvut-4-ed9cd053",
+        "inspection-cvut-4-158e4e4e",
+    ]
+
+
+def test_specifications_without_results_are_refused_by_name() -> None:
+    documents, refusals = ingested("dependency-monkey-zoo/inspection-2020-08-21")
+    assert documents == []
+    assert len(refusals) == 22
+    assert {refusal.error.reason for refusal in refusals} == {Reason.UNKNOWN_SCHEMA}
+    assert all("without results" in refusal.error.message for refusal in refusals)
+
+
+def test_documents_of_other_kinds_are_refused() -> None:
+    for folder in ("solver", "adviser"):
+        documents, refusals = ingested(folder)
+        assert documents == []
+        assert {refusal.error.reason for refusal in refusals} <= {Reason.UNKNOWN_SCHEMA}

@@ -1,0 +1,95 @@
+"""Inspections in an object store, over the real S3 protocol."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+
+import fsspec
+import pytest
+import s3fs
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+from common.inspection import InspectionDocument
+from common.reasons import Reason
+from ingest.documents import Limits, RawDocument, Refusal
+from ingest.parsers.inspection import parse_inspections
+from ingest.sources import documents_of
+from tests.factories.documents import directory_files, document_2020_02, encoded
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]:
+    """An empty bucket ``knowledge`` on a server of our own; credentials from the environment."""
+    server = ThreadedMotoServer("127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    system = fsspec.filesystem("s3")
+    system.mkdir("knowledge")
+    yield system
+    system.invalidate_cache()
+    system.rm("knowledge", recursive=True)  # moto's state outlives its servers
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+def archive() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, data in directory_files().items():
+            info = tarfile.TarInfo(f"inspection-packed/{name}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def test_a_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:
+    for name in ("inspection-a", "deep/inspection-b"):
+        for part, data in directory_files().items():
+            bucket.pipe_file(f"knowledge/prod/{name}/{part}", data)
+    bucket.pipe_file("knowledge/prod/loose.json", encoded(document_2020_02()))
+    bucket.pipe_file("knowledge/prod/large.json", b" " * 200_001)
+    bucket.pipe_file("knowledge/prod/packed.tar.gz", archive())
+    bucket.pipe_file("knowledge/prod/notes.txt", b"?")
+    bucket.pipe_file("knowledge/other/loose.json", b"{}")
+    found = list(documents_of("s3://knowledge/prod", Limits(document_bytes=200_000)))
+    assert [it.place for it in found] == [
+        "deep/inspection-b",
+        "inspection-a",
+        "large.json",
+        "loose.json",
+        "packed.tar.gz/inspection-packed",
+    ]
+    (refusal,) = [it for it in found if isinstance(it, Refusal)]
+    assert (refusal.place, refusal.error.reason) == ("large.json", Reason.FILE_TOO_LARGE)
+    documents = [
+        document
+        for it in found
+        if isinstance(it, RawDocument)
+        for document in parse_inspections(it)
+    ]
+    assert all(isinstance(document, InspectionDocument) for document in documents)
+    # The two folders and the archive hold the same content.
+    assert len({it.document_id for it in documents if isinstance(it, InspectionDocument)}) == 2
+
+
+def test_one_object_may_be_named(bucket: s3fs.S3FileSystem) -> None:
+    bucket.pipe_file("knowledge/loose.json", encoded(document_2020_02()))
+    (found,) = documents_of("s3://knowledge/loose.json")
+    assert isinstance(found, RawDocument)
+    assert found.place == ""
+
+
+def test_a_bucket_that_is_not_there_and_one_that_is_empty(bucket: s3fs.S3FileSystem) -> None:
+    (missing,) = documents_of("s3://no-such-bucket/prod")
+    assert isinstance(missing, Refusal)
+    assert missing.error.reason == Reason.UNREADABLE
+    (nothing,) = documents_of("s3://knowledge")
+    assert isinstance(nothing, Refusal)
+    assert nothing.error.reason == Reason.EMPTY_FOLDER

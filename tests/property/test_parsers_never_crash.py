@@ -1,0 +1,109 @@
+"""Whatever a document holds, parsing gives documents or refusals, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.inspection import InspectionDocument, canonical_json
+from ingest.documents import RawDocument, Refusal
+from ingest.parsers.inspection import parse_inspections
+from ingest.privacy import scrub
+from tests.factories.documents import (
+    directory,
+    document_2019,
+    document_2020_02,
+    encoded,
+    result_document,
+    single,
+    specification,
+)
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=12)
+    | st.sampled_from(
+        [
+            "2024-05-01T10:00:00Z",
+            "0001-01-01T00:00:00Z",
+            "9999-12-31T23:59:59-01:00",
+            "==1.0",
+            "1e9",
+            "cpu",
+        ]
+    )
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
+
+DIRECTORY = {"result": result_document(), "specification": specification()}
+SINGLES = [document_2019(), document_2020_02(), {"inspection-a": [document_2020_02()]}]
+
+
+def paths_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    found = [at] if at else []
+    for key, child in inner:
+        found += paths_of(child, (*at, key)) if isinstance(child, dict | list) else [(*at, key)]
+    return found
+
+
+def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    changed = copy.deepcopy(document)
+    target = changed
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    return changed
+
+
+def check(raw: RawDocument) -> None:
+    for found in parse_inspections(raw):
+        assert isinstance(found, InspectionDocument | Refusal)
+
+
+@given(data=st.data(), value=values)
+@settings(max_examples=400, deadline=None)
+def test_a_folder_with_any_field_replaced(data: st.DataObject, value: Any) -> None:
+    path = data.draw(st.sampled_from(paths_of(DIRECTORY)))
+    changed = replaced(DIRECTORY, path, value)
+    check(directory(changed["result"], specification=changed["specification"] or False))
+
+
+@pytest.mark.parametrize("document", SINGLES, ids=["2019", "2020-02", "dictionary"])
+@given(data=st.data(), value=values)
+@settings(max_examples=200, deadline=None)
+def test_a_single_file_with_any_field_replaced(
+    document: Any, data: st.DataObject, value: Any
+) -> None:
+    check(single(replaced(document, data.draw(st.sampled_from(paths_of(document))), value)))
+
+
+@given(st.binary(max_size=200) | values.map(encoded))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes(data: bytes) -> None:
+    check(RawDocument("x", data=data))
+    check(RawDocument("x", files={"results/0/result": data, "build/specification": data}))
+
+
+@given(st.integers(1, 2000), st.binary(min_size=1, max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_a_document_with_bytes_overwritten(where: int, noise: bytes) -> None:
+    data = encoded(document_2020_02())
+    check(RawDocument("x", data=data[:where] + noise + data[where + len(noise) :]))
+
+
+@given(values)
+def test_scrubbing_twice_changes_nothing_more(value: Any) -> None:
+    once = scrub(value, canonical_json(value))
+    assert scrub(once, canonical_json(once)) == once

@@ -1,0 +1,259 @@
+"""A field that is wrong is named, with its own reason; nothing else ever escapes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from common.inspection import InspectionDocument, Observation, Outcome
+from common.measurements import matmul_operations, matmul_operations_of_2019
+from common.reasons import Correction, Exclusion, Reason
+from ingest.documents import RawDocument, Refusal
+from ingest.parsers.inspection import parse_inspections
+from tests.factories.documents import (
+    directory,
+    directory_files,
+    document_2019,
+    document_2020_02,
+    lock,
+    result_document,
+    single,
+    specification,
+    stdout,
+)
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+RESULT = "results/0/result:$"
+
+
+def observed(**changes: Any) -> Observation:
+    (document,) = parse_inspections(directory(result_document(**changes)), now=NOW)
+    assert isinstance(document, InspectionDocument), document
+    return document.observations[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "field"),
+    [
+        ({"stdout": stdout(rate=-1)}, Reason.RATE_NEGATIVE, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=0)}, Reason.RATE_ZERO, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=-0.0)}, Reason.RATE_ZERO, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=1e308)}, Reason.RATE_OVERFLOW, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=1.1e7)}, Reason.RATE_IMPLAUSIBLE, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate="214")}, Reason.WRONG_TYPE, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=True)}, Reason.WRONG_TYPE, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=None)}, Reason.MISSING_FIELD, ".stdout['@result'].rate"),
+        ({"stdout": stdout(elapsed=-1)}, Reason.OUT_OF_RANGE, ".stdout['@result'].elapsed"),
+        ({"stdout": stdout(elapsed=0)}, Reason.OUT_OF_RANGE, ".stdout['@result'].elapsed"),
+        ({"stdout": stdout(elapsed="1")}, Reason.WRONG_TYPE, ".stdout['@result'].elapsed"),
+        ({"stdout": stdout(repetitions=[1, "2"])}, Reason.WRONG_TYPE,
+         ".stdout['@result'].repetitions[1]"),
+        ({"stdout": {"@result": 3}}, Reason.WRONG_TYPE, ".stdout['@result']"),
+        ({"stdout": [1]}, Reason.WRONG_TYPE, ".stdout"),
+        ({"stdout": {"name": 5}}, Reason.WRONG_TYPE, ".stdout.name"),
+        ({"stdout": {"name": "n" * 501}}, Reason.OUT_OF_RANGE, ".stdout.name"),
+        ({"stderr": {}}, Reason.WRONG_TYPE, ".stderr"),
+        ({"exit_code": None}, Reason.MISSING_FIELD, ".exit_code"),
+        ({"exit_code": False}, Reason.WRONG_TYPE, ".exit_code"),
+        ({"exit_code": 2**40}, Reason.OUT_OF_RANGE, ".exit_code"),
+        ({"start_datetime": "2024-06-03T00:00:01"}, Reason.FUTURE_TIMESTAMP, ".start_datetime"),
+        ({"end_datetime": "9999-12-31T23:59:59-01:00"}, Reason.WRONG_TYPE, ".end_datetime"),
+        ({"end_datetime": "0002-01-01T00:00:00+99:00"}, Reason.WRONG_TYPE, ".end_datetime"),
+        ({"end_datetime": "9999-12-31T23:59:59"}, Reason.FUTURE_TIMESTAMP, ".end_datetime"),
+        ({"end_datetime": "yesterday"}, Reason.WRONG_TYPE, ".end_datetime"),
+        ({"end_datetime": 1714557600}, Reason.WRONG_TYPE, ".end_datetime"),
+        ({"usage": {"ru_maxrss": 1.5}}, Reason.WRONG_TYPE, ".usage.ru_maxrss"),
+        ({"usage": {"ru_maxrss": -1}}, Reason.OUT_OF_RANGE, ".usage.ru_maxrss"),
+        ({"usage": {"ru_utime": "7"}}, Reason.WRONG_TYPE, ".usage.ru_utime"),
+        ({"usage": []}, Reason.WRONG_TYPE, ".usage"),
+        ({"hwinfo": {"cpu_info": {"family": "6"}}}, Reason.WRONG_TYPE, ".hwinfo.cpu_info.family"),
+        ({"hwinfo": {"cpu_info": {"family": 6}, "cpu_features": {"flags": ["sse", 1]}}},
+         Reason.WRONG_TYPE, ".hwinfo.cpu_features.flags[1]"),
+        ({"hwinfo": {"gpu": [{"name": 1}]}}, Reason.WRONG_TYPE, ".hwinfo.gpu[0].name"),
+        ({"hostname": 1}, Reason.WRONG_TYPE, ".hostname"),
+        ({"script_sha256": 1}, Reason.WRONG_TYPE, ".script_sha256"),
+        ({"script_sha256": "a" * 600}, Reason.OUT_OF_RANGE, ".script_sha256"),
+        ({"os_release": "fedora"}, Reason.WRONG_TYPE, ".os_release"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_of_a_result_is_named(
+    changes: dict[str, Any], reason: Reason, field: str
+) -> None:
+    (refusal,) = parse_inspections(directory(result_document(**changes), place="a/b"), now=NOW)
+    assert isinstance(refusal, Refusal), refusal
+    assert (refusal.error.reason, refusal.error.field) == (reason, RESULT + field)
+    assert refusal.place == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "field"),
+    [
+        ({"python": {"requirements_locked": {"default": {"a": {"version": "==oops"}}}}},
+         Reason.INVALID_VERSION, ".python.requirements_locked.default.a.version"),
+        ({"python": {"requirements_locked": {"default": {"a": {"version": "==" + "1" * 9000}}}}},
+         Reason.OUT_OF_RANGE, ".python.requirements_locked.default.a.version"),
+        ({"python": {"requirements_locked": {"default": {"a": 1}}}},
+         Reason.WRONG_TYPE, ".python.requirements_locked.default.a"),
+        ({"python": {"requirements_locked": {"default": {"-x": "==1"}}}},
+         Reason.WRONG_TYPE, ".python.requirements_locked.default['-x']"),
+        ({"python": []}, Reason.WRONG_TYPE, ".python"),
+        ({"python": {"requirements_locked": {"default": {"a" * 201: "==1"}}}},
+         Reason.OUT_OF_RANGE, f".python.requirements_locked.default.{'a' * 201}"),
+        ({"python": {"requirements_locked": {"default": {"a": {"version": "==1",
+                                                               "index": "i" * 129}}}}},
+         Reason.OUT_OF_RANGE, ".python.requirements_locked.default.a.index"),
+        ({"packages": ["a", "b" * 501]}, Reason.OUT_OF_RANGE, ".packages[1]"),
+        ({"base": "b" * 501}, Reason.OUT_OF_RANGE, ".base"),
+        ({"packages": ["a", 1]}, Reason.WRONG_TYPE, ".packages[1]"),
+        ({"environment": [{"name": "OMP_NUM_THREADS"}]},
+         Reason.WRONG_TYPE, ".environment[0].value"),
+        ({"run": {"requests": {"cpu": "many"}}}, Reason.WRONG_TYPE, ".run.requests.cpu"),
+        ({"run": {"requests": {"cpu": True}}}, Reason.WRONG_TYPE, ".run.requests.cpu"),
+        ({"base": 5}, Reason.WRONG_TYPE, ".base"),
+        ({"script": 5}, Reason.WRONG_TYPE, ".script"),
+        ({"@created": "2024-07-01"}, Reason.FUTURE_TIMESTAMP, "['@created']"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_of_a_specification_is_named(
+    changes: dict[str, Any], reason: Reason, field: str
+) -> None:
+    raw = directory(specification=specification(**changes))
+    (refusal,) = parse_inspections(raw, now=NOW)
+    assert isinstance(refusal, Refusal), refusal
+    assert refusal.error.reason == reason
+    assert refusal.error.field == "build/specification:$" + field
+
+
+def test_wrong_fields_of_single_files_have_their_path_from_the_top() -> None:
+    wrong_2019 = document_2019(stdout={"256": {"rate": 0}})
+    requested = document_2019()
+    requested["specification"]["run"]["requests"]["hardware"]["cpu_family"] = "six"
+    conflicting = {"a": [document_2020_02(), document_2020_02(requirements_locked=lock(a="1"))]}
+    fields = []
+    for document in (wrong_2019, requested, conflicting):
+        (refusal,) = parse_inspections(single(document))
+        assert isinstance(refusal, Refusal), refusal
+        fields.append((refusal.error.reason, refusal.error.field))
+    assert fields == [
+        (Reason.RATE_ZERO, "$.job_log.stdout['256'].rate"),
+        (Reason.WRONG_TYPE, "$.specification.run.requests.hardware.cpu_family"),
+        (Reason.CONFLICTING_FIELDS, "$.a"),
+    ]
+
+
+def test_the_zero_time_of_go_is_no_time() -> None:
+    seen = observed(start_datetime="0001-01-01T00:00:00Z", end_datetime="0001-01-01T00:00:00+23:59")
+    assert (seen.started_at, seen.ended_at) == (None, None)
+
+
+def test_the_name_of_an_inspection_fits_an_index() -> None:
+    bad = result_document(hostname=None, hwinfo=None)
+    raw = RawDocument("a.zip", "deep/" + "i" * 501, files=directory_files(bad))
+    (refusal,) = parse_inspections(raw)
+    assert isinstance(refusal, Refusal), refusal
+    assert refusal.error.reason == Reason.OUT_OF_RANGE
+    (refusal,) = parse_inspections(single({"i" * 501: [document_2020_02()]}))
+    assert isinstance(refusal, Refusal), refusal
+    assert (refusal.error.reason, refusal.error.field) == (Reason.OUT_OF_RANGE, "$." + "i" * 501)
+
+
+def test_no_name_is_a_key_too_long_for_an_index() -> None:
+    """PostgreSQL holds keys of 2704 bytes, Neo4j of about 8 kB."""
+    wide = "\U0001f40d"
+    default = {"a" * 200: {"version": "==1", "index": wide * 128}}
+    raw = directory(
+        result_document(hostname=None, hwinfo=None),
+        specification=specification(
+            base=wide * 500,
+            packages=[wide * 500],
+            python={"requirements_locked": {"default": default}},
+        ),
+        place=wide * 500,
+    )
+    (document,) = parse_inspections(raw)
+    assert isinstance(document, InspectionDocument), document
+    assert document.stack is not None
+    environment = document.observations[0].environment
+    keys = [document.name, document.stack.packages[0].purl, environment.base_image or ""]
+    assert all(len(key.encode()) < 2704 for key in [*keys, *environment.native_packages])
+
+
+def test_exit_code_0_without_a_measurement_is_no_result() -> None:
+    prints: list[Any] = ["", "hello", {}, None, {"@result": {}}]
+    for printed in prints:
+        seen = observed(stdout=printed)
+        assert seen.outcome is Outcome.NO_RESULT
+        assert seen.rate is None
+
+
+def test_what_a_crashed_job_printed_is_no_measurement() -> None:
+    seen = observed(exit_code=1)
+    assert seen.outcome is Outcome.CRASHED
+    assert (seen.rate, seen.elapsed_s, seen.parameters) == (None, None, {})
+
+
+def test_raw_repetitions_are_kept_in_seconds() -> None:
+    seen = observed(stdout=stdout(repetitions=[1.0, 1.25, 1.5]))
+    assert seen.repetitions_s == (0.001, 0.00125, 0.0015)
+    assert seen.elapsed_s == 0.00125
+
+
+def test_unstable_jobs_are_flagged_by_rule() -> None:
+    assert observed(usage={"ru_nswap": 1}).unstable_reason == "swapped"
+    assert observed(stdout=stdout(repetitions=[1.0, 1.2, 2.0, 3.0])).unstable_reason == "spread"
+    assert observed(stdout=stdout(repetitions=[1.0, 1.01, 0.99])).unstable_reason is None
+
+
+def _mini_batch(operations: float, elapsed_ms: float = 50.0, **changes: Any) -> Observation:
+    printed = stdout(elapsed=elapsed_ms, rate=operations / elapsed_ms / 1e6)
+    printed["@parameters"] = {"matrix_size": 512, "mini_batch": 40, "device": "cpu"}
+    return observed(stdout={**printed, **changes})
+
+
+def test_the_wrong_rate_of_2019_is_mended_by_name() -> None:
+    seen = _mini_batch(matmul_operations_of_2019(512, 40))
+    assert seen.correction == Correction.TENSORFLOW_MATMUL_MINI_BATCH
+    assert seen.rate == pytest.approx(matmul_operations(512, 40) / 0.05)
+    assert seen.rate is not None
+    assert seen.reported_rate == pytest.approx(0.51202 * seen.rate, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        _mini_batch(matmul_operations(512, 40)),
+        _mini_batch(matmul_operations_of_2019(512, 40) * 1.002),
+        _mini_batch(matmul_operations_of_2019(512, 40), component="pytorch"),
+        _mini_batch(matmul_operations_of_2019(512, 40), name="PiConv2D"),
+    ],
+)
+def test_without_proof_a_rate_stays_what_it_was(seen: Observation) -> None:
+    assert seen.correction is None
+    assert seen.rate == seen.reported_rate
+
+
+@pytest.mark.parametrize(
+    ("component", "device", "exclusion"),
+    [
+        ("pytorch", "cuda:0", Exclusion.PYTORCH_MATMUL_UNSYNCHRONISED),
+        ("pytorch", "GPU", Exclusion.PYTORCH_MATMUL_UNSYNCHRONISED),
+        ("pytorch", "cpu", None),
+        ("tensorflow", "gpu", None),
+    ],
+)
+def test_the_unsynchronised_matmul_is_excluded(
+    component: str, device: str, exclusion: Exclusion | None
+) -> None:
+    printed = {**stdout(), "component": component, "@parameters": {"device": device}}
+    seen = observed(stdout=printed)
+    assert seen.quarantine_reason == exclusion
+    assert seen.rate == pytest.approx(214.5e9)
+
+
+def test_a_quota_in_thousandths_is_a_number_of_cpus() -> None:
+    raw = directory(specification=specification(run={"requests": {"cpu": "500m"}}))
+    (document,) = parse_inspections(raw)
+    assert isinstance(document, InspectionDocument)
+    assert document.observations[0].hardware.identity["cpu_quota"] == 0.5

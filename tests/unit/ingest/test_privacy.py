@@ -1,0 +1,72 @@
+"""E-mail addresses and names of persons do not get in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from common.inspection import canonical_json
+from ingest.privacy import REMOVED, scrub, scrub_text
+
+
+def scrubbed(value: Any) -> Any:
+    return scrub(value, canonical_json(value))
+
+
+def test_a_document_without_persons_comes_back_as_the_same_object() -> None:
+    document = {
+        "@parameters": {"a@b": 1},
+        "script": "git@host.example:org/repo",
+        "name": "PiMatmul",
+    }
+    assert scrubbed(document) is document
+
+
+def test_addresses_are_removed_wherever_they_stand() -> None:
+    document = {"log": ["by Jo <jo.doe+x@mail.example>", {"legit@host.example": 1}], "rate": 1.5}
+    assert scrubbed(document) == {"log": [f"by Jo <{REMOVED}>", {REMOVED: 1}], "rate": 1.5}
+
+
+def test_keys_that_become_the_same_are_numbered_so_that_no_value_is_lost() -> None:
+    keys = {"b@mail.example": 2, "a@mail.example": 1, REMOVED: 3, "c": 4}
+    expected = {f"{REMOVED} 2": 1, f"{REMOVED} 3": 2, REMOVED: 3, "c": 4}
+    assert scrubbed(keys) == expected
+    assert scrubbed(dict(sorted(keys.items()))) == expected
+    assert scrubbed(expected) is expected
+    many = {f"{number:05d}@mail.example": number for number in range(20_000)}
+    assert sorted(scrubbed(many).values()) == sorted(many.values())
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["author", "authors", "authorName", "authorEmail", "author_email", "contact", "maintainer",
+     "Maintainer-Email", "submitter", "user_name", "username", "submission_poc_name",
+     "submission_poc_email", "owner_email", "e-mail", "email"],
+)  # fmt: skip
+def test_fields_that_name_a_person_are_dropped(key: str) -> None:
+    assert scrubbed({"a": {key: "Jo Doe", "kept": 1}}) == {"a": {"kept": 1}}
+
+
+def test_packages_may_be_called_what_they_like() -> None:
+    lock = {"default": {"contact": {"version": "==1.0"}, "author-email": {"version": "==2"}}}
+    assert scrubbed(lock) is lock
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git@code.example:org/x.git",
+        "ssh://git@code.example/x",
+        "pkg:pypi/a@1.2.dev0",
+        "a@1.0",
+        "@x",
+    ],
+)
+def test_what_only_looks_like_an_address_stays(text: str) -> None:
+    assert scrub_text(text) == text
+
+
+def test_long_text_without_addresses_is_passed_over_quickly() -> None:
+    text = "a" * 500_000 + "@" + "b" * 500_000
+    assert scrub_text(text) == text

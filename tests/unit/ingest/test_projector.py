@@ -1,0 +1,60 @@
+"""The graph catches up beside ingest, and what keeps it from that is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from common.errors import ProjectionFailed, StoreUnavailable
+from ingest.projector import BackgroundProjector
+
+
+def test_it_projects_once_more_when_it_is_left() -> None:
+    runs: list[int] = []
+    with BackgroundProjector(lambda _: runs.append(1)):
+        pass
+    assert runs
+
+
+def test_a_graph_that_is_away_is_remembered_and_not_raised() -> None:
+    def project(_: Callable[[], None]) -> None:
+        raise StoreUnavailable("the graph", "refused", "start it")
+
+    with BackgroundProjector(project) as projector:
+        projector.wake()
+    assert isinstance(projector.error, StoreUnavailable)
+
+
+def test_rows_that_the_graph_refuses_do_not_stop_the_next_ones() -> None:
+    runs: list[int] = []
+    first = threading.Event()
+
+    def project(_: Callable[[], None]) -> None:
+        runs.append(1)
+        first.set()
+        if len(runs) == 1:
+            raise ProjectionFailed(["stack sha256:1f"], "too large")
+
+    with BackgroundProjector(project) as projector:
+        projector.wake()
+        assert first.wait(5)
+    assert len(runs) >= 2
+    assert isinstance(projector.error, ProjectionFailed)
+
+
+def test_a_bug_surfaces() -> None:
+    def project(_: Callable[[], None]) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), BackgroundProjector(project):
+        pass
+
+
+def test_a_graph_that_never_answers_is_given_up() -> None:
+    never = threading.Event()
+    with BackgroundProjector(lambda _: never.wait(20), patience_s=0.2) as projector:
+        projector.wake()
+    never.set()
+    assert isinstance(projector.error, StoreUnavailable)
