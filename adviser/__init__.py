@@ -1,0 +1,1 @@
+"""Gets advice out of evidence, with no I/O of its own below the commands."""

@@ -1,0 +1,68 @@
+"""``thoth stacks``: which stack ran fastest, by how much, and how surely."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from common.errors import ProjectError
+from common.settings import Settings
+
+
+class NothingMeasured(ProjectError):
+    """No measurement is of what was asked for."""
+
+    hint = "`thoth stacks --all` shows what there is"
+
+
+@click.command()
+@click.option("--indicator", help="Only this performance indicator, such as PiMatmul.")
+@click.option("--hardware", metavar="DIGEST_PREFIX", help="Only this hardware class.")
+@click.option(
+    "--baseline",
+    metavar="DIGEST_PREFIX",
+    help="Compare with this stack; otherwise with the newest release of what was measured.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show groups with a single stack too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_obj
+def stacks(
+    settings: Settings,
+    indicator: str | None,
+    hardware: str | None,
+    baseline: str | None,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Compare the measured stacks, job by job, where they were measured alike."""
+    from rich.console import Console
+
+    from adviser.stacks import compare_stacks
+    from adviser.tables import group_table, stacks_document
+    from graph.engine import open_stores
+    from graph.migrate import ensure_schema
+    from graph.repositories.observations import measured_observations
+
+    if hardware is not None and ":" not in hardware:
+        hardware = f"sha256:{hardware}"  # as tables print them, digests go without
+    with open_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        ensure_schema(stores)
+        rows = measured_observations(connection, indicator=indicator, hardware=hardware)
+        groups = compare_stacks(rows, baseline)
+    shown = [group for group in groups if everything or len(group.stacks) > 1]
+    hidden = len(groups) - len(shown)
+    if as_json:
+        print(json.dumps(stacks_document(shown, hidden), indent=2))
+        return
+    console = Console()
+    for group in shown:
+        console.print(group_table(group))
+        console.print()
+    if not groups and (indicator or hardware):
+        raise NothingMeasured("no measurement has this indicator and hardware")
+    if not groups:
+        console.print("Nothing was measured yet: `thoth ingest inspections SOURCE` takes it in.")
+    elif hidden:
+        word = "group" if hidden == 1 else "groups"
+        console.print(f"{hidden} {word} with fewer than two known stacks: --all shows them.")

@@ -1,0 +1,1 @@
+"""The statistics of noisy measurements, as small pure functions with sources."""

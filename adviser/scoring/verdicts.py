@@ -1,0 +1,238 @@
+"""Verdicts: whether a difference between stacks may be claimed at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adviser.scoring.effects import (
+    Effects,
+    FloatArray,
+    Moments,
+    chance_at_most,
+    intervals,
+    mirrored,
+    moments,
+    per_cent,
+    welch_effects,
+)
+from adviser.scoring.planning import MIN_JOBS, jobs_to_verdict
+from common.errors import IncomparableSamples
+
+#: The smallest difference worth a verdict, a share of the baseline's rate.
+MIN_DELTA = 0.02
+
+ALPHA = 0.05
+
+
+class Verdict(StrEnum):
+    """What may be said about a candidate next to the baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    EQUIVALENT = "equivalent"
+    UNDETERMINED = "undetermined"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The stable jobs of one stack.
+
+    :param label: names the stack for a person
+    :param log_rates: ``L`` of each job, natural log of FLOP/s, in any order
+    :param comparison_key: only samples with equal keys are compared
+    """
+
+    label: str
+    log_rates: tuple[float, ...]
+    comparison_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One candidate against the baseline.
+
+    :param candidate: label of the candidate
+    :param baseline: label of the baseline
+    :param d: candidate − baseline, natural log; ``nan`` if an arm is empty
+    :param standard_error: of ``d``; infinite if unknown
+    :param degrees_of_freedom: of the standard error; 0 if unknown
+    :param interval_low_pct: lower end of the two-sided 95 % interval, per cent
+    :param interval_high_pct: its upper end
+    :param verdict: what may be claimed
+    :param jobs_missing: further jobs of the candidate until a verdict can be expected, an
+        estimate; up to the first five while an arm has fewer; 0 unless undetermined
+    :param baseline_jobs_missing: the same for the baseline
+    :param p_value: Holm-adjusted, one-sided, of the claim that the sign of ``d`` suggests
+        (faster or slower than the margin); 1 if it was not tested
+    """
+
+    candidate: str
+    baseline: str
+    d: float
+    standard_error: float
+    degrees_of_freedom: float
+    interval_low_pct: float
+    interval_high_pct: float
+    verdict: Verdict
+    jobs_missing: int
+    baseline_jobs_missing: int
+    p_value: float
+
+    @property
+    def difference_pct(self) -> float:
+        """``exp(d) − 1`` in per cent of the baseline's rate."""
+        return float(per_cent(np.array([self.d]))[0])
+
+
+def smallest_difference(aa_history: Sequence[float] = ()) -> float:
+    """δ: the difference that is of interest, a share of the baseline's rate.
+
+    2 %, or the 95th percentile of ``|d|`` between stacks known to be identical where that
+    is more: what a key shows by itself is not news.
+
+    :param aa_history: past effects of identical pairs with this key, natural logs
+
+    >>> smallest_difference()
+    0.02
+    """
+    if not aa_history:
+        return MIN_DELTA
+    return max(MIN_DELTA, math.expm1(float(np.percentile(np.abs(aa_history), 95))))
+
+
+def holm_adjusted(p_values: FloatArray) -> FloatArray:
+    """p-values that may each be held against α though all were looked at.
+
+    Step-down, valid under any dependence: here every candidate shares the baseline
+    (Holm 1979, "A simple sequentially rejective multiple test procedure",
+    Scand. J. Statist. 6:65–70).
+
+    >>> holm_adjusted(np.array([0.04, 0.01, 0.03])).tolist()
+    [0.06, 0.03, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    steps = p_values[order] * np.arange(len(p_values), 0, -1)
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
+
+
+def compare_candidates(
+    baseline: Sample,
+    candidates: Sequence[Sample],
+    *,
+    aa_history: Sequence[float] = (),
+    alpha: float = ALPHA,
+) -> list[Comparison]:
+    """Compare every candidate with the baseline, in the order given.
+
+    ``faster``: the one-sided lower bound of ``d`` lies above ``ln(1+δ)``, Holm-adjusted over
+    the candidates tested, so that among any number of stacks that are no faster the chance
+    of even one such claim is at most α; ``slower`` is the mirror image, with its own α.
+    ``equivalent``: both one-sided bounds lie within ``±ln(1+δ)`` (TOST; Schuirmann 1987,
+    doi:10.1007/BF01068419). Anything else, and any arm below five jobs, is ``undetermined``.
+    Candidates below five jobs are not tested and so do not count for Holm; that depends
+    on the number of jobs alone, never on what they showed.
+
+    :param candidates: all that are looked at together; splitting them defeats Holm
+    :param aa_history: see :func:`smallest_difference`
+    :raises IncomparableSamples: if a comparison key differs from the baseline's
+    """
+    _refuse_other_keys(baseline, candidates)
+    if not candidates:
+        return []
+    ours = moments([sample.log_rates for sample in candidates])
+    theirs = moments([baseline.log_rates])
+    effects = welch_effects(ours, theirs)
+    tested = (ours.jobs >= MIN_JOBS) & (theirs.jobs >= MIN_JOBS)
+    log_margin = math.log1p(smallest_difference(aa_history))
+    p_faster = _claims(effects, log_margin, tested)
+    p_slower = _claims(mirrored(effects), log_margin, tested)
+    equivalent = tested & _within(effects, log_margin, alpha)
+    verdicts = _verdicts(p_faster < alpha, p_slower < alpha, equivalent)
+    plan = _Plan(ours, theirs, effects, log_margin, alpha, max(1, int(tested.sum())))
+    open_ends = [verdict is Verdict.UNDETERMINED for verdict in verdicts]
+    missing = [plan.missing(i) if is_open else (0, 0) for i, is_open in enumerate(open_ends)]
+    low, high = (per_cent(end) for end in intervals(effects))
+    return [
+        Comparison(
+            candidate=sample.label,
+            baseline=baseline.label,
+            d=float(effects.d[i]),
+            standard_error=float(effects.standard_error[i]),
+            degrees_of_freedom=float(effects.degrees_of_freedom[i]),
+            interval_low_pct=float(low[i]),
+            interval_high_pct=float(high[i]),
+            verdict=verdicts[i],
+            jobs_missing=missing[i][0],
+            baseline_jobs_missing=missing[i][1],
+            p_value=float(p_slower[i] if effects.d[i] < 0 else p_faster[i]),
+        )
+        for i, sample in enumerate(candidates)
+    ]
+
+
+def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
+    for sample in candidates:
+        if sample.comparison_key != baseline.comparison_key:
+            raise IncomparableSamples(
+                f"{sample.label} ({sample.comparison_key}) was not measured like "
+                f"{baseline.label} ({baseline.comparison_key})"
+            )
+
+
+def _claims(effects: Effects, log_margin: float, tested: NDArray[np.bool_]) -> FloatArray:
+    """Adjusted p-values of "no faster than the margin"; 1 where nothing was tested."""
+    p = np.ones_like(effects.d)
+    p[tested] = holm_adjusted(chance_at_most(effects, log_margin)[tested])
+    return p
+
+
+def _within(effects: Effects, log_margin: float, alpha: float) -> NDArray[np.bool_]:
+    above = chance_at_most(effects, -log_margin) < alpha
+    below = chance_at_most(mirrored(effects), -log_margin) < alpha
+    return above & below
+
+
+def _verdicts(
+    faster: NDArray[np.bool_], slower: NDArray[np.bool_], equivalent: NDArray[np.bool_]
+) -> list[Verdict]:
+    words = [Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FASTER]
+    return [words[i] for i in np.select([faster, slower, equivalent], [3, 2, 1], 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Tells how many jobs an undetermined comparison lacks."""
+
+    ours: Moments
+    theirs: Moments
+    effects: Effects
+    log_margin: float
+    alpha: float
+    tested: int
+
+    def missing(self, i: int) -> tuple[int, int]:
+        """Jobs that candidate ``i`` and the baseline lack; one at least, in all."""
+        jobs, baseline_jobs = int(self.ours.jobs[i]), int(self.theirs.jobs[0])
+        # A spread guessed from fewer jobs would itself be noise: first come five.
+        needed = MIN_JOBS if min(jobs, baseline_jobs) < MIN_JOBS else self._needed(i)
+        lacking = max(0, needed - jobs), max(0, needed - baseline_jobs)
+        # Jobs enough by the plan, and still no verdict: the plan was an estimate.
+        return lacking if any(lacking) else (1, 1)
+
+    def _needed(self, i: int) -> int:
+        pooled = (self.ours.variance[i] + self.theirs.variance[0]) / 2
+        return jobs_to_verdict(
+            math.sqrt(pooled),
+            float(self.effects.d[i]),
+            self.log_margin,
+            alpha=self.alpha,
+            candidates=self.tested,
+        )

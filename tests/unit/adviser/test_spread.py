@@ -1,0 +1,44 @@
+"""Spread of one stack, and of two."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist, StatisticsError
+
+import pytest
+
+from adviser.scoring.spread import MAD_TO_SD, between_job_sd, robust_variation, spread_ratio
+
+
+def test_the_factor_fits_normal_noise() -> None:
+    assert pytest.approx(1 / NormalDist().inv_cdf(0.75), rel=1e-4) == MAD_TO_SD
+
+
+def test_robust_variation_by_hand() -> None:
+    # Median 100, deviations 2, 1, 0, 1, 900: MAD 1.
+    assert robust_variation([98, 99, 100, 101, 1000]) == pytest.approx(0.014826)
+    assert robust_variation([5.0]) == 0.0
+    with pytest.raises(StatisticsError):
+        robust_variation([])
+
+
+def test_between_job_sd_by_hand() -> None:
+    assert between_job_sd([1.0, 2.0, 3.0]) == 1.0
+    assert math.isnan(between_job_sd([1.0]))
+
+
+@pytest.mark.parametrize(("jobs", "factor", "scored"), [(5, 3.1, False), (20, 1.6, True)])
+def test_how_little_is_known_about_a_ratio(jobs: int, factor: float, scored: bool) -> None:
+    values = [float(i) for i in range(jobs)]
+    found = spread_ratio(values, values)
+    assert found.ratio == 1.0
+    assert found.high == pytest.approx(factor, abs=0.02)
+    assert found.low == pytest.approx(1 / found.high)
+    assert found.scored is scored
+
+
+@pytest.mark.parametrize("ours", [[], [1.0], [1.0, 1.0, 1.0]])
+def test_a_ratio_without_spread_is_unknown(ours: list[float]) -> None:
+    for found in (spread_ratio(ours, [1.0, 2.0]), spread_ratio([1.0, 2.0], ours)):
+        assert math.isnan(found.ratio)
+        assert (found.low, found.high, found.scored) == (0.0, math.inf, False)

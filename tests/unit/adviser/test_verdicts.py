@@ -1,0 +1,140 @@
+"""Four verdicts, and none on too few jobs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from adviser.scoring.verdicts import (
+    Comparison,
+    Sample,
+    Verdict,
+    compare_candidates,
+    holm_adjusted,
+    smallest_difference,
+)
+from common.errors import IncomparableSamples
+
+#: Five jobs around zero: variance 2.5e-4, standard deviation 1.58 %.
+NOISE = (-0.02, -0.01, 0.0, 0.01, 0.02)
+
+
+def sample(centre: float, noise: tuple[float, ...] = NOISE, key: str = "key") -> Sample:
+    return Sample(f"{centre:+.2f}", tuple(centre + x for x in noise), key)
+
+
+def compared(*candidates: Sample, baseline: Sample | None = None) -> list[Comparison]:
+    return compare_candidates(baseline or sample(0.0), candidates)
+
+
+@pytest.mark.parametrize(
+    ("centre", "verdict"),
+    [
+        (0.10, Verdict.FASTER),
+        (-0.10, Verdict.SLOWER),
+        (0.0, Verdict.EQUIVALENT),  # ± 1.86 · 0.01 stays within ± ln 1.02 = 0.0198
+        (0.03, Verdict.UNDETERMINED),
+    ],
+)
+def test_verdicts_at_five_jobs(centre: float, verdict: Verdict) -> None:
+    assert compared(sample(centre))[0].verdict is verdict
+
+
+def test_a_comparison_by_hand() -> None:
+    # SE = √(2 · 2.5e-4 / 5) = 0.01, df = 8; H0: d ≤ ln 1.02, so t = (0.05 − 0.0198)/0.01.
+    found = compared(sample(0.05))[0]
+    assert found.standard_error == pytest.approx(0.01)
+    assert found.degrees_of_freedom == pytest.approx(8)
+    assert found.p_value == pytest.approx(stats.t.sf((0.05 - math.log(1.02)) / 0.01, 8))
+    half = stats.t.ppf(0.975, 8) * 0.01
+    assert found.interval_low_pct == pytest.approx(100 * math.expm1(0.05 - half))
+    assert found.interval_high_pct == pytest.approx(100 * math.expm1(0.05 + half))
+    assert found.difference_pct == pytest.approx(100 * math.expm1(0.05))
+    assert (found.candidate, found.baseline) == ("+0.05", "+0.00")
+
+
+def test_a_claim_must_survive_that_others_were_looked_at() -> None:
+    # p = 0.0093 alone passes; as the smallest of ten it is 0.093.
+    assert compared(sample(0.05))[0].verdict is Verdict.FASTER
+    among_ten = compared(sample(0.05), *[sample(0.0)] * 9)[0]
+    assert among_ten.verdict is Verdict.UNDETERMINED
+    assert among_ten.p_value == pytest.approx(10 * compared(sample(0.05))[0].p_value)
+
+
+def test_candidates_that_are_not_tested_do_not_count_for_holm() -> None:
+    few = sample(0.5, NOISE[:4])
+    assert compared(sample(0.05), *[few] * 9)[0].verdict is Verdict.FASTER
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 2, 4])
+def test_below_five_jobs_nothing_is_claimed(jobs: int) -> None:
+    few = sample(3.0, NOISE[:jobs])
+    found = compared(few)[0]
+    assert found.verdict is Verdict.UNDETERMINED
+    assert (found.jobs_missing, found.baseline_jobs_missing) == (5 - jobs, 0)
+    assert found.p_value == 1.0
+    turned = compared(sample(3.0), baseline=few)[0]
+    assert turned.verdict is Verdict.UNDETERMINED
+    assert (turned.jobs_missing, turned.baseline_jobs_missing) == (0, 5 - jobs)
+
+
+def test_an_undetermined_comparison_says_how_many_jobs_are_missing() -> None:
+    wide = tuple(3 * x for x in NOISE)  # 4.74 % between jobs
+    found = compare_candidates(sample(0.0, wide), [sample(0.06, wide)])[0]
+    assert found.verdict is Verdict.UNDETERMINED
+    # Rule 6: 2 (1.6449 + 0.8416)² · 0.00225 / (0.06 − 0.0198)² = 17.2, so 18; 5 are there.
+    assert (found.jobs_missing, found.baseline_jobs_missing) == (13, 13)
+
+
+def test_an_undetermined_comparison_always_lacks_a_job() -> None:
+    noise = tuple(np.random.default_rng(1).normal(0, 0.03, 200))
+    for centre in np.linspace(-0.05, 0.05, 41):
+        found = compare_candidates(sample(0.0, noise), [sample(float(centre), noise)])[0]
+        lacking = found.jobs_missing + found.baseline_jobs_missing
+        assert (lacking > 0) == (found.verdict is Verdict.UNDETERMINED)
+
+
+def test_readings_without_any_spread_are_what_they_are() -> None:
+    same = (0.0,) * 5
+    verdicts = [
+        compare_candidates(sample(0.0, same), [sample(centre, same)])[0].verdict
+        for centre in (0.0, 0.1, -0.1, math.log1p(0.02))
+    ]
+    assert verdicts == ["equivalent", "faster", "slower", "undetermined"]
+
+
+def test_samples_with_different_keys_are_refused() -> None:
+    with pytest.raises(IncomparableSamples, match="gpu-b"):
+        compare_candidates(sample(0.0), [sample(0.0), sample(0.1, key="gpu-b")])
+
+
+def test_no_candidates_no_comparisons() -> None:
+    assert compare_candidates(sample(0.0), []) == []
+
+
+def test_what_identical_stacks_show_is_not_a_difference() -> None:
+    history = [0.001 * i for i in range(101)]  # 95th percentile 0.095
+    assert smallest_difference(history) == pytest.approx(math.expm1(0.095))
+    assert smallest_difference([0.001, -0.002]) == 0.02
+    assert compared(sample(0.10))[0].verdict is Verdict.FASTER
+    with_history = compare_candidates(sample(0.0), [sample(0.10)], aa_history=history)
+    assert with_history[0].verdict is Verdict.UNDETERMINED
+
+
+def test_holm_by_hand() -> None:
+    # Sorted 0.01·4, 0.02·3, 0.03·2, 0.4·1, then never falling.
+    adjusted = holm_adjusted(np.array([0.4, 0.01, 0.03, 0.02]))
+    assert adjusted.tolist() == pytest.approx([0.4, 0.04, 0.06, 0.06])
+
+
+def test_holm_agrees_with_stepping_down() -> None:
+    p = np.random.default_rng(3).uniform(0, 0.1, 25)
+    rejected, threshold = set(), 0.05
+    for rank, i in enumerate(np.argsort(p)):
+        if p[i] >= threshold / (len(p) - rank):
+            break
+        rejected.add(int(i))
+    assert set(np.flatnonzero(holm_adjusted(p) < threshold).tolist()) == rejected
