@@ -1,0 +1,36 @@
+#!/bin/sh
+# The main job on the bundled samples: `make demo` runs it, and so can you, line by line.
+set -eu
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
+
+THOTH_HOME="${THOTH_HOME:-$(pwd)/.thoth/demo}"
+export THOTH_HOME
+samples="$(dirname "$0")/inspections"
+
+say "1. Inspections in: read, checked, stored once, projected into the graph"
+run thoth ingest inspections "$samples"
+
+say "2. Knowledge out: which stack ran fastest, by how much, how surely?"
+run thoth stacks
+
+say "3. The same knowledge in Cypher"
+echo "What does a stack that crashed have, that no measured stack has?"
+run thoth cypher "MATCH (:Observation {outcome: 'crashed'})<-[:OBSERVED]-(i:Inspection)-[:INSPECTED]->(:Stack)-[:INCLUDES]->(v:PackageVersion)
+  WHERE NOT EXISTS { MATCH (:Observation {outcome: 'measured'})<-[:OBSERVED]-(:Inspection)-[:INSPECTED]->(:Stack)-[:INCLUDES]->(v) }
+  RETURN v.name AS package, v.version AS version, count(DISTINCT i) AS crashed_inspections ORDER BY package, version"
+echo
+echo "What was measured, and on what?"
+run thoth cypher "MATCH (h:Hardware)<-[:RAN_ON]-(i:Inspection)-[:OBSERVED]->(o:Observation {outcome: 'measured'})-[:OF]->(p:PerformanceIndicator) 
+  RETURN p.name AS indicator, count(DISTINCT i) AS inspections, count(o) AS observations, h.label AS hardware ORDER BY hardware, indicator"
+
+say "Where to go next"
+cat <<TEXT
+  The demo's stores go on running, apart from your own data. To work with them:
+    . .venv/bin/activate; export THOTH_HOME=$THOTH_HOME
+  thoth stacks --help          other indicators, another baseline, JSON
+  thoth cypher --help          your own questions; docs/cookbook.md has twenty
+  thoth ingest inspections …   your own inspections: files, folders, archives, s3://
+  thoth status                 what runs where
+  thoth down                   stop the stores
+TEXT

@@ -1,0 +1,108 @@
+"""From nothing to an answer, by the commands of the README and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services.commands import ROOT, THOTH
+
+SAMPLES = "samples/inspections"
+EXTERNAL = ("DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "INGEST_SOURCES")
+
+OUTCOMES = """
+MATCH (:Inspection)-[:OBSERVED]->(o:Observation)
+RETURN o.outcome AS outcome, count(o) AS seen
+ORDER BY seen
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A machine on which nothing was ever started: an empty home, no settings."""
+
+    home: Path
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if name not in EXTERNAL}
+        path = f"{Path(THOTH).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            command,
+            env={**kept, "THOTH_HOME": str(self.home), "PATH": path},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+
+    def thoth(self, *arguments: str, code: int = 0) -> str:
+        done = self.run("thoth", *arguments)
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.thoth(*arguments))
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Installation]:
+    installation = Installation(tmp_path / "home")
+    yield installation
+    installation.run("thoth", "down")
+
+
+def test_from_documents_to_verdicts(fresh: Installation) -> None:
+    before = fresh.run("thoth", "status", "--json")
+    assert (before.returncode, fresh.home.exists()) == (3, False)
+
+    taken_in = fresh.run("thoth", "ingest", "inspections", SAMPLES)
+    assert taken_in.returncode == 0, taken_in.stderr
+    assert "Starting PostgreSQL and the graph" in taken_in.stderr
+    assert "19 read: 19 new, 0 already known, 0 quarantined" in taken_in.stdout
+    assert "up to date" in taken_in.stdout
+
+    document = fresh.json("stacks", "--json")
+    assert verdicts(document) == {"faster", "slower", "equivalent", "undetermined"}
+    fastest = max(document["groups"], key=lambda group: len(group["stacks"]))["stacks"][0]
+    assert fastest["component_version"] == "2.16.2"
+    assert fastest["comparison"]["verdict"] == "faster"
+    assert fastest["comparison"]["interval_low_pct"] > 2
+
+    rows = fresh.json("cypher", OUTCOMES, "--format", "json")
+    assert rows == [{"outcome": "crashed", "seen": 2}, {"outcome": "measured", "seen": 89}]
+    assert "refused" in fresh.run("thoth", "cypher", "CREATE (n:Package)").stderr
+
+    assert fresh.thoth("graph", "verify").rstrip().endswith("equal")
+    status = fresh.json("status", "--json")
+    assert [store["up"] for store in status["stores"]] == [True, True]
+    assert {store["schema"] == store["expected_schema"] for store in status["stores"]} == {True}
+
+    fresh.thoth("down")
+    fresh.thoth("status", code=3)
+    # What was learnt is still there tomorrow.
+    assert verdicts(fresh.json("stacks", "--json")) == verdicts(document)
+
+
+def test_the_demo_runs_from_nothing(fresh: Installation) -> None:
+    done = fresh.run("sh", "samples/demo.sh")
+    assert done.returncode == 0, done.stderr
+    for said in ("19 new", "faster", "undetermined", "crashed_inspection", "Where to go next"):
+        assert said in done.stdout, said
+
+
+def verdicts(document: dict[str, Any]) -> set[str]:
+    return {
+        stack["comparison"]["verdict"]
+        for group in document["groups"]
+        for stack in group["stacks"]
+        if stack["comparison"]
+    }
