@@ -1,0 +1,152 @@
+"""The documents say what the code does: settings, codes, commands, links."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from common import cli
+from common.reasons import Correction, Exclusion, Reason
+from common.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+#: Hosts of registries, none of them named: which one to use is the machine's matter.
+_REGISTRIES = re.compile(
+    r"\b(?:pypi|pythonhosted|npmjs|docker|quay|ghcr|gcr|crates|anaconda)\.(?:org|com|io)\b"
+)
+_LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    names = filter(None, listed.stdout.decode().split("\0"))
+    return [ROOT / name for name in names if (ROOT / name).is_file()]
+
+
+def rows(page: str, section: str = "") -> list[list[str]]:
+    """The cells of a page's tables; of one section only if it is named."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    if section:
+        text = text.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [row for row in cells if not set(row[0]) <= {"-"}]
+
+
+def codes(page: str, section: str = "") -> set[str]:
+    """What stands in backticks in the first column."""
+    return {code for row in rows(page, section) for code in re.findall(r"`([^`]+)`", row[0])}
+
+
+def test_every_setting_has_its_line_and_every_line_its_setting() -> None:
+    read = set(re.findall(r'"([A-Z][A-Z_]+)"', inspect.getsource(Settings.from_env)))
+    assert len(read) == len(Settings.__slots__)
+    assert codes("settings.md") == read
+
+
+def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
+    assert codes("reasons.md", "Why a document is in quarantine") == set(Reason)
+    definitions = "Rates that were published by a wrong definition"
+    assert codes("reasons.md", definitions) == {*Correction, *Exclusion}
+
+
+def test_every_exit_code_is_explained() -> None:
+    assert cli.__doc__ is not None
+    in_code = set(re.findall(r"(?m)^(\d+) +\S", cli.__doc__))
+    used = {0, 1, *cli._EXIT_CODES.values(), cli._INTERRUPTED, cli._BROKEN_PIPE}
+    assert in_code == {str(code) for code in used}
+    shown = [row[0] for row in rows("cli.md", "Exit codes")[1:]]
+    assert set(shown) == in_code
+    assert len(shown) == len(in_code)
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for inner in group.list_commands(context):
+        command = group.get_command(context, inner)
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {inner}")
+        elif command is not None:
+            yield f"{name} {inner}", command
+
+
+def test_every_command_has_its_line_with_options_that_it_takes() -> None:
+    offered = dict(commands(cli.thoth, "thoth"))
+    documented = {row[0].strip("`"): row[2] for row in rows("cli.md")[1:] if "thoth" in row[0]}
+    assert documented.keys() == offered.keys()
+    for name, options in documented.items():
+        taken = {option for parameter in offered[name].params for option in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", options)) <= taken, name
+        assert offered[name].help, name
+
+
+def test_links_lead_to_files() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 10
+    broken = [
+        f"{page.relative_to(ROOT)}: {found['target']}"
+        for page in pages
+        for found in _LINK.finditer(page.read_text(encoding="utf-8"))
+        if "://" not in found["target"] and not found["target"].startswith("#")
+        if not (page.parent / found["target"].partition("#")[0]).exists()
+    ]
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen, pending = set(), [ROOT / "README.md"]
+    while pending:
+        page = pending.pop().resolve()
+        if page in seen:
+            continue
+        seen.add(page)
+        if page.is_dir():
+            pending += page.glob("*.md")
+        elif page.suffix == ".md":
+            targets = (it["target"].partition("#")[0] for it in _LINK.finditer(page.read_text()))
+            pending += [page.parent / target for target in targets if "://" not in target]
+    pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")}
+    assert {page.relative_to(ROOT).as_posix() for page in pages - seen} == set()
+
+
+def test_the_readmes_targets_exist_and_explain_themselves() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    wanted = set(re.findall(r"(?m)^\$ make ([a-z]+)", text)) | set(
+        re.findall(r"`make ([a-z]+)`", text)
+    )
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    explained = set(re.findall(r"(?m)^([a-z]+):.*## \S", makefile))
+    assert {"demo", "test"} <= wanted <= explained
+    assert {"lint", "bench", "up", "down", "help"} <= explained
+
+
+def test_the_readmes_commands_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    offered = dict(commands(cli.thoth, "thoth"))
+    for called in re.findall(r"(?m)^\$ (thoth [a-z ]+?)(?: [^a-z].*)?$", text):
+        assert called in offered, called
+
+
+def test_no_registry_is_named() -> None:
+    named = []
+    for path in tracked():
+        if path == Path(__file__):
+            continue
+        text = path.read_bytes().decode("utf-8", "replace")
+        named += [f"{path.relative_to(ROOT)}: {it[0]}" for it in _REGISTRIES.finditer(text)]
+    assert named == []
