@@ -40,14 +40,12 @@ def stacks(
 
     from adviser.stacks import compare_stacks
     from adviser.tables import group_table, stacks_document
-    from graph.engine import open_stores
-    from graph.migrate import ensure_schema
+    from graph.migrate import migrated_stores
     from graph.repositories.observations import measured_observations
 
     if hardware is not None and ":" not in hardware:
         hardware = f"sha256:{hardware}"  # as tables print them, digests go without
-    with open_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        ensure_schema(stores)
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         rows = measured_observations(connection, indicator=indicator, hardware=hardware)
         groups = compare_stacks(rows, baseline)
     shown = [group for group in groups if everything or len(group.stacks) > 1]

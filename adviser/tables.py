@@ -14,6 +14,7 @@ from adviser.measured import short_digest
 from adviser.scoring.verdicts import Comparison, Verdict
 from adviser.stacks import StackGroup, StackResult
 from common.measurements import FLOP_PER_GFLOP
+from common.terminal import printable
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
 DOCUMENT_VERSION = 1
@@ -73,8 +74,7 @@ def _cells(stack: StackResult, otherwise: str, *, left_out: bool) -> list[str]:
 
 def _shown(text: str) -> str:
     """Text of a document for a terminal: no markup, no control characters, not endless."""
-    visible = "".join(it if it.isprintable() else repr(it)[1:-1] for it in text[:_TITLE_LIMIT])
-    return escape(visible + "…" * (len(text) > _TITLE_LIMIT))
+    return escape(printable(text[:_TITLE_LIMIT]) + "…" * (len(text) > _TITLE_LIMIT))
 
 
 def _difference(comparison: Comparison) -> str:

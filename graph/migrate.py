@@ -16,7 +16,8 @@ import sqlalchemy
 from sqlalchemy import text
 
 from common.errors import SchemaMismatch
-from graph.engine import GRAPH, POSTGRESQL, Stores
+from common.settings import Settings
+from graph.engine import GRAPH, POSTGRESQL, Stores, open_stores
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -175,6 +176,16 @@ def ensure_schema(stores: Stores) -> None:
             )
     if behind:
         migrate(stores)
+
+
+@contextmanager
+def migrated_stores(
+    settings: Settings, *, relational: bool = True, graph: bool = True
+) -> Iterator[Stores]:
+    """What most commands open: :func:`graph.engine.open_stores`, with the schema ensured."""
+    with open_stores(settings, relational=relational, graph=graph) as stores:
+        ensure_schema(stores)
+        yield stores
 
 
 def migrate(stores: Stores) -> tuple[SchemaState, ...]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from common.terminal import printable
 from graph.repositories.quarantine import QuarantineEntry
 from ingest.runs import RunReport
 
@@ -73,8 +74,7 @@ def print_quarantine(entries: Sequence[QuarantineEntry], *, as_json: bool) -> No
 
 def _shown(text: str) -> str:
     """Text of a document for a terminal: no markup and no control characters."""
-    kept = (it if it.isprintable() or it == "\n" else repr(it)[1:-1] for it in text)
-    return escape("".join(kept))
+    return escape(printable(text, keep="\n"))
 
 
 def _entry_json(entry: QuarantineEntry) -> dict[str, object]:

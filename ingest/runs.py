@@ -12,8 +12,8 @@ from sqlalchemy import Engine, func, select
 from common.errors import AlreadyRunning, ProjectError, ServiceFailed
 from common.settings import Settings
 from graph.embedded import EmbeddedStores
-from graph.engine import Stores, graph_errors, open_stores, relational_errors, to_stderr
-from graph.migrate import ensure_schema
+from graph.engine import Stores, graph_errors, relational_errors, to_stderr
+from graph.migrate import migrated_stores
 from graph.projection import lag, sync
 from graph.repositories.quarantine import QuarantineEntry, forget, open_refusals
 from graph.repositories.texts import as_named
@@ -58,6 +58,7 @@ def check(settings: Settings, sources: Sequence[str], on_document: Callable[[], 
 
 def run(settings: Settings, sources: Sequence[str], on_document: Callable[[], None]) -> RunReport:
     """Take in ``sources`` while the graph catches up beside."""
+    _start_side_by_side(settings)
     with open_record(settings) as engine:
         return _run(settings, engine, sources, on_document)
 
@@ -69,6 +70,7 @@ def run_nightly(
 
     :raises AlreadyRunning: if another process, on whatever machine, is at it
     """
+    _start_side_by_side(settings)
     with open_record(settings) as engine, engine.connect() as connection:
         # Held by this session: it goes with the process, however that ends.
         if not connection.scalar(select(func.pg_try_advisory_lock(_NIGHTLY_LOCK))):
@@ -97,14 +99,19 @@ def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> int:
 
 @contextmanager
 def open_record(settings: Settings) -> Iterator[Engine]:
-    """The record, with its schema in place, whether or not the graph can be reached."""
-    # Embedded stores are started side by side here. If one cannot be, the record says
-    # so below, and the graph when it is to catch up.
+    """The record, with its schema in place; the graph is left alone."""
+    with migrated_stores(settings, graph=False) as stores:
+        yield stores.engine
+
+
+def _start_side_by_side(settings: Settings) -> None:
+    """Start both embedded stores at once: a run needs both.
+
+    If one cannot be, the record says so when it is opened, and the graph when it is
+    to catch up.
+    """
     with suppress(ServiceFailed):
         EmbeddedStores(settings).start(to_stderr)
-    with open_stores(settings, graph=False) as stores:
-        ensure_schema(stores)
-        yield stores.engine
 
 
 def _run(
@@ -131,9 +138,7 @@ def _projection(
         # Translated here: what leaves this function is looked at before the stack is left.
         with graph_errors(settings), relational_errors(settings):
             if not opened:
-                stores = stack.enter_context(open_stores(settings, relational=False))
-                ensure_schema(stores)
-                opened.append(stores)
+                opened.append(stack.enter_context(migrated_stores(settings, relational=False)))
             return sync(
                 engine,
                 opened[0].driver,

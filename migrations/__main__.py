@@ -9,16 +9,14 @@ from __future__ import annotations
 import sys
 
 from common.settings import Settings
-from graph.engine import open_stores
-from graph.migrate import ensure_schema, write_revision
+from graph.migrate import migrated_stores, write_revision
 
 
 def main() -> None:
     """Migrate to the newest version, then write the one after it."""
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    with open_stores(Settings.from_env(), graph=False) as stores:
-        ensure_schema(stores)
+    with migrated_stores(Settings.from_env(), graph=False) as stores:
         sys.stdout.write(f"{write_revision(stores.engine, sys.argv[1])}\n")
 
 

@@ -14,6 +14,7 @@ from common.settings import Settings
 from graph.commands.stores import as_json_option
 
 if TYPE_CHECKING:
+    from graph.engine import Stores
     from graph.projection import KindReport, SyncReport
 
 
@@ -31,17 +32,9 @@ def graph() -> None:
 @click.pass_obj
 def sync(settings: Settings, as_json: bool) -> None:
     """Project what the graph does not show yet."""
-    from graph.engine import GRAPH, open_stores
-    from graph.migrate import ensure_schema
-    from graph.patience import patience
     from graph.projection import sync as project
 
-    with (
-        patience(GRAPH, PATIENCE_S) as got_on,
-        open_stores(settings) as stores,
-        _progress("Projecting", as_json, got_on) as progress,
-    ):
-        ensure_schema(stores)
+    with _at_work(settings, "Projecting", as_json) as (stores, progress):
         report = project(
             stores.engine,
             stores.driver,
@@ -56,12 +49,10 @@ def sync(settings: Settings, as_json: bool) -> None:
 @click.pass_obj
 def lag(settings: Settings, as_json: bool) -> None:
     """Show how far the graph is behind; needs only PostgreSQL."""
-    from graph.engine import open_stores
-    from graph.migrate import ensure_schema
+    from graph.migrate import migrated_stores
     from graph.projection import lag as lag_of
 
-    with open_stores(settings, graph=False) as stores:
-        ensure_schema(stores)
+    with migrated_stores(settings, graph=False) as stores:
         behind = lag_of(stores.engine)
     if as_json:
         click.echo(json.dumps(asdict(behind)))
@@ -80,21 +71,17 @@ def rebuild(settings: Settings, as_json: bool) -> None:
     Nothing is lost by it: all that the graph shows is in PostgreSQL. Interrupted, it goes
     on with the next sync.
     """
-    from graph.engine import GRAPH, open_stores, to_stderr
-    from graph.migrate import ensure_schema
-    from graph.patience import patience
+    from graph.engine import to_stderr
     from graph.projection import rebuild as project_again
 
-    with patience(GRAPH, PATIENCE_S) as got_on, open_stores(settings) as stores:
-        ensure_schema(stores)
+    with _at_work(settings, "Rebuilding", as_json) as (stores, progress):
         to_stderr("Emptying the graph and projecting the whole record again")
-        with _progress("Rebuilding", as_json, got_on) as progress:
-            report = project_again(
-                stores.engine,
-                stores.driver,
-                progress=lambda done, total: progress("Rebuilding", done, total),
-                database=stores.database,
-            )
+        report = project_again(
+            stores.engine,
+            stores.driver,
+            progress=lambda done, total: progress("Rebuilding", done, total),
+            database=stores.database,
+        )
     _print_sync(report, as_json)
 
 
@@ -103,17 +90,9 @@ def rebuild(settings: Settings, as_json: bool) -> None:
 @click.pass_context
 def verify(ctx: click.Context, as_json: bool) -> None:
     """Compare the graph with the record; exit code 1 if they differ."""
-    from graph.engine import GRAPH, open_stores
-    from graph.migrate import ensure_schema
-    from graph.patience import patience
     from graph.projection import verify as compare
 
-    with (
-        patience(GRAPH, PATIENCE_S) as got_on,
-        open_stores(ctx.obj) as stores,
-        _progress("Comparing", as_json, got_on) as progress,
-    ):
-        ensure_schema(stores)
+    with _at_work(ctx.obj, "Comparing", as_json) as (stores, progress):
         report = compare(stores.engine, stores.driver, progress=progress, database=stores.database)
     if as_json:
         click.echo(json.dumps({"equal": report.equal, **asdict(report)}, indent=2))
@@ -154,12 +133,19 @@ def _entries(count: int) -> str:
 
 
 @contextmanager
-def _progress(
-    task: str, as_json: bool, got_on: Callable[[], None]
-) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error, if that is a terminal and a person reads the answer."""
+def _at_work(
+    settings: Settings, task: str, as_json: bool
+) -> Iterator[tuple[Stores, Callable[[str, int, int], None]]]:
+    """Both stores, given up if the graph gets on no further, and a function to show progress.
+
+    The bar is on standard error, if that is a terminal and a person reads the answer.
+    """
     from rich.console import Console
     from rich.progress import Progress
+
+    from graph.engine import GRAPH
+    from graph.migrate import migrated_stores
+    from graph.patience import patience
 
     console = Console(stderr=True)
     hidden = as_json or not console.is_terminal
@@ -168,6 +154,10 @@ def _progress(
         got_on()
         bar.update(number, description=text, completed=done, total=total)
 
-    with Progress(console=console, disable=hidden, transient=True) as bar:
+    with (
+        patience(GRAPH, PATIENCE_S) as got_on,
+        migrated_stores(settings) as stores,
+        Progress(console=console, disable=hidden, transient=True) as bar,
+    ):
         number = bar.add_task(task, total=None)
-        yield advance
+        yield stores, advance

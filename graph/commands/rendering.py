@@ -13,6 +13,7 @@ from neo4j.graph import Node, Path, Relationship
 from neo4j.spatial import Point
 from neo4j.time import Date, DateTime, Duration, Time
 
+from common.terminal import printable
 from graph.reader import QueryResult
 
 FORMATS = ("table", "json", "csv")
@@ -69,7 +70,7 @@ def short(value: Any) -> str:
     """
     match value:
         case str():
-            return _printable(value)
+            return printable(value)
         case None:
             return ""
         case _:
@@ -92,7 +93,7 @@ def _cypher(value: Any) -> str:  # noqa: PLR0911 - one line a type
         case float():
             return f"{value:.6g}"
         case str():
-            return json.dumps(_printable(value), ensure_ascii=False)
+            return json.dumps(printable(value), ensure_ascii=False)
         case dict():
             return _map(value)
         case list() | tuple() if not isinstance(value, (Point, Duration)):
@@ -124,11 +125,6 @@ def _joined(*parts: str) -> str:
 def _properties(entity: Node | Relationship) -> dict[str, Any]:
     """By name: products give properties in different orders."""
     return {key: plain(entity[key]) for key in sorted(entity.keys())}
-
-
-def _printable(text: str) -> str:
-    """Without control characters, which a terminal would obey."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _as_json(result: QueryResult) -> str:
@@ -163,7 +159,7 @@ def _write_table(result: QueryResult, out: TextIO) -> None:
     for index, name in enumerate(result.columns):
         numbers = [isinstance(row[index], (int, float)) for row in result.rows]
         right = bool(numbers) and all(numbers)
-        table.add_column(Text(_printable(name)), justify="right" if right else "left")
+        table.add_column(Text(printable(name)), justify="right" if right else "left")
     for row in result.rows:
         table.add_row(*(Text(short(value)) for value in row))
     console.print(table)

@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Table, text
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB
+from sqlalchemy import ARRAY, Connection, Table, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.types import LargeBinary
 
@@ -117,11 +117,11 @@ def copy_rows(
 @cache
 def _encoder(table: Table, column: str) -> Any:
     kind = table.c[column].type
-    if isinstance(kind, LargeBinary | BYTEA):
+    if isinstance(kind, LargeBinary):
         return _encode_bytes
     if isinstance(kind, JSONB):
         return _encode_json
-    if isinstance(kind, ARRAY) or kind.__class__.__name__ == "ARRAY":
+    if isinstance(kind, ARRAY):
         return _encode_array
     return _encode_scalar
 
