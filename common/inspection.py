@@ -1,6 +1,7 @@
 """An inspection: one software stack, tried by a number of jobs, and what each was seen to do.
 
-Units are fixed here: durations in seconds, memory in bytes, rates in FLOP/s, times in UTC.
+Units are fixed here: durations in seconds, memory in bytes, rates a second in whole units
+(:class:`common.measurements.Unit`), times in UTC.
 A digest is ``sha256:`` and 64 hexadecimal digits of the canonical JSON of what it names.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, NewType
 
 import orjson
 
+from common.measurements import Unit
 from common.packages import PackageVersion
 
 DocumentId = NewType("DocumentId", str)
@@ -40,6 +42,8 @@ class Outcome(StrEnum):
     CRASHED = "crashed"
     #: Exit code 0, and nothing on standard output that is a measurement.
     NO_RESULT = "no_result"
+    #: The stack could not be installed, so there was no job.
+    BUILD_FAILED = "build_failed"
 
 
 def canonical_json(value: Any) -> bytes:
@@ -110,13 +114,22 @@ class Indicator:
 class Observation:
     """What one job was seen to do, once; a job that measured three sizes has three.
 
+    A build that failed is one too, by itself: then no job ran.
+
     :param position: index within the inspection, from 0
     :param comparison_key: digest of indicator, script, parameters, device and hardware class;
         only observations with equal keys are ever compared
-    :param rate: FLOP/s after any ``correction``; ``reported_rate`` is what the document said
+    :param rate: in ``unit``, after any ``correction``; ``reported_rate`` is what the document
+        said, in the same unit
     :param repetitions_s: raw durations, where the document has them
     :param quarantine_reason: why it is compared with nothing although it was measured
     :param unstable_reason: which rule flagged the job
+    :param failure_reason: code of why a build failed, or of what ended a job other than itself
+    :param failure_message: the same for a person
+    :param host: digest that tells machines apart, where the runner said on which it was
+    :param block: jobs of one block on one host ran in turns; ``None`` if they did not
+    :param turn: place within its block or its inspection
+    :param steal_share: CPU time taken by the hypervisor meanwhile, within [0, 1]
     """
 
     observation_id: str
@@ -135,8 +148,15 @@ class Observation:
     reported_rate: float | None = None
     repetitions_s: tuple[float, ...] = ()
     correction: str | None = None
+    unit: Unit | None = None
     quarantine_reason: str | None = None
     unstable_reason: str | None = None
+    failure_reason: str | None = None
+    failure_message: str | None = None
+    host: str | None = None
+    block: str | None = None
+    turn: int | None = None
+    steal_share: float | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     memory_bytes: int | None = None
@@ -165,4 +185,5 @@ class InspectionDocument:
     @property
     def job_count(self) -> int:
         """Jobs of the inspection; each has one observation or more."""
-        return len({observation.job_id for observation in self.observations})
+        ran = (it for it in self.observations if it.outcome is not Outcome.BUILD_FAILED)
+        return len({observation.job_id for observation in ran})

@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import median
+from dataclasses import dataclass
+from enum import StrEnum
 
-#: Ten petaFLOP per second: no single device has come near it in dense arithmetic
-#: of 16 bits or more, so a rate above it is an error of the benchmark.
-MAX_RATE_FLOP_PER_S = 1e16
-
-FLOP_PER_GFLOP = 1e9
 SECONDS_PER_MS = 1e-3
 #: ``ru_maxrss`` is in KiB on Linux (getrusage(2)).
 BYTES_PER_MAXRSS = 1024
 
-#: MAD / median of a job's repetitions above which a job is unstable
-#: (rule 2 of ``docs/statistics.md``).
-WITHIN_JOB_LIMIT = 0.10
+
+class Unit(StrEnum):
+    """What a rate is in: the record holds whole units, documents and tables say multiples."""
+
+    FLOP_PER_SECOND = "FLOP/s"
+    #: Operations on integers.
+    OP_PER_SECOND = "OP/s"
+    BYTES_PER_SECOND = "B/s"
+    IMAGES_PER_SECOND = "images/s"
+    TOKENS_PER_SECOND = "tokens/s"
+    #: Starts of a process that imports the library.
+    IMPORTS_PER_SECOND = "imports/s"
 
 
-def within_job_spread(repetitions: Sequence[float]) -> float:
-    """MAD / median of a job's repetitions, a dimensionless share of the median.
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """A unit as people and documents say it: ``GFLOPS`` is 1e9 FLOP/s."""
 
-    The plain median absolute deviation, as the stability rule is stated; the factor that
-    makes it comparable with a standard deviation is for estimates between jobs.
+    name: str
+    factor: float
 
-    :param repetitions: times or rates of one job, above zero; fewer than two give 0
 
-    >>> within_job_spread([9.0, 10.0, 12.0])
-    0.1
-    """
-    if len(repetitions) < 2:
-        return 0.0
-    middle = median(repetitions)
-    return median(abs(value - middle) for value in repetitions) / middle
+#: The one way in which each unit is said.
+SPOKEN: dict[Unit, Multiple] = {
+    Unit.FLOP_PER_SECOND: Multiple("GFLOPS", 1e9),
+    Unit.OP_PER_SECOND: Multiple("GOPS", 1e9),
+    Unit.BYTES_PER_SECOND: Multiple("GB/s", 1e9),
+    Unit.IMAGES_PER_SECOND: Multiple("images/s", 1.0),
+    Unit.TOKENS_PER_SECOND: Multiple("tokens/s", 1.0),
+    Unit.IMPORTS_PER_SECOND: Multiple("imports/s", 1.0),
+}
+#: The same the other way round.
+UNITS: dict[str, Unit] = {multiple.name: unit for unit, multiple in SPOKEN.items()}
+
+#: Above these a rate is an error of the benchmark. No single device has come near ten
+#: petaFLOP per second in dense arithmetic of 16 bits or more; the fastest memory moves some
+#: 1e13 B/s, and caches ten times that; the rest leaves four orders of magnitude above what
+#: small networks reach on one device, and an import is never done in a microsecond.
+MAX_RATES: dict[Unit, float] = {
+    Unit.FLOP_PER_SECOND: 1e16,
+    Unit.OP_PER_SECOND: 1e16,
+    Unit.BYTES_PER_SECOND: 1e15,
+    Unit.IMAGES_PER_SECOND: 1e10,
+    Unit.TOKENS_PER_SECOND: 1e11,
+    Unit.IMPORTS_PER_SECOND: 1e6,
+}
 
 
 def matmul_operations(size: int, batch: int = 1) -> int:

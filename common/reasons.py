@@ -1,4 +1,4 @@
-"""Why a document is not taken in: stable codes that people can filter and scripts can match."""
+"""Why something is left out: stable codes that people can filter and scripts can match."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Reason(StrEnum):
     RATE_ZERO = "rate_zero"
     RATE_OVERFLOW = "rate_overflow"
     RATE_IMPLAUSIBLE = "rate_implausible"
+    UNKNOWN_UNIT = "unknown_unit"
     FUTURE_TIMESTAMP = "future_timestamp"
     INVALID_VERSION = "invalid_version"
     ARCHIVE_BROKEN = "archive_broken"
@@ -51,3 +52,13 @@ class Exclusion(StrEnum):
     #: The PyTorch matmul that stopped the clock on a GPU without synchronising
     #: measured the launch, not the product; nothing recorded can mend it.
     PYTORCH_MATMUL_UNSYNCHRONISED = "pytorch-matmul-unsynchronised"
+
+
+class Instability(StrEnum):
+    """Why a job is recorded and left out of comparisons (:mod:`common.stability`)."""
+
+    THROTTLED = "throttled"
+    SWAPPED = "swapped"
+    STEAL = "steal"
+    #: The repetitions within the job scatter too much.
+    SPREAD = "spread"

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from common.measurements import Unit
 from common.packages import MEASURED_PACKAGES, distributions_of
 from graph.tables import (
     HardwareRow,
@@ -25,6 +26,9 @@ class MeasuredObservation:
     """One measurement of one job, with the stack and the machine it was made on.
 
     :param component: package that provides the measured library, else the library's own name
+    :param rate: in ``unit``
+    :param host: digest of the machine; ``None`` where documents do not say
+    :param block: jobs of one block on one host ran in turns
     :param component_version: its release in the stack, if that is known
     """
 
@@ -39,9 +43,12 @@ class MeasuredObservation:
     comparison_key: str
     job_id: str
     elapsed_s: float | None
-    rate_flop_per_s: float
+    rate: float
+    unit: Unit
     repetitions_s: tuple[float, ...]
     unstable_reason: str | None
+    host: str | None
+    block: str | None
 
 
 def measured_observations(
@@ -67,9 +74,12 @@ def measured_observations(
             ObservationRow.comparison_key,
             ObservationRow.job_id,
             ObservationRow.elapsed_s,
-            ObservationRow.rate.label("rate_flop_per_s"),
+            ObservationRow.rate,
+            ObservationRow.unit,
             ObservationRow.repetitions_s,
             ObservationRow.unstable_reason,
+            ObservationRow.host,
+            ObservationRow.block,
         )
         .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
         .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
@@ -83,7 +93,7 @@ def measured_observations(
         query = query.where(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
     for row in connection.execution_options(yield_per=1000).execute(query):
         values = dict(row._mapping)
-        values["repetitions_s"] = tuple(values["repetitions_s"])
+        values |= {"repetitions_s": tuple(row.repetitions_s), "unit": Unit(row.unit)}
         installed = releases.get(row.stack_digest, {})
         for package in distributions_of(row.component):
             if package in installed:

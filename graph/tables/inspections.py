@@ -66,7 +66,7 @@ class InspectionRow(Base):
 
 
 class ObservationRow(Base):
-    """What one job was seen to do, once; durations in s, rates in FLOP/s, memory in bytes."""
+    """What one job was seen to do, once; durations in s, rates in ``unit``, memory in bytes."""
 
     __tablename__ = "observations"
     __table_args__ = (
@@ -74,6 +74,7 @@ class ObservationRow(Base):
         Index("ix_observations_comparison_key", "comparison_key"),
         CheckConstraint("rate > 0", name="rate_positive"),
         CheckConstraint("(outcome = 'measured') = (rate IS NOT NULL)", name="measured_has_rate"),
+        CheckConstraint("(rate IS NULL) = (unit IS NULL)", name="rate_has_unit"),
     )
 
     observation_id: Mapped[str] = mapped_column(primary_key=True)
@@ -91,10 +92,17 @@ class ObservationRow(Base):
     elapsed_s: Mapped[float | None] = mapped_column(Double)
     rate: Mapped[float | None] = mapped_column(Double)
     reported_rate: Mapped[float | None] = mapped_column(Double)
+    unit: Mapped[str | None]
     repetitions_s: Mapped[list[float]] = mapped_column(ARRAY(Double))
     correction: Mapped[str | None]
     quarantine_reason: Mapped[str | None]
     unstable_reason: Mapped[str | None]
+    failure_reason: Mapped[str | None]
+    failure_message: Mapped[str | None]
+    host: Mapped[str | None]
+    block: Mapped[str | None]
+    turn: Mapped[int | None]
+    steal_share: Mapped[float | None] = mapped_column(Double)
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     memory_bytes: Mapped[int | None] = mapped_column(BigInteger)

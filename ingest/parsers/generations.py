@@ -4,7 +4,7 @@
 inspection-2019                ``inspection_id``, ``specification``, ``status`` and one ``job_log``
 inspection-2020-02             a result with ``requirements_locked`` and ``build_log`` beside it
 inspection-2020-02-dictionary  several of them: ``{inspection: [result, …]}``
-inspection-directory           ``build/specification``, ``build/log``, ``results/N/result`` …
+inspection-directory           ``build/specification``, ``build/status``, ``results/N/result`` …
 =============================  ==================================================================
 
 Each becomes one or more :class:`Delivery`, which the rest of the parser reads alike.
@@ -32,6 +32,7 @@ from ingest.parsers.fields import (
     wrong_type,
 )
 from ingest.parsers.json_documents import load_json
+from ingest.parsers.runner import is_ours
 from ingest.parsers.specification import canonical_lock
 from ingest.privacy import scrub, scrub_text
 
@@ -62,7 +63,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job's result, with the bytes that make its identity."""
+    """One job's result, or the status of a build, with the bytes that make its identity."""
 
     result: Record
     canonical: bytes
@@ -76,6 +77,7 @@ class Delivery:
     :param name: from the content; ``None`` if only the place names it
     :param specification: canonical bytes; of 2020-02, ``lock`` and ``pipfile`` instead
     :param body: canonical JSON of all of it
+    :param failed_build: status of a build that failed, so that there are no jobs
     """
 
     schema_version: SchemaVersion
@@ -87,6 +89,7 @@ class Delivery:
     lock: bytes | None = None
     pipfile: bytes = b"{}"
     created: Record = field(default_factory=dict)
+    failed_build: Job | None = None
 
 
 def deliveries_of(raw: RawDocument) -> Iterator[Delivery | InvalidDocument]:
@@ -219,7 +222,9 @@ def _directory(raw: RawDocument) -> Delivery:
         part, job = _directory_job(files, f"results/{number}")
         parts.append(part)
         jobs += [job] if job else []
-    if not jobs:
+    status = _directory_status(raw.files)
+    failed = status if status and status.result.get("state") == "failed" else None
+    if not jobs and not failed:
         raise _unknown("a folder with a specification and without results, nothing was inspected")
     specification, created = _directory_specification(raw.files)
     body = _object(
@@ -228,21 +233,42 @@ def _directory(raw: RawDocument) -> Delivery:
             "dockerfile": _log(raw.files, "build/Dockerfile"),
             "results": b"[%b]" % b",".join(parts),
             "specification": specification,
+            "status": status.canonical if status else None,
         }
     )
-    try:
-        hosted = _name_of(jobs[0].result)
-    except InvalidDocument as error:
-        raise jobs[0].spot.relocated(error) from None
     return Delivery(
         SchemaVersion.DIRECTORY,
-        hosted,
+        _directory_name(jobs),
         tuple(jobs),
         body,
         Spot("build/specification"),
         specification=specification,
         created=created,
+        failed_build=None if jobs else failed,
     )
+
+
+def _directory_name(jobs: list[Job]) -> str | None:
+    """What the runner calls the inspection, else what the first host tells.
+
+    :raises InvalidDocument: if two jobs are of different inspections
+    """
+    names: dict[str, None] = {}
+    for job in jobs:
+        try:
+            if is_ours(job.result):
+                names |= dict.fromkeys(filter(None, [text_of(job.result, "inspection_id", "$")]))
+            elif job is jobs[0]:
+                return _name_of(job.result)
+        except InvalidDocument as error:
+            raise job.spot.relocated(error) from None
+        if len(names) > 1:
+            raise InvalidDocument(
+                Reason.CONFLICTING_FIELDS,
+                f"of another inspection than the first job: {' and '.join(names)[:200]}",
+                field=f"{job.spot.file}:$.inspection_id",
+            )
+    return next(iter(names), None)
 
 
 def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
@@ -292,6 +318,16 @@ def _directory_specification(files: Mapping[str, bytes]) -> tuple[bytes | None, 
         return None, {}
     value, canonical = _load_file(data, Spot("build/specification"))
     return canonical, {"@created": value.get("@created")}
+
+
+def _directory_status(files: Mapping[str, bytes]) -> Job | None:
+    """How the build ended, where that was recorded."""
+    data = files.get("build/status")
+    if data is None:
+        return None
+    spot = Spot("build/status")
+    value, canonical = _load_file(data, spot)
+    return Job(value, canonical, spot)
 
 
 def _load_file(data: bytes, spot: Spot) -> tuple[Record, bytes]:

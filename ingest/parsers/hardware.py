@@ -24,6 +24,7 @@ from ingest.parsers.fields import (
     text_of,
     wrong_type,
 )
+from ingest.parsers.runner import THREAD_VARIABLES, Limits
 from ingest.parsers.specification import Specification
 
 #: Instruction sets that numeric libraries choose their kernels by. Mitigations, virtualisation
@@ -61,9 +62,12 @@ _REQUESTED_FIELDS = ("cpu_family", "cpu_model", "physical_cpus", "processor")
 _KEPT_BYTES = 16 * 1024
 
 
-def hardware_of(result: Record, specification: Specification) -> Hardware:
+def hardware_of(
+    result: Record, specification: Specification, limits: Limits | None = None
+) -> Hardware:
     """The hardware class of one job; classes repeat, so they are made once and kept.
 
+    :param limits: what the job got, which counts more than what was asked for
     :raises InvalidDocument: with fields relative to the result
     """
     info = record_of(result, "hwinfo", "$")
@@ -84,8 +88,9 @@ def hardware_of(result: Record, specification: Specification) -> Hardware:
     requested = specification.requested
     asked = {
         "hardware": {name: requested[name] for name in _REQUESTED_FIELDS if name in requested},
-        "quota": specification.cpu_quota,
-        "threads": specification.threads,
+        "quota": specification.cpu_quota if limits is None else limits.cpu_quota,
+        "cpus": None if limits is None else limits.cpus,
+        "threads": specification.threads if limits is None else limits.threads,
     }
     facts = orjson.dumps((seen, asked))
     return (_hardware if len(facts) <= _KEPT_BYTES else _hardware.__wrapped__)(facts)
@@ -104,7 +109,7 @@ def _hardware(facts: bytes) -> Hardware:
     else:
         identity, brand = _reported(seen), None
     identity |= {
-        "cpu_quota": asked["quota"],
+        "cpu_quota": _quota(asked, identity.get("cpus")),
         "threads_environment": asked["threads"] or None,
         "gpus": _gpus(seen) or None,
     }
@@ -155,6 +160,15 @@ def _reported(seen: Record) -> Record:
         "model": model,
         "cpus": integer_of(seen, "ncpus", "$.hwinfo.cpu_type"),
     }
+
+
+def _quota(asked: Record, cpus: int | None) -> float | None:
+    """CPUs that the job could use, if fewer than there are; pinned to some, it has no others."""
+    pinned = asked["cpus"]
+    if pinned is None or (cpus is not None and pinned >= cpus):
+        quota: float | None = asked["quota"]
+        return quota
+    return float(pinned if asked["quota"] is None else min(pinned, asked["quota"]))
 
 
 def _flags(flags: Any) -> list[str] | None:
@@ -220,7 +234,10 @@ def _label(brand: str | None, identity: Record) -> str:
     if "cpu_quota" in identity:
         parts.append(f"quota {identity['cpu_quota']:g}")
     threads = identity.get("threads_environment", {})
-    parts += [f"{name}={value}" for name, value in sorted(threads.items())]
+    if threads.keys() == set(THREAD_VARIABLES) and len(set(threads.values())) == 1:
+        parts.append(f"threads {threads[THREAD_VARIABLES[0]]}")
+    else:
+        parts += [f"{name}={value}" for name, value in sorted(threads.items())]
     if identity["source"] == "requested":
         parts.append("as requested")
     return ", ".join(parts)

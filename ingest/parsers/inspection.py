@@ -10,6 +10,7 @@ from common.errors import InvalidDocument
 from common.inspection import DocumentId, InspectionDocument, Observation, digest_bytes
 from common.reasons import Reason
 from ingest.documents import RawDocument, Refusal
+from ingest.parsers.builds import observation_of_build
 from ingest.parsers.fields import MAX_NAME_LENGTH, time_of
 from ingest.parsers.generations import Delivery, Job, deliveries_of
 from ingest.parsers.results import observations_of
@@ -93,6 +94,8 @@ def _created_at(delivery: Delivery, now: datetime) -> datetime | None:
 def _observations(
     delivery: Delivery, specification: Specification, now: datetime
 ) -> list[Observation]:
+    if delivery.failed_build is not None:
+        return [_failed_build(delivery, delivery.failed_build, specification, now)]
     seen: list[Observation] = []
     copies: Counter[bytes] = Counter()
     for job in delivery.jobs:
@@ -106,6 +109,16 @@ def _observations(
             asked = error.field.startswith("$.run.")
             raise (delivery.spot if asked else job.spot).relocated(error) from None
     return seen
+
+
+def _failed_build(
+    delivery: Delivery, build: Job, specification: Specification, now: datetime
+) -> Observation:
+    attempt = b"[%b,%b]" % (build.canonical, delivery.specification or b"null")
+    try:
+        return observation_of_build(build.result, attempt, specification, now)
+    except InvalidDocument as error:
+        raise build.spot.relocated(error) from None
 
 
 def _job_id(job: Job, copy: int, delivery: Delivery) -> str:

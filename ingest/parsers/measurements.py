@@ -9,14 +9,16 @@ from typing import Any, TypeGuard
 
 from common.errors import InvalidDocument
 from common.measurements import (
-    FLOP_PER_GFLOP,
-    MAX_RATE_FLOP_PER_S,
+    MAX_RATES,
     SECONDS_PER_MS,
+    SPOKEN,
+    UNITS,
+    Unit,
     matmul_operations,
     matmul_operations_of_2019,
 )
 from common.reasons import Correction, Reason
-from ingest.parsers.fields import Record, as_number, as_record, list_of, path, record_of
+from ingest.parsers.fields import Record, as_number, as_record, list_of, path, record_of, text_of
 
 #: Ten years; no benchmark takes longer, and a wrong unit does.
 _MAX_ELAPSED_MS = 3.2e11
@@ -28,9 +30,10 @@ _SET_TO = re.compile(r"^(DTYPE|DEVICE|REPS) set to (\S{1,40})\s*$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One result of a script: duration in seconds, rate in FLOP/s.
+    """One result of a script: duration in seconds, rate in ``unit``.
 
     :param at: JSON path of the result, for messages
+    :param parameters_at: that of its parameters
     """
 
     parameters: Record
@@ -38,6 +41,8 @@ class Measurement:
     elapsed_s: float | None
     at: str
     repetitions_s: tuple[float, ...] = field(default=())
+    unit: Unit = Unit.FLOP_PER_SECOND
+    parameters_at: str = "$"
 
 
 def measurements_of(stdout: Any, stderr: str, at: str) -> list[Measurement]:
@@ -47,24 +52,46 @@ def measurements_of(stdout: Any, stderr: str, at: str) -> list[Measurement]:
     """
     if not isinstance(stdout, dict):
         return []
+    if stdout.get("@results") is not None:
+        return _of_results(stdout, at)
     if stdout.get("@result") is not None:
         return _of_result(stdout, at)
     return _by_size(stdout, stderr, at)
 
 
-def _of_result(stdout: Record, at: str) -> list[Measurement]:
-    """``{"@parameters": {…}, "@result": {"elapsed": ms, "rate": GFLOPS}}``, since 2020."""
+def _of_results(stdout: Record, at: str) -> list[Measurement]:
+    """``{"@results": [{"@parameters": {…}, "@result": {…}}, …]}`` of a script with several."""
+    where = path(at, "@results")
+    if stdout.get("@result") is not None:
+        raise InvalidDocument(
+            Reason.CONFLICTING_FIELDS, "both @result and @results: which is it?", field=where
+        )
+    measurements = []
+    for index, entry in enumerate(list_of(stdout, "@results", at)):
+        inner = path(where, index)
+        measurements += _of_result(as_record(entry, inner), inner)
+    return measurements
+
+
+def _of_result(printed: Record, at: str) -> list[Measurement]:
+    """``{"@parameters": {…}, "@result": {"elapsed": ms, "rate": GFLOPS}}``, since 2020.
+
+    Where it names another unit, the rate is in that.
+    """
     result_at = path(at, "@result")
-    result = as_record(stdout["@result"], result_at)
+    result = record_of(printed, "@result", at)
     if not result:
         return []
+    unit = _unit(result, result_at)
     return [
         Measurement(
-            record_of(stdout, "@parameters", at),
-            _rate(result, "rate", result_at),
+            record_of(printed, "@parameters", at),
+            _rate(result, "rate", result_at, unit),
             _elapsed_s(result, "elapsed", result_at),
             result_at,
             _repetitions_s(result, result_at),
+            unit,
+            path(at, "@parameters"),
         )
     ]
 
@@ -93,31 +120,45 @@ def _by_size(stdout: Record, stderr: str, at: str) -> list[Measurement]:
     return measurements
 
 
-def checked_rate(rate: float, field: str) -> float:
-    """``rate`` in FLOP/s if a device could have reached it."""
+def checked_rate(rate: float, field: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
+    """``rate`` if a device could have reached it."""
     if rate < 0:
-        raise InvalidDocument(Reason.RATE_NEGATIVE, f"a rate of {rate:g} FLOP/s", field=field)
+        raise InvalidDocument(Reason.RATE_NEGATIVE, f"a rate of {rate:g} {unit}", field=field)
     if rate == 0:
         raise InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field=field)
     if math.isinf(rate):
         raise InvalidDocument(
-            Reason.RATE_OVERFLOW, "a rate that no number of FLOP/s can hold", field=field
+            Reason.RATE_OVERFLOW, f"a rate that no number of {unit} can hold", field=field
         )
-    if rate > MAX_RATE_FLOP_PER_S:
+    if rate > MAX_RATES[unit]:
         raise InvalidDocument(
             Reason.RATE_IMPLAUSIBLE,
-            f"{rate:g} FLOP/s is more than any device reaches ({MAX_RATE_FLOP_PER_S:g})",
+            f"{rate:g} {unit} is more than any device reaches ({MAX_RATES[unit]:g})",
             field=field,
         )
     return rate
 
 
-def _rate(record: Record, key: str, at: str) -> float:
+def _unit(result: Record, at: str) -> Unit:
+    """The unit that the rate is said in; GFLOPS where nothing else is, as it always was."""
+    said = text_of(result, "unit", at)
+    if said is None:
+        return Unit.FLOP_PER_SECOND
+    if said not in UNITS:
+        known = ", ".join(UNITS)
+        raise InvalidDocument(
+            Reason.UNKNOWN_UNIT, f"{said[:40]!r} is none of {known}", field=path(at, "unit")
+        )
+    return UNITS[said]
+
+
+def _rate(record: Record, key: str, at: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
+    """The rate in whole units, which the document says in multiples of them."""
     field = path(at, key)
     if record.get(key) is None:
         raise InvalidDocument(Reason.MISSING_FIELD, "a measurement without its rate", field=field)
-    gflops = as_number(record[key], field, float("-inf"), float("inf"))
-    return checked_rate(gflops * FLOP_PER_GFLOP, field)
+    said = as_number(record[key], field, float("-inf"), float("inf"))
+    return checked_rate(said * SPOKEN[unit].factor, field, unit)
 
 
 def _elapsed_s(record: Record, key: str, at: str) -> float | None:

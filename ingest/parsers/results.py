@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -16,13 +16,13 @@ from common.inspection import (
     RuntimeEnvironment,
     digest,
 )
-from common.measurements import BYTES_PER_MAXRSS, WITHIN_JOB_LIMIT, within_job_spread
+from common.measurements import BYTES_PER_MAXRSS, Unit
 from common.reasons import Exclusion
+from common.stability import instability
 from ingest.parsers.fields import (
     Record,
     integer_of,
     number_of,
-    path,
     record_of,
     required_integer,
     text_of,
@@ -31,11 +31,13 @@ from ingest.parsers.fields import (
 )
 from ingest.parsers.hardware import hardware_of
 from ingest.parsers.measurements import Measurement, corrected_rate, measurements_of
-from ingest.parsers.specification import Specification, environment_of
+from ingest.parsers.runner import Run, run_of
+from ingest.parsers.specification import Specification, environment_of, indicator_name
 
 UNKNOWN_INDICATOR = "unknown"
 _GPU_DEVICES = ("gpu", "cuda")
 _INT32 = 2**31 - 1
+_LONGEST_MESSAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,12 @@ class _Facts:
     memory_bytes: int | None
     user_s: float | None
     system_s: float | None
-    swapped: bool
+    run: Run
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the job came to a bad end; one that was ended may still have said 0."""
+        return self.exit_code != 0 or self.run.ended is not None
 
 
 def observations_of(
@@ -89,20 +96,21 @@ def _facts(
     now: datetime,
     times: tuple[Record, str] | None,
 ) -> _Facts:
+    run = run_of(result)
     usage = record_of(result, "usage", "$")
     memory = integer_of(usage, "ru_maxrss", "$.usage", high=2**50)
     started_at, ended_at = _times(result, now) if times is None else _times_2019(*times, now)
     return _Facts(
         job_id=job_id,
         exit_code=required_integer(result, "exit_code", "$", -_INT32, _INT32),
-        hardware=hardware_of(result, specification),
+        hardware=hardware_of(result, specification, run.limits),
         environment=environment_of(result, specification),
         started_at=started_at,
         ended_at=ended_at,
         memory_bytes=None if memory is None else memory * BYTES_PER_MAXRSS,
         user_s=number_of(usage, "ru_utime", "$.usage"),
         system_s=number_of(usage, "ru_stime", "$.usage"),
-        swapped=(integer_of(usage, "ru_nswap", "$.usage", high=2**62) or 0) > 0,
+        run=run,
     )
 
 
@@ -123,43 +131,76 @@ def _observations(
     result: Record, facts: _Facts, position: int, specification: Specification
 ) -> list[Observation]:
     stdout, stderr = result.get("stdout"), result.get("stderr")
+    # A runner keeps whatever JSON a script prints; a list or a number is no measurement.
+    if facts.run.ours and not isinstance(stdout, dict | str):
+        stdout = None
     if stdout is not None and not isinstance(stdout, dict | str):
         raise wrong_type(stdout, "text or an object", "$.stdout")
     if stderr is not None and not isinstance(stderr, str):
         raise wrong_type(stderr, "text", "$.stderr")
     sha = text_of(result, "script_sha256", "$")
-    measured = [] if facts.exit_code else measurements_of(stdout, stderr or "", "$.stdout")
-    indicator = _indicator_of(stdout, sha, specification, bool(measured))
+    named = _named(specification, facts.run)
+    try:
+        return _of_output(stdout, stderr or "", sha, facts, position, named)
+    except InvalidDocument as error:
+        if not facts.run.ours:
+            raise
+        return [_unreadable(error, facts, position, _indicator_of(None, sha, named, False))]
+
+
+def _of_output(
+    stdout: Any, stderr: str, sha: str | None, facts: _Facts, position: int, named: Specification
+) -> list[Observation]:
+    measured = [] if facts.crashed else measurements_of(stdout, stderr, "$.stdout")
+    indicator = _indicator_of(stdout, sha, named, bool(measured))
     if not measured:
-        outcome = Outcome.CRASHED if facts.exit_code else Outcome.NO_RESULT
-        return [_observation(facts, 0, position, outcome, indicator, {}, None)]
+        outcome = Outcome.CRASHED if facts.crashed else Outcome.NO_RESULT
+        failure = facts.run.ended
+        return [_observation(facts, 0, position, outcome, indicator, failure_reason=failure)]
     return [
         _measured(facts, index, position, indicator, measurement)
         for index, measurement in enumerate(measured)
     ]
 
 
+def _named(specification: Specification, run: Run) -> Specification:
+    """The specification, with the indicator named by the runner if it is a bundled one."""
+    name = indicator_name(run.bundled)
+    return replace(specification, script_name=name) if name else specification
+
+
+def _unreadable(
+    error: InvalidDocument, facts: _Facts, position: int, indicator: Indicator
+) -> Observation:
+    """A job whose script printed what cannot be: it spoils no other job of its inspection."""
+    message = f"{error.field}: {error.message}"
+    return _observation(
+        facts, 0, position, Outcome.NO_RESULT, indicator,
+        failure_reason=str(error.reason), failure_message=message[:_LONGEST_MESSAGE],
+    )  # fmt: skip
+
+
 def _measured(
     facts: _Facts, index: int, position: int, indicator: Indicator, measurement: Measurement
 ) -> Observation:
     rate, correction = corrected_rate(indicator.name, indicator.component, measurement)
-    at = path("$.stdout", "@parameters")
-    device = text_of(measurement.parameters, "device", at)
+    device = text_of(measurement.parameters, "device", measurement.parameters_at)
     return _observation(
         facts,
         index,
         position,
         Outcome.MEASURED,
         indicator,
-        measurement.parameters,
-        device,
+        parameters=measurement.parameters,
+        device=device,
+        unit=measurement.unit,
         elapsed_s=measurement.elapsed_s,
         rate=rate,
         reported_rate=measurement.rate,
         repetitions_s=measurement.repetitions_s,
         correction=correction,
         quarantine_reason=_exclusion(indicator, device),
-        unstable_reason=_unstable(facts, measurement.repetitions_s),
+        unstable_reason=instability(measurement.repetitions_s, facts.run.conditions),
     )
 
 
@@ -169,12 +210,13 @@ def _observation(
     position: int,
     outcome: Outcome,
     indicator: Indicator,
-    parameters: Record,
-    device: str | None,
-    **measured: Any,
+    **seen: Any,
 ) -> Observation:
+    seen = {"parameters": {}, "device": None, "unit": None, **seen}
     # The indicator by its digest: without a hash of the script, its component tells it apart.
-    key = [indicator.indicator_id, parameters, device, facts.hardware.digest]
+    key = [indicator.indicator_id, seen["parameters"], seen["device"], facts.hardware.digest]
+    # Only one unit was known when the first keys were made.
+    key += [seen["unit"]] if seen["unit"] not in (None, Unit.FLOP_PER_SECOND) else []
     return Observation(
         observation_id=digest([facts.job_id, index]),
         job_id=facts.job_id,
@@ -184,15 +226,17 @@ def _observation(
         indicator=indicator,
         hardware=facts.hardware,
         environment=facts.environment,
-        parameters=parameters,
-        device=device,
         comparison_key=digest(key),
         started_at=facts.started_at,
         ended_at=facts.ended_at,
         memory_bytes=facts.memory_bytes,
         user_s=facts.user_s,
         system_s=facts.system_s,
-        **measured,
+        host=facts.run.host,
+        block=facts.run.block,
+        turn=facts.run.turn,
+        steal_share=facts.run.steal_share,
+        **seen,
     )
 
 
@@ -223,14 +267,3 @@ def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
     if on_gpu and (indicator.name, indicator.component) == ("PiMatmul", "pytorch"):
         return Exclusion.PYTORCH_MATMUL_UNSYNCHRONISED
     return None
-
-
-def _unstable(facts: _Facts, repetitions_s: tuple[float, ...]) -> str | None:
-    """Which rule flags the job, if one does: rule 2 of ``docs/statistics.md``.
-
-    The rule and its codes are those of ``adviser.scoring.jobs.instability``, of which a
-    document can only tell these two.
-    """
-    if facts.swapped:
-        return "swapped"
-    return "spread" if within_job_spread(repetitions_s) > WITHIN_JOB_LIMIT else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,12 +26,10 @@ from ingest.parsers.fields import (
     too_long,
     wrong_type,
 )
+from ingest.parsers.runner import THREAD_VARIABLES
 
 NO_SPECIFICATION = "the inspection was published without its specification"
 NO_LOCK = "the document names no locked packages"
-
-#: Variables that decide how many threads the numeric libraries start.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 #: A Package URL holds project, version and index, which may take twelve bytes a character
 #: there, and is a key of both stores.
@@ -43,8 +42,21 @@ _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _CPU_QUANTITY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(m?)\Z")
 _SCRIPT_URL = re.compile(r"[a-z][a-z0-9+]*://\S+/(?P<folder>[^/\s]+)/(?P<script>[^/\s]+)\.py\Z")
 
-#: Scripts of the known indicators, by file name.
-_INDICATOR_NAMES = {"matmul": "PiMatmul", "conv1d": "PiConv1D", "conv2d": "PiConv2D"}
+#: Scripts of the known indicators, by file name, which is how specifications name bundled ones.
+_INDICATOR_NAMES = {
+    "matmul": "PiMatmul",
+    "gemm": "PiGemm",
+    "conv1d": "PiConv1D",
+    "conv2d": "PiConv2D",
+    "rnn": "PiRnn",
+    "lstm": "PiLstm",
+    "memory": "PiMemory",
+    "import": "PiImport",
+    "train": "PiTrain",
+    "infer": "PiInfer",
+}
+#: Those that documents name by the address of their script.
+_ADDRESSED = ("matmul", "conv1d", "conv2d")
 #: Components that indicators measure, by the package or folder that tells of them.
 _COMPONENTS = {
     "tensorflow": "tensorflow",
@@ -57,6 +69,8 @@ _COMPONENTS = {
 }
 #: Every framework needs it, so its being locked tells nothing.
 _EVERYWHERE = "numpy"
+#: What bundled scripts call PyTorch; the historic ones, which are others, said ``pytorch``.
+_BUNDLED_COMPONENTS = {**_COMPONENTS, "torch": "torch", "pytorch": "torch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +118,12 @@ def _specification_of(canonical: bytes) -> Specification:
     stack, note = stack_of(locked, "$.python.requirements_locked")
     run = record_of(record, "run", "$")
     requests = record_of(run, "requests", "$.run")
-    name, component = script_hints(record.get("script"), stack)
+    script = record.get("script")
+    name, component = script_hints(script, stack)
+    if isinstance(script, str) and script in _INDICATOR_NAMES:
+        parameters = record_of(record, "parameters", "$")
+        framework = text_of(parameters, "framework", "$.parameters")
+        name, component = _INDICATOR_NAMES[script], framework or _framework_of(stack)
     return Specification(
         stack=stack,
         stack_note=note,
@@ -200,15 +219,29 @@ def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | No
     if script is not None and not isinstance(script, str):
         raise wrong_type(script, "text", "$.script")
     found = _SCRIPT_URL.match(script) if script and len(script) < 2000 else None
-    name = _INDICATOR_NAMES.get(found["script"]) if found else None
+    name = indicator_name(found["script"]) if found and found["script"] in _ADDRESSED else None
     component = _COMPONENTS.get(found["folder"]) if found else None
     return name, component or _component_of(stack)
 
 
-def _component_of(stack: Stack | None) -> str | None:
+def _component_of(stack: Stack | None, known: Mapping[str, str] = _COMPONENTS) -> str | None:
     names = {package.name for package in stack.packages} if stack else set()
-    components = {_COMPONENTS[name] for name in names & (_COMPONENTS.keys() - {_EVERYWHERE})}
+    components = {known[name] for name in names & (known.keys() - {_EVERYWHERE})}
     return components.pop() if len(components) == 1 else None
+
+
+def _framework_of(stack: Stack | None) -> str:
+    """What a bundled script measures unless it is told: the stack's one framework, else NumPy."""
+    return _component_of(stack, _BUNDLED_COMPONENTS) or _EVERYWHERE
+
+
+def indicator_name(script: str | None) -> str | None:
+    """What the bundled script of this name calls its indicator.
+
+    >>> indicator_name("matmul")
+    'PiMatmul'
+    """
+    return _INDICATOR_NAMES.get(script or "")
 
 
 def _threads(record: Record) -> dict[str, str]:

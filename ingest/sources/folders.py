@@ -184,5 +184,8 @@ def count_in_folder(source: str, most: int = 200_000) -> int | None:
         if "results" in folders:
             count += 1
             folders[:] = [name for name in folders if name not in ("results", "build")]
+        elif "build" in folders and (Path(folder) / "build" / "status").is_file():
+            count += 1
+            folders.remove("build")
         count += sum(is_document(name) for name in files)
     return count or None

@@ -13,7 +13,7 @@ from ingest.documents import MEBIBYTE, Limits
 
 _INSPECTION_FILE = re.compile(
     r"(?:(?P<folder>.+)/)?"
-    r"(?P<inner>build/(?:specification|log|Dockerfile)|results/[0-9]{1,9}/(?:result|hwinfo|log))\Z"
+    r"(?P<inner>build/(?:specification|log|Dockerfile|status)|results/[0-9]{1,9}/(?:result|hwinfo|log))\Z"
 )
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 DOCUMENT_SUFFIXES = (".json", ".json.gz")

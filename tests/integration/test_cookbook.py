@@ -20,6 +20,17 @@ from graph.reader import open_reader, run_query
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections
 from samples.generate import FOLDER
+from tests.factories.inspections import (
+    HOST,
+    RUN,
+    failed_status,
+    inspection_files,
+    measured,
+    printed,
+    specification_document,
+    stack_jobs,
+    write,
+)
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
 
@@ -52,8 +63,28 @@ def questions() -> list[Question]:
     ]
 
 
+#: Runs of our own, beside the samples: two stacks in turns, and one that could not be built.
+BUILD = ("inspection-train-00000000", {"torch": "9.9.9"})
+TRAINED = {"inspection-train-0000000a": 101.5, "inspection-train-0000000b": 203.0}
+
+
+def own_inspections(folder: Path) -> None:
+    """As the executor leaves them."""
+    script = {"name": "train", "bundled": True}
+    for turn, (name, rate) in enumerate(TRAINED.items()):
+        result = printed(measured(rate, "images/s"), script="train", component="torch")
+        jobs = stack_jobs([result] * 3, name, turn, script=script)
+        jobs[1]["conditions"]["steal_share"] = 0.02 * turn
+        stack = specification_document({"torch": f"2.{turn}.0"}, "train")
+        write(folder / name, inspection_files(jobs, stack))
+    broken = specification_document(BUILD[1], "train")
+    status = failed_status("no-wheel", "torch 9.9.9 has no wheel for this Python")
+    write(folder / BUILD[0], inspection_files((), broken, status))
+
+
 @pytest.fixture
 def answers(
+    tmp_path: Path,
     settings: Settings,
     relational: sqlalchemy.Engine,
     graph_settings: Settings,
@@ -61,7 +92,8 @@ def answers(
 ) -> dict[str, Any]:
     """The rows of each question on one product, as JSON would hold them."""
     database = graph_database(graph_settings)
-    ingest_inspections(settings, relational, [str(FOLDER)], Limits())
+    own_inspections(tmp_path / "own")
+    ingest_inspections(settings, relational, [str(FOLDER), str(tmp_path / "own")], Limits())
     sync(relational, graph_driver, database=database)
     found = {}
     with open_reader(graph_settings) as reader:
@@ -104,7 +136,8 @@ def assert_known_answers(answers: dict[str, Any]) -> None:
     columns, rows = answers["Which stack ran fastest, per indicator and hardware class?"]
     fastest = max(rows, key=lambda row: row[columns.index("stacks")])
     assert (fastest[0], fastest[columns.index("stacks")]) == ("PiMatmul", 5)
-    assert fastest[columns.index("median_flops")] == pytest.approx(223.5e9, rel=0.01)
+    assert fastest[columns.index("median_rate")] == pytest.approx(223.5e9, rel=0.01)
+    assert fastest[columns.index("unit")] == "FLOP/s"
     _, rows = answers["What differs between two stacks?"]
     assert rows == [["numpy", "1.26.4", "1.24.3"], ["tensorflow-cpu", "2.15.1", "2.13.1"]]
     columns, rows = answers["Which version of a package first slowed an indicator?"]
@@ -113,6 +146,22 @@ def assert_known_answers(answers: dict[str, Any]) -> None:
         "Which package versions are in every stack that crashes, and in none that does not?"
     ]
     assert rows == [["numpy", "2.0.2", 1]]
+    assert_own_answers(answers)
+
+
+def assert_own_answers(answers: dict[str, Any]) -> None:
+    """Of the runs that :func:`own_inspections` made up."""
+    _, rows = answers["Which stacks could not be built, and why?"]
+    ((_, inspection, *why),) = rows
+    assert inspection == BUILD[0]
+    assert why == ["no-wheel", "torch 9.9.9 has no wheel for this Python", 1, "2024-05-01"]
+    _, rows = answers["Which jobs of our own runs have no say, and why?"]
+    ((host, inspection, _, *rest),) = rows
+    assert (host, inspection) == (HOST, "inspection-train-0000000b")
+    assert rest == ["measured", "steal", f"{RUN}:1", 1]
+    columns, rows = answers["How many images per second does each stack train?"]
+    found = [[row[columns.index(name)] for name in ("jobs", "median_rate")] for row in rows]
+    assert found == [[2, 203.0], [3, 101.5]]
 
 
 def _close(value: Any) -> Any:

@@ -165,6 +165,8 @@ BAD_FILES = [
     ("huge", changed("1e308"), Reason.RATE_OVERFLOW, RATE),
     ("too-fast", changed("10000001"), Reason.RATE_IMPLAUSIBLE, RATE),
     ("text-rate", changed('"fast"'), Reason.WRONG_TYPE, RATE),
+    ("unit", encoded(document_2020_02(stdout=stdout(unit="furlongs/s"))),
+     Reason.UNKNOWN_UNIT, "$.stdout['@result'].unit"),
     ("no-rate", changed("null"), Reason.MISSING_FIELD, RATE),
     ("text-exit", encoded(document_2020_02(exit_code="0")), Reason.WRONG_TYPE, "$.exit_code"),
     ("future", encoded(document_2020_02(datetime="2999-01-01T00:00:00")),

@@ -30,6 +30,9 @@ from graph.migrate import (
     states,
     write_revision,
 )
+from graph.tables import OutboxEntry
+from tests.factories.rows import Rows, entries_of, inspection_rows
+from tests.services.projection import answer, project, verified
 
 FIRST_VERSION = """
 revision = "0001"
@@ -94,6 +97,41 @@ def empty(
     engine.dispose()
     with postgresql.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def test_rates_recorded_before_there_were_units_are_in_flop_per_s(
+    graph: neo4j.Driver, empty: Stores
+) -> None:
+    """The real steps, on stores that were filled at the first ones."""
+    rows = inspection_rows(5, seed=3)
+    with empty.engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0001")
+        _insert_as_of_0001(connection, rows)
+    migrate.migrate(empty)
+    project(empty)
+    answer(empty, "MATCH (o:Observation) REMOVE o.unit")
+    replace_steps(empty.driver, empty.database, _steps_before(empty, "0003"))
+    assert states(empty)[1].pending == ("0003",)
+    migrate.migrate(empty)
+    assert verified(empty).equal
+    found = answer(empty, "MATCH (o:Observation) RETURN o.unit AS unit, count(o.rate), count(o)")
+    assert sorted(unit or "" for unit, _, _ in found) == ["", "FLOP/s"]
+    assert all(rates == (count if unit else 0) for unit, rates, count in found)
+
+
+def _insert_as_of_0001(connection: sqlalchemy.Connection, rows: Rows) -> None:
+    """What the factory makes, less the columns that came later."""
+    for model, some in rows.items():
+        name = model.__tablename__
+        table = sqlalchemy.Table(name, sqlalchemy.MetaData(), autoload_with=connection)
+        plain = [{key: row[key] for key in row if key in table.c} for row in some]
+        connection.execute(sqlalchemy.insert(table), plain)
+    connection.execute(sqlalchemy.insert(OutboxEntry), entries_of(rows))
+
+
+def _steps_before(stores: Stores, version: str) -> list[dict[str, object]]:
+    query = "MATCH (s:SchemaMigration) WHERE s.version < $version RETURN properties(s)"
+    return [step for (step,) in answer(stores, query, version=version)]
 
 
 def replace_steps(

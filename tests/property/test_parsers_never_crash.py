@@ -13,6 +13,7 @@ from common.inspection import InspectionDocument, canonical_json
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections
 from ingest.privacy import scrub
+from tests.factories import inspections as own
 from tests.factories.documents import (
     directory,
     document_2019,
@@ -78,6 +79,26 @@ def test_a_folder_with_any_field_replaced(data: st.DataObject, value: Any) -> No
     path = data.draw(st.sampled_from(paths_of(DIRECTORY)))
     changed = replaced(DIRECTORY, path, value)
     check(directory(changed["result"], specification=changed["specification"] or False))
+
+
+OWN = {
+    "result": own.job_document(0, own.printed(own.measured(1.0), own.measured(2.0))),
+    "specification": own.specification_document({"numpy": "2.1.0"}),
+    "status": own.failed_status(),
+}
+
+
+@given(data=st.data(), value=values, jobs=st.integers(0, 2))
+@settings(max_examples=400, deadline=None)
+def test_a_folder_of_ours_with_any_field_replaced(
+    data: st.DataObject, value: Any, jobs: int
+) -> None:
+    path = data.draw(st.sampled_from(paths_of(OWN)))
+    changed = replaced(OWN, path, value)
+    parts = {name: encoded(changed[name]) for name in ("specification", "status")}
+    files = {f"build/{name}": part for name, part in parts.items()}
+    results = {f"results/{n}/result": encoded(changed["result"]) for n in range(jobs)}
+    check(RawDocument("x", "inspection-x", files=files | results))
 
 
 @pytest.mark.parametrize("document", SINGLES, ids=["2019", "2020-02", "dictionary"])

@@ -21,6 +21,7 @@ from ingest.documents import Limits, RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections
 from ingest.sources import count_hint, documents_of, stored_source
 from tests.factories.documents import directory_files, document_2020_02, encoded
+from tests.factories.inspections import inspection_files, job_document
 
 SMALL = Limits(document_bytes=100_000)
 LOOSE = encoded(document_2020_02())
@@ -110,6 +111,24 @@ def test_a_folder_is_read_in_order_and_counted_cheaply(tmp_path: Path) -> None:
     assert count_hint(folder) == 4
     assert count_hint(str(tmp_path / "loose" / "one.json")) == 1
     assert count_hint("s3://bucket/x") is None
+
+
+def test_a_build_that_left_nothing_but_its_status_is_a_document(tmp_path: Path) -> None:
+    files = {f"inspection-x/{part}": data for part, data in inspection_files().items()}
+    folder = write_tree(tmp_path / "tree", files)
+    packed = write_zip(tmp_path / "a.zip", files.items())
+    for source in (folder, packed):
+        (raw,) = documents(source).values()
+        assert "build/status" in raw.files
+        assert raw.folder_name == "inspection-x"
+        assert count_hint(source) == 1
+
+
+def test_folders_that_are_still_being_written_are_left_alone(tmp_path: Path) -> None:
+    files = dict(inspection_files([job_document(0)]))
+    files |= {"results/1.part/result": b"{", "build.part/status": b"{"}
+    (raw,) = documents(write_tree(tmp_path, files)).values()
+    assert raw.files.keys() == inspection_files([job_document(0)]).keys()
 
 
 def test_a_zip_is_counted_by_its_directory(tmp_path: Path) -> None:

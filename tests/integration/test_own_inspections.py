@@ -1,0 +1,244 @@
+"""From a folder as the executor leaves it to the record, the graph and a verdict in pairs."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import select
+
+from common.reasons import Reason
+from graph.engine import Stores
+from graph.projection import rebuild
+from graph.repositories.observations import measured_observations
+from graph.tables import HardwareRow, InspectionRow, ObservationRow
+from ingest.cli import ingest
+from tests.factories.inspections import (
+    HOST,
+    MATMUL,
+    OTHER_HOST,
+    RUN,
+    Record,
+    failed_status,
+    inspection_files,
+    measured,
+    printed,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.services.commands import thoth, thoth_json
+from tests.services.projection import answer, project, verified
+
+OLD, NEW, BROKEN = (f"inspection-matmul-0000000{digit}" for digit in "abc")
+#: A machine that loses a third of its speed over ten blocks, GFLOPS.
+FADING = [200.0 * 0.96**block for block in range(10)]
+FASTER = [1.06 * rate * (1 + 0.002 * (-1) ** block) for block, rate in enumerate(FADING)]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two stacks in turns, one of them 6 % faster, and one that cannot be built."""
+    folder = tmp_path / "inspections"
+    deliver_stack(folder, OLD, stack_jobs(FADING, OLD), "2.0.0")
+    deliver_stack(folder, NEW, stack_jobs(FASTER, NEW, 1), "2.1.0")
+    broken = specification_document({"numpy": "1.15.0"})
+    status = failed_status("no-wheel", "numpy 1.15.0 has no wheel for Python 3.11")
+    write(folder / BROKEN, inspection_files((), broken, status))
+    return folder
+
+
+def deliver_stack(folder: Path, name: str, jobs: list[Record], version: str) -> None:
+    write(folder / name, inspection_files(jobs, specification_document({"numpy": version})))
+
+
+def take_in(stores: Stores, source: Path, code: int = 0) -> str:
+    done = CliRunner().invoke(ingest, ["inspections", str(source)], obj=stores.settings)
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+def rows(stores: Stores, *columns: Any) -> list[tuple[Any, ...]]:
+    query = (
+        select(*columns)
+        .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+        .order_by(InspectionRow.name, ObservationRow.position)
+    )
+    with stores.engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(query)]
+
+
+def stacks_of(stores: Stores) -> list[Record]:
+    document = thoth_json(stores.settings, "stacks", "--baseline", old_stack(stores))
+    (group,) = document["groups"]
+    return list(group["stacks"])
+
+
+def old_stack(stores: Stores) -> str:
+    query = select(InspectionRow.stack_digest).where(InspectionRow.name == OLD)
+    with stores.engine.connect() as connection:
+        return str(connection.scalars(query).first())
+
+
+def test_a_run_is_recorded_with_its_circumstances(stores: Stores, runs: Path) -> None:
+    said = take_in(stores, runs)
+    assert "3 read: 3 new, 0 already known, 0 quarantined" in said
+    assert "1 build failed, 20 measured" in said
+    seen = rows(
+        stores,
+        InspectionRow.name, ObservationRow.unit, ObservationRow.host, ObservationRow.block,
+        ObservationRow.turn, ObservationRow.steal_share, ObservationRow.unstable_reason,
+    )  # fmt: skip
+    assert seen[0] == (OLD, "FLOP/s", HOST, f"{RUN}:0", 0, 0.001, None)
+    assert seen[13] == (NEW, "FLOP/s", HOST, f"{RUN}:3", 1, 0.001, None)
+    built = rows(
+        stores,
+        ObservationRow.outcome, ObservationRow.failure_reason, ObservationRow.failure_message,
+        ObservationRow.rate, ObservationRow.unit, InspectionRow.job_count,
+    )[-1]  # fmt: skip
+    message = "numpy 1.15.0 has no wheel for Python 3.11"
+    assert built == ("build_failed", "no-wheel", message, None, None, 0)
+    with stores.engine.connect() as connection:
+        labels = set(connection.scalars(select(HardwareRow.label)))
+    assert labels == {"Example CPU, 4 CPUs, quota 2, threads 2", "unknown hardware"}
+
+
+def test_a_run_is_shown_by_the_graph_and_survives_a_rebuild(stores: Stores, runs: Path) -> None:
+    take_in(stores, runs)
+    query = (
+        "MATCH (i:Inspection {name: $name})-[:OBSERVED]->(o) WHERE o.turn = 1"
+        " RETURN o.unit, o.host, o.block, o.turn ORDER BY o.block LIMIT 1"
+    )
+    assert answer(stores, query, name=NEW) == [["FLOP/s", HOST, f"{RUN}:0", 1]]
+    failed = (
+        "MATCH (s:Stack)<-[:INSPECTED]-(i)-[:OBSERVED]->(o {outcome: 'build_failed'})"
+        " RETURN i.name, o.failure_reason, o.unit, o.host"
+    )
+    assert answer(stores, failed) == [[BROKEN, "no-wheel", None, None]]
+    before = verified(stores)
+    assert before.equal
+    rebuild(stores.engine, stores.driver, database=stores.database)
+    assert verified(stores).kinds == before.kinds
+
+
+def test_stacks_that_ran_in_turns_are_compared_in_pairs(stores: Stores, runs: Path) -> None:
+    take_in(stores, runs)
+    fast, base = stacks_of(stores)
+    assert (fast["component_version"], base["component_version"]) == ("2.1.0", "2.0.0")
+    found = fast["comparison"]
+    assert (found["method"], found["pairs"], found["hosts"]) == ("paired", 10, 1)
+    assert found["verdict"] == "faster"
+    assert found["difference_pct"] == pytest.approx(6.0, abs=0.1)
+    assert found["degrees_of_freedom"] == 9
+    shown = thoth(stores.settings, "stacks", "--baseline", old_stack(stores)).stdout
+    assert "⇄10" in shown
+    assert "by n pairs of jobs that ran in turns" in " ".join(shown.split())
+
+
+def test_without_turns_the_drift_hides_the_difference(stores: Stores, tmp_path: Path) -> None:
+    for name, rates, version in ((OLD, FADING, "2.0.0"), (NEW, FASTER, "2.1.0")):
+        schedule = {"run": RUN, "block": 0, "turn": 0, "interleaved": False}
+        deliver_stack(tmp_path, name, stack_jobs(rates, name, schedule=schedule), version)
+    take_in(stores, tmp_path)
+    found = stacks_of(stores)[0]["comparison"]
+    assert (found["method"], found["pairs"], found["verdict"]) == ("welch", 0, "undetermined")
+
+
+def test_hosts_are_pooled(stores: Stores, runs: Path) -> None:
+    take_in(stores, runs)
+    slow = [0.7 * rate for rate in FADING], [0.7 * rate for rate in FASTER]
+    for turn, (name, rates, version) in enumerate(
+        ((OLD, slow[0], "2.0.0"), (NEW, slow[1], "2.1.0"))
+    ):
+        jobs = stack_jobs(rates, name, turn, host=OTHER_HOST, hostname="bench-2")
+        deliver_stack(runs / "elsewhere", name, jobs, version)
+    take_in(stores, runs)
+    found = stacks_of(stores)[0]["comparison"]
+    assert (found["method"], found["hosts"], found["pairs"]) == ("pooled", 2, 20)
+    assert found["tau"] == 0.0
+    assert found["verdict"] == "faster"
+
+
+def test_jobs_that_the_machine_disturbed_are_left_out_by_rule(
+    stores: Stores, tmp_path: Path
+) -> None:
+    jobs = stack_jobs(FADING, OLD)
+    for number, conditions in enumerate(
+        ({"throttled": True}, {"swapped": True}, {"steal_share": 0.02})
+    ):
+        jobs[number]["conditions"] |= conditions
+    jobs[3]["stdout"] = printed(measured(200.0, spread=0.5))
+    jobs[4] |= {"ended": "timed-out", "exit_code": -15}
+    deliver_stack(tmp_path, OLD, jobs, "2.0.0")
+    take_in(stores, tmp_path)
+    reasons = [reason for (reason,) in rows(stores, ObservationRow.unstable_reason)]
+    assert reasons == ["throttled", "swapped", "steal", "spread", *[None] * 6]
+    failures = rows(stores, ObservationRow.outcome, ObservationRow.failure_reason)
+    assert failures[4] == ("crashed", "timed-out")
+    (group,) = thoth_json(stores.settings, "stacks", "--all")["groups"]
+    (stack,) = group["stacks"]
+    assert (stack["jobs"], stack["unstable"]) == (9, ["spread", "steal", "swapped", "throttled"])
+
+
+def test_several_results_of_a_job_are_several_groups_in_their_units(
+    stores: Stores, tmp_path: Path
+) -> None:
+    parts = [
+        measured(rate, unit, parameters={**MATMUL, "dtype": dtype})
+        for rate, unit, dtype in ((200.0, "GFLOPS", "float32"), (400.0, "GOPS", "int8"))
+    ]
+    deliver_stack(tmp_path, OLD, stack_jobs([printed(*parts)] * 5, OLD), "2.0.0")
+    take_in(stores, tmp_path)
+    project(stores)
+    assert verified(stores).equal
+    groups = thoth_json(stores.settings, "stacks", "--all")["groups"]
+    found = {group["unit"]: group["stacks"][0] for group in groups}
+    assert found["FLOP/s"]["median_flop_per_s"] == pytest.approx(200e9)
+    assert found["OP/s"]["median_flop_per_s"] is None
+    assert found["OP/s"]["median_rate"] == pytest.approx(400e9)
+    assert {stack["jobs"] for stack in found.values()} == {5}
+    with stores.engine.connect() as connection:
+        seen = list(measured_observations(connection))
+    assert len(seen) == 10
+    assert {it.host for it in seen} == {HOST}
+
+
+def test_a_run_that_was_resumed_counts_no_job_twice(stores: Stores, tmp_path: Path) -> None:
+    jobs = stack_jobs(FADING, OLD)
+    deliver_stack(tmp_path, OLD, jobs[:4], "2.0.0")
+    take_in(stores, tmp_path)
+    deliver_stack(tmp_path, OLD, jobs, "2.0.0")
+    take_in(stores, tmp_path)
+    take_in(stores, tmp_path)
+    assert len(rows(stores, ObservationRow.observation_id)) == 10
+    assert verified(stores).equal
+
+
+def test_a_build_that_succeeds_later_keeps_its_failure(stores: Stores, runs: Path) -> None:
+    take_in(stores, runs)
+    deliver_stack(runs, BROKEN, stack_jobs(FADING, BROKEN), "1.15.0")
+    take_in(stores, runs)
+    outcomes = [
+        outcome
+        for name, outcome in rows(stores, InspectionRow.name, ObservationRow.outcome)
+        if name == BROKEN
+    ]
+    assert sorted(outcomes) == ["build_failed", *["measured"] * 10]
+
+
+def test_a_run_in_an_archive_is_the_same_run(stores: Stores, runs: Path, tmp_path: Path) -> None:
+    take_in(stores, runs)
+    archive = tmp_path / "runs.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(runs, arcname="runs")
+    assert "3 read: 0 new, 3 already known" in take_in(stores, archive)
+
+
+def test_a_build_without_results_that_did_not_fail_is_refused(
+    stores: Stores, tmp_path: Path
+) -> None:
+    write(tmp_path / OLD, inspection_files())
+    assert str(Reason.UNKNOWN_SCHEMA) in take_in(stores, tmp_path, code=1)

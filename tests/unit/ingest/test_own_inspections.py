@@ -1,0 +1,402 @@
+"""What the executor of this project writes is read in full: units, turns, limits, failures."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.inspection import InspectionDocument, Observation, Outcome
+from common.measurements import Unit
+from common.reasons import Reason
+from ingest.documents import RawDocument, Refusal
+from ingest.parsers.inspection import parse_inspections
+from tests.factories.documents import directory, result_document, stdout
+from tests.factories.inspections import (
+    BEGAN,
+    HOST,
+    MATMUL,
+    RUN,
+    failed_status,
+    hwinfo,
+    inspection,
+    inspection_files,
+    job_document,
+    measured,
+    printed,
+    specification_document,
+    status_document,
+)
+
+FAST_NETWORK = {"device": "cpu", "model": "cnn", "batch": 8}
+
+
+def parsed(raw: RawDocument) -> InspectionDocument:
+    (document,) = parse_inspections(raw)
+    assert isinstance(document, InspectionDocument), document
+    return document
+
+
+def refused(raw: RawDocument) -> tuple[str, str]:
+    (refusal,) = parse_inspections(raw)
+    assert isinstance(refusal, Refusal), refusal
+    return refusal.error.reason, refusal.error.field
+
+
+def observed(output: Any = None, **changes: Any) -> Observation:
+    return parsed(inspection(job_document(0, output, **changes))).observations[0]
+
+
+def test_a_folder_of_ours_is_read() -> None:
+    document = parsed(inspection(job_document(0), job_document(1), place="renamed"))
+    assert document.name == "inspection-matmul-1f2e3d4c"
+    assert document.job_count == 2
+    first, second = document.observations
+    assert (first.outcome, first.rate, first.unit) == (
+        Outcome.MEASURED,
+        200e9,
+        Unit.FLOP_PER_SECOND,
+    )
+    assert first.elapsed_s == 0.001
+    assert len(first.repetitions_s) == 9
+    assert (first.host, first.block, first.turn) == (HOST, f"{RUN}:0", 0)
+    assert (second.host, second.block, second.turn) == (HOST, f"{RUN}:1", 1)
+    assert first.steal_share == 0.001
+    assert first.unstable_reason is None
+    assert first.started_at == BEGAN
+    assert first.comparison_key == second.comparison_key
+    assert (first.indicator.name, first.indicator.component) == ("PiMatmul", "numpy")
+
+
+@pytest.mark.parametrize(
+    ("said", "rate", "unit"),
+    [
+        ("GFLOPS", 2.5e9, Unit.FLOP_PER_SECOND),
+        ("GOPS", 2.5e9, Unit.OP_PER_SECOND),
+        ("GB/s", 2.5e9, Unit.BYTES_PER_SECOND),
+        ("images/s", 2.5, Unit.IMAGES_PER_SECOND),
+        ("tokens/s", 2.5, Unit.TOKENS_PER_SECOND),
+        ("imports/s", 2.5, Unit.IMPORTS_PER_SECOND),
+    ],
+)
+def test_rates_come_in_several_units(said: str, rate: float, unit: Unit) -> None:
+    seen = observed(printed(measured(2.5, said)))
+    assert (seen.rate, seen.reported_rate, seen.unit) == (rate, rate, unit)
+
+
+def test_rates_in_different_units_are_never_compared() -> None:
+    keys = {observed(printed(measured(2.5, unit))).comparison_key for unit in ("GFLOPS", "GOPS")}
+    assert len(keys) == 2
+
+
+def test_a_unit_that_is_not_known_is_named() -> None:
+    historic = directory(result_document(stdout=stdout(unit="furlongs/s")))
+    field = "results/0/result:$.stdout['@result'].unit"
+    assert refused(historic) == (Reason.UNKNOWN_UNIT, field)
+
+
+@pytest.mark.parametrize(
+    ("rate", "unit"), [(1.1e7, "GOPS"), (1.1e6, "GB/s"), (1.1e10, "images/s"), (1.1e6, "imports/s")]
+)
+def test_each_unit_has_its_bound(rate: float, unit: str) -> None:
+    historic = directory(result_document(stdout=stdout(rate=rate, unit=unit)))
+    assert refused(historic)[0] == Reason.RATE_IMPLAUSIBLE
+
+
+def test_several_results_of_a_job_are_several_observations() -> None:
+    small, large = {**MATMUL, "matrix_size": 64}, {**MATMUL, "matrix_size": 128}
+    several = printed(measured(1.0, parameters=small), measured(2.0, parameters=large))
+    document = parsed(inspection(job_document(0, several), job_document(1)))
+    assert document.job_count == 2
+    first, second, third = document.observations
+    assert (first.rate, second.rate) == (1e9, 2e9)
+    assert (first.parameters["matrix_size"], second.parameters["matrix_size"]) == (64, 128)
+    assert first.job_id == second.job_id != third.job_id
+    assert first.observation_id != second.observation_id
+    assert [it.position for it in document.observations] == [0, 1, 2]
+    assert first.comparison_key != second.comparison_key
+    assert {it.indicator.name for it in document.observations} == {"PiMatmul"}
+
+
+def test_no_results_at_all_are_no_result() -> None:
+    assert observed({**printed(measured(1.0)), "@result": {}}).outcome is Outcome.NO_RESULT
+    empty = observed({"name": "PiGemm", "@results": []})
+    assert (empty.outcome, empty.rate, empty.unit) == (Outcome.NO_RESULT, None, None)
+
+
+def test_what_a_script_says_of_its_component_does_not_become_the_stack() -> None:
+    document = parsed(inspection(job_document(0)))
+    assert document.stack is not None
+    assert [package.version for package in document.stack.packages] == ["2.1.0"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        ({"throttled": True}, "throttled"),
+        ({"swapped": True, "steal_share": 0.5}, "swapped"),
+        ({"steal_share": 0.0101}, "steal"),
+        ({"steal_share": 0.01}, None),
+        ({"steal_share": None}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_the_machine_makes_jobs_unstable_by_rule(conditions: Any, reason: str | None) -> None:
+    assert observed(conditions=conditions).unstable_reason == reason
+
+
+def test_spread_within_the_job_does_as_well() -> None:
+    assert observed(printed(measured(1.0, spread=0.5))).unstable_reason == "spread"
+
+
+def test_jobs_that_did_not_run_in_turns_are_of_no_block() -> None:
+    schedule = {"run": RUN, "block": 0, "turn": 3, "interleaved": False}
+    seen = observed(schedule=schedule)
+    assert (seen.block, seen.turn) == (None, 3)
+
+
+def test_the_class_has_the_limits_that_the_job_had_and_not_those_asked_for() -> None:
+    hardware = observed().hardware
+    assert hardware.identity["cpu_quota"] == 2.0  # the specification asks for one CPU
+    assert hardware.identity["threads_environment"] == {
+        "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2",
+    }  # fmt: skip
+    assert hardware.label == "Example CPU, 4 CPUs, quota 2, threads 2"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cpu_quota", "quota"),
+    [
+        (4, None, None),
+        (8, None, None),
+        (None, None, None),
+        (4, 1.5, 1.5),
+        (2, 1.5, 1.5),
+        (2, 3.0, 2.0),
+        (None, 0.5, 0.5),
+    ],
+)
+def test_fewer_cpus_than_there_are_count_as_a_quota(
+    cpus: int | None, cpu_quota: float | None, quota: float | None
+) -> None:
+    limits = {"cpus": cpus, "cpu_quota": cpu_quota, "memory_bytes": 2**30, "threads": {}}
+    identity = observed(limits=limits).hardware.identity
+    assert identity.get("cpu_quota") == quota
+    assert "threads_environment" not in identity
+
+
+def test_limits_that_nobody_recorded_are_those_asked_for() -> None:
+    assert observed(limits=None).hardware.identity["cpu_quota"] == 1.0
+
+
+def test_only_our_documents_have_these_fields() -> None:
+    foreign = result_document(
+        host=5, schedule="?", conditions=[], limits=7, ended=1, script=[], inspection_id=3
+    )
+    (seen,) = parsed(directory(foreign)).observations
+    (plain,) = parsed(directory()).observations
+    assert (seen.host, seen.block, seen.turn, seen.steal_share) == (None, None, None, None)
+    assert (seen.hardware, seen.outcome) == (plain.hardware, Outcome.MEASURED)
+    assert seen.comparison_key == plain.comparison_key
+
+
+@pytest.mark.parametrize("version", [2, 0, "1", 1.0, True])
+def test_a_version_that_is_not_known_is_refused(version: Any) -> None:
+    raw = inspection(job_document(0, document_version=version))
+    assert refused(raw) == (Reason.UNKNOWN_SCHEMA, "results/0/result:$.document_version")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"host": 1}, ".host"),
+        ({"inspection_id": 1}, ".inspection_id"),
+        ({"script": "x"}, ".script"),
+        ({"script": {"name": 1, "bundled": True}}, ".script.name"),
+        ({"script": {"name": "matmul", "bundled": 1}}, ".script.bundled"),
+        ({"ended": 1}, ".ended"),
+        ({"schedule": []}, ".schedule"),
+        ({"schedule": {"run": RUN, "block": "0", "interleaved": True}}, ".schedule.block"),
+        ({"schedule": {"run": 1}}, ".schedule.run"),
+        ({"schedule": {"interleaved": "yes"}}, ".schedule.interleaved"),
+        ({"conditions": {"throttled": 1}}, ".conditions.throttled"),
+        ({"conditions": {"steal_share": "0"}}, ".conditions.steal_share"),
+        ({"limits": {"cpus": 1.5}}, ".limits.cpus"),
+        ({"limits": {"cpu_quota": "1"}}, ".limits.cpu_quota"),
+        ({"limits": {"threads": {"OMP_NUM_THREADS": 1.5}}}, ".limits.threads.OMP_NUM_THREADS"),
+    ],
+)
+def test_a_wrong_field_of_the_runner_is_named(changes: dict[str, Any], field: str) -> None:
+    expected = (Reason.WRONG_TYPE, "results/0/result:$" + field)
+    assert refused(inspection(job_document(0, **changes))) == expected
+
+
+def test_shares_above_one_are_none() -> None:
+    raw = inspection(job_document(0, conditions={"steal_share": 1.5}))
+    assert refused(raw) == (Reason.OUT_OF_RANGE, "results/0/result:$.conditions.steal_share")
+
+
+@pytest.mark.parametrize(
+    ("output", "reason", "field"),
+    [
+        (printed(measured(-1.0)), Reason.RATE_NEGATIVE, "$.stdout['@result'].rate"),
+        (printed(measured(1.0, "m/s")), Reason.UNKNOWN_UNIT, "$.stdout['@result'].unit"),
+        (
+            {"@results": [measured(1.0), {"@result": {"rate": "fast"}}]},
+            Reason.WRONG_TYPE,
+            "$.stdout['@results'][1]['@result'].rate",
+        ),
+        ({"@results": {}}, Reason.WRONG_TYPE, "$.stdout['@results']"),
+        (
+            {**printed(measured(1.0)), "@results": []},
+            Reason.CONFLICTING_FIELDS,
+            "$.stdout['@results']",
+        ),
+        ({"512": 3}, Reason.WRONG_TYPE, "$.stdout['512']"),
+        ({"name": 5}, Reason.WRONG_TYPE, "$.stdout.name"),
+    ],
+)
+def test_nonsense_on_standard_output_spoils_its_own_job_only(
+    output: Any, reason: Reason, field: str
+) -> None:
+    good, bad = parsed(inspection(job_document(0), job_document(1, output))).observations
+    assert good.outcome is Outcome.MEASURED
+    assert (bad.outcome, bad.failure_reason) == (Outcome.NO_RESULT, reason)
+    assert bad.failure_message is not None
+    assert bad.failure_message.startswith(field)
+    assert (bad.indicator.name, bad.indicator.component) == ("PiMatmul", "numpy")
+
+
+@pytest.mark.parametrize("output", [[1], 7, True, "text", {}, ""])
+def test_output_that_is_no_measurement_is_no_result(output: Any) -> None:
+    seen = observed(output)
+    assert (seen.outcome, seen.failure_reason) == (Outcome.NO_RESULT, None)
+
+
+@pytest.mark.parametrize("ended", ["timed-out", "memory-limit", "output-limit", "launch-failed"])
+@pytest.mark.parametrize("exit_code", [0, -15])
+def test_a_job_that_was_ended_is_a_crash_whatever_it_printed(ended: str, exit_code: int) -> None:
+    seen = observed(exit_code=exit_code, ended=ended)
+    assert (seen.outcome, seen.failure_reason) == (Outcome.CRASHED, ended)
+    assert (seen.exit_code, seen.rate) == (exit_code, None)
+
+
+def test_a_crash_is_of_the_indicator_that_was_to_be_run() -> None:
+    crash = parsed(
+        inspection(
+            job_document(0, "", exit_code=1),
+            job_document(1, printed(measured(1.0), component="torch")),
+            specification=specification_document({"torch": "2.4.0", "numpy": "2.1.0"}),
+        )
+    )
+    crashed, fine = crash.observations
+    assert crashed.outcome is Outcome.CRASHED
+    assert crashed.failure_reason is None
+    assert crashed.indicator == fine.indicator
+
+
+@pytest.mark.parametrize(
+    ("packages", "parameters", "component"),
+    [
+        ({"numpy": "2.1.0"}, {}, "numpy"),
+        ({"torch": "2.4.0", "numpy": "2.1.0"}, {}, "torch"),
+        ({"tensorflow-cpu": "2.16.2", "numpy": "1.26.4"}, {}, "tensorflow"),
+        ({"torch": "2.4.0", "tensorflow": "2.16.2"}, {}, "numpy"),
+        ({"torch": "2.4.0", "numpy": "2.1.0"}, {"framework": "numpy"}, "numpy"),
+    ],
+)
+def test_the_framework_is_the_one_asked_for_or_the_one_there_is(
+    packages: dict[str, str], parameters: dict[str, str], component: str
+) -> None:
+    specification = specification_document(packages, parameters=parameters)
+    raw = inspection(job_document(0, "", exit_code=1), specification=specification)
+    assert parsed(raw).observations[0].indicator.component == component
+
+
+def test_jobs_of_two_inspections_in_one_folder_are_refused() -> None:
+    raw = inspection(job_document(0), job_document(1, inspection_id="inspection-other-00000000"))
+    assert refused(raw) == (Reason.CONFLICTING_FIELDS, "results/1/result:$.inspection_id")
+
+
+def failed(**parts: Any) -> Observation:
+    (seen,) = parsed(inspection(**{"status": failed_status(), **parts})).observations
+    return seen
+
+
+def test_a_failed_build_is_an_observation() -> None:
+    document = parsed(inspection(status=failed_status("hardware-not-met", "no such CPU")))
+    (seen,) = document.observations
+    assert document.name == "inspection-matmul-1f2e3d4c"
+    assert document.job_count == 0
+    assert document.stack is not None
+    assert (seen.outcome, seen.exit_code) == (Outcome.BUILD_FAILED, 1)
+    assert (seen.failure_reason, seen.failure_message) == ("hardware-not-met", "no such CPU")
+    assert (seen.indicator.name, seen.indicator.component) == ("PiMatmul", "numpy")
+    assert seen.hardware.identity == {"source": "unknown"}
+    assert seen.environment.os_name is None
+    assert (seen.started_at, seen.ended_at) == (BEGAN, BEGAN + timedelta(seconds=9))
+    assert document.created_at == BEGAN
+
+
+def test_a_failed_build_without_reason_has_one_all_the_same() -> None:
+    assert failed(status=failed_status(None)).failure_reason == "build-failed"
+
+
+def test_a_long_explanation_is_cut_and_stays_in_the_body() -> None:
+    raw = inspection(status=failed_status(message="conflict " * 500))
+    document = parsed(raw)
+    assert len(document.observations[0].failure_message or "") == 500
+    assert document.body.count(b"conflict") == 500
+
+
+def test_each_attempt_at_a_build_is_another_observation() -> None:
+    later = (BEGAN + timedelta(hours=1)).isoformat()
+    again = failed(status={**failed_status(), "started_at": later})
+    other_stack = failed(specification=specification_document({"numpy": "1.15.0"}))
+    assert len({failed().observation_id, again.observation_id, other_stack.observation_id}) == 3
+    assert failed() == failed()
+
+
+def test_results_count_more_than_a_build_that_failed_later() -> None:
+    document = parsed(inspection(job_document(0), status=failed_status()))
+    assert [seen.outcome for seen in document.observations] == [Outcome.MEASURED]
+
+
+@pytest.mark.parametrize("state", ["succeeded", "running", None])
+def test_a_build_that_did_not_fail_and_left_no_result_is_refused(state: str | None) -> None:
+    raw = inspection(status=status_document(state=state))
+    assert refused(raw)[0] == Reason.UNKNOWN_SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"exit_code": "1"}, ".exit_code"),
+        ({"reason": 1}, ".reason"),
+        ({"message": []}, ".message"),
+        ({"started_at": 5}, ".started_at"),
+    ],
+)
+def test_a_wrong_field_of_a_status_is_named(changes: dict[str, Any], field: str) -> None:
+    raw = inspection(status={**failed_status(), **changes})
+    assert refused(raw) == (Reason.WRONG_TYPE, "build/status:$" + field)
+
+
+def test_the_status_is_part_of_the_document() -> None:
+    first = parsed(inspection(job_document(0)))
+    second = parsed(inspection(job_document(0), status=status_document(launcher="ray")))
+    assert first.document_id != second.document_id
+    assert first.observations[0].job_id == second.observations[0].job_id
+    files = inspection_files([job_document(0)])
+    del files["build/status"]
+    assert b"status" not in parsed(RawDocument("x", files=files)).body[-200:]
+
+
+def test_two_hosts_of_one_class_are_one_class() -> None:
+    here = observed()
+    there = observed(host="sha256:" + "ff" * 32)
+    assert here.comparison_key == there.comparison_key
+    other = observed(hwinfo=hwinfo(stepping=7))
+    assert here.comparison_key != other.comparison_key
