@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
-from adviser.scoring.jobs import JobEffect, instability, job_log_rate
+from adviser.scoring.estimates import Sample
+from adviser.scoring.jobs import JobEffect, Place, job_log_rate
+from common.measurements import Unit
+from common.stability import instability
 
 #: Hexadecimal digits of a digest that a person can still tell apart.
 SHORT_DIGEST = 8
@@ -44,11 +47,17 @@ class JobObservation(Protocol):
     @property
     def elapsed_s(self) -> float | None: ...
     @property
-    def rate_flop_per_s(self) -> float: ...
+    def rate(self) -> float: ...
+    @property
+    def unit(self) -> Unit: ...
     @property
     def repetitions_s(self) -> Sequence[float]: ...
     @property
     def unstable_reason(self) -> str | None: ...
+    @property
+    def host(self) -> str | None: ...
+    @property
+    def block(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +75,14 @@ class MeasuredStack:
         return f"{name} ({short_digest(self.digest) if self.digest else 'stack unknown'})"
 
     @property
-    def stable(self) -> tuple[float, ...]:
-        return tuple(job.log_rate for job in self.jobs if job.unstable_reason is None)
+    def stable(self) -> tuple[JobEffect, ...]:
+        return tuple(job for job in self.jobs if job.unstable_reason is None)
+
+    def sample(self, comparison_key: str) -> Sample:
+        """The stable jobs as they are compared."""
+        log_rates = tuple(job.log_rate for job in self.stable)
+        places = tuple(job.place for job in self.stable)
+        return Sample(self.label, log_rates, comparison_key, places)
 
 
 def short_digest(digest: str) -> str:
@@ -107,12 +122,13 @@ def _job(job_id: str, rows: Sequence[JobObservation]) -> JobEffect:
         job_id=job_id,
         log_rate=job_log_rate([_rate(row) for row in rows]),
         unstable_reason=min((reason for reason in reasons if reason), default=None),
+        place=Place(rows[0].host, rows[0].block),
     )
 
 
 def _rate(row: JobObservation) -> float:
     """Of the median repetition where there are any; a script may have reported the mean."""
     if not row.repetitions_s or row.elapsed_s is None:
-        return row.rate_flop_per_s
-    operations = row.rate_flop_per_s * row.elapsed_s
-    return operations / median(row.repetitions_s)
+        return row.rate
+    amount = row.rate * row.elapsed_s
+    return amount / median(row.repetitions_s)

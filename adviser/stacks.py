@@ -18,8 +18,9 @@ from packaging.version import InvalidVersion, Version
 
 from adviser.measured import JobObservation, MeasuredStack, stacks_of
 from adviser.scoring.spread import robust_variation
-from adviser.scoring.verdicts import Comparison, Sample, compare_candidates
+from adviser.scoring.verdicts import Comparison, compare_candidates
 from common.errors import ProjectError
+from common.measurements import Unit
 
 
 class UnknownBaseline(ProjectError):
@@ -33,7 +34,7 @@ class StackResult:
     :param stack_digest: ``None`` if the inspection named no lock
     :param jobs: stable and unstable ones
     :param unstable: reasons of the jobs that were left out, sorted
-    :param median_flop_per_s: over the stable jobs, ``None`` if there is none
+    :param median_rate: over the stable jobs, in the group's unit, ``None`` if there is none
     :param variation: MAD-based coefficient of variation of the stable jobs' rates, dimensionless,
         ``None`` below two jobs
     :param comparison: with the group's baseline; ``None`` for the baseline itself and for
@@ -46,7 +47,7 @@ class StackResult:
     component_version: str | None
     jobs: int
     unstable: tuple[str, ...]
-    median_flop_per_s: float | None
+    median_rate: float | None
     variation: float | None
     comparison: Comparison | None = None
 
@@ -64,6 +65,7 @@ class StackGroup:
 
     comparison_key: str
     indicator: str
+    unit: Unit
     parameters: Mapping[str, Any]
     device: str | None
     hardware_digest: str
@@ -120,6 +122,7 @@ def _group(alike: Sequence[JobObservation], prefix: str | None) -> StackGroup:
     return StackGroup(
         comparison_key=key,
         indicator=alike[0].indicator,
+        unit=alike[0].unit,
         parameters=alike[0].parameters,
         device=alike[0].device,
         hardware_digest=alike[0].hardware_digest,
@@ -161,16 +164,13 @@ def _release_order(stack: MeasuredStack) -> tuple[bool, bool, Version, int, str]
 def _compared(known: list[MeasuredStack], base: MeasuredStack, key: str) -> tuple[StackResult, ...]:
     """Every known stack with its comparison, all of them tested together."""
     others = [stack for stack in known if stack is not base]
-    comparisons = compare_candidates(
-        Sample(base.label, base.stable, key),
-        [Sample(stack.label, stack.stable, key) for stack in others],
-    )
+    comparisons = compare_candidates(base.sample(key), [stack.sample(key) for stack in others])
     results = map(_result, others, comparisons)
     return _by_speed([_result(base), *results])
 
 
 def _result(stack: MeasuredStack, comparison: Comparison | None = None) -> StackResult:
-    rates = [math.exp(log_rate) for log_rate in stack.stable]
+    rates = [math.exp(job.log_rate) for job in stack.stable]
     return StackResult(
         label=stack.label,
         stack_digest=stack.digest,
@@ -178,11 +178,11 @@ def _result(stack: MeasuredStack, comparison: Comparison | None = None) -> Stack
         component_version=stack.version,
         jobs=len(stack.jobs),
         unstable=tuple(sorted(job.unstable_reason for job in stack.jobs if job.unstable_reason)),
-        median_flop_per_s=median(rates) if rates else None,
+        median_rate=median(rates) if rates else None,
         variation=robust_variation(rates) if len(rates) > 1 else None,
         comparison=comparison,
     )
 
 
 def _by_speed(results: Iterable[StackResult]) -> tuple[StackResult, ...]:
-    return tuple(sorted(results, key=lambda r: (-(r.median_flop_per_s or 0.0), r.label)))
+    return tuple(sorted(results, key=lambda r: (-(r.median_rate or 0.0), r.label)))

@@ -11,13 +11,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from adviser.measured import short_digest
+from adviser.scoring.estimates import Method
 from adviser.scoring.verdicts import Comparison, Verdict
 from adviser.stacks import StackGroup, StackResult
-from common.measurements import FLOP_PER_GFLOP
+from common.measurements import SPOKEN, Multiple, Unit
 from common.terminal import printable
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
 DOCUMENT_VERSION = 1
+
+#: Marks beside a verdict that did not come from two arms alone, with what they count.
+_PAIRED, _POOLED = "⇄", "∑"
+_LEGEND = {
+    Method.PAIRED: f"{_PAIRED}n: by n pairs of jobs that ran in turns.",
+    Method.POOLED: f"{_POOLED}n: pooled over n hosts.",
+}
 
 _STYLES = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "cyan"}
 
@@ -34,12 +42,10 @@ def group_title(group: StackGroup) -> str:
 
 def group_table(group: StackGroup) -> Table:
     """One row a stack, known ones first; the caption names the baseline and why it is that."""
-    caption = "No stack is known, so nothing is compared."
-    if group.baseline is not None:
-        caption = f"Baseline: {group.baseline.label}, {group.baseline_reason}."
+    spoken = SPOKEN[group.unit]
     table = Table(
         title=_shown(group_title(group)),
-        caption=_shown(caption),
+        caption=_shown(_caption(group)),
         box=SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 0, 0, 1),
@@ -47,24 +53,33 @@ def group_table(group: StackGroup) -> Table:
         caption_justify="left",
     )
     left_out = any(stack.unstable for stack in (*group.stacks, *group.unknown))
-    table.add_column("stack", overflow="fold", min_width=21)
-    for heading in ("jobs", *(["out"] * left_out), "GFLOPS", "spread", "differs", "95 % range"):
+    # Room for the name of a component, so that the rest fits 80 columns.
+    table.add_column("stack", overflow="fold", min_width=14)
+    for heading in ("jobs", *(["out"] * left_out), spoken.name, "spread", "differs", "95 % range"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold", min_width=len("undetermined"))
     for stack in group.stacks:
-        table.add_row(*_cells(stack, "baseline", left_out=left_out))
+        table.add_row(*_cells(stack, spoken, "baseline", left_out=left_out))
     for stack in group.unknown:
-        table.add_row(*_cells(stack, "not compared", left_out=left_out), style="dim")
+        table.add_row(*_cells(stack, spoken, "not compared", left_out=left_out), style="dim")
     return table
 
 
-def _cells(stack: StackResult, otherwise: str, *, left_out: bool) -> list[str]:
-    median, variation, comparison = stack.median_flop_per_s, stack.variation, stack.comparison
+def _caption(group: StackGroup) -> str:
+    if group.baseline is None:
+        return "No stack is known, so nothing is compared."
+    methods = {stack.comparison.method for stack in group.stacks if stack.comparison}
+    named = f"Baseline: {group.baseline.label}, {group.baseline_reason}."
+    return " ".join([named, *(text for method, text in _LEGEND.items() if method in methods)])
+
+
+def _cells(stack: StackResult, spoken: Multiple, otherwise: str, *, left_out: bool) -> list[str]:
+    median, variation, comparison = stack.median_rate, stack.variation, stack.comparison
     return [
         _shown(stack.label),
         str(stack.jobs),
         *([str(len(stack.unstable))] * left_out),
-        "–" if median is None else f"{median / FLOP_PER_GFLOP:,.2f}",
+        "–" if median is None else f"{median / spoken.factor:,.2f}",
         "–" if variation is None else f"{variation:.1%}",
         "" if comparison is None else _difference(comparison),
         "" if comparison is None else _interval(comparison),
@@ -89,13 +104,18 @@ def _interval(comparison: Comparison) -> str:
 
 def _verdict(comparison: Comparison) -> str:
     style = _STYLES.get(comparison.verdict)
-    if style is not None:
-        return f"[{style}]{comparison.verdict}[/]"
+    word = f"[{style}]{comparison.verdict}[/]" if style else str(comparison.verdict)
+    if comparison.method is Method.PAIRED:
+        word += f" {_PAIRED}{comparison.pairs}"
+    elif comparison.method is Method.POOLED:
+        word += f" {_POOLED}{comparison.hosts}"
+    lines = [word, "no common host"] if comparison.hosts == 0 else [word]
     ours, theirs = comparison.jobs_missing, comparison.baseline_jobs_missing
-    wanted = [f"+{ours} {'job' if ours == 1 else 'jobs'}"] if ours else []
+    if ours:
+        lines.append(f"+{ours} {'job' if ours == 1 else 'jobs'}")
     if theirs:
-        wanted.append(f"base +{theirs}")
-    return "\n".join(["undetermined", *wanted])
+        lines.append(f"base +{theirs}")
+    return "\n".join(lines)
 
 
 def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dict[str, Any]:
@@ -112,16 +132,18 @@ def _group_document(group: StackGroup) -> dict[str, Any]:
     return {
         "comparison_key": group.comparison_key,
         "indicator": group.indicator,
+        "unit": group.unit.value,
         "parameters": dict(group.parameters),
         "device": group.device,
         "hardware": {"digest": group.hardware_digest, "label": group.hardware_label},
         "baseline": base and {"stack_digest": base.stack_digest, "reason": group.baseline_reason},
-        "stacks": [_stack_document(stack) for stack in group.stacks],
-        "unknown_stacks": [_stack_document(stack) for stack in group.unknown],
+        "stacks": [_stack_document(stack, group.unit) for stack in group.stacks],
+        "unknown_stacks": [_stack_document(stack, group.unit) for stack in group.unknown],
     }
 
 
-def _stack_document(stack: StackResult) -> dict[str, Any]:
+def _stack_document(stack: StackResult, unit: Unit) -> dict[str, Any]:
+    flop = stack.median_rate if unit is Unit.FLOP_PER_SECOND else None
     return {
         "label": stack.label,
         "stack_digest": stack.stack_digest,
@@ -129,7 +151,8 @@ def _stack_document(stack: StackResult) -> dict[str, Any]:
         "component_version": stack.component_version,
         "jobs": stack.jobs,
         "unstable": list(stack.unstable),
-        "median_flop_per_s": stack.median_flop_per_s,
+        "median_rate": stack.median_rate,
+        "median_flop_per_s": flop,
         "spread_pct": None if stack.variation is None else 100 * stack.variation,
         "comparison": stack.comparison and _comparison_document(stack.comparison),
     }
@@ -147,6 +170,10 @@ def _comparison_document(comparison: Comparison) -> dict[str, Any]:
         "p_value": comparison.p_value,
         "jobs_missing": comparison.jobs_missing,
         "baseline_jobs_missing": comparison.baseline_jobs_missing,
+        "method": comparison.method.value,
+        "pairs": comparison.pairs,
+        "hosts": comparison.hosts,
+        "tau": comparison.tau,
     }
 
 

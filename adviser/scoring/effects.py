@@ -41,6 +41,12 @@ class Effects:
     standard_error: FloatArray
     degrees_of_freedom: FloatArray
 
+    def single(self, i: int) -> Effect:
+        """The effect at index ``i``."""
+        return Effect(
+            float(self.d[i]), float(self.standard_error[i]), float(self.degrees_of_freedom[i])
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Moments:
@@ -108,14 +114,29 @@ def welch_effect(candidate: Sequence[float], baseline: Sequence[float]) -> Effec
     >>> welch_effect([1.0, 3.0], [0.0, 2.0])
     Effect(d=1.0, standard_error=1.4142135623730951, degrees_of_freedom=2.0)
     """
-    return _single(welch_effects(moments([candidate]), moments([baseline])))
+    return welch_effects(moments([candidate]), moments([baseline])).single(0)
 
 
-def paired_effect(candidate: Sequence[float], baseline: Sequence[float]) -> Effect:
-    """Effect of jobs that ran interleaved on one host (ABBA), pair by pair.
+def paired_effects(differences: Moments) -> Effects:
+    """Effects of jobs that ran interleaved on one host (ABBA), pair by pair.
 
     What drifts with the hour cancels within a pair, so prefer it where pairs exist:
     ``SE = s_D/√n`` with n − 1 degrees of freedom (Student 1908, doi:10.2307/2331554).
+
+    :param differences: of the log rates of the pairs of each candidate
+    """
+    unknown = np.isnan(differences.variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.sqrt(differences.variance / differences.jobs)
+    return Effects(
+        d=differences.mean,
+        standard_error=np.where(unknown, np.inf, error),
+        degrees_of_freedom=np.where(unknown, 0.0, differences.jobs - 1),
+    )
+
+
+def paired_effect(candidate: Sequence[float], baseline: Sequence[float]) -> Effect:
+    """:func:`paired_effects` for the pairs of one candidate.
 
     :param candidate: log rates; the i-th belongs to the i-th of ``baseline``
     :raises ValueError: if the arms differ in length
@@ -124,12 +145,7 @@ def paired_effect(candidate: Sequence[float], baseline: Sequence[float]) -> Effe
     Effect(d=1.0, standard_error=0.0, degrees_of_freedom=2.0)
     """
     differences = [ours - theirs for ours, theirs in zip(candidate, baseline, strict=True)]
-    found = moments([differences])
-    jobs = len(differences)
-    if jobs < 2:
-        return Effect(float(found.mean[0]), math.inf, 0.0)
-    error = math.sqrt(float(found.variance[0]) / jobs)
-    return Effect(float(found.mean[0]), error, jobs - 1.0)
+    return paired_effects(moments([differences])).single(0)
 
 
 def intervals(effects: Effects, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -151,7 +167,7 @@ def interval_per_cent(effect: Effect, confidence: float = 0.95) -> tuple[float, 
     >>> interval_per_cent(Effect(0.0, math.inf, 0.0))
     (-100.0, inf)
     """
-    low, high = intervals(_many(effect), confidence)
+    low, high = intervals(effects_of([effect]), confidence)
     return float(per_cent(low)[0]), float(per_cent(high)[0])
 
 
@@ -182,17 +198,10 @@ def mirrored(effects: Effects) -> Effects:
     return Effects(-effects.d, effects.standard_error, effects.degrees_of_freedom)
 
 
-def _many(effect: Effect) -> Effects:
+def effects_of(effects: Sequence[Effect]) -> Effects:
+    """Single effects as arrays, in their order."""
     return Effects(
-        np.array([effect.d]),
-        np.array([effect.standard_error]),
-        np.array([effect.degrees_of_freedom]),
-    )
-
-
-def _single(effects: Effects) -> Effect:
-    return Effect(
-        float(effects.d[0]),
-        float(effects.standard_error[0]),
-        float(effects.degrees_of_freedom[0]),
+        np.array([effect.d for effect in effects]),
+        np.array([effect.standard_error for effect in effects]),
+        np.array([effect.degrees_of_freedom for effect in effects]),
     )

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from adviser.scoring.effects import (
     Effects,
     FloatArray,
-    Moments,
     chance_at_most,
+    effects_of,
     intervals,
     mirrored,
-    moments,
     per_cent,
-    welch_effects,
 )
+from adviser.scoring.estimates import Estimate, Method, Sample, estimates_of
 from adviser.scoring.planning import MIN_JOBS, jobs_to_verdict
 from common.errors import IncomparableSamples
 
@@ -40,20 +39,6 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """The stable jobs of one stack.
-
-    :param label: names the stack for a person
-    :param log_rates: ``L`` of each job, natural log of FLOP/s, in any order
-    :param comparison_key: only samples with equal keys are compared
-    """
-
-    label: str
-    log_rates: tuple[float, ...]
-    comparison_key: str
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """One candidate against the baseline.
 
@@ -70,6 +55,11 @@ class Comparison:
     :param baseline_jobs_missing: the same for the baseline
     :param p_value: Holm-adjusted, one-sided, of the claim that the sign of ``d`` suggests
         (faster or slower than the margin); 1 if it was not tested
+    :param method: how ``d`` was estimated
+    :param pairs: of jobs that ran in turns, 0 where none were used
+    :param hosts: that both stacks ran on; ``None`` if that is not known
+    :param tau: standard deviation of the true effect between hosts, natural log; ``None``
+        unless effects of several hosts were pooled
     """
 
     candidate: str
@@ -83,6 +73,10 @@ class Comparison:
     jobs_missing: int
     baseline_jobs_missing: int
     p_value: float
+    method: Method
+    pairs: int
+    hosts: int | None
+    tau: float | None
 
     @property
     def difference_pct(self) -> float:
@@ -140,6 +134,10 @@ def compare_candidates(
     Candidates below five jobs are not tested and so do not count for Holm; that depends
     on the number of jobs alone, never on what they showed.
 
+    How each effect was estimated is :func:`adviser.scoring.estimates.estimates_of`'s matter;
+    jobs are those that took part, so that below five pairs, or without five jobs an arm on
+    hosts that both stacks ran on, there is no verdict.
+
     :param candidates: all that are looked at together; splitting them defeats Holm
     :param aa_history: see :func:`smallest_difference`
     :raises IncomparableSamples: if a comparison key differs from the baseline's
@@ -147,35 +145,51 @@ def compare_candidates(
     _refuse_other_keys(baseline, candidates)
     if not candidates:
         return []
-    ours = moments([sample.log_rates for sample in candidates])
-    theirs = moments([baseline.log_rates])
-    effects = welch_effects(ours, theirs)
-    tested = (ours.jobs >= MIN_JOBS) & (theirs.jobs >= MIN_JOBS)
+    estimates = estimates_of(baseline, candidates)
+    effects = effects_of([estimate.effect for estimate in estimates])
+    tested = np.array([min(it.jobs, it.baseline_jobs) >= MIN_JOBS for it in estimates])
     log_margin = math.log1p(smallest_difference(aa_history))
     p_faster = _claims(effects, log_margin, tested)
     p_slower = _claims(mirrored(effects), log_margin, tested)
     equivalent = tested & _within(effects, log_margin, alpha)
     verdicts = _verdicts(p_faster < alpha, p_slower < alpha, equivalent)
-    plan = _Plan(ours, theirs, effects, log_margin, alpha, max(1, int(tested.sum())))
-    open_ends = [verdict is Verdict.UNDETERMINED for verdict in verdicts]
-    missing = [plan.missing(i) if is_open else (0, 0) for i, is_open in enumerate(open_ends)]
+    p_values = np.where(effects.d < 0, p_slower, p_faster)
+    plan = _Plan(log_margin, alpha, max(1, int(tested.sum())))
     low, high = (per_cent(end) for end in intervals(effects))
     return [
-        Comparison(
-            candidate=sample.label,
-            baseline=baseline.label,
-            d=float(effects.d[i]),
-            standard_error=float(effects.standard_error[i]),
-            degrees_of_freedom=float(effects.degrees_of_freedom[i]),
-            interval_low_pct=float(low[i]),
-            interval_high_pct=float(high[i]),
-            verdict=verdicts[i],
-            jobs_missing=missing[i][0],
-            baseline_jobs_missing=missing[i][1],
-            p_value=float(p_slower[i] if effects.d[i] < 0 else p_faster[i]),
+        _comparison(
+            (sample.label, baseline.label), estimate, (float(low[i]), float(high[i])),
+            verdicts[i], plan.missing(estimate, verdicts[i]), float(p_values[i]),
         )
-        for i, sample in enumerate(candidates)
-    ]
+        for i, (sample, estimate) in enumerate(zip(candidates, estimates, strict=True))
+    ]  # fmt: skip
+
+
+def _comparison(
+    labels: tuple[str, str],
+    estimate: Estimate,
+    interval: tuple[float, float],
+    verdict: Verdict,
+    missing: tuple[int, int],
+    p_value: float,
+) -> Comparison:
+    return Comparison(
+        candidate=labels[0],
+        baseline=labels[1],
+        d=estimate.effect.d,
+        standard_error=estimate.effect.standard_error,
+        degrees_of_freedom=estimate.effect.degrees_of_freedom,
+        interval_low_pct=interval[0],
+        interval_high_pct=interval[1],
+        verdict=verdict,
+        jobs_missing=missing[0],
+        baseline_jobs_missing=missing[1],
+        p_value=p_value,
+        method=estimate.method,
+        pairs=estimate.pairs,
+        hosts=estimate.hosts,
+        tau=estimate.tau,
+    )
 
 
 def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
@@ -211,27 +225,25 @@ def _verdicts(
 class _Plan:
     """Tells how many jobs an undetermined comparison lacks."""
 
-    ours: Moments
-    theirs: Moments
-    effects: Effects
     log_margin: float
     alpha: float
     tested: int
 
-    def missing(self, i: int) -> tuple[int, int]:
-        """Jobs that candidate ``i`` and the baseline lack; one at least, in all."""
-        jobs, baseline_jobs = int(self.ours.jobs[i]), int(self.theirs.jobs[0])
+    def missing(self, estimate: Estimate, verdict: Verdict) -> tuple[int, int]:
+        """Jobs that the candidate and the baseline lack; one at least, in all."""
+        if verdict is not Verdict.UNDETERMINED:
+            return 0, 0
+        jobs, baseline_jobs = estimate.jobs, estimate.baseline_jobs
         # A spread guessed from fewer jobs would itself be noise: first come five.
-        needed = MIN_JOBS if min(jobs, baseline_jobs) < MIN_JOBS else self._needed(i)
+        needed = MIN_JOBS if min(jobs, baseline_jobs) < MIN_JOBS else self._needed(estimate)
         lacking = max(0, needed - jobs), max(0, needed - baseline_jobs)
         # Jobs enough by the plan, and still no verdict: the plan was an estimate.
         return lacking if any(lacking) else (1, 1)
 
-    def _needed(self, i: int) -> int:
-        pooled = (self.ours.variance[i] + self.theirs.variance[0]) / 2
+    def _needed(self, estimate: Estimate) -> int:
         return jobs_to_verdict(
-            math.sqrt(pooled),
-            float(self.effects.d[i]),
+            math.sqrt(estimate.log_variance),
+            estimate.effect.d,
             self.log_margin,
             alpha=self.alpha,
             candidates=self.tested,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -10,9 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from adviser.scoring.verdicts import Comparison, Sample, Verdict, compare_candidates
+from adviser.scoring.estimates import Method, Sample
+from adviser.scoring.jobs import Place
+from adviser.scoring.verdicts import Comparison, Verdict, compare_candidates
 
 log_rates = st.lists(st.floats(-1, 1), max_size=12).map(tuple)
+#: Where a job ran, and its log rate in sixty-fourths, which add without rounding.
+placed_jobs = st.lists(
+    st.tuples(
+        st.sampled_from([Place("h1"), Place("h2"), Place()])
+        | st.builds(Place, st.sampled_from(["h1", "h2"]), st.integers(0, 7).map("run:{}".format)),
+        st.integers(-50, 50),
+    ),
+    max_size=24,
+)
+Placed = list[tuple[Place, int]]
 MIRRORED = {
     Verdict.FASTER: Verdict.SLOWER,
     Verdict.SLOWER: Verdict.FASTER,
@@ -111,3 +124,126 @@ def test_a_real_gain_of_ten_per_cent_is_found() -> None:
     seen = groups_with_a_claim(0.02, groups=200, stacks=2, jobs=10, gain=math.log(1.10), seed=23)
     assert seen[Verdict.FASTER] >= 0.99 * 200
     assert seen[Verdict.SLOWER] == 0
+
+
+def placed(label: str, jobs: Placed, drift: dict[Place, int] | None = None) -> Sample:
+    """A sample of jobs whose rates are moved by what their place has in ``drift``."""
+    moved = drift or {}
+    rates = tuple((rate + moved.get(place, 0)) / 64 for place, rate in jobs)
+    return Sample(label, rates, "key", tuple(place for place, _ in jobs))
+
+
+@given(placed_jobs, placed_jobs)
+def test_swapping_the_arms_mirrors_every_method(a: Placed, b: Placed) -> None:
+    (forth,) = compare_candidates(placed("a", a), [placed("b", b)])
+    (back,) = compare_candidates(placed("b", b), [placed("a", a)])
+    assert forth.d == pytest.approx(-back.d, nan_ok=True, abs=1e-12)
+    assert forth.standard_error == pytest.approx(back.standard_error)
+    assert forth.verdict is MIRRORED[back.verdict]
+    assert (forth.method, forth.pairs, forth.hosts) == (back.method, back.pairs, back.hosts)
+    assert forth.tau == pytest.approx(back.tau)
+    missing = back.baseline_jobs_missing, back.jobs_missing
+    assert (forth.jobs_missing, forth.baseline_jobs_missing) == missing
+
+
+@given(placed_jobs, placed_jobs, st.randoms(use_true_random=False))
+def test_the_order_of_placed_jobs_never_matters(a: Placed, b: Placed, rng) -> None:  # type: ignore[no-untyped-def]
+    plain = compare_candidates(placed("a", a), [placed("b", b)])
+    shuffled = placed("b", rng.sample(b, len(b)))
+    assert repr(compare_candidates(placed("a", rng.sample(a, len(a))), [shuffled])) == repr(plain)
+
+
+@given(placed_jobs, placed_jobs, st.lists(st.integers(-640, 640), min_size=16, max_size=16))
+def test_a_drift_common_to_the_arms_of_a_pair_changes_nothing(
+    a: Placed, b: Placed, steps: list[int]
+) -> None:
+    blocks = [Place(host, f"run:{n}") for host in ("h1", "h2") for n in range(8)]
+    drift = dict(zip(blocks, steps, strict=True))
+    (plain,) = compare_candidates(placed("a", a), [placed("b", b)])
+    (moved,) = compare_candidates(placed("a", a, drift), [placed("b", b, drift)])
+    assert (moved.method, moved.pairs, moved.hosts) == (plain.method, plain.pairs, plain.hosts)
+    if plain.method is Method.PAIRED:
+        assert moved.d == pytest.approx(plain.d, abs=1e-9)
+        assert moved.standard_error == pytest.approx(plain.standard_error, abs=1e-9)
+        assert moved.verdict is plain.verdict
+
+
+@given(placed_jobs, placed_jobs)
+def test_no_verdict_comes_from_fewer_than_five_pairs_or_jobs(a: Placed, b: Placed) -> None:
+    (found,) = compare_candidates(placed("a", a), [placed("b", b)])
+    if found.verdict is not Verdict.UNDETERMINED:
+        assert min(len(a), len(b)) >= 5
+        assert found.hosts != 0
+    assert found.pairs == 0 if found.method is Method.WELCH else True
+    assert found.pairs >= 5 if found.method is Method.PAIRED else True
+    assert (found.hosts or 2) >= 2 if found.method is Method.POOLED else True
+
+
+@given(
+    st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), max_size=4),
+    st.sampled_from(["h1", None]),
+)
+def test_four_pairs_never_have_a_verdict(pairs: list[tuple[int, int]], host: str | None) -> None:
+    places = [Place(host, f"run:{n}") for n in range(len(pairs))]
+    ours, theirs = zip(*pairs, strict=True) if pairs else ((), ())
+    (found,) = compare_candidates(
+        placed("a", list(zip(places, ours, strict=True))),
+        [placed("b", list(zip(places, theirs, strict=True)))],
+    )
+    assert found.verdict is Verdict.UNDETERMINED
+    assert found.jobs_missing + found.baseline_jobs_missing > 0
+
+
+def interleaved(
+    rng: np.random.Generator, stacks: int, blocks: int, hosts: Iterable[str] = ("h1",)
+) -> list[Sample]:
+    """Identical stacks in ABBA turns on machines that slow down by some 40 % meanwhile.
+
+    Each job takes its turn on a line that falls all the time, so that jobs of one block
+    differ by it as well, and each machine has a speed of its own.
+    """
+    places: list[Place] = []
+    rates: list[list[float]] = [[] for _ in range(stacks)]
+    for host in hosts:
+        speed, slope = rng.normal(0, 0.05), -0.5 / (blocks * stacks)
+        for block in range(blocks):
+            places.append(Place(host, f"run:{block}"))
+            hour = rng.normal(0, 0.1)
+            order = range(stacks) if block % 2 == 0 else range(stacks - 1, -1, -1)
+            for turn, stack in enumerate(order):
+                when = block * stacks + turn
+                rates[stack].append(speed + hour + slope * when + rng.normal(0, 0.01))
+    return [Sample(str(i), tuple(arm), "key", tuple(places)) for i, arm in enumerate(rates)]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "blocks", "hosts"),
+    [(2, 5, ["h1"]), (2, 10, ["h1"]), (8, 10, ["h1"]), (4, 6, ["h1", "h2", "h3"])],
+)
+def test_drift_makes_no_claims_on_identical_interleaved_stacks(
+    stacks: int, blocks: int, hosts: list[str]
+) -> None:
+    rng = np.random.default_rng(24)
+    claims = dict.fromkeys(Verdict, 0)
+    for _ in range(400):
+        base, *others = interleaved(rng, stacks, blocks, hosts)
+        found = compare_candidates(base, others)
+        assert {it.method for it in found} == {Method.POOLED if len(hosts) > 1 else Method.PAIRED}
+        for verdict in {it.verdict for it in found}:
+            claims[verdict] += 1
+    assert claims[Verdict.FASTER] + claims[Verdict.SLOWER] <= 0.05 * 400
+
+
+def test_pairs_find_under_drift_what_two_arms_cannot() -> None:
+    rng = np.random.default_rng(25)
+    found = {True: 0, False: 0}
+    for _ in range(100):
+        base, other = interleaved(rng, 2, 10)
+        faster = tuple(rate + math.log(1.10) for rate in other.log_rates)
+        for in_turns in found:
+            places = other.places if in_turns else ()
+            baseline = Sample("b", base.log_rates, "key", places)
+            (it,) = compare_candidates(baseline, [Sample("c", faster, "key", places)])
+            found[in_turns] += it.verdict is Verdict.FASTER
+    assert found[True] >= 95
+    assert found[False] <= 20

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks
 from adviser.tables import group_table, stacks_document
+from common.measurements import Unit
 
 OLD, NEW, PRE = "sha256:aa01" + "0" * 60, "sha256:aa02" + "0" * 60, "sha256:bb03" + "0" * 60
 
@@ -21,7 +22,7 @@ class Observed:
     """What the store would give, with sensible defaults."""
 
     job_id: str
-    rate_flop_per_s: float
+    rate: float
     stack_digest: str | None = NEW
     component: str | None = "tensorflow"
     component_version: str | None = "2.10.0"
@@ -34,6 +35,9 @@ class Observed:
     elapsed_s: float | None = None
     repetitions_s: tuple[float, ...] = ()
     unstable_reason: str | None = None
+    unit: Unit = Unit.FLOP_PER_SECOND
+    host: str | None = None
+    block: str | None = None
 
 
 def jobs(rate: float, count: int = 5, **changes: Any) -> list[Observed]:
@@ -118,14 +122,14 @@ def test_unstable_jobs_are_shown_and_left_out() -> None:
     ]
     stack = only(compare_stacks(good + flagged)).stacks[0]
     assert (stack.jobs, stack.unstable) == (7, ("spread", "throttled"))
-    assert stack.median_flop_per_s == pytest.approx(1e9)
+    assert stack.median_rate == pytest.approx(1e9)
     assert stack.variation == pytest.approx(1.4826 * 0.005)
 
 
 def test_a_stack_of_unstable_jobs_has_no_median() -> None:
     group = only(compare_stacks(jobs(1e9) + jobs(2e9, unstable_reason="swapped", **OLDER)))
     stack = group.stacks[-1]
-    assert (stack.median_flop_per_s, stack.variation) == (None, None)
+    assert (stack.median_rate, stack.variation) == (None, None)
     assert verdicts(group) == {stack.label: "undetermined"}
     assert "–" in shown(group)
 
@@ -202,4 +206,96 @@ def test_a_job_counts_by_the_median_of_its_repetitions_not_by_their_mean() -> No
     told = jobs(1e9, 1)[0]
     seen = replace(told, elapsed_s=2.0, repetitions_s=(1.0, 1.01, 0.99, 1.0, 6.0))
     (group,) = compare_stacks([seen])
-    assert group.stacks[0].median_flop_per_s == pytest.approx(2 * told.rate_flop_per_s)
+    assert group.stacks[0].median_rate == pytest.approx(2 * told.rate)
+
+
+def in_turns(rates: list[float], host: str = "h1", **changes: Any) -> list[Observed]:
+    """A job a rate, each in a block of its own."""
+    name = f"{changes.get('stack_digest', NEW)}-{host}"
+    return [
+        replace(Observed(f"{name}-{n}", rate, host=host, block=f"run:{n}"), **changes)
+        for n, rate in enumerate(rates)
+    ]
+
+
+#: A machine that loses a third of its speed over six blocks.
+FADING = [6e9, 5.7e9, 5.3e9, 4.9e9, 4.4e9, 4e9]
+#: A candidate that is 5 % faster whatever the machine does.
+KEEPING_UP = [1.05 * rate * (1 + noise) for rate, noise in zip(
+    FADING, (0.001, -0.002, 0.0, 0.002, -0.001, 0.0), strict=True)]  # fmt: skip
+
+
+def test_jobs_that_ran_in_turns_are_compared_in_pairs() -> None:
+    group = only(compare_stacks(in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)))
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "faster"}
+    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
+    assert {key: document[key] for key in ("method", "pairs", "hosts", "tau")} == {
+        "method": "paired", "pairs": 6, "hosts": 1, "tau": None,
+    }  # fmt: skip
+    apart = [replace(row, block=None) for row in in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)]
+    assert verdicts(only(compare_stacks(apart))) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+
+
+def test_the_table_says_how_many_pairs() -> None:
+    text = shown(only(compare_stacks(in_turns(FADING) + in_turns(KEEPING_UP, **OLDER))))
+    assert "faster ⇄6" in text
+    assert "⇄n: by n pairs of jobs that ran in turns." in " ".join(text.split())
+    assert "⇄" not in shown(only(compare_stacks(jobs(1e9) + jobs(2e9, **OLDER))))
+
+
+def test_an_unstable_job_leaves_its_partner_alone() -> None:
+    rows = in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)
+    rows[2] = replace(rows[2], unstable_reason="steal")
+    group = only(compare_stacks(rows))
+    comparison = group.stacks[0].comparison
+    assert comparison is not None
+    assert (comparison.method, comparison.pairs) == ("paired", 5)
+
+
+def test_hosts_that_both_saw_are_pooled() -> None:
+    rows = [
+        row
+        for host, speed in (("h1", 1.0), ("h2", 1.3))
+        for row in (
+            *in_turns([rate * speed for rate in FADING], host),
+            *in_turns([rate * speed for rate in KEEPING_UP], host, **OLDER),
+        )
+    ]
+    group = only(compare_stacks(rows))
+    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
+    assert (document["method"], document["hosts"], document["pairs"]) == ("pooled", 2, 12)
+    assert document["tau"] == 0.0
+    assert document["degrees_of_freedom"] == 1.0
+    assert "∑2" in shown(group)
+    assert "∑n: pooled over n hosts." in " ".join(shown(group).split())
+
+
+def test_stacks_without_a_common_host_say_so() -> None:
+    group = only(compare_stacks(in_turns(FADING) + in_turns(FADING, "h2", **OLDER)))
+    assert "no common host" in " ".join(shown(group).split())
+    document = stacks_document([group])
+    json.dumps(document, allow_nan=False)
+
+
+def test_each_group_is_shown_in_its_own_unit() -> None:
+    images: dict[str, Any] = {"unit": Unit.IMAGES_PER_SECOND, "indicator": "PiTrain"}
+    group = only(compare_stacks(jobs(1234.5, **images)))
+    assert "images/s" in shown(group)
+    assert "1,234.50" in shown(group)
+    document = stacks_document([group])["groups"][0]
+    assert document["unit"] == "images/s"
+    stack = document["stacks"][0]
+    assert (stack["median_rate"], stack["median_flop_per_s"]) == (pytest.approx(1234.5), None)
+    flop = stacks_document(compare_stacks(jobs(1e9)))["groups"][0]
+    assert (flop["unit"], flop["stacks"][0]["median_flop_per_s"]) == ("FLOP/s", pytest.approx(1e9))
+    assert "GFLOPS" in shown(only(compare_stacks(jobs(1e9))))
+
+
+def test_the_widest_table_keeps_its_verdicts_on_a_narrow_terminal() -> None:
+    wild = [6e9, 5e9, 9e9, 4e9, 4.4e9, 6e9, 7e9]
+    rows = in_turns(wild) + in_turns(wild[::-1], **OLDER)
+    rows[0] = replace(rows[0], unstable_reason="steal")
+    text = shown(only(compare_stacks(rows)), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    for whole in ("baseline", "undetermined", "⇄6", "out"):
+        assert whole in text
