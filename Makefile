@@ -47,5 +47,5 @@ $(VENV)/.embedded: setup.cfg constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: setup.cfg constraints.txt | $(VENV)/bin/python
 	@echo "Installing into $(VENV) (once) …"
-	@$(PIP) --editable '.[embedded,server,dev]'
+	@$(PIP) --editable '.[embedded,server,ray,kubernetes,dev]'
 	@touch $@ $(VENV)/.embedded

@@ -1,0 +1,1 @@
+"""Performance indicators, and the executor that runs them on pinned stacks."""

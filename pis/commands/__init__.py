@@ -1,0 +1,1 @@
+"""Commands of this room, one module a command or a group of small ones."""

@@ -1,0 +1,278 @@
+"""Every indicator with every library that it measures, run for real as the script that travels.
+
+The environments come from the executor, hash-checked; see ``tests.services.stacks``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pis.bundle import script_of
+from pis.catalogue import INDICATORS, indicator_of
+from pis.indicators.gpu import gpu_of_cuda
+from tests.services.stacks import STACKS, stack_environment
+
+# The first run downloads gigabytes.
+pytestmark = pytest.mark.timeout(1800)
+
+needs_cuda = pytest.mark.skipif(gpu_of_cuda() is None, reason="no CUDA device")
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "indicator-result.schema.json"
+
+#: Small sizes of each indicator, by a name for the test's own.
+FLAGS = {
+    "matmul": ("matmul", "--matrix-size", "64"),
+    "gemm": ("gemm", "--shapes", "24,16,40,nt; 8,9,10,tn"),
+    "conv1d": ("conv1d", "--input-width", "31"),
+    "conv2d": (
+        "conv2d", "--input-height", "14", "--input-width", "9", "--input-channels", "2",
+        "--filter-height", "4", "--filter-width", "3", "--output-channels", "5",
+    ),
+    "rnn": ("rnn", "--cell", "gru", "--hidden-size", "24", "--layers", "2"),
+    "lstm": ("lstm", "--hidden-size", "24", "--input-size", "16", "--batch", "3"),
+    "memory": ("memory", "--array-mib", "8"),
+    "import": ("import", "--reps", "1"),
+    "train cnn": ("train", "--batch", "4", "--image-size", "16"),
+    "train transformer": (
+        "train", "--model", "transformer", "--hidden-size", "32", "--vocabulary", "50",
+        "--sequence-length", "12",
+    ),
+    "infer cnn": ("infer", "--batch", "4", "--image-size", "16"),
+    "infer transformer": (
+        "infer", "--model", "transformer", "--hidden-size", "32", "--vocabulary", "50",
+        "--sequence-length", "12",
+    ),
+}  # fmt: skip
+
+#: TensorFlow runs these eagerly, too.
+EAGER = ("matmul", "conv2d", "rnn", "train transformer")
+
+CASES = [
+    (name, framework, ())
+    for name, flags in FLAGS.items()
+    for framework in indicator_of(flags[0]).frameworks
+] + [(name, "tensorflow", ("--mode", "eager")) for name in EAGER]
+
+
+def run_script(
+    framework: str, text: str, *arguments: str, device: str = "cpu"
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in the library's environment, with nothing of this product around."""
+    python = stack_environment(framework).python
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return subprocess.run(
+        [str(python), "-I", "-", *arguments],
+        input=text,
+        env={**kept, "CUDA_VISIBLE_DEVICES": "0" if device == "cuda" else ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@cache
+def measured(name: str, framework: str, more: tuple[str, ...], device: str = "cpu") -> Any:
+    """The result document of one of :data:`FLAGS`."""
+    indicator, *flags = FLAGS[name]
+    chosen = ["--framework", framework, "--device", device, "--threads", "1"]
+    done = run_script(
+        framework, script_of(indicator), *flags, *chosen, "--min-time", "0.05", *more,
+        device=device,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def results_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return document.get("@results") or [document]
+
+
+def test_each_indicator_is_run() -> None:
+    assert {flags[0] for flags in FLAGS.values()} == set(INDICATORS)
+
+
+@pytest.mark.parametrize(("name", "framework", "more"), CASES, ids=str)
+def test_an_indicator_measures_a_library(name: str, framework: str, more: tuple[str, ...]) -> None:
+    document = measured(name, framework, more)
+    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    version = STACKS[framework][0].rpartition("==")[2]
+    assert document["name"] == indicator_of(FLAGS[name][0]).title
+    assert document["component"] == framework
+    assert document["component_version"].partition("+")[0] == version
+    for result in results_of(document):
+        assert result["@parameters"]["device"] == "cpu"
+        assert result["@result"]["rate"] > 0
+        assert ("mode" in result["@parameters"]) == (framework == "tensorflow")
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_libraries_are_credited_with_equal_work(name: str) -> None:
+    frameworks = indicator_of(FLAGS[name][0]).frameworks
+    documents = [measured(name, framework, ()) for framework in frameworks]
+    amounts = [
+        [result["@result"]["per_call"] for result in results_of(document)] for document in documents
+    ]
+    assert all(amount == amounts[0] for amount in amounts)
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_eager_and_compiled_tensorflow_compute_the_same(name: str) -> None:
+    compiled, eager = (measured(name, "tensorflow", more) for more in ((), ("--mode", "eager")))
+    assert eager["@parameters"]["mode"] == "eager"
+    assert compiled["@parameters"]["mode"] == "function"
+    checksums = [document["@result"]["checksum"] for document in (compiled, eager)]
+    assert checksums[0] == pytest.approx(checksums[1], rel=1e-4, abs=1e-4)
+
+
+#: Arrays of the same numbers in every library, for the scripts below.
+DATA = """
+import random
+from math import prod
+
+GENERATOR = random.Random(1)
+
+def array_of(framework, shape, draw):
+    numbers = [float(draw()) for _ in range(prod(shape))]
+    make = {"numpy": "array", "torch": "tensor", "tensorflow": "constant"}[framework.name]
+    flat = getattr(framework.module, make)(numbers, dtype=framework.dtype("float32"))
+    return framework.module.reshape(flat, shape)
+"""
+
+#: Convolves whole numbers, whose sums are exact.
+CONVOLVE = """
+def whole():
+    return GENERATOR.randrange(-9, 10)
+
+def main_of_test(name):
+    framework, results = load_framework(name, "cpu", 1, "function"), []
+    for spatial, window, stride, dilation, padding, last in [
+        ((11, 8), (4, 3), 2, 1, "SAME", True),
+        ((11, 8), (4, 3), 2, 1, "SAME", False),
+        ((11, 8), (4, 2), 3, 1, "VALID", True),
+        ((12, 9), (3, 4), 1, 2, "SAME", True),
+        ((13,), (4,), 2, 1, "SAME", True),
+        ((13,), (4,), 1, 1, "VALID", False),
+        ((13,), (4,), 1, 3, "SAME", True),
+    ]:
+        convolution = Convolution(2, spatial, 3, window, 5, stride, dilation, padding, last)
+        images = array_of(framework, convolution.input_shape, whole)
+        kernels = array_of(framework, convolution.filter_shape, whole)
+        output = convolution_call(framework, convolution, images, kernels)()
+        if last and name == "torch":
+            output = output.movedim(1, -1)
+        results.append(framework.to_host(output))
+    print(json.dumps(results))
+
+main_of_test(sys.argv[1])
+"""
+
+RECUR = """
+def part():
+    return GENERATOR.uniform(-1, 1)
+
+def main_of_test(name):
+    framework, results = load_framework(name, "cpu", 1, "function"), []
+    for cell in GATES:
+        recurrence = Recurrence(cell, 2, 3, 4, 5, 2)
+        inputs, width, weights = array_of(framework, (5, 2, 3), part), GATES[cell] * 4, []
+        for size in recurrence.input_sizes:
+            shapes = ((size, width), (4, width), (width,))
+            weights.append([array_of(framework, shape, part) for shape in shapes])
+        results.append(framework.to_host(recurrent_call(framework, recurrence, inputs, weights)()))
+    print(json.dumps(results))
+
+main_of_test(sys.argv[1])
+"""
+
+#: Counts the numbers that a training changes.
+WEIGHTS = """
+def main_of_test(name):
+    framework = load_framework(name, "cpu", 1, "function")
+    defaults = {parameter.name: parameter.default for parameter in INDICATOR.all_parameters()}
+    counts = []
+    for model in ("cnn", "transformer"):
+        network = network_of(framework, {**defaults, "model": model})
+        if name == "torch":
+            counts.append(sum(weights.numel() for weights in network.model.parameters()))
+        else:
+            counts.append(sum(int(framework.module.size(weights)) for weights in network.model))
+    print(json.dumps(counts))
+
+main_of_test(sys.argv[1])
+"""
+
+
+def told_by(framework: str, indicator: str, driver: str) -> Any:
+    """What ``driver`` prints when it runs after an indicator's functions."""
+    functions = script_of(indicator).partition("if __name__ ==")[0]
+    done = run_script(framework, functions + driver, framework)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_all_libraries_convolve_the_same_numbers_to_the_same_result() -> None:
+    results = {framework: told_by(framework, "conv2d", DATA + CONVOLVE) for framework in STACKS}
+    assert results["torch"] == results["numpy"]
+    assert results["tensorflow"] == results["numpy"]
+
+
+def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> None:
+    results = {it: told_by(it, "rnn", DATA + RECUR) for it in ("torch", "tensorflow")}
+    flat = {it: _numbers(result) for it, result in results.items()}
+    assert flat["torch"] == pytest.approx(flat["tensorflow"], abs=1e-5)
+
+
+def test_both_libraries_have_networks_of_the_same_size() -> None:
+    assert told_by("torch", "train", WEIGHTS) == told_by("tensorflow", "train", WEIGHTS)
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, list):
+        return [number for part in value for number in _numbers(part)]
+    return [value]
+
+
+@pytest.mark.parametrize(
+    ("framework", "indicator", "flags", "message"),
+    [
+        ("numpy", "conv2d", ("--dtype", "bfloat16"), "numpy has no bfloat16"),
+        ("numpy", "rnn", ("--framework", "torch"), "torch cannot be imported here"),
+        ("numpy", "lstm", ("--framework", "numpy"), "'numpy' is none of torch, tensorflow"),
+        ("torch", "train", ("--model", "transformer", "--heads", "3"), "not divisible by 3 heads"),
+        ("torch", "conv1d", ("--framework", "torch", "--device", "cuda"), "finds no CUDA device"),
+    ],
+)
+def test_what_is_not_possible_is_said_in_one_line(
+    framework: str, indicator: str, flags: tuple[str, ...], message: str
+) -> None:
+    done = run_script(framework, script_of(indicator), "--quiet", *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr.splitlines()[-1]
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", [name for name in FLAGS if name != "import"])
+def test_torch_is_measured_on_the_gpu(name: str) -> None:
+    document = measured(name, "torch", (), device="cuda")
+    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    assert document["clock"]["name"] == "cuda_event"
+    assert document["gpu"]["name"]
+    for result in results_of(document):
+        assert result["@parameters"]["device"] == "cuda"
+
+
+@needs_cuda
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", ["conv2d", "lstm", "infer transformer"])
+def test_other_types_are_right_on_the_gpu_too(name: str, dtype: str) -> None:
+    document = measured(name, "torch", ("--dtype", dtype), device="cuda")
+    assert document["@parameters"]["dtype"] == dtype

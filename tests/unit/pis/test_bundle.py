@@ -1,0 +1,115 @@
+"""An indicator as one text."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pis.bundle import CannotBundle, script_of, script_sha256, siblings_of
+from pis.catalogue import INDICATORS, UnknownIndicator
+
+NAMES = list(INDICATORS)
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """Names that the top level of a module defines or imports."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = (name for target in targets for name in ast.walk(target))
+            yield from (name.id for name in names if isinstance(name, ast.Name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_is_defined_twice(name: str) -> None:
+    times = Counter(defined(ast.parse(script_of(name))))
+    assert {name for name, count in times.items() if count > 1} == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_reads_as_python_3_8(name: str) -> None:
+    ast.parse(script_of(name), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_imports_the_standard_library_only(name: str) -> None:
+    for node in ast.walk(ast.parse(script_of(name))):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        for module in modules:
+            assert module.partition(".")[0] in sys.stdlib_module_names, module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_is_the_same_each_time(name: str) -> None:
+    program = f"from pis.bundle import script_of; print(script_of({name!r}), end='')"
+    again = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        check=True,
+        env={"PYTHONHASHSEED": "1", "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    assert again.stdout.decode() == script_of(name)
+    assert script_sha256(name) == hashlib.sha256(again.stdout).hexdigest()
+
+
+def test_comments_and_docstrings_stay_at_home() -> None:
+    text = script_of("matmul")
+    assert "Whole text" not in text
+    assert ":param" not in text
+    assert "# noqa" not in text
+    assert "#: " not in text
+
+
+def test_a_script_runs_alone(tmp_path: Path) -> None:
+    script = tmp_path / "anything.py"
+    script.write_text(script_of("matmul"), encoding="utf-8")
+    # The folder of NumPy and nothing of this product: neither its path nor its other libraries.
+    program = "import sys, runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    flags = ["--matrix-size=16", "--reps=2", "--min-time=0.001", "--threads=1"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, str(script), *flags],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        env={},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    document = json.loads(done.stdout)
+    assert document["name"] == "PiMatmul"
+    assert document["threads"]["requested"] == 1
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UnknownIndicator, match="matmul"):
+        script_of("nonsense")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from pis.indicators import clock",
+        "import pis.indicators.clock",
+        "from pis.indicators.clock import Clock as Watch",
+        "from pis.indicators.clock import *",
+        "from .clock import Clock",
+        "from common.errors import ProjectError",
+        "def late():\n    from pis.indicators.clock import Clock",
+    ],
+)
+def test_an_import_that_would_not_survive_is_refused(source: str) -> None:
+    with pytest.raises(CannotBundle, match="siblings are imported at the top"):
+        siblings_of(source)

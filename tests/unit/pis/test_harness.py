@@ -1,0 +1,212 @@
+"""An indicator from flags to its document, for real on NumPy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pis.indicators import gemm, import_time, matmul, memory
+from pis.indicators.errors import WrongResult
+from pis.indicators.frameworks import Framework
+from pis.indicators.harness import Indicator, Work, main
+
+SCHEMA = json.loads(
+    (Path(__file__).parents[3] / "docs/reference/indicator-result.schema.json").read_text("utf-8")
+)
+QUICK = ["--reps=3", "--min-time=0.001", "--threads=1"]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness writes thread variables into the environment."""
+    for name, value in os.environ.items():
+        monkeypatch.setenv(name, value)
+
+
+def document_of(
+    capsys: pytest.CaptureFixture[str], indicator: Indicator, *argv: str
+) -> dict[str, Any]:
+    assert main(indicator, [*QUICK, *argv]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    return document
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_matmul_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    document = document_of(capsys, matmul.INDICATOR, "--matrix-size=32", "--batch=2", "--seed=5")
+    assert document["@parameters"] == {
+        "device": "cpu", "threads": 1, "seed": 5, "dtype": "float32", "matrix_size": 32, "batch": 2,
+    }  # fmt: skip
+    result = document["@result"]
+    assert result["per_call"] == {"amount": 2 * (2 * 32**3 - 32**2), "unit": "FLOP"}
+    assert len(result["repetitions"]) == 3
+    rate = result["per_call"]["amount"] / (result["elapsed"] * 1e-3) / 1e9
+    assert result["rate"] == pytest.approx(rate)
+
+
+def test_integers_are_counted_as_operations(capsys: pytest.CaptureFixture[str]) -> None:
+    document = document_of(capsys, matmul.INDICATOR, "--matrix-size=16", "--dtype=int8")
+    assert document["@result"]["unit"] == "GOPS"
+
+
+def test_what_numpy_does_on_one_thread_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--matrix-size=16", "--dtype=float16", "--threads=2"]
+    document = document_of(capsys, matmul.INDICATOR, *flags)
+    assert document["@parameters"]["threads"] == 1
+    assert document["threads"]["requested"] == 2
+
+
+def test_several_shapes_give_several_results(capsys: pytest.CaptureFixture[str]) -> None:
+    document = document_of(capsys, gemm.INDICATOR, "--shapes=8,4,2,n,t;3,5,7,tn")
+    first, second = document["@results"]
+    assert first["@parameters"]["transposes"] == "nt"
+    assert first["@result"]["per_call"]["amount"] == 8 * 4 * 3
+    assert [second["@parameters"][name] for name in "mnk"] == [3, 5, 7]
+
+
+def test_the_triad_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    document = document_of(capsys, memory.INDICATOR, "--array-mib=1", "--dtype=float32")
+    assert document["@result"]["per_call"] == {"amount": 3 * 2**20, "unit": "B"}
+    assert document["@result"]["unit"] == "GB/s"
+
+
+def test_importing_is_measured_in_processes_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = document_of(capsys, import_time.INDICATOR)
+    assert document["@result"]["unit"] == "imports/s"
+    assert document["@result"]["peak"] is None
+
+
+def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(matmul.INDICATOR, [*QUICK, "--matrix-size=8"]) == 0
+    told = capsys.readouterr().err
+    assert "matmul: importing numpy" in told
+    assert main(matmul.INDICATOR, [*QUICK, "--matrix-size=8", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--dtype=bfloat16"], "numpy has no bfloat16"),
+        (["--device=cuda"], "--device cpu"),
+    ],
+)
+def test_what_is_not_possible_here_is_one_line_and_exit_code_2(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(matmul.INDICATOR, [*QUICK, "--quiet", *flags]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_historic_device_reaches_the_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MATMUL_DEVICE", "gpu")
+    assert main(matmul.INDICATOR, ["--quiet"]) == 2
+    assert "numpy computes on the CPU only" in capsys.readouterr().err
+
+
+def indicator(
+    call: Callable[[], Any], check: Callable[[Any], float], per_call: int = 1
+) -> Indicator:
+    def works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]:
+        yield Work(call, per_call, "FLOP", {"dtype": "float32"}, check)
+
+    return Indicator("mine", "PiMine", "Mine.", (), ("numpy",), works)
+
+
+def test_a_wrong_output_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(output: Any) -> float:
+        raise WrongResult(f"it is {output}")
+
+    assert main(indicator(lambda: 41, refuse), [*QUICK, "--quiet"]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "error: it is 41\n")
+
+
+def test_an_output_that_goes_wrong_later_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = iter(range(10**9))
+
+    def only_the_first(output: int) -> float:
+        if output:
+            raise WrongResult("it changed")
+        return 0.0
+
+    assert main(indicator(lambda: next(outputs), only_the_first), [*QUICK, "--quiet"]) == 1
+    assert "it changed" in capsys.readouterr().err
+
+
+def test_a_rate_above_the_peak_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    impossible = indicator(lambda: None, lambda output: 0.0, per_call=10**15)
+    assert main(impossible, [*QUICK, "--quiet"]) == 1
+    assert "lies above the peak" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    def exhaust() -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    assert main(indicator(exhaust, lambda output: 0.0), [*QUICK, "--quiet"]) == 1
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def test_a_bug_surfaces() -> None:
+    with pytest.raises(ZeroDivisionError):
+        main(indicator(lambda: 1 // 0, lambda output: 0.0), [*QUICK, "--quiet"])
+
+
+def test_what_a_library_prints_does_not_spoil_the_document(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def talk() -> None:
+        print("from Python")  # noqa: T201
+        os.write(1, b"from below\n")
+
+    assert main(indicator(talk, lambda output: 0.0), [*QUICK, "--quiet"]) == 0
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["name"] == "PiMine"
+    assert "from Python" in captured.err
+    assert "from below" in captured.err
+
+
+def test_ones_memory_is_free_before_the_next_one_is_made() -> None:
+    alive: list[int] = []
+
+    class Operand:
+        def __init__(self) -> None:
+            alive.append(1)
+            self.most = len(alive)
+
+        def __del__(self) -> None:
+            alive.pop()
+
+    most = []
+
+    def works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]:
+        for number in range(3):
+            yield made(number)
+
+    def made(number: int) -> Work:
+        operand = Operand()
+        most.append(operand.most)
+        return Work(lambda: operand.most, 1, "FLOP", {"number": number}, float)
+
+    several = Indicator("mine", "PiMine", "Mine.", (), ("numpy",), works)
+    assert main(several, [*QUICK, "--quiet"]) == 0
+    assert most == [1, 1, 1]

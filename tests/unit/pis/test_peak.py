@@ -1,0 +1,71 @@
+"""Upper bounds of devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from pis.indicators.gpu import Gpu
+from pis.indicators.peak import cpu_peak, gpu_peak, memory_peak
+
+H100 = Gpu("H100 SXM", (9, 0), 132, 1.83e9, 2.619e9, 5120, 50 * 2**20)
+A100 = Gpu("A100 SXM", (8, 0), 108, 1.41e9, 1.215e9, 5120, 40 * 2**20)
+ZEN5 = {"sse2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtype", "per_cycle"),
+    [
+        ({"sse2"}, "float32", 16),
+        ({"sse2", "avx"}, "float32", 32),
+        ({"sse2", "avx", "fma", "avx2"}, "float64", 16),
+        (ZEN5, "float32", 64),
+        (ZEN5, "float64", 32),
+        (ZEN5, "bfloat16", 128),
+        (ZEN5, "float16", 64),
+        (ZEN5, "int8", 256),
+        (ZEN5 | {"amx_bf16"}, "bfloat16", 1024),
+        ({"asimd", "asimdhp"}, "float16", 128),
+    ],
+)
+def test_a_cpu_does_so_much_a_cycle(flags: set[str], dtype: str, per_cycle: int) -> None:
+    peak = cpu_peak(flags, dtype, 3, 2e9)
+    assert peak is not None
+    assert peak.rate == 3 * per_cycle * 2e9
+
+
+def test_an_unknown_cpu_has_no_peak() -> None:
+    assert cpu_peak(set(), "float32", 1, 1e9) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "published"),
+    [
+        (H100, "bfloat16", 989.4e12),
+        (H100, "float16", 989.4e12),
+        (H100, "int8", 1979e12),
+        (A100, "bfloat16", 312e12),
+        (A100, "float32", 156e12),  # as TensorFloat-32
+        (A100, "float64", 19.5e12),
+        (A100, "int8", 624e12),
+    ],
+)
+def test_a_gpu_does_what_its_data_sheet_says(gpu: Gpu, dtype: str, published: float) -> None:
+    peak = gpu_peak("compute", gpu, dtype)
+    assert peak is not None
+    assert peak.rate == pytest.approx(published, rel=0.01)
+
+
+def test_a_gpus_memory_does_what_its_data_sheet_says() -> None:
+    peak = gpu_peak("memory", A100, "float32")
+    assert peak is not None
+    assert peak.rate == pytest.approx(1555e9, rel=0.01)
+
+
+def test_a_gpu_of_an_unknown_kind_has_no_peak() -> None:
+    assert gpu_peak("compute", Gpu("new", (99, 0), 1, 1e9, 0, 0, 0), "float32") is None
+    assert gpu_peak("memory", Gpu("new", (99, 0), 1, 1e9, 0, 0, 0), "float32") is None
+
+
+def test_many_cores_are_bounded_by_their_sockets() -> None:
+    assert memory_peak(256, 5e9, 2).rate == 4e12
+    assert memory_peak(1, 5e9, 2).rate == 128 * 5e9
