@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from common.errors import InvalidSettings
 class Settings:
     """What differs between two installations; see ``docs/reference/settings.md``.
 
-    ``database_url`` and ``graph_url`` are ``None`` when the embedded store is used.
+    ``database_url`` and ``graph_url`` are ``None`` when the embedded store is used;
+    ``package_indexes`` has names and URLs.
     """
 
     home: Path
@@ -34,6 +36,8 @@ class Settings:
     query_timeout_s: float
     query_row_limit: int
     graph_memory_mb: int
+    package_indexes: tuple[tuple[str, str], ...]
+    image_registry: str | None
 
     @property
     def embedded_database(self) -> bool:
@@ -70,6 +74,8 @@ class Settings:
             query_timeout_s=_number(values, "QUERY_TIMEOUT_S", 30.0),
             query_row_limit=int(_number(values, "QUERY_ROW_LIMIT", 10_000)),
             graph_memory_mb=int(_number(values, "GRAPH_MEMORY_MB", 1024)),
+            package_indexes=_indexes(values, "PACKAGE_INDEXES"),
+            image_registry=values.get("IMAGE_REGISTRY"),
         )
 
 
@@ -98,3 +104,17 @@ def _number(values: Mapping[str, str], name: str, default: float) -> float:
     if not 0 < number < 1e9:
         raise InvalidSettings(f"{name}: {text!r} is not between 0 and 1e9")
     return number
+
+
+def _indexes(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
+    """Names and URLs, written ``name=URL name=URL``."""
+    indexes = {}
+    for place, item in enumerate(values.get(name, "").split(), start=1):
+        key, _, url = item.partition("=")
+        # The URL may hold a password, so the item is named by its place.
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", key) or not url:
+            raise InvalidSettings(f"{name}: item {place} is not written name=URL")
+        if not re.match(r"(?:https?|file)://", url):
+            raise InvalidSettings(f"{name}: {key}: not an http, https or file URL")
+        indexes[key] = url
+    return tuple(sorted(indexes.items()))

@@ -1,0 +1,115 @@
+"""The machine around a job: load, stolen time, swapping, throttling, before and after it.
+
+``/proc/stat`` counts the time of all processors by what they did, ``steal`` being what the
+host of a virtual machine gave to others (proc(5)); ``/proc/vmstat`` counts pages swapped.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pis.amun import nvidia
+from pis.amun.cgroups import throttled_periods
+
+#: Below one MiB of pages it was the housekeeping of other processes.
+SWAPPED_PAGES = 256
+
+_PROC = Path("/proc")
+_THERMAL = "cpu[0-9]*/thermal_throttle/*_throttle_count"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Counters of one moment; all but ``load`` and ``gpu_throttled`` only ever grow.
+
+    :param load: runnable processes, averaged over 1, 5 and 15 minutes
+    :param steal_ticks, cpu_ticks: stolen and all time, of all processors together
+    :param swapped_pages: in and out
+    :param thermal_events: of all cores and packages
+    :param throttled_periods: of this process's control groups
+    :param gpu_thermal_ns: time for which heat held GPUs' clocks down
+    """
+
+    load: tuple[float, float, float]
+    steal_ticks: int
+    cpu_ticks: int
+    swapped_pages: int
+    thermal_events: int
+    throttled_periods: int
+    gpu_thermal_ns: int
+    gpu_throttled: tuple[str, ...]
+
+
+def read_conditions(proc: Path = _PROC) -> Conditions:
+    """The counters of now; what this machine does not count stays zero."""
+    steal, total = _cpu_ticks(_text(proc / "stat"))
+    return Conditions(
+        load=os.getloadavg(),
+        steal_ticks=steal,
+        cpu_ticks=total,
+        swapped_pages=_swapped(_text(proc / "vmstat")),
+        thermal_events=sum(int(_text(path).strip() or 0) for path in _thermal_counters()),
+        throttled_periods=throttled_periods(),
+        gpu_thermal_ns=nvidia.thermal_violations_ns(),
+        gpu_throttled=tuple(nvidia.throttle_reasons()),
+    )
+
+
+def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
+    """What a result says of a job's conditions.
+
+    ``steal_share`` is the part of the time of all processors between the two moments that
+    was stolen, 0 … 1; ``None`` if no tick passed.
+    """
+    ticks = after.cpu_ticks - before.cpu_ticks
+    stolen = after.steal_ticks - before.steal_ticks
+    return {
+        "before": asdict(before),
+        "after": asdict(after),
+        "steal_share": round(max(0.0, stolen / ticks), 6) if ticks > 0 else None,
+        "throttled": _throttled(before, after),
+        "swapped": after.swapped_pages - before.swapped_pages >= SWAPPED_PAGES,
+    }
+
+
+def _throttled(before: Conditions, after: Conditions) -> bool:
+    counted = any(
+        getattr(after, name) > getattr(before, name)
+        for name in ("thermal_events", "throttled_periods", "gpu_thermal_ns")
+    )
+    return counted or bool(before.gpu_throttled or after.gpu_throttled)
+
+
+def _cpu_ticks(stat: str) -> tuple[int, int]:
+    """Stolen and all ticks of the first line, ``cpu user nice system idle iowait irq softirq
+    steal guest guest_nice``; a guest's time is counted in user and nice already.
+
+    >>> _cpu_ticks("cpu  100 0 20 800 5 0 3 72 10 0")
+    (72, 1000)
+    """
+    fields = stat.partition("\n")[0].split()
+    if len(fields) < 9 or fields[0] != "cpu":
+        return 0, 0
+    ticks = [int(field) for field in fields[1:9]]
+    return ticks[7], sum(ticks)
+
+
+def _swapped(vmstat: str) -> int:
+    counters = dict(line.split()[:2] for line in vmstat.splitlines() if " " in line)
+    return sum(int(counters.get(name, 0)) for name in ("pswpin", "pswpout"))
+
+
+@cache
+def _thermal_counters() -> tuple[Path, ...]:
+    return tuple(sorted(Path("/sys/devices/system/cpu").glob(_THERMAL)))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,234 @@
+"""The documents of an inspection on disk: written whole or not at all.
+
+The layout is that of inspection documents: ``build/specification``, ``build/log``,
+``build/status`` and, for each job, ``results/N/result``, ``hwinfo`` and ``log``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
+from pis.amun.jobs import Ended, Finished
+from pis.amun.launchers import Inspection, Job, JobResult
+from pis.amun.output import decoded, parsed_output
+
+DOCUMENT_VERSION = 1
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+_PART = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How the runner ran a job, which nothing that the job prints can change.
+
+    :param cpus: processors that the job could use
+    :param cpu_quota: of the control groups, in processors
+    :param threads: thread variables that the job was given
+    """
+
+    launcher: str
+    confined: bool
+    cpus: int | None
+    cpu_quota: float | None
+    memory_bytes: int | None
+    threads: Mapping[str, str]
+    python_version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildStatus:
+    """How a build ended; ``reason`` is ``None`` where it succeeded."""
+
+    reason: str | None
+    message: str
+    exit_code: int
+    started_at: datetime
+    finished_at: datetime
+    environment: str | None
+    launcher: str
+
+    @property
+    def state(self) -> str:
+        """``succeeded`` or ``failed``."""
+        return "succeeded" if self.reason is None else "failed"
+
+    def document(self) -> dict[str, Any]:
+        """As it is written to ``build/status``."""
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "message": self.message,
+            "exit_code": self.exit_code,
+            "started_at": written_time(self.started_at),
+            "finished_at": written_time(self.finished_at),
+            "environment": self.environment,
+            "launcher": self.launcher,
+        }
+
+
+def job_result(inspection: Inspection, job: Job, finished: Finished, ran: Ran) -> JobResult:
+    """The result document of a finished job, as of the machine that this runs on."""
+    script = inspection.script
+    result = {
+        "document_version": DOCUMENT_VERSION,
+        "inspection_id": inspection.inspection_id,
+        "script": {"name": script.name, "bundled": script.bundled},
+        "script_sha256": script.sha256,
+        "exit_code": finished.exit_code,
+        "ended": str(finished.ended),
+        "stdout": parsed_output(finished.stdout, truncated=finished.stdout_truncated),
+        "stderr": decoded(finished.stderr),
+        "truncated": {"stdout": finished.stdout_truncated, "stderr": finished.stderr_truncated},
+        "usage": dict(finished.usage),
+        "hwinfo": hwinfo(),
+        "os_release": os_release(),
+        "runtime_environment": runtime_environment(ran.python_version),
+        "hostname": os.uname().nodename,
+        "host": host(),
+        "launcher": ran.launcher,
+        "confined": ran.confined,
+        "limits": {
+            "cpus": ran.cpus,
+            "cpu_quota": ran.cpu_quota,
+            "memory_bytes": ran.memory_bytes,
+            "threads": dict(ran.threads),
+        },
+        "conditions": dict(finished.conditions),
+        "schedule": {
+            "run": job.run,
+            "block": job.block,
+            "turn": job.turn,
+            "interleaved": job.interleaved,
+        },
+        "start_datetime": written_time(finished.started_at),
+        "end_datetime": written_time(finished.ended_at),
+    }
+    return JobResult(result, _job_log(finished))
+
+
+def failed_to_launch(words: str, started_at: datetime) -> Finished:
+    """A job that never began."""
+    return Finished(
+        exit_code=127,
+        ended=Ended.LAUNCH_FAILED,
+        stdout=b"",
+        stderr=words.encode("utf-8", "backslashreplace"),
+        stdout_truncated=False,
+        stderr_truncated=False,
+        usage={},
+        started_at=started_at,
+        ended_at=datetime.now(UTC),
+        conditions={},
+    )
+
+
+def unknown_run(launcher: str) -> Ran:
+    """What can be said of how a job ran that never began."""
+    return Ran(launcher, False, None, None, None, {}, None)
+
+
+def written_time(moment: datetime) -> str:
+    """ISO, UTC, always with microseconds."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def write_build(
+    folder: Path, inspection: Inspection, status: BuildStatus, log: str, dockerfile: str | None
+) -> None:
+    """Write ``build/``; one that is there is replaced."""
+    files = {
+        "specification": _json(inspection.specification.document),
+        "log": log,
+        "status": _json(status.document()),
+    }
+    if dockerfile is not None:
+        files["Dockerfile"] = dockerfile
+    _write_folder(folder / "build", files)
+
+
+def write_job(folder: Path, number: int, result: JobResult) -> None:
+    """Write ``results/N``, which appears complete."""
+    files = {
+        "result": _json(result.result),
+        "hwinfo": _json(result.result.get("hwinfo") or {}),
+        "log": result.log,
+    }
+    _write_folder(folder / "results" / str(number), files)
+
+
+def finished_jobs(folder: Path) -> frozenset[int]:
+    """Numbers of the jobs whose results are complete."""
+    try:
+        entries = list((folder / "results").iterdir())
+    except OSError:
+        return frozenset()
+    return frozenset(
+        int(it.name) for it in entries if _NUMBER.match(it.name) and (it / "result").is_file()
+    )
+
+
+def read_build(folder: Path) -> dict[str, Any]:
+    """``build/status``; empty if it cannot be read."""
+    return _read(folder / "build" / "status")
+
+
+def read_job(folder: Path, number: int) -> dict[str, Any]:
+    """The result document of one job; empty if it cannot be read."""
+    return _read(folder / "results" / str(number) / "result")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def clear_parts(folder: Path) -> None:
+    """Remove what an interrupted run left half written."""
+    for part in (*folder.glob(f"*{_PART}"), *(folder / "results").glob(f"*{_PART}")):
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _write_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Write beside, flush, rename: a folder of that name is complete at any moment."""
+    part = folder.with_name(f"{folder.name}{_PART}")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for name, text in files.items():
+        with (part / name).open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _job_log(finished: Finished) -> str:
+    """Both outputs, for a person who looks for the cause."""
+    parts = [
+        f"ended: {finished.ended}, exit code {finished.exit_code}\n",
+        *_section("standard output", finished.stdout, finished.stdout_truncated),
+        *_section("standard error", finished.stderr, finished.stderr_truncated),
+    ]
+    return "".join(parts)
+
+
+def _section(title: str, data: bytes, truncated: bool) -> Iterable[str]:
+    if data:
+        yield f"--- {title}{' (its beginning)' if truncated else ''}\n"
+        yield decoded(data).rstrip("\n") + "\n"

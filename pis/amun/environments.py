@@ -1,0 +1,209 @@
+"""Environments: one folder a lock and interpreter, made once, of wheels with the right hash.
+
+Nothing that is installed runs while it is installed: source distributions, whose
+``setup.py`` would, are never built. What came out is compared with the lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from common.inspection import digest
+from common.packages import DEFAULT_INDEX
+from common.settings import Settings
+from pis.amun.indexes import installer_environment
+from pis.amun.installer import BuildLog, Say, failed, run_installer
+from pis.amun.interpreters import Interpreter, find_interpreter
+from pis.amun.locks import Lock, LockedPackage, holds
+
+_DESCRIPTION = "environment.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment that stands.
+
+    :param python: its interpreter
+    :param base: the folder of the interpreter that it was made from
+    :param digest: of the lock, the interpreter and the platform
+    :param freeze: ``name==version`` of everything in it, sorted
+    :param log: of the installation, also if that was long ago
+    """
+
+    path: Path
+    python: Path
+    base: Path
+    digest: str
+    python_version: str
+    freeze: tuple[str, ...]
+    log: str
+
+
+def build_environment(
+    lock: Lock, settings: Settings, python_version: str | None = None, say: Say | None = None
+) -> Environment:
+    """The environment of ``lock`` below ``HOME/environments``; built unless it is there.
+
+    :param python_version: such as ``3.11`` or ``3.11.7``; the lock's, else the running
+        interpreter's if unset
+    :param say: called with each line of the build log as it comes
+    :raises BuildFailed: ``python-not-found``, ``hash-mismatch``, ``no-wheel``,
+        ``index-unreachable``, ``timed-out`` or ``build-failed``, with the log
+    """
+    log = BuildLog(say)
+    home = settings.home / "environments"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        interpreter = find_interpreter(python_version or lock.python_version, log)
+        name = environment_digest(lock, interpreter)
+        path = home / name.removeprefix("sha256:")[:32]
+        with FileLock(f"{path}.lock"):
+            return _standing(path, name, log) or _build(
+                lock, interpreter, path, name, settings, log
+            )
+    except OSError as error:
+        raise failed("build-failed", str(error), log) from error
+
+
+def environment_digest(lock: Lock, interpreter: Interpreter) -> str:
+    """What an environment is made of: packages, interpreter and platform, not where it lies."""
+    markers = interpreter.facts["markers"]
+    return digest(
+        {
+            "packages": [asdict(package) for package in lock.packages],
+            "python": [markers["implementation_name"], interpreter.version],
+            "build": interpreter.facts["build"],
+            "platform": [interpreter.facts["platform"], interpreter.facts["libc"]],
+        }
+    )
+
+
+def _standing(path: Path, name: str, log: BuildLog) -> Environment | None:
+    try:
+        described = json.loads((path / _DESCRIPTION).read_text(encoding="utf-8"))
+        environment = Environment(
+            path=path,
+            python=path / "bin" / "python",
+            base=Path(described["base"]),
+            digest=name,
+            python_version=described["python_version"],
+            freeze=tuple(described["freeze"]),
+            log=described["log"],
+        )
+    except (OSError, ValueError, KeyError):
+        return None
+    if not environment.python.exists():
+        return None
+    log.write(f"an environment of this lock stands: {name}")
+    log.write(environment.log)
+    return environment
+
+
+def _build(
+    lock: Lock, interpreter: Interpreter, path: Path, name: str, settings: Settings, log: BuildLog
+) -> Environment:
+    """Build beside ``path`` and rename: a folder of that name is complete."""
+    for left_over in path.parent.glob(f"{path.name}.*.part"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    temporary = Path(f"{path}.{os.getpid()}.part")
+    try:
+        freeze = _fill(temporary, lock, interpreter, settings, log)
+        described = {
+            "digest": name,
+            "base": str(Path(interpreter.path).resolve().parent.parent),
+            "python_version": interpreter.version,
+            "freeze": freeze,
+            "log": str(log),
+        }
+        (temporary / _DESCRIPTION).write_text(json.dumps(described), encoding="utf-8")
+        shutil.rmtree(path, ignore_errors=True)
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    environment = _standing(path, name, BuildLog())
+    assert environment is not None  # noqa: S101
+    return environment
+
+
+def _fill(
+    folder: Path, lock: Lock, interpreter: Interpreter, settings: Settings, log: BuildLog
+) -> list[str]:
+    """Install what the lock has for this interpreter; what came out."""
+    # Relocatable, because the folder gets its name when it is complete.
+    options = ("--quiet", "--relocatable", "--no-project", "--no-python-downloads")
+    venv = ["venv", *options, "--python", interpreter.path, str(folder)]
+    _uv(venv, DEFAULT_INDEX, settings, log)
+    wanted = [it for it in lock.packages if holds(it.marker, interpreter.facts["markers"])]
+    for package in lock.packages:
+        if package not in wanted:
+            log.write(f"left out by its marker: {package.requirement}")
+    for index in sorted({package.index for package in wanted}):
+        _install([it for it in wanted if it.index == index], index, folder, settings, log)
+    freeze = _freeze(folder, settings, log)
+    _compare(wanted, freeze, log)
+    return freeze
+
+
+def _install(
+    packages: list[LockedPackage], index: str, path: Path, settings: Settings, log: BuildLog
+) -> None:
+    requirements = path / "requirements.txt"
+    requirements.write_text(requirements_of(packages), encoding="utf-8")
+    log.write(f"from the index {index}:")
+    log.write("\n".join(package.requirement for package in packages))
+    # Compiled now: else the first job would be slower than the others.
+    arguments = ["pip", "install", "--python", str(path / "bin" / "python"), "--require-hashes"]
+    arguments += ["--no-deps", "--only-binary", ":all:", "--compile-bytecode"]
+    _uv([*arguments, "--requirements", str(requirements)], index, settings, log)
+
+
+def requirements_of(packages: list[LockedPackage]) -> str:
+    """A requirements file of ``packages`` with their hashes, which installers check."""
+    return "".join(
+        " \\\n    ".join([package.requirement, *(f"--hash={it}" for it in package.hashes)]) + "\n"
+        for package in packages
+    )
+
+
+def _freeze(path: Path, settings: Settings, log: BuildLog) -> list[str]:
+    arguments = ["pip", "freeze", "--python", str(path / "bin" / "python")]
+    frozen = sorted(_uv(arguments, DEFAULT_INDEX, settings, log).split())
+    log.write("installed:")
+    log.write("\n".join(frozen))
+    return frozen
+
+
+def _compare(wanted: list[LockedPackage], freeze: list[str], log: BuildLog) -> None:
+    expected = {(package.name, package.version) for package in wanted}
+    pairs = [line.partition("==") for line in freeze]
+    found = {(str(canonicalize_name(name)), _release(version)) for name, _, version in pairs}
+    missing = sorted("==".join(pair) for pair in expected - found)
+    foreign = sorted("==".join(pair) for pair in found - expected)
+    if missing or foreign:
+        said = (
+            f"missing: {', '.join(missing) or 'none'}; not locked: {', '.join(foreign) or 'none'}"
+        )
+        raise failed("build-failed", f"what was installed is not the lock: {said}", log)
+
+
+def _release(version: str) -> str:
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        return version
+
+
+def _uv(arguments: list[str], index: str, settings: Settings, log: BuildLog) -> str:
+    indexes = dict(settings.package_indexes)
+    with tempfile.TemporaryDirectory(prefix="thoth-") as folder:
+        environment = installer_environment(index, indexes)
+        return run_installer(arguments, environment, Path(folder), log)

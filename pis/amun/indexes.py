@@ -1,0 +1,131 @@
+"""Package indexes: those of this machine by default, others by a name that settings know.
+
+A specification names indexes and never brings an address of its own: what it could make
+a machine fetch is decided by whoever runs the machine. Credentials stay in this module.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from common.packages import DEFAULT_INDEX, package_version
+
+#: What the installer is told by these is how to reach indexes, not what to install.
+_KEPT_UV = frozenset(
+    f"UV_{name}"
+    for name in (
+        "CACHE_DIR", "CONFIG_FILE", "CONCURRENT_DOWNLOADS", "DEFAULT_INDEX", "EXTRA_INDEX_URL",
+        "FIND_LINKS", "HTTP_RETRIES", "HTTP_TIMEOUT", "INDEX", "INDEX_STRATEGY", "INDEX_URL",
+        "INSECURE_HOST", "KEYRING_PROVIDER", "LINK_MODE", "NATIVE_TLS", "NO_INDEX", "OFFLINE",
+        "PYTHON_INSTALL_DIR", "SYSTEM_CERTS",
+    )
+)  # fmt: skip
+#: Variables that would send an installer into another environment than the one meant.
+_MISLEADING = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
+#: What pip calls it, what the installer calls it.
+_FROM_PIP = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"`@]+@")
+_INDEX_VARIABLE_OF_URL = "UV_DEFAULT_INDEX"
+
+
+def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
+    """The name by which an index is known: of an address, that under which it is configured.
+
+    >>> index_name("pypi-org", {}), index_name("https://a.example/simple/", {"a": "https://a.example/simple"})
+    ('pypi', 'a')
+    """
+    if not name_or_url:
+        return DEFAULT_INDEX
+    if "://" in name_or_url:
+        wanted = _bare(name_or_url)
+        return next((name for name, url in indexes.items() if _bare(url) == wanted), DEFAULT_INDEX)
+    return package_version("any", "1", name_or_url).index
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with users and passwords of addresses taken out.
+
+    >>> without_credentials("from https://me:secret@index.example/simple")
+    'from https://…@index.example/simple'
+    """
+    return _CREDENTIALS.sub("…@", text)
+
+
+def installer_environment(
+    index: str, indexes: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment in which the installer takes packages from ``index``.
+
+    The default index is what uv is configured with on this machine, else what pip is.
+
+    :param index: a name: the default one, or a key of ``indexes``
+    """
+    environ = os.environ if environ is None else environ
+    made = {
+        name: value
+        for name, value in environ.items()
+        if name not in _MISLEADING and (not name.startswith("UV_") or name in _KEPT_UV)
+    }
+    if index != DEFAULT_INDEX:
+        for name in (*_INDEX_VARIABLES, "UV_FIND_LINKS", "UV_NO_INDEX"):
+            made.pop(name, None)
+        return made | {_INDEX_VARIABLE_OF_URL: indexes[index], "UV_NO_CONFIG": "1"}
+    if any(name in made for name in (*_INDEX_VARIABLES, "UV_CONFIG_FILE")) or _has_uv_file(environ):
+        return made
+    return made | {name: value for name, value in _as_pip(environ).items() if name not in made}
+
+
+def _has_uv_file(environ: Mapping[str, str]) -> bool:
+    return any((folder / "uv" / "uv.toml").exists() for folder in (Path("/etc"), _config(environ)))
+
+
+def _as_pip(environ: Mapping[str, str]) -> dict[str, str]:
+    """What pip's configuration says, in the installer's words; its variables win over files."""
+    said: dict[str, str] = {}
+    for path in _pip_files(environ):
+        parser = configparser.ConfigParser(interpolation=None, strict=False)
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            continue
+        for section in ("global", "install"):
+            if parser.has_section(section):
+                said |= {key: value for key, value in parser.items(section) if key in _FROM_PIP}
+    for key in _FROM_PIP:
+        said[key] = environ.get(f"PIP_{key.upper().replace('-', '_')}", said.get(key, ""))
+    said["find-links"] = ",".join(_usable(said["find-links"].split()))
+    return {_FROM_PIP[key]: value for key, value in said.items() if value}
+
+
+def _pip_files(environ: Mapping[str, str]) -> list[Path]:
+    home = Path(environ.get("HOME", "/"))
+    files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", _config(environ) / "pip/pip.conf"]
+    return [*files, *map(Path, filter(None, [environ.get("PIP_CONFIG_FILE")]))]
+
+
+def _config(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"))
+
+
+def _usable(places: Iterable[str]) -> Iterable[str]:
+    """Folders that are there; pip passes over others, the installer would fail."""
+    return (place for place in places if "://" in place or Path(place).is_dir())
+
+
+def _bare(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(
+        (parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", "")
+    )

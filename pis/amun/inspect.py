@@ -1,0 +1,259 @@
+"""An inspection from specification to documents: build, run the jobs in turn, write.
+
+Everything that finished is on disk before the next thing begins, so a run that ends at any
+moment is taken up where it was by running it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from subprocess import SubprocessError
+from threading import Event
+from typing import Any, Protocol
+
+from filelock import FileLock, Timeout
+
+from common.errors import AlreadyRunning, ProjectError
+from common.inspection import digest
+from pis.amun.documents import (
+    BuildStatus,
+    clear_parts,
+    failed_to_launch,
+    finished_jobs,
+    job_result,
+    read_build,
+    unknown_run,
+    write_build,
+    write_job,
+)
+from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Launcher, Prepared, Script
+from pis.amun.outcomes import Outcome, outcome_of
+from pis.amun.schedule import Plan, blocks
+from pis.amun.specification import Specification
+from pis.bundle import script_of
+from pis.catalogue import INDICATORS, arguments_of
+
+logger = logging.getLogger(__name__)
+
+#: Fields that say how often and how long, and not what is measured.
+_NOT_IDENTITY = ("batch_size", "timeout_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How the inspections of one invocation are to be run.
+
+    :param out: where the folders of inspections are written
+    :param jobs: of each inspection; its own ``batch_size`` if unset
+    :param timeout_s: of each job; its own if unset
+    """
+
+    out: Path
+    jobs: int | None = None
+    interleaved: bool = True
+    timeout_s: float | None = None
+
+
+class Observer(Protocol):
+    """Is told what happens, for the person who waits."""
+
+    def building(self, inspection: Inspection) -> None:
+        """An environment is about to be built."""
+
+    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
+        """It stands, or could not be built."""
+
+    def measuring(self, jobs: int) -> None:
+        """So many jobs are left to run."""
+
+    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+        """A job has come to its end."""
+
+
+def inspect(
+    specifications: Sequence[Specification], launcher: Launcher, order: Order, observer: Observer
+) -> list[Outcome]:
+    """Build what ``specifications`` need, run what is missing of their jobs, write it all.
+
+    :returns: one outcome a specification, in their order
+    :raises AlreadyRunning: if another process works on ``order.out``
+    """
+    inspections = inspections_of(specifications, launcher.name, order)
+    order.out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(order.out / ".lock", timeout=0):
+            failures = _run(inspections, launcher, order, observer)
+    except Timeout:
+        raise AlreadyRunning(f"another process works on {order.out}") from None
+    return [outcome_of(it, order.out, failures.get(it.inspection_id)) for it in inspections]
+
+
+def inspections_of(
+    specifications: Sequence[Specification], launcher: str, order: Order
+) -> list[Inspection]:
+    """The inspections with identifiers that are the same whenever they are asked for.
+
+    A specification that is given twice makes two inspections: a stack compared with itself.
+    """
+    seen: Counter[str] = Counter()
+    made = []
+    for given in specifications:
+        specification = _as_ordered(given, order)
+        script = script_to_run(specification)
+        named = {
+            "specification": _identity(specification.document),
+            "script": script.sha256,
+            "launcher": launcher,
+        }
+        occurrence = seen[digest(named)]
+        seen[digest(named)] += 1
+        name = specification.identifier or script.name or "script"
+        suffix = digest([named, occurrence]).removeprefix("sha256:")[:8]
+        made.append(Inspection(f"inspection-{name}-{suffix}", specification, script))
+    return made
+
+
+def script_to_run(specification: Specification) -> Script:
+    """The script of a specification, with its command line."""
+    if specification.script in INDICATORS:
+        name = specification.script
+        text, arguments = script_of(name), arguments_of(name, specification.parameters)
+        return Script(text, name, _sha256(text), (*arguments, "--quiet"))
+    text = specification.script or ""
+    return Script(text, None, _sha256(text))
+
+
+def _as_ordered(specification: Specification, order: Order) -> Specification:
+    jobs = order.jobs or specification.batch_size
+    timeout_s = order.timeout_s or specification.timeout_s
+    document = {**specification.document, "batch_size": jobs, "timeout_s": timeout_s}
+    return replace(specification, batch_size=jobs, timeout_s=timeout_s, document=document)
+
+
+def _identity(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in document.items()
+        if name not in _NOT_IDENTITY and not name.startswith("@")
+    }
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _run(
+    inspections: Sequence[Inspection], launcher: Launcher, order: Order, observer: Observer
+) -> dict[str, BuildFailed]:
+    prepared: dict[str, Prepared] = {}
+    failures: dict[str, BuildFailed] = {}
+    plans = []
+    for inspection in inspections:
+        folder = order.out / inspection.inspection_id
+        plan = _plan(inspection, folder)
+        if not plan.missing:
+            continue
+        observer.building(inspection)
+        built = _built(inspection, launcher, folder)
+        failure = built if isinstance(built, BuildFailed) else None
+        observer.built(inspection, failure)
+        if isinstance(built, BuildFailed):
+            failures[inspection.inspection_id] = built
+        else:
+            prepared[inspection.inspection_id] = built
+            plans.append(plan)
+    work = blocks(plans, str(uuid.uuid4()), interleaved=order.interleaved, slots=launcher.slots())
+    observer.measuring(sum(map(len, work)))
+    _run_blocks(work, prepared, launcher, order, observer)
+    return failures
+
+
+def _plan(inspection: Inspection, folder: Path) -> Plan:
+    """What is missing; half-written folders of an interrupted run are removed first."""
+    clear_parts(folder)
+    done = finished_jobs(folder) if read_build(folder).get("state") == "succeeded" else frozenset()
+    numbers = range(inspection.specification.batch_size)
+    return Plan(inspection.inspection_id, tuple(n for n in numbers if n not in done))
+
+
+def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared | BuildFailed:
+    """Build, and record how it went."""
+    started_at = datetime.now(UTC)
+    try:
+        prepared = launcher.prepare(inspection)
+    except BuildFailed as error:
+        status = BuildStatus(
+            error.reason, error.message, error.exit_code, started_at, datetime.now(UTC), None,
+            launcher.name,
+        )  # fmt: skip
+        # Jobs that were measured before keep the build that they were measured in.
+        if not finished_jobs(folder):
+            write_build(folder, inspection, status, error.log, None)
+        return error
+    logger.info(
+        "environment_built",
+        extra={"inspection_id": inspection.inspection_id, "environment": prepared.environment},
+    )
+    status = BuildStatus(
+        None, "", 0, started_at, datetime.now(UTC), prepared.environment, launcher.name
+    )
+    write_build(folder, inspection, status, prepared.log, prepared.dockerfile)
+    return prepared
+
+
+def _run_blocks(
+    work: Sequence[Sequence[Job]],
+    prepared: Mapping[str, Prepared],
+    launcher: Launcher,
+    order: Order,
+    observer: Observer,
+) -> None:
+    """Run the blocks, each slot its own one after another."""
+    stop = Event()
+
+    def run_slot(slot: int) -> None:
+        for job in (job for block in work for job in block if job.slot == slot):
+            if stop.is_set():
+                return
+            result = _ran(launcher, prepared[job.inspection_id], job)
+            write_job(order.out / job.inspection_id, job.number, result)
+            _log_job(job, result.result)
+            observer.ran(job, result.result)
+
+    slots = sorted({job.slot for block in work for job in block})
+    if len(slots) < 2:
+        for slot in slots:
+            run_slot(slot)
+        return
+    with ThreadPoolExecutor(len(slots)) as pool:
+        try:
+            for running in [pool.submit(run_slot, slot) for slot in slots]:
+                running.result()
+        finally:
+            stop.set()
+
+
+def _log_job(job: Job, result: Mapping[str, Any]) -> None:
+    fields = {name: result.get(name) for name in ("ended", "exit_code")}
+    logger.info(
+        "job_finished",
+        extra={"inspection_id": job.inspection_id, "number": job.number, **fields},
+    )
+
+
+def _ran(launcher: Launcher, prepared: Prepared, job: Job) -> JobResult:
+    """One job; a launcher that fails before it began is a recorded result, too."""
+    started_at = datetime.now(UTC)
+    try:
+        return launcher.run(prepared, job)
+    except (ProjectError, OSError, SubprocessError) as error:
+        finished = failed_to_launch(str(error), started_at)
+        return job_result(prepared.inspection, job, finished, unknown_run(launcher.name))

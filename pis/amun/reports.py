@@ -1,0 +1,171 @@
+"""What an inspection tells the person who waits for it, and scripts; only commands call it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from common.terminal import printable
+from pis.amun.launchers import BuildFailed, Inspection, Job
+from pis.amun.outcomes import Outcome, is_measured
+
+#: Grows when a key changes its meaning or goes away, not when one is added.
+DOCUMENT_VERSION = 1
+_ERROR_CHARACTERS = 300
+
+
+class Lines:
+    """Tells what happens line by line."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._left = 0
+
+    def building(self, inspection: Inspection) -> None:
+        """An environment is about to be built."""
+        self._say(f"{inspection.inspection_id}: building")
+
+    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
+        """It stands, or could not be built."""
+        if failure is not None:
+            self._say(f"{inspection.inspection_id}: not built: {printable(str(failure))}")
+            if failure.hint:
+                self._say(f"  hint: {failure.hint}")
+
+    def measuring(self, jobs: int) -> None:
+        """So many jobs are left to run."""
+        self._left = jobs
+        if jobs:
+            self._say(f"{jobs} jobs to run")
+
+    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+        """A job has come to its end."""
+        self._left -= 1
+        self._say(f"{job.inspection_id} job {job.number}: {_ending(result)}, {self._left} left")
+
+
+class _Bar(Lines):
+    """A bar that moves with every job; only what went wrong leaves a line."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(lambda line: progress.console.print(line, markup=False, highlight=False))
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def building(self, inspection: Inspection) -> None:
+        words = f"building {inspection.inspection_id}"
+        self._progress.update(self._task, description=words, refresh=True)
+
+    def measuring(self, jobs: int) -> None:
+        self._left = jobs
+        self._progress.update(
+            self._task, description="measuring", total=jobs, completed=0, refresh=True
+        )
+
+    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+        if is_measured(result):
+            self._left -= 1
+        else:
+            super().ran(job, result)
+        self._progress.update(self._task, advance=1, refresh=True)
+
+
+@contextmanager
+def bar() -> Iterator[Lines]:
+    """A progress bar on the terminal; drawn between jobs, so that it takes no time of theirs."""
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=Console(stderr=True), transient=True, auto_refresh=False,
+    ) as progress:  # fmt: skip
+        yield _Bar(progress)
+
+
+def print_outcomes(
+    outcomes: Sequence[Outcome], out: Path, *, as_json: bool, ingested: bool
+) -> None:
+    """The table of what was measured, and what to do next."""
+    if as_json:
+        click.echo(json.dumps(_document(outcomes, out), indent=2))
+        return
+    Console(soft_wrap=True).print(_table(outcomes))
+    for outcome in outcomes:
+        if outcome.failed:
+            log = outcome.folder / "results"
+            click.echo(f"{outcome.failed} jobs failed: see {log}/*/log", err=True)
+        if outcome.failure is not None:
+            click.echo(f"not built: see {outcome.folder / 'build' / 'log'}", err=True)
+    command = "thoth stacks" if ingested else f"thoth ingest inspections {shlex.quote(str(out))}"
+    click.echo(f"next: {command}", err=True)
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("stack")
+    for heading in ("measured", "failed", "median rate"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("inspection", overflow="fold")
+    for outcome in outcomes:
+        table.add_row(
+            escape(_stack(outcome)),
+            str(outcome.measured),
+            str(outcome.failed),
+            _rate(outcome),
+            escape(outcome.inspection_id),
+        )
+    return table
+
+
+def _stack(outcome: Outcome) -> str:
+    if outcome.failure is not None:
+        return f"not built: {outcome.failure.reason}"
+    named = " ".join(filter(None, [outcome.component, outcome.component_version]))
+    return printable(named) or "unknown"
+
+
+def _rate(outcome: Outcome) -> str:
+    if outcome.median_rate is None:
+        return "–"
+    return f"{outcome.median_rate:,.4g} {printable(outcome.unit or '')}"
+
+
+def _ending(result: Mapping[str, Any]) -> str:
+    if is_measured(result):
+        return "measured"
+    ended, exit_code = result.get("ended", "ended"), result.get("exit_code")
+    lines = str(result.get("stderr", "")).strip().splitlines()
+    said = f": {printable(lines[-1])[:_ERROR_CHARACTERS]}" if lines else ""
+    return f"{ended}, exit code {exit_code}{said}"
+
+
+def _document(outcomes: Sequence[Outcome], out: Path) -> dict[str, Any]:
+    return {
+        "document_version": DOCUMENT_VERSION,
+        "out": str(out),
+        "inspections": [
+            {
+                "inspection_id": outcome.inspection_id,
+                "folder": str(outcome.folder),
+                "state": outcome.state,
+                "reason": outcome.failure.reason if outcome.failure else None,
+                "message": outcome.failure.message if outcome.failure else None,
+                "component": outcome.component,
+                "component_version": outcome.component_version,
+                "jobs_measured": outcome.measured,
+                "jobs_failed": outcome.failed,
+                "median_rate": outcome.median_rate,
+                "unit": outcome.unit,
+            }
+            for outcome in outcomes
+        ],
+    }

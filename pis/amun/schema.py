@@ -1,0 +1,242 @@
+"""The shape of a specification; ``docs/reference/specification.md`` explains every field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from marshmallow import RAISE, Schema, ValidationError, fields, validate
+
+from pis.amun.problems import Problem, inside
+
+_CPU = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(m?)\Z")
+_MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([EPTGMk]i?|Ki)?\Z")
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18} | {
+    f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)
+}
+
+MISSING = "missing"
+#: What the schema library says, in our words.
+_WORDS = {
+    "Missing data for required field.": MISSING,
+    "Field may not be null.": "null: leave it out instead",
+    "Not a valid list.": "a list was expected",
+    "Not a valid mapping type.": "an object was expected",
+    "Invalid input type.": "an object was expected",
+}
+_UNKNOWN = "Unknown field."
+
+
+class Text(fields.Field[str]):
+    """Text, and nothing that could be taken for it."""
+
+    def __init__(self, *, most: int = 2_000, **options: Any) -> None:
+        super().__init__(**options)
+        self.most = most
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        if not isinstance(value, str):
+            raise self._wrong("text was expected")
+        if "\0" in value or len(value) > self.most:
+            raise self._wrong("holds a NUL" if "\0" in value else f"over {self.most} characters")
+        return value
+
+    @staticmethod
+    def _wrong(words: str) -> Exception:
+        return ValidationError(words)
+
+
+class Whole(fields.Field[int]):
+    """A whole number within bounds; a boolean is none."""
+
+    def __init__(self, low: int, high: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.low, self.high = low, high
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        if type(value) is not int or not self.low <= value <= self.high:
+            raise ValidationError(f"a whole number from {self.low} to {self.high} was expected")
+        return value
+
+
+class Seconds(fields.Field[float]):
+    """A duration in seconds."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> float:
+        if type(value) not in (int, float) or not 0 < value <= 86_400:
+            raise ValidationError("seconds above 0 and up to 86400 were expected")
+        return float(value)
+
+
+class Flag(fields.Field[bool]):
+    """``true`` or ``false``."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValidationError("true or false was expected")
+        return value
+
+
+class Cpus(fields.Field[float]):
+    """Processors, as ``2``, ``"1.5"`` or ``"500m"``."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> float:
+        found = None if isinstance(value, bool) else _CPU.match(str(value))
+        cpus = float(found[1]) / (1000 if found[2] else 1) if found else 0.0
+        if cpus <= 0:
+            raise ValidationError('processors were expected, such as 2 or "500m"')
+        return cpus
+
+
+class Memory(fields.Field[int]):
+    """Bytes, as ``1048576``, ``"256Mi"`` or ``"1G"``."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        found = None if isinstance(value, bool) else _MEMORY.match(str(value))
+        size = int(float(found[1]) * _FACTORS[found[2] or ""]) if found else 0
+        if size <= 0:
+            raise ValidationError('bytes were expected, such as "256Mi" or "1G"')
+        return size
+
+
+class Strict(Schema):
+    """A record in which every key means something."""
+
+    class Meta:
+        unknown = RAISE
+
+
+class Hardware(Strict):
+    """``run.requests.hardware``: what the machine has to be."""
+
+    cpu_family = Whole(0, 10_000)
+    cpu_model = Whole(0, 10_000)
+    processor = Text()
+    physical_cpus = Whole(1, 100_000)
+
+
+class Requests(Strict):
+    """``build.requests`` and ``run.requests``."""
+
+    cpu = Cpus()
+    memory = Memory()
+    hardware = fields.Nested(Hardware)
+
+
+class Resources(Strict):
+    """``build`` and ``run``."""
+
+    requests = fields.Nested(Requests)
+
+
+class PythonStack(Strict):
+    """``python``: what is installed, in one of three forms."""
+
+    requirements = fields.Dict()
+    requirements_locked = fields.Dict()
+    requirements_txt = Text(most=10_000_000)
+    pylock_toml = Text(most=10_000_000)
+    runtime_environment = fields.Dict()
+    constraints = fields.List(Text())
+
+
+class File(Strict):
+    """One of ``files``."""
+
+    path = Text(required=True)
+    content = Text(required=True, most=10_000_000)
+
+
+class Variable(Strict):
+    """One of ``environment``."""
+
+    name = Text(
+        required=True,
+        validate=validate.Regexp(r"[A-Za-z_][A-Za-z0-9_]*\Z", error="not a variable's name"),
+    )
+    value = Text(required=True, most=100_000)
+
+
+class SpecificationSchema(Strict):
+    """The whole specification."""
+
+    identifier = Text(
+        validate=validate.Regexp(
+            r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,60}[A-Za-z0-9])?\Z",
+            error="up to 62 letters, digits, `.`, `_` and `-` were expected",
+        )
+    )
+    base = Text(validate=validate.Regexp(r"[A-Za-z0-9][\w./:@-]*\Z", error="not an image's name"))
+    batch_size = Whole(1, 10_000)
+    timeout_s = Seconds()
+    script = Text(most=10_000_000)
+    parameters = fields.Dict(keys=fields.String())
+    python = fields.Nested(PythonStack)
+    packages = fields.List(Text())
+    python_packages = fields.List(Text())
+    package_manager = Text(
+        validate=validate.OneOf(
+            ("micropipenv", "pipenv"), error="`micropipenv` or `pipenv` was expected"
+        )
+    )
+    files = fields.List(fields.Nested(File))
+    environment = fields.List(fields.Nested(Variable))
+    build = fields.Nested(Resources)
+    run = fields.Nested(Resources)
+    update = Flag()
+    upgrade_pip = Flag()
+    force_sync = Flag()
+    send_messages = Flag()
+    created = Text(data_key="@created")
+    amun_service_version = Text(data_key="@amun_service_version")
+    amun_api_url = Text(data_key="@amun_api_url")
+    amun_deployment_name = Text(data_key="@amun_deployment_name")
+
+
+def shape_problems(value: Any) -> list[Problem]:
+    """What the schema has against ``value``, by path; nothing if it has the right shape."""
+    if not isinstance(value, dict):
+        return [Problem("the specification", "a JSON object was expected")]
+    return list(_flat(SpecificationSchema().validate(value), "", SpecificationSchema()))
+
+
+def field_paths(schema: Schema | None = None, at: str = "") -> list[str]:
+    """Every field of the schema by its path, ``[]`` standing for each item of a list."""
+    paths = []
+    for name, field in (schema or SpecificationSchema()).fields.items():
+        path = inside(at, field.data_key or name)
+        inner: Any = field.inner if isinstance(field, fields.List) else field
+        if isinstance(inner, fields.Nested):
+            path += "[]" if inner is not field else ""
+            paths += field_paths(inner.schema, path)
+        else:
+            paths.append(path)
+    return paths
+
+
+def _flat(errors: Mapping[Any, Any], at: str, schema: Any) -> list[Problem]:
+    problems = []
+    for key, inner in errors.items():
+        path = at if key == "_schema" else inside(at, key)
+        if isinstance(inner, Mapping):
+            problems += _flat(inner, path, _schema_of(schema, key))
+        else:
+            problems += [Problem(path, _said(str(words), schema)) for words in inner]
+    return problems
+
+
+def _said(words: str, schema: Any) -> str:
+    if words != _UNKNOWN or not isinstance(schema, Schema):
+        return _WORDS.get(words, words)
+    known = ", ".join(sorted(field.data_key or name for name, field in schema.fields.items()))
+    return f"not a field of a specification; here are: {known}"
+
+
+def _schema_of(schema: Any, key: Any) -> Any:
+    """The schema of what lies below ``key``; a list keeps that of its items."""
+    if not isinstance(schema, Schema) or not isinstance(key, str):
+        return schema
+    field = next((f for n, f in schema.fields.items() if (f.data_key or n) == key), None)
+    inner = field.inner if isinstance(field, fields.List) else field
+    return inner.schema if isinstance(inner, fields.Nested) else None

@@ -1,0 +1,177 @@
+"""``thoth inspect``: stacks are built, their jobs run in turn, and written as documents."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.settings import Settings
+
+if TYPE_CHECKING:
+    from pis.amun.launchers import Launcher
+    from pis.amun.outcomes import Outcome
+    from pis.amun.specification import Specification
+
+_LAUNCHERS = ("local", "ray", "container", "kubernetes")
+
+
+class UnusableSpecification(click.ClickException):
+    """A specification that cannot be used; exit code 2, as for everything given wrongly."""
+
+    exit_code = 2
+
+
+@click.command()
+@click.argument("specifications", nargs=-1, required=True, metavar="SPEC…")
+@click.option("--jobs", type=click.IntRange(1, 10_000), help="Jobs a stack, instead of its own.")
+@click.option(
+    "--interleave/--no-interleave", default=True, show_default=True,
+    help="Run the stacks' jobs in turn, forwards and backwards, so that drift falls on all.",
+)  # fmt: skip
+@click.option("--ingest", is_flag=True, help="Take the documents in when they are written.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path),
+    help="Where documents are written; HOME/inspections if unset.",
+)  # fmt: skip
+@click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True)
+@click.option("--timeout", type=click.FloatRange(0, 86_400, min_open=True), metavar="S",
+              help="Longest run of a job in seconds, instead of its own.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def inspect(  # noqa: PLR0913, PLR0917 - one for each option
+    context: click.Context,
+    specifications: tuple[str, ...],
+    jobs: int | None,
+    interleave: bool,
+    ingest: bool,
+    out: Path | None,
+    launcher: str,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Measure the stacks of specifications (files of JSON, or - for standard input).
+
+    A stack that cannot be built and a job that fails are recorded, and the exit code
+    is 1. What finished stays: the same command goes on where it was interrupted.
+    """
+    from pis.amun.inspect import Order
+    from pis.amun.inspect import inspect as run
+    from pis.amun.reports import print_outcomes
+
+    settings: Settings = context.obj
+    ingest_command = _ingest_command(context) if ingest else None
+    checked = _checked(specifications, settings)
+    order = Order((out or settings.home / "inspections").absolute(), jobs, interleave, timeout)
+    with ExitStack() as stack:
+        observer = stack.enter_context(_observer(quiet=as_json))
+        runs_on = stack.enter_context(_launcher(launcher, settings))
+        stack.enter_context(_telling_how_to_resume())
+        outcomes = run(checked, runs_on, order, observer)
+    print_outcomes(outcomes, order.out, as_json=as_json, ingested=ingest)
+    refused = ingest_command is not None and _ingest(context, ingest_command, outcomes, as_json)
+    if refused or any(outcome.state != "measured" for outcome in outcomes):
+        context.exit(1)
+
+
+def _checked(names: Sequence[str], settings: Settings) -> list[Specification]:
+    """Every specification; the problems of all of them are told at once."""
+    from pis.amun.files import read_specification
+    from pis.amun.problems import InvalidSpecification
+    from pis.amun.specification import load_specification
+
+    indexes, checked, problems = dict(settings.package_indexes), [], []
+    for name in names:
+        try:
+            checked.append(load_specification(read_specification(name), indexes))
+        except InvalidSpecification as error:
+            problems += [str(InvalidSpecification([it], name)) for it in error.problems]
+    if problems:
+        raise UnusableSpecification("\n".join(problems))
+    return checked
+
+
+@contextmanager
+def _launcher(name: str, settings: Settings) -> Iterator[Launcher]:
+    made = _made(name, settings)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _made(name: str, settings: Settings) -> Launcher:
+    """The launcher; its libraries are imported only where it is asked for."""
+    if name == "ray":
+        from pis.amun.launchers.ray import RayLauncher
+
+        return RayLauncher(settings)
+    if name == "container":
+        from pis.amun.launchers.container import ContainerLauncher
+
+        return ContainerLauncher(settings)
+    if name == "kubernetes":
+        from pis.amun.launchers.kubernetes import KubernetesLauncher
+
+        return KubernetesLauncher(settings)
+    from pis.amun.launchers.local import LocalLauncher
+
+    return LocalLauncher(settings)
+
+
+@contextmanager
+def _observer(*, quiet: bool) -> Iterator[Any]:
+    from pis.amun.reports import Lines, bar
+
+    if quiet:
+        yield Lines(lambda line: None)
+    elif sys.stderr.isatty():
+        with bar() as observer:
+            yield observer
+    else:
+        yield Lines(lambda line: click.echo(line, err=True))
+
+
+@contextmanager
+def _telling_how_to_resume() -> Iterator[None]:
+    resume = "what finished is kept: the same command goes on from there"
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(resume, err=True)
+        raise
+    except OSError as error:  # a full disk, a folder that may not be written
+        raise click.ClickException(f"{error}\n{resume}") from error
+
+
+def _ingest_command(context: click.Context) -> click.Command:
+    """``thoth ingest inspections``, which another room offers to the command ``thoth``."""
+    root = context.find_root()
+    found: click.Command | None = root.command
+    for name in ("ingest", "inspections"):
+        found = found.get_command(root, name) if isinstance(found, click.Group) else None
+    if found is None:
+        raise click.UsageError("--ingest needs the whole product: run it as `thoth inspect`")
+    return found
+
+
+def _ingest(
+    context: click.Context, command: click.Command, outcomes: Sequence[Outcome], as_json: bool
+) -> bool:
+    """Take the folders in; whether something was refused.
+
+    With ``--json`` there is one document on standard output, so ingest reports beside it.
+    """
+    sources = tuple(str(outcome.folder) for outcome in outcomes)
+    arguments: Mapping[str, Any] = {"sources": sources, "dry_run": False, "as_json": False}
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        try:
+            context.invoke(command, **arguments)
+        except click.exceptions.Exit as ended:
+            return ended.exit_code != 0
+    return False

@@ -1,0 +1,178 @@
+"""Environments from a package index: what is refused, what is kept, what nobody learns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common.settings import Settings
+from pis.amun.environments import build_environment
+from pis.amun.launchers import BuildFailed
+from pis.amun.locks import Lock, LockedPackage
+from tests.services.index import PASSWORD, Index, package_index
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with package_index() as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def _once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No second try at an index that is not there, and nothing known of earlier tests."""
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def settings(tmp_path: Path, index: Index) -> Settings:
+    """Settings in which ``index`` is called ``own``."""
+    home = str(tmp_path / "home")
+    return Settings.from_env({"THOTH_HOME": home, "PACKAGE_INDEXES": f"own={index.url}"})
+
+
+def package(name: str, version: str, *hashes: str, marker: str | None = None) -> LockedPackage:
+    return LockedPackage(name, version, hashes, marker, "own")
+
+
+def refusal(lock: Lock, settings: Settings, python_version: str | None = None) -> BuildFailed:
+    with pytest.raises(BuildFailed) as failed:
+        build_environment(lock, settings, python_version)
+    assert failed.value.log.endswith(f"[{failed.value.reason}]\n")
+    assert not list((settings.home / "environments").glob("*.part"))
+    assert PASSWORD not in failed.value.log + str(failed.value)
+    return failed.value
+
+
+def test_what_is_locked_is_installed_and_kept(index: Index, settings: Settings) -> None:
+    lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2", "WORD = 'hello'")),))
+    lines: list[str] = []
+    built = build_environment(lock, settings, say=lines.append)
+    program = "import parrot; print(parrot.WORD)"
+    said = subprocess.check_output([built.python, "-c", program], text=True)
+    assert said == "hello\n"
+    assert built.freeze == ("parrot==1.2",)
+    assert "parrot==1.2" in lines
+    index.files.clear()
+    again = build_environment(lock, settings)
+    assert (again.path, again.digest) == (built.path, built.digest)
+    assert "stands" not in built.log
+
+
+def test_credentials_of_an_index_are_written_nowhere(index: Index, settings: Settings) -> None:
+    lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
+    built = build_environment(lock, settings)
+    files = [path for path in settings.home.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]
+    assert PASSWORD not in built.log
+
+
+def test_another_file_than_was_locked_is_refused(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.2", "WORD = 'forged'")
+    other = f"sha256:{'0' * 64}"
+    assert refusal(Lock((package("parrot", "1.2", other),)), settings).reason == "hash-mismatch"
+
+
+def test_no_stranger_runs_while_a_stack_is_installed(
+    index: Index, settings: Settings, tmp_path: Path
+) -> None:
+    marker = tmp_path / "ran"
+    setup = f"open({str(marker)!r}, 'w')\nfrom setuptools import setup\nsetup(name='parrot')\n"
+    lock = Lock((package("parrot", "1.2", index.add_source("parrot", "1.2", setup)),))
+    assert refusal(lock, settings).reason == "no-wheel"
+    assert not marker.exists()
+
+
+def test_a_release_that_the_index_lacks_is_refused(index: Index, settings: Settings) -> None:
+    served = index.add_wheel("parrot", "1.2")
+    assert refusal(Lock((package("parrot", "9.9", served),)), settings).reason == "no-wheel"
+    assert refusal(Lock((package("nobody", "1.0", served),)), settings).reason == "no-wheel"
+
+
+def test_an_index_that_does_not_answer_is_named_as_the_cause(
+    settings: Settings, index: Index
+) -> None:
+    nowhere = f"own={index.url.replace(str(index.port), '9')}"
+    away = Settings.from_env({"THOTH_HOME": str(settings.home), "PACKAGE_INDEXES": nowhere})
+    lock = Lock((package("parrot", "1.2", f"sha256:{'0' * 64}"),))
+    failure = refusal(lock, away)
+    assert failure.reason == "index-unreachable"
+    assert failure.hint is not None
+
+
+def test_a_wrong_password_is_an_index_that_refuses(index: Index, settings: Settings) -> None:
+    served = index.add_wheel("parrot", "1.2")
+    wrong = f"own={index.url.replace(PASSWORD, 'wrong')}"
+    refused = Settings.from_env({"THOTH_HOME": str(settings.home), "PACKAGE_INDEXES": wrong})
+    failure = refusal(Lock((package("parrot", "1.2", served),)), refused)
+    assert failure.reason == "index-unreachable"
+
+
+def test_a_python_that_is_not_here_is_not_fetched(settings: Settings) -> None:
+    failure = refusal(Lock(), settings, "3.99")
+    assert failure.reason == "python-not-found"
+    assert "3.99" in str(failure)
+
+
+def test_markers_are_asked_of_the_interpreter(index: Index, settings: Settings) -> None:
+    wanted = package("parrot", "1.2", index.add_wheel("parrot", "1.2"), marker="os_name == 'posix'")
+    other = package("crow", "1.0", f"sha256:{'0' * 64}", marker="os_name == 'nt'")
+    built = build_environment(Lock((other, wanted)), settings)
+    assert built.freeze == ("parrot==1.2",)
+    assert "left out by its marker: crow==1.0" in built.log
+
+
+def test_a_build_that_was_killed_leaves_nothing_in_the_way(
+    index: Index, settings: Settings
+) -> None:
+    lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
+    built = build_environment(lock, settings)
+    left_over = built.path.with_name(f"{built.path.name}.99999.part")
+    built.path.rename(left_over)
+    assert build_environment(lock, settings).path == built.path
+    assert not left_over.exists()
+
+
+def test_two_processes_that_want_one_environment_build_it_once(
+    index: Index, settings: Settings
+) -> None:
+    served = index.add_wheel("parrot", "1.2")
+    program = (
+        "from common.settings import Settings\n"
+        "from pis.amun.environments import build_environment\n"
+        "from pis.amun.locks import Lock, LockedPackage\n"
+        f"lock = Lock((LockedPackage('parrot', '1.2', ({served!r},), None, 'own'),))\n"
+        "lines = []\n"
+        f"settings = Settings.from_env({{'THOTH_HOME': {str(settings.home)!r},"
+        f" 'PACKAGE_INDEXES': 'own={index.url}'}})\n"
+        "build_environment(lock, settings, say=lines.append)\n"
+        "print(any('stands' in line for line in lines))\n"
+    )
+    root = Path(__file__).parents[2]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root
+        )
+        for _ in range(2)
+    ]
+    assert sorted(process.communicate(timeout=120)[0] for process in running) == [
+        "False\n",
+        "True\n",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_a_failed_build(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(BuildFailed) as failure:
+        build_environment(Lock(), settings_of(tmp_path / "home"))
+    assert failure.value.reason == "build-failed"
+
+
+def settings_of(home: Path) -> Settings:
+    return Settings.from_env({"THOTH_HOME": str(home)})

@@ -1,0 +1,287 @@
+"""``thoth inspect`` as a person runs it: real stacks, real jobs, real interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from platformdirs import user_cache_path
+
+from common.settings import Settings
+from pis.amun.pinning import pinned_specification
+from tests.factories.specifications import HASH
+from tests.services.commands import ROOT, THOTH, thoth, thoth_json, variables
+
+#: The smallest indicator that there is.
+QUICK = {"matrix_size": 32, "min_time": 0.05}
+VERSIONS = ("2.2.6", "2.3.5")
+PRINTS = """
+import json, os, sys, time
+print(open("data/word").read(), os.environ.get("AWS_SECRET_ACCESS_KEY"), file=sys.stderr)
+if os.environ["HOW"] == "crash":
+    raise SystemExit(3)
+if os.environ["HOW"] == "sleep":
+    time.sleep(60)
+result = {"rate": 12.5, "elapsed": 1.0}
+print(json.dumps({"name": "Mine", "component": "numpy", "@parameters": {}, "@result": result}))
+"""
+
+
+@pytest.fixture(scope="module")
+def pinned(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A specification for each of two releases of NumPy."""
+    folder = tmp_path_factory.mktemp("specifications")
+    for version in VERSIONS:
+        text = json.dumps(pinned_specification("matmul", [f"numpy=={version}"], None, QUICK))
+        (folder / f"{version}.json").write_text(text)
+    return [folder / f"{version}.json" for version in VERSIONS]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home of its own, but for its environments, which are kept between runs."""
+    kept = user_cache_path("thoth-tests") / "environments"
+    kept.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "environments").symlink_to(kept)
+    yield tmp_path / "home"
+    # --ingest starts the graph of this home.
+    thoth(Settings.from_env({"THOTH_HOME": str(tmp_path / "home")}), "down")
+
+
+@pytest.fixture
+def at_home(home: Path) -> Settings:
+    """Settings without stores: measuring needs none."""
+    return Settings.from_env({"THOTH_HOME": str(home)})
+
+
+def results(out: Path) -> dict[str, dict[str, Any]]:
+    """Result documents by their path; what is half written has another name."""
+    found = out.glob("inspection-*/results/*/result")
+    whole = [path for path in found if path.parent.name.isdigit()]
+    return {str(path.relative_to(out)): json.loads(path.read_text()) for path in whole}
+
+
+def test_two_stacks_are_measured_in_turns_and_compared(
+    settings: Settings, home: Path, pinned: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["inspect", *map(str, pinned), "--jobs", "5", "--out", str(out), "--ingest"]
+    report = thoth_json(settings, *arguments, THOTH_HOME=str(home))
+    assert [it["jobs_measured"] for it in report["inspections"]] == [5, 5]
+    assert [it["component_version"] for it in report["inspections"]] == list(VERSIONS)
+    written = sorted(results(out).values(), key=lambda it: str(it["start_datetime"]))
+    ids = [it["inspection_id"] for it in report["inspections"]]
+    turns = [ids.index(it["inspection_id"]) for it in written]
+    assert turns == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
+    assert len({it["schedule"]["run"] for it in written}) == 1
+    assert [it["schedule"]["block"] for it in written] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    (group,) = thoth_json(settings, "stacks", "--all")["groups"]
+    assert sorted(it["component_version"] for it in group["stacks"]) == list(VERSIONS)
+    assert thoth_json(settings, "ingest", "inspections", str(out))["inspection"]["known"] == 2
+
+
+def test_a_result_says_what_the_runner_saw(
+    at_home: Settings, pinned: list[Path], tmp_path: Path
+) -> None:
+    value = json.loads(pinned[0].read_text())
+    value["run"] = {"requests": {"cpu": "500m"}}
+    spec = write(tmp_path, value)
+    done = thoth(at_home, "inspect", spec, "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "numpy 2.2.6" in done.stdout
+    assert "next: thoth ingest inspections" in done.stderr
+    (result,) = results(tmp_path / "out").values()
+    assert (result["exit_code"], result["ended"], result["confined"]) == (0, "exited", False)
+    assert result["stdout"]["@parameters"]["threads"] == 1
+    assert result["limits"]["cpus"] == 1
+    assert result["limits"]["threads"]["OMP_NUM_THREADS"] == "1"
+    assert result["script"] == {"name": "matmul", "bundled": True}
+    assert result["hwinfo"]["cpu_info"]["count"] == os.cpu_count()
+    assert result["usage"]["ru_maxrss"] > 0
+    assert result["start_datetime"].endswith("+00:00")
+    assert result["conditions"]["before"]["load"]
+
+
+def write(folder: Path, value: Any, name: str = "spec.json") -> str:
+    path = folder / name
+    path.write_text(json.dumps(value))
+    return str(path)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_run_that_was_ended_goes_on_where_it_was(
+    at_home: Settings, pinned: list[Path], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["inspect", *map(str, pinned), "--jobs", "4", "--out", str(out)]
+    running = start(at_home, *arguments)
+    wait_for(lambda: len(results(out)) >= 3)
+    children = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(number)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == code, said
+    psutil.wait_procs(children, timeout=30)
+    assert not [it for it in children if it.is_running()]
+    before = results(out)
+    assert 3 <= len(before) < 8
+    done = thoth(at_home, *arguments)
+    assert done.returncode == 0, done.stderr
+    after = results(out)
+    assert len(after) == 8
+    assert {place: after[place] for place in before} == before
+    assert len({it["schedule"]["run"] for it in after.values()}) == 2
+    assert not list(out.rglob("*.part"))
+    if number == signal.SIGINT:
+        assert "the same command goes on from there" in said
+
+
+def start(settings: Settings, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [THOTH, *arguments],
+        env={**os.environ, **variables(settings)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(ask: Any) -> None:
+    until = time.monotonic() + 120
+    while not ask():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_second_process_on_the_same_folder_is_told_so(
+    at_home: Settings, pinned: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["inspect", str(pinned[0]), "--jobs", "50", "--out", str(out)]
+    running = start(at_home, *arguments)
+    wait_for(lambda: results(out))
+    second = thoth(at_home, *arguments)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+    assert second.returncode == 5
+    assert str(out) in second.stderr
+
+
+@pytest.fixture
+def mine(pinned: list[Path], tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A specification of a script of one's own."""
+    return {
+        "identifier": "mine",
+        "script": PRINTS,
+        "python": json.loads(pinned[0].read_text())["python"],
+        "files": [{"path": "data/word", "content": "a word"}],
+        "environment": [{"name": "HOW", "value": "well"}],
+    }
+
+
+def how(mine: dict[str, Any], ending: str, **fields: Any) -> dict[str, Any]:
+    return {**mine, "environment": [{"name": "HOW", "value": ending}], **fields}
+
+
+def test_scripts_of_ones_own_run_confined_and_may_fail(
+    at_home: Settings, mine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-word")
+    out = tmp_path / "out"
+    specs = [
+        write(tmp_path, mine, "well.json"),
+        write(tmp_path, how(mine, "crash"), "crash.json"),
+        write(tmp_path, how(mine, "sleep", timeout_s=1), "sleep.json"),
+    ]
+    done = thoth(at_home, "inspect", *specs, "--out", str(out), "--json")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)["inspections"]
+    assert [it["state"] for it in report] == ["measured", "failed", "failed"]
+    assert report[0]["median_rate"] == 12.5
+    ids = [it["inspection_id"] for it in report]
+    well, crash, sleep = (json.loads((out / name / "results/0/result").read_text()) for name in ids)
+    assert well["confined"]
+    assert "a word None" in well["stderr"]
+    assert (crash["exit_code"], crash["ended"]) == (3, "exited")
+    assert sleep["ended"] == "timed-out"
+    assert "a word" in (out / ids[1] / "results/0/log").read_text()
+    texts = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+    assert not any(b"hidden-word" in text for text in texts)
+
+
+def test_a_stack_that_cannot_be_built_is_a_recorded_result(
+    settings: Settings, home: Path, pinned: list[Path], tmp_path: Path
+) -> None:
+    value = json.loads(pinned[0].read_text())
+    value["python"]["requirements_locked"]["default"]["numpy"]["hashes"] = [HASH]
+    impossible = json.loads(pinned[0].read_text())
+    impossible["run"] = {"requests": {"hardware": {"processor": "Abacus 3000"}}}
+    specs = [write(tmp_path, value, "a.json"), write(tmp_path, impossible, "b.json")]
+    out = tmp_path / "out"
+    arguments = ["inspect", *specs, "--out", str(out), "--ingest", "--json"]
+    done = thoth(settings, *arguments, THOTH_HOME=str(home))
+    assert done.returncode == 1
+    report = json.loads(done.stdout)["inspections"]
+    assert [it["reason"] for it in report] == ["hash-mismatch", "hardware-not-met"]
+    assert {it["state"] for it in report} == {"build_failed"}
+    for it in report:
+        log = (Path(it["folder"]) / "build/log").read_text()
+        assert log.endswith(f"[{it['reason']}]\n")
+    assert "2 new" in done.stderr, done.stderr
+
+
+def test_all_that_is_wrong_is_told_before_anything_runs(
+    at_home: Settings, pinned: list[Path], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"script":\n "matmul",}')
+    wrong = write(tmp_path, {"script": "matmul", "batchsize": 1, "python": {}})
+    out = tmp_path / "out"
+    done = thoth(at_home, "inspect", str(pinned[0]), wrong, str(broken), "--out", str(out))
+    assert done.returncode == 2
+    for words in (f"{wrong}: batchsize", f"{wrong}: python", f"{broken}: line 2, column"):
+        assert words in done.stderr
+    assert not out.exists()
+
+
+def test_a_pinned_stack_can_be_measured(at_home: Settings, tmp_path: Path) -> None:
+    spec = str(tmp_path / "spec.json")
+    pin = ["pi", "pin", "matmul", "numpy==2.2.6", "-p", "matrix_size=32", "-o", spec]
+    done = thoth(at_home, *pin)
+    assert done.returncode == 0, done.stderr
+    assert f"next: thoth inspect {spec}" in done.stderr
+    value = json.loads(Path(spec).read_text())
+    assert value["parameters"]["matrix_size"] == 32
+    report = thoth_json(at_home, "inspect", spec, "--out", str(tmp_path / "out"))
+    assert report["inspections"][0]["state"] == "measured"
+
+
+def test_what_cannot_be_pinned_is_told(at_home: Settings) -> None:
+    done = thoth(at_home, "pi", "pin", "matmul", "numpy @ https://x.example/y", "not a thing")
+    assert done.returncode == 2
+    assert "not a thing" in done.stderr
+    assert thoth(at_home, "pi", "pin", "matmul", "numpy==99.99").returncode == 1
+    assert thoth(at_home, "pi", "pin", "nothing", "numpy==2.2.6").returncode == 2
+
+
+def test_the_room_alone_cannot_ingest(pinned: list[Path], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pis", "inspect", str(pinned[0]), "--ingest"],
+        cwd=ROOT,
+        env={**os.environ, "THOTH_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "thoth inspect" in done.stderr

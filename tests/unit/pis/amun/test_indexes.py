@@ -1,0 +1,74 @@
+"""Which index is asked, and that nobody learns its password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pis.amun.indexes import index_name, installer_environment, without_credentials
+
+
+def test_the_machines_own_configuration_is_the_default(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "UV_INDEX_URL": "https://own.example/simple"}
+    assert installer_environment("pypi", {}, environ)["UV_INDEX_URL"] == environ["UV_INDEX_URL"]
+
+
+def test_pips_configuration_counts_where_uv_has_none(tmp_path: Path) -> None:
+    config = tmp_path / ".config" / "pip"
+    config.mkdir(parents=True)
+    (config / "pip.conf").write_text(
+        "[global]\nindex-url = https://file.example/simple\nextra-index-url = https://more.example\n"
+    )
+    environ = {"HOME": str(tmp_path), "PIP_EXTRA_INDEX_URL": "https://said.example"}
+    made = installer_environment("pypi", {}, environ)
+    assert made["UV_DEFAULT_INDEX"] == "https://file.example/simple"
+    assert made["UV_INDEX"] == "https://said.example"
+
+
+def test_uvs_configuration_file_wins_over_pips(tmp_path: Path) -> None:
+    (tmp_path / ".config" / "uv").mkdir(parents=True)
+    (tmp_path / ".config" / "uv" / "uv.toml").touch()
+    environ = {"HOME": str(tmp_path), "PIP_INDEX_URL": "https://pip.example"}
+    assert "UV_DEFAULT_INDEX" not in installer_environment("pypi", {}, environ)
+
+
+def test_a_named_index_is_the_only_one_asked(tmp_path: Path) -> None:
+    environ = {
+        "HOME": str(tmp_path),
+        "UV_INDEX": "https://more.example",
+        "UV_FIND_LINKS": "/wheels",
+        "PIP_INDEX_URL": "https://pip.example",
+    }
+    made = installer_environment("own", {"own": "https://own.example"}, environ)
+    assert made["UV_DEFAULT_INDEX"] == "https://own.example"
+    assert not {"UV_INDEX", "UV_FIND_LINKS"} & made.keys()
+
+
+def test_what_would_lead_the_installer_astray_is_left_out(tmp_path: Path) -> None:
+    environ = {
+        "HOME": str(tmp_path),
+        "VIRTUAL_ENV": "/elsewhere",
+        "PYTHONPATH": "/x",
+        "UV_PYTHON": "3.8",
+        "UV_NO_VERIFY_HASHES": "1",
+        "UV_NO_BINARY": "1",
+    }
+    made = installer_environment("pypi", {}, environ)
+    assert not (environ.keys() - {"HOME"}) & made.keys()
+
+
+def test_folders_of_wheels_that_are_not_there_are_passed_over(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"/no/such/folder {tmp_path}"}
+    assert installer_environment("pypi", {}, environ)["UV_FIND_LINKS"] == str(tmp_path)
+
+
+def test_credentials_are_taken_out_of_every_address() -> None:
+    text = "at https://me:pass@a.example/x and http://token@b.example, not at c@d.example"
+    cleaned = without_credentials(text)
+    assert cleaned == "at https://…@a.example/x and http://…@b.example, not at c@d.example"
+
+
+def test_an_index_is_known_by_its_address_without_credentials() -> None:
+    indexes = {"own": "https://me:pass@own.example/simple"}
+    assert index_name("https://own.example/simple/", indexes) == "own"
+    assert index_name("https://other.example/simple/", indexes) == "pypi"
+    assert index_name(None, indexes) == "pypi"

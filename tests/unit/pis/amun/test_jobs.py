@@ -1,0 +1,203 @@
+"""Jobs as real processes: how they end, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pis.amun import jobs
+from pis.amun.jobs import STDOUT_BYTES, Ended, Finished, run_job
+from pis.amun.limits import Limits
+
+ROOT = Path(__file__).parents[4]
+PATH = {"PATH": "/usr/bin:/bin"}
+
+
+def run(program: str, tmp_path: Path, **options: Any) -> Finished:
+    limits = options.pop("limits", Limits(wall_s=60.0))
+    environment = options.pop("environment", PATH)
+    command = [sys.executable, "-c", program]
+    return run_job(command, environment=environment, limits=limits, workdir=tmp_path, **options)
+
+
+def shell(program: str, tmp_path: Path, **options: Any) -> Finished:
+    limits = options.pop("limits", Limits(wall_s=60.0))
+    command = ["/bin/sh", "-c", program]
+    return run_job(command, environment=PATH, limits=limits, workdir=tmp_path, **options)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture(params=["with a pidfd", "without"])
+def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of learning that a process ended."""
+
+    def refuse(pid: int) -> int:
+        raise PermissionError(pid)
+
+    if request.param == "without":
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_output_exit_code_and_usage_are_kept(tmp_path: Path) -> None:
+    finished = run("import sys; print('out'); print('err', file=sys.stderr); exit(3)", tmp_path)
+    assert (finished.exit_code, finished.ended) == (3, Ended.EXITED)
+    assert (finished.stdout, finished.stderr) == (b"out\n", b"err\n")
+    assert finished.usage["ru_maxrss"] > 0
+    assert finished.started_at <= finished.ended_at
+    assert finished.conditions["before"]["cpu_ticks"] > 0
+
+
+def test_a_job_sees_only_the_environment_that_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    finished = run_job(["/usr/bin/env"], environment={"A": "b"}, limits=Limits(), workdir=tmp_path)
+    assert finished.stdout == b"A=b\n"
+
+
+def test_a_signal_is_a_negative_exit_code(tmp_path: Path) -> None:
+    finished = run("import os; os.kill(os.getpid(), 11)", tmp_path)
+    assert (finished.exit_code, finished.ended) == (-11, Ended.SIGNALLED)
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_a_job_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "GRACE_S", 0.2)
+    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)\n"
+    finished = run(program + "while True: time.sleep(9)", tmp_path, limits=Limits(wall_s=1.0))
+    assert (finished.exit_code, finished.ended) == (-signal.SIGKILL, Ended.TIMED_OUT)
+    assert finished.stdout == b"1\n"
+
+
+def test_a_job_that_exits_in_peace_when_its_time_is_up_has_not_finished(tmp_path: Path) -> None:
+    program = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+    finished = shell(program, tmp_path, limits=Limits(wall_s=0.3))
+    assert finished.ended is Ended.TIMED_OUT
+    assert finished.exit_code != 0
+
+
+def test_of_much_output_the_beginning_is_kept(tmp_path: Path) -> None:
+    finished = run(f"import sys; sys.stdout.write('ab' * {STDOUT_BYTES})", tmp_path)
+    assert finished.ended is Ended.EXITED
+    assert finished.stdout_truncated
+    assert not finished.stderr_truncated
+    assert finished.stdout == b"ab" * (STDOUT_BYTES // 2)
+
+
+def test_endless_output_ends_the_job(tmp_path: Path) -> None:
+    limits = Limits(wall_s=60.0, output_bytes=4_000_000)
+    finished = shell("yes; sleep 60", tmp_path, limits=limits)
+    assert finished.ended is Ended.OUTPUT_LIMIT
+    assert finished.exit_code < 0
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_a_job_may_close_its_output_and_run_on(tmp_path: Path) -> None:
+    program = "exec >&- 2>&-; sleep 0.3; echo done > done; exit 5"
+    finished = shell(program, tmp_path)
+    assert finished.exit_code == 5
+    assert (tmp_path / "done").exists()
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_a_child_in_the_background_neither_holds_the_job_up_nor_outlives_it(
+    tmp_path: Path,
+) -> None:
+    began = time.monotonic()
+    finished = shell("sleep 300 & echo $!", tmp_path)
+    assert time.monotonic() - began < 100
+    assert finished.exit_code == 0
+    assert gone(int(finished.stdout))
+
+
+def test_a_child_that_left_the_group_does_not_hold_the_job_up(tmp_path: Path) -> None:
+    began = time.monotonic()
+    finished = shell("setsid sleep 120 & sleep 0.2; echo $!", tmp_path)
+    assert time.monotonic() - began < 100
+    assert finished.exit_code == 0
+    psutil.Process(int(finished.stdout)).kill()
+
+
+def test_what_cannot_be_started_is_a_result(tmp_path: Path) -> None:
+    finished = run_job(
+        ["/no/such/program"], environment=PATH, limits=Limits(), workdir=tmp_path / "none"
+    )
+    assert (finished.exit_code, finished.ended) == (127, Ended.LAUNCH_FAILED)
+    assert b"none" in finished.stderr
+
+
+def test_a_breach_that_the_watch_sees_ends_the_job(tmp_path: Path) -> None:
+    class Strict:
+        def __init__(self, pid: int, limits: Limits) -> None:
+            self.looks = 0
+
+        def breach(self) -> Ended | None:
+            self.looks += 1
+            return Ended.MEMORY_LIMIT if self.looks > 2 else None
+
+    finished = shell("sleep 60", tmp_path, watch=Strict)
+    assert (finished.exit_code, finished.ended) == (-signal.SIGKILL, Ended.MEMORY_LIMIT)
+
+
+def test_a_job_is_pinned_and_the_runner_is_not(tmp_path: Path) -> None:
+    own = os.sched_getaffinity(0)
+    one = min(own)
+    finished = run("import os; print(os.sched_getaffinity(0))", tmp_path, cpus=[one])
+    assert finished.stdout.decode().strip() == str({one})
+    assert os.sched_getaffinity(0) == own
+
+
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Interrupted:
+        def __init__(self, pid: int, limits: Limits) -> None:
+            self.pid = pid
+            (tmp_path / "pid").write_text(str(pid))
+
+        def breach(self) -> Ended | None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shell("sleep 60", tmp_path, watch=Interrupted)
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
+    program = (
+        "from pathlib import Path\n"
+        "from pis.amun.jobs import run_job\n"
+        "from pis.amun.limits import Limits\n"
+        "run_job(['/bin/sh', '-c', 'echo $$ > pid; exec sleep 120'], environment={},"
+        f" limits=Limits(), workdir=Path({str(tmp_path)!r}))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as runner:
+        pid = wait_for(lambda: int((tmp_path / "pid").read_text() or "x"))
+        runner.kill()
+    wait_for(lambda: 1 if gone(pid) else int("x"))
+
+
+def wait_for(ask: Any) -> int:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return int(ask())
+        except (OSError, ValueError):
+            assert time.monotonic() < until
+            time.sleep(0.02)

@@ -1,0 +1,165 @@
+"""What the runner reads of the machine: groups, counters, processor, host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pis.amun import hardware
+from pis.amun.cgroups import CgroupLimits, read_limits, throttled_periods
+from pis.amun.conditions import SWAPPED_PAGES, Conditions, conditions_between, read_conditions
+from pis.amun.hardware import cpu_info, first_processor, host, hwinfo, os_release, separate_cores
+from pis.amun.launchers.local import unmet_requests
+from pis.amun.specification import HardwareRequest, Requests
+
+CALM = Conditions((0.5, 0.4, 0.3), 10, 1000, 0, 0, 0, 0, ())
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_the_tightest_limit_of_version_2_counts(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path / "cgroup",
+        {
+            "a/cpu.max": "150000 100000\n",
+            "a/memory.max": "max\n",
+            "a/cpu.stat": "usage_usec 1\nnr_throttled 3\n",
+            "a/b/cpu.max": "max 100000\n",
+            "a/b/memory.max": "1048576\n",
+            "a/b/cpu.stat": "nr_throttled 4\n",
+        },
+    )
+    own = tree(tmp_path, {"own": "0::/a/b\n"}) / "own"
+    assert read_limits(root, own) == CgroupLimits(1.5, 1048576)
+    assert throttled_periods(root, own) == 7
+
+
+def test_limits_of_version_1_are_read_by_controller(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path / "cgroup",
+        {
+            "cpu,cpuacct/job/cpu.cfs_quota_us": "50000\n",
+            "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
+            "cpu,cpuacct/job/cpu.stat": "nr_periods 9\nnr_throttled 2\nthrottled_time 5\n",
+            "memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "memory/job/memory.limit_in_bytes": "2048\n",
+        },
+    )
+    own = tree(tmp_path, {"own": "5:cpu,cpuacct:/job\n4:memory:/job\n0::/\n"}) / "own"
+    assert read_limits(root, own) == CgroupLimits(0.5, 2048)
+    assert throttled_periods(root, own) == 2
+
+
+def test_in_a_container_the_root_of_its_own_view_counts(tmp_path: Path) -> None:
+    root = tree(tmp_path / "cgroup", {"cpu.max": "200000 100000\n"})
+    own = tree(tmp_path, {"own": "0::/../elsewhere/pod\n"}) / "own"
+    assert read_limits(root, own).cpu_quota == 2.0
+
+
+def test_no_limits_are_none(tmp_path: Path) -> None:
+    root = tree(tmp_path / "cgroup", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu.max": "max 100000\n"})
+    own = tree(tmp_path, {"own": "1:cpu:/\n0::/\n"}) / "own"
+    assert read_limits(root, own) == CgroupLimits(None, None)
+    assert read_limits(tmp_path / "none", tmp_path / "none") == CgroupLimits(None, None)
+
+
+def test_steal_is_the_share_of_the_time_between() -> None:
+    after = replace(CALM, steal_ticks=15, cpu_ticks=1200)
+    assert conditions_between(CALM, after)["steal_share"] == 0.025
+    assert conditions_between(CALM, CALM)["steal_share"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "throttled", "swapped"),
+    [
+        ({}, False, False),
+        ({"swapped_pages": SWAPPED_PAGES - 1}, False, False),
+        ({"swapped_pages": SWAPPED_PAGES}, False, True),
+        ({"thermal_events": 1}, True, False),
+        ({"throttled_periods": 1}, True, False),
+        ({"gpu_thermal_ns": 1}, True, False),
+        ({"gpu_throttled": ("0: 0x40",)}, True, False),
+    ],
+)
+def test_counters_that_grew_tell_of_throttling_and_swapping(
+    change: dict[str, int], throttled: bool, swapped: bool
+) -> None:
+    between = conditions_between(CALM, replace(CALM, cpu_ticks=2000, **change))  # type: ignore[arg-type]
+    assert (between["throttled"], between["swapped"]) == (throttled, swapped)
+
+
+def test_counters_come_from_proc(tmp_path: Path) -> None:
+    proc = tree(
+        tmp_path,
+        {
+            "stat": "cpu  100 5 20 800 5 0 3 67 50 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n",
+            "vmstat": "nr_free_pages 1\npswpin 7\npswpout 5\n",
+        },
+    )
+    read = read_conditions(proc)
+    assert (read.steal_ticks, read.cpu_ticks, read.swapped_pages) == (67, 1000, 12)
+
+
+def test_this_machine_says_what_it_is() -> None:
+    info = hwinfo()
+    assert info["cpu_info"]["count"] >= 1
+    assert info["cpu_features"]["flags"] == sorted(info["cpu_features"]["flags"])
+    assert info["platform"]["system"] == "Linux"
+    assert isinstance(info["gpu"], list)
+
+
+def test_without_lscpu_the_kernel_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "which", lambda name: None)
+    assert hardware.lscpu() == {}
+    text = "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nstepping: 4\ncpu cores: 8\n"
+    info = cpu_info(first_processor(text), {})
+    assert (info["family"], info["model"], info["stepping"], info["cores"]) == (6, 85, 4, 8)
+
+
+def test_lscpu_knows_processors_whose_kernel_says_little() -> None:
+    listed = {"Vendor ID": "ARM", "Model name": "Neoverse-N1", "Model": "1", "Stepping": "r3p1"}
+    info = cpu_info({"BogoMIPS": "50"}, listed)
+    assert (info["vendor_id_raw"], info["brand_raw"], info["model"]) == ("ARM", "Neoverse-N1", 1)
+    assert info["stepping"] is None
+
+
+def test_a_host_keeps_its_name_and_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert host() == host()
+    assert host().startswith("sha256:")
+    monkeypatch.setattr(hardware, "_text", lambda path: "another-machine\n")
+    assert "another" not in host()
+
+
+def test_the_release_has_lower_case_keys() -> None:
+    release = os_release()
+    assert release is None or all(key == key.lower() for key in release)
+
+
+def test_jobs_are_pinned_to_separate_cores_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    siblings = {0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"}
+    for cpu, text in siblings.items():
+        tree(tmp_path, {f"cpu{cpu}/topology/thread_siblings_list": f"{text}\n"})
+    monkeypatch.setattr(hardware, "_CPUS", tmp_path)
+    assert separate_cores(2, {0, 1, 2, 3}) == [0, 1]
+    assert separate_cores(2, {0, 2, 3}) == [0, 3]
+    assert separate_cores(3, {0, 1, 2, 3}) == [0, 1, 2]
+    assert separate_cores(9, {1, 3}) == [1, 3]
+
+
+def test_what_was_asked_for_and_is_not_here_is_all_told() -> None:
+    info = {
+        "cpu_info": {"family": 6, "model": 85, "brand_raw": "A (R) B", "sockets": 1, "cores": 2}
+    }
+    fits = Requests(1, 1024, HardwareRequest(6, 85, "b", 2))
+    assert list(unmet_requests(fits, info)) == []
+    other = Requests(1e6, 2**60, HardwareRequest(25, 1, "Abacus", 3))
+    assert len(list(unmet_requests(other, info))) == 6

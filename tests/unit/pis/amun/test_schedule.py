@@ -1,0 +1,76 @@
+"""The order of jobs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pis.amun.schedule import Plan, blocks
+
+plans = st.lists(st.sets(st.integers(0, 8), max_size=8), min_size=1, max_size=5).map(
+    lambda sets: [Plan(f"i{n}", tuple(sorted(numbers))) for n, numbers in enumerate(sets)]
+)
+
+
+def order(*jobs: int, interleaved: bool = True, slots: int = 1) -> list[str]:
+    wanted = [Plan("abc"[n], tuple(range(count))) for n, count in enumerate(jobs)]
+    made = blocks(wanted, "run", interleaved=interleaved, slots=slots)
+    return ["".join(job.inspection_id for job in block) for block in made]
+
+
+def test_blocks_run_forwards_and_backwards_in_turn() -> None:
+    assert order(4, 4) == ["ab", "ba", "ab", "ba"]
+    assert order(3, 3, 3) == ["abc", "cba", "abc"]
+
+
+def test_stacks_with_fewer_jobs_leave_the_later_blocks() -> None:
+    assert order(3, 1) == ["ab", "a", "a"]
+
+
+def test_without_interleaving_one_stack_follows_the_other() -> None:
+    assert order(2, 2, interleaved=False) == ["a", "a", "b", "b"]
+
+
+def test_every_slot_has_its_own_turns() -> None:
+    made = blocks(
+        [Plan("a", tuple(range(6))), Plan("b", tuple(range(6)))], "r", interleaved=True, slots=2
+    )
+    of_slot = [
+        ["".join(job.inspection_id for job in block) for block in made if block[0].slot == slot]
+        for slot in (0, 1)
+    ]
+    assert of_slot == [["ab", "ba", "ab"], ["ab", "ba", "ab"]]
+
+
+def test_a_resumed_run_has_what_is_missing() -> None:
+    made = blocks([Plan("a", (2, 3)), Plan("b", (1, 3))], "r", interleaved=True)
+    jobs = [(job.inspection_id, job.number, job.block, job.turn) for block in made for job in block]
+    assert jobs == [("b", 1, 1, 1), ("a", 2, 2, 1), ("a", 3, 3, 1), ("b", 3, 3, 2)]
+
+
+@given(plans, st.booleans(), st.integers(1, 3))
+def test_every_missing_job_runs_exactly_once(
+    wanted: list[Plan], interleaved: bool, slots: int
+) -> None:
+    made = blocks(wanted, "r", interleaved=interleaved, slots=slots)
+    ran = [(job.inspection_id, job.number) for block in made for job in block]
+    assert sorted(ran) == sorted((plan.inspection_id, n) for plan in wanted for n in plan.missing)
+    assert len(ran) == len(set(ran))
+
+
+@given(plans, st.integers(1, 3))
+def test_a_block_has_one_job_a_stack_in_one_slot(wanted: list[Plan], slots: int) -> None:
+    for block in blocks(wanted, "r", interleaved=True, slots=slots):
+        assert len({job.inspection_id for job in block}) == len(block)
+        assert len({(job.slot, job.block) for job in block}) == 1
+        assert [job.turn for job in block] == list(range(1, len(block) + 1))
+
+
+@given(st.integers(2, 4), st.integers(1, 6))
+def test_neighbouring_blocks_run_in_opposite_directions(stacks: int, jobs: int) -> None:
+    wanted = [Plan(str(n), tuple(range(jobs))) for n in range(stacks)]
+    made = blocks(wanted, "r", interleaved=True)
+    for one, other in pairwise(made):
+        assert [it.inspection_id for it in one] == [it.inspection_id for it in reversed(other)]

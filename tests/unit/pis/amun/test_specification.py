@@ -1,0 +1,215 @@
+"""What a specification may say, and that every refusal names its field."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pis.amun.problems import InvalidSpecification
+from pis.amun.schema import field_paths
+from pis.amun.specification import load_specification
+from tests.factories.specifications import HASH, SCRIPT, locked, pipfile_lock, specification
+
+ROOT = Path(__file__).parents[4]
+REQUIREMENTS = f"numpy==2.2.6 --hash={HASH}\n"
+
+
+def problems_of(value: Any) -> dict[str, str]:
+    with pytest.raises(InvalidSpecification) as refused:
+        load_specification(value)
+    return {problem.field: problem.message for problem in refused.value.problems}
+
+
+def test_a_plain_specification_has_its_defaults() -> None:
+    loaded = load_specification(specification())
+    assert (loaded.script, loaded.batch_size, loaded.timeout_s) == ("matmul", 1, 600.0)
+    assert loaded.lock.version_of("numpy") == "2.2.6"
+    assert loaded.python_version == "3.11"
+    assert loaded.run.cpus is None
+
+
+def test_requests_are_not_filled_in() -> None:
+    assert "run" not in load_specification(specification()).document
+
+
+def test_quantities_become_numbers() -> None:
+    requests = {"requests": {"cpu": "1500m", "memory": "256Mi", "hardware": {"cpu_family": 6}}}
+    run = load_specification(specification(run=requests)).run
+    assert (run.cpus, run.memory_bytes, run.hardware.cpu_family) == (1.5, 256 * 2**20, 6)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"batchsize": 2}, "batchsize"),
+        ({"batch_size": "2"}, "batch_size"),
+        ({"batch_size": True}, "batch_size"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"timeout_s": 0}, "timeout_s"),
+        ({"identifier": "../up"}, "identifier"),
+        ({"identifier": None}, "identifier"),
+        ({"base": "-v /:/x"}, "base"),
+        ({"update": "yes"}, "update"),
+        ({"package_manager": "conda"}, "package_manager"),
+        ({"packages": ["a; rm -rf /"]}, "packages[0]"),
+        ({"packages": ["-o"]}, "packages[0]"),
+        ({"packages": "gcc"}, "packages"),
+        ({"python_packages": ["pip", "requests==2.0"]}, "python_packages[1]"),
+        ({"run": {"requests": {"cpu": "two"}}}, "run.requests.cpu"),
+        ({"run": {"requests": {"cpu": 0}}}, "run.requests.cpu"),
+        ({"run": {"requests": {"memory": "1Q"}}}, "run.requests.memory"),
+        ({"run": {"requests": {"hardware": {"gpu": 1}}}}, "run.requests.hardware.gpu"),
+        ({"build": {"request": {}}}, "build.request"),
+        ({"script": "https://x.example/matmul.py"}, "script"),
+        ({"script": "matmull"}, "script"),
+        ({"parameters": {"matrix_sice": 5}}, "parameters.matrix_sice"),
+        ({"parameters": {"matrix_size": "many"}}, "parameters.matrix_size"),
+        ({"parameters": {"framework": "jax"}}, "parameters.framework"),
+        ({"script": SCRIPT, "parameters": {"matrix_size": 5}}, "parameters"),
+        ({"script": SCRIPT, "files": [{"path": "/etc/x", "content": ""}]}, "files[0].path"),
+        ({"script": SCRIPT, "files": [{"path": "a/../../x", "content": ""}]}, "files[0].path"),
+        ({"script": SCRIPT, "files": [{"path": "x"}]}, "files[0].content"),
+        ({"environment": [{"name": "A=B", "value": ""}]}, "environment[0].name"),
+        ({"environment": [{"name": "OMP_NUM_THREADS"}]}, "environment[0].value"),
+        ({"python": {"requirements": {}}}, "python"),
+        ({"python": {"requirements_txt": "a==1"}}, "python.requirements_txt: line 1: a.hashes"),
+    ],
+)  # fmt: skip
+def test_a_field_that_cannot_be_used_is_named(fields: dict[str, Any], field: str) -> None:
+    assert list(problems_of(specification(**fields))) == [field]
+
+
+def test_all_problems_of_all_kinds_are_told_at_once() -> None:
+    lock = pipfile_lock({"numpy": {"version": "==1"}})
+    told = problems_of(
+        {"script": "no", "batch_size": -1, "extra": 1, "python": {"requirements_locked": lock}}
+    )
+    hashes = "python.requirements_locked.default.numpy.hashes"
+    assert set(told) == {"script", "batch_size", "extra", hashes}
+
+
+@pytest.mark.parametrize("value", [None, [], "text", 5])
+def test_what_is_no_object_is_refused(value: Any) -> None:
+    assert list(problems_of(value)) == ["the specification"]
+
+
+def test_a_script_must_be_there() -> None:
+    assert list(problems_of({})) == ["script"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"files": [{"path": "numpy.py", "content": "forged"}]}, "files"),
+        ({"environment": [{"name": "PYTHONPATH", "value": "x"}]}, "environment[0].name"),
+        ({"environment": [{"name": "LD_PRELOAD", "value": "x"}]}, "environment[0].name"),
+        ({"environment": [{"name": "OMP_TOOL_LIBRARIES", "value": "/x"}]}, "environment[0].value"),
+    ],
+)  # fmt: skip
+def test_nothing_of_a_specification_can_run_in_an_indicators_process(
+    fields: dict[str, Any], field: str
+) -> None:
+    assert list(problems_of(specification(**fields))) == [field]
+    load_specification(specification(script=SCRIPT, **fields))
+
+
+def test_an_indicator_may_be_tuned() -> None:
+    variables = [{"name": "OMP_NUM_THREADS", "value": "2"}]
+    loaded = load_specification(specification(environment=variables))
+    assert loaded.environment == (("OMP_NUM_THREADS", "2"),)
+
+
+@pytest.mark.parametrize(
+    ("packages", "framework"),
+    [
+        ({}, "numpy"),
+        ({"torch": locked(), "numpy": locked()}, "torch"),
+        ({"tensorflow-cpu": locked()}, "tensorflow"),
+        ({"tensorflow": locked(), "torch": locked()}, "numpy"),
+    ],
+)
+def test_the_framework_is_the_one_that_the_stack_is_about(
+    packages: dict[str, Any], framework: str
+) -> None:
+    python = {"requirements_locked": pipfile_lock(packages)}
+    assert load_specification(specification(python=python)).parameters["framework"] == framework
+
+
+def test_parameters_come_in_their_own_types() -> None:
+    loaded = load_specification(specification(parameters={"matrix_size": "64"}))
+    assert loaded.parameters == {"framework": "numpy", "matrix_size": 64}
+
+
+def test_the_written_specification_has_the_lock_that_ingest_reads() -> None:
+    loaded = load_specification({"script": "matmul", "python": {"requirements_txt": REQUIREMENTS}})
+    python = loaded.document["python"]
+    assert python["requirements_locked"]["default"] == {"numpy": locked()}
+    assert python["requirements_txt"] == REQUIREMENTS
+    assert "requirements" in python
+
+
+def test_a_written_specification_can_be_used_again() -> None:
+    first = load_specification({"script": "matmul", "python": {"requirements_txt": REQUIREMENTS}})
+    assert load_specification(json.loads(json.dumps(first.document))).document == first.document
+
+
+def test_two_locks_that_differ_are_refused() -> None:
+    python = {"requirements_txt": REQUIREMENTS.replace("2.2.6", "2.0"), **specification()["python"]}
+    assert list(problems_of(specification(python=python))) == ["python"]
+
+
+def test_versions_of_python_have_to_agree() -> None:
+    python = {**specification()["python"], "runtime_environment": {"python_version": "3.12"}}
+    assert len(problems_of(specification(python=python))) == 1
+    python["runtime_environment"] = {"python_full_version": "3.11.7"}
+    assert load_specification(specification(python=python)).python_version == "3.11.7"
+
+
+def test_an_index_is_named_and_not_brought_along() -> None:
+    lock = pipfile_lock({"numpy": locked(index="own")})
+    lock["_meta"]["sources"] = [{"name": "own", "url": "https://own.example/simple"}]
+    value = specification(python={"requirements_locked": lock})
+    told = problems_of(value)
+    assert "own.example" not in str(told)
+    assert "PACKAGE_INDEXES" in told["python.requirements_locked.default.numpy.index"]
+    loaded = load_specification(value, {"own": "https://mine.example/simple"})
+    assert loaded.lock.packages[0].index == "own"
+
+
+def test_credentials_of_addresses_are_not_written() -> None:
+    lock = pipfile_lock()
+    lock["_meta"]["sources"] = [{"name": "pypi", "url": "https://me:secret@own.example/simple"}]
+    loaded = load_specification(specification(python={"requirements_locked": lock}))
+    assert "secret" not in json.dumps(loaded.document)
+    assert "own.example" in json.dumps(loaded.document)
+
+
+def documented() -> set[str]:
+    text = (ROOT / "docs/reference/specification.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return {name for cell in rows for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_field_has_its_line_and_every_line_its_field() -> None:
+    assert documented() == set(field_paths())
+
+
+def test_the_published_schema_has_the_same_fields() -> None:
+    path = ROOT / "docs/reference/specification.schema.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    assert set(published_paths(schema, "")) == set(field_paths())
+
+
+def published_paths(schema: dict[str, Any], at: str) -> list[str]:
+    paths = []
+    for name, field in schema["properties"].items():
+        listed = "properties" in field.get("items", {})
+        inner = field["items"] if listed else field
+        path = (f"{at}.{name}" if at else name) + ("[]" if listed else "")
+        assert inner.get("additionalProperties") is False or "properties" not in inner, path
+        paths += published_paths(inner, path) if "properties" in inner else [path]
+    return paths
