@@ -1,0 +1,226 @@
+"""Images of stacks, built by podman or docker from a recipe."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+from common.settings import Settings
+from pis.amun.environments import requirements_of
+from pis.amun.indexes import installer_environment
+from pis.amun.installer import BuildLog, failed
+from pis.amun.launchers import BuildFailed, Inspection
+from pis.amun.launchers.containerfile import (
+    PYTHON,
+    InvalidRecipe,
+    Recipe,
+    write_context,
+)
+from pis.amun.locks import LockedPackage
+from pis.amun.specification import Specification
+
+_BUILD_S = 3600.0
+_CALL_S = 120.0
+#: Engines ask for more by default than a machine may let them.
+_ULIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
+_INSTALL = "install podman or docker, or use another launcher"
+#: The first that a build's output holds tells why it failed.
+_REASONS = (
+    ("hash-mismatch", r"DO NOT MATCH THE HASHES"),
+    ("index-unreachable", r"NewConnectionError|ReadTimeoutError|SSLError|Max retries exceeded"),
+    ("no-wheel", r"No matching distribution found"),
+)
+_ASK = """
+import json, platform
+try:
+    with open("/etc/os-release", encoding="utf-8", errors="replace") as file:
+        release = file.read()
+except OSError:
+    release = ""
+print(json.dumps({"python": platform.python_version(), "os_release": release}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """podman or docker on this machine.
+
+    :param path: of the program
+    """
+
+    name: str
+    path: str
+
+    def call(self, *words: str, timeout_s: float = _CALL_S) -> subprocess.CompletedProcess[str]:
+        """Run one of its commands and wait for it."""
+        return subprocess.run(
+            [self.path, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that stands, and what it says of itself.
+
+    :param identifier: ``sha256:…``
+    :param python_version: such as ``3.11.7``
+    :param os_release: keys in lower case
+    """
+
+    identifier: str
+    python_version: str
+    os_release: Mapping[str, str]
+
+
+def find_engine() -> Engine:
+    """podman, else docker.
+
+    :raises BuildFailed: if neither is installed
+    """
+    for name in ("podman", "docker"):
+        path = which(name)
+        if path is not None:
+            return Engine(name, path)
+    raise BuildFailed("build-failed", "neither podman nor docker is installed", hint=_INSTALL)
+
+
+def recipe_of(inspection: Inspection) -> Recipe:
+    """What the image of ``inspection`` is made of.
+
+    :raises InvalidRecipe: if the specification cannot be put into an image
+    """
+    specification = inspection.specification
+    if specification.base is None:
+        raise InvalidRecipe("base: missing; a container needs the image that it starts from")
+    return Recipe(
+        base=specification.base,
+        packages=specification.packages,
+        requirements=tuple(map(requirements_of, _by_index(specification).values())),
+        files=specification.files,
+        script=inspection.script.text,
+    )
+
+
+def build_image(inspection: Inspection, settings: Settings, log: BuildLog) -> Image:
+    """Build the image of ``inspection``; layers that stand are used again.
+
+    :raises BuildFailed: with the log
+    """
+    engine = find_engine()
+    try:
+        recipe = recipe_of(inspection)
+        with tempfile.TemporaryDirectory(prefix="thoth-image-") as folder:
+            identifier = _build(engine, recipe, inspection, settings, Path(folder), log)
+        return _ask(engine, identifier, inspection.specification, log)
+    except (InvalidRecipe, OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise failed("build-failed", str(error), log) from error
+
+
+def isolation() -> list[str]:
+    """Options of ``run``: no network, nothing to write, no privileges, nothing pulled."""
+    return [
+        *("--pull", "never", "--network", "none", "--read-only", "--ipc", "private"),
+        *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
+        *(*_ULIMITS, "--ulimit", "core=0:0"),
+    ]
+
+
+def _build(
+    engine: Engine,
+    recipe: Recipe,
+    inspection: Inspection,
+    settings: Settings,
+    folder: Path,
+    log: BuildLog,
+) -> str:
+    context, secrets, identifier = folder / "context", folder / "secrets", folder / "image"
+    context.mkdir()
+    secrets.mkdir(mode=0o700)
+    write_context(recipe, context)
+    words = ["build", "--file", str(context / "Containerfile"), "--iidfile", str(identifier)]
+    words += _ULIMITS
+    indexes = list(_by_index(inspection.specification))
+    for name, text in _secrets(indexes, dict(settings.package_indexes)).items():
+        (secrets / name).write_text(text, encoding="utf-8")
+        words += ["--secret", f"id={name},src={secrets / name}"]
+    log.write(f"$ {engine.name} {shlex.join(words)} {context}")
+    done = engine.call(*words, str(context), timeout_s=_BUILD_S)
+    log.write(done.stdout)
+    log.write(done.stderr)
+    if done.returncode:
+        raise _not_built(done.stdout + done.stderr, log, done.returncode)
+    return identifier.read_text(encoding="ascii").strip()
+
+
+def _ask(engine: Engine, identifier: str, specification: Specification, log: BuildLog) -> Image:
+    done = engine.call("run", "--rm", *isolation(), identifier, PYTHON, "-I", "-c", _ASK)
+    if done.returncode:
+        log.write(done.stderr)
+        raise failed("build-failed", "the image's Python does not run", log, done.returncode)
+    said = json.loads(done.stdout)
+    wanted, found = specification.python_version, str(said["python"])
+    if wanted is not None and found != wanted and not found.startswith(f"{wanted}."):
+        message = f"Python {wanted} was asked for, {specification.base} has {found}"
+        raise failed("python-not-found", message, log)
+    return Image(identifier, found, _os_release(said["os_release"]))
+
+
+def _os_release(text: str) -> dict[str, str]:
+    """Assignments as a shell reads them (os-release(5))."""
+    words = shlex.split(text, comments=True)
+    pairs = (word.partition("=") for word in words)
+    return {name.lower(): value for name, equals, value in pairs if equals}
+
+
+def _by_index(specification: Specification) -> dict[str, list[LockedPackage]]:
+    packages = specification.lock.packages
+    names = sorted({package.index for package in packages})
+    return {name: [it for it in packages if it.index == name] for name in names}
+
+
+def _secrets(names: Sequence[str], indexes: Mapping[str, str]) -> dict[str, str]:
+    """What pip in the image needs to reach indexes as this machine does, and no layer keeps."""
+    texts, certificates = {}, ""
+    for number, name in enumerate(names):
+        configured = installer_environment(name, indexes)
+        bundle = configured.get("SSL_CERT_FILE")
+        if bundle and Path(bundle).is_file():
+            certificates = Path(bundle).read_text(encoding="utf-8")
+        texts[f"index-{number}"] = _pip_configuration(configured, bool(certificates))
+    return texts | {"certificates": certificates}
+
+
+def _pip_configuration(configured: Mapping[str, str], with_certificates: bool) -> str:
+    main = configured.get("UV_DEFAULT_INDEX") or configured.get("UV_INDEX_URL")
+    others = configured.get("UV_INDEX") or configured.get("UV_EXTRA_INDEX_URL") or ""
+    lines = ["[global]"]
+    lines += [f"index-url = {_address(main)}"] if main else []
+    lines += [f"extra-index-url = {' '.join(map(_address, others.split()))}"] if others else []
+    lines += ["cert = /run/secrets/certificates"] if with_certificates else []
+    return "\n".join(lines) + "\n"
+
+
+def _address(index: str) -> str:
+    """uv takes ``name=address``, pip the address alone."""
+    return re.sub(r"^[\w.-]+=(?=\w+://)", "", index)
+
+
+def _not_built(said: str, log: BuildLog, exit_code: int) -> BuildFailed:
+    reason = next((code for code, words in _REASONS if re.search(words, said)), "build-failed")
+    lines = [line for line in said.splitlines() if re.search(r"(?i)\berror\b", line)]
+    message = (lines or said.splitlines() or ["the build failed without a word"])[-1].strip()
+    return failed(reason, message[:500], log, exit_code)

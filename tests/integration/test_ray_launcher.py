@@ -1,0 +1,310 @@
+"""Inspections on a real Ray cluster of two nodes, each with a processor, on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.settings import Settings
+from pis.amun.inspect import Order, inspect
+from pis.amun.launchers import BuildFailed, Inspection, Job, Script
+from pis.amun.launchers.ray import ClusterUnavailable, NodeLost, RayLauncher
+from pis.amun.specification import Specification, load_specification
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed")
+
+#: Says who runs it and when, and takes long enough for two to overlap if they could.
+SCRIPT = """
+import json, os, sys, time
+started = time.time()
+time.sleep(0.3)
+print(json.dumps({
+    "@parameters": {}, "@result": {"rate": 1.5, "elapsed": 1.0}, "component": "numpy",
+    "name": "PiTest", "started": started, "ended": time.time(),
+    "threads": os.environ.get("OMP_NUM_THREADS"), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    "node": os.environ.get("RAY_RAYLET_PID"), "secret": os.environ.get("SECRET"),
+}))
+"""
+
+
+class Cluster:
+    """Nodes started by ``ray start``, each in a process group that ends with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.nodes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, *words: str, cpus: int = 1, **variables: str) -> subprocess.Popen[bytes]:
+        log = (self.folder / f"node-{len(self.nodes)}.log").open("wb")
+        command = [
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", *words, "--block"),
+            *("--node-ip-address", "127.0.0.1", "--num-cpus", str(cpus), "--num-gpus", "0"),
+            *("--object-store-memory", str(80 * 10**6), "--disable-usage-stats"),
+            *("--temp-dir", str(self.folder / f"ray{len(self.nodes)}")),
+        ]
+        environment = {
+            **os.environ,
+            "THOTH_HOME": str(self.folder / "home"),
+            "SECRET": "the node's own",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_health_check_initial_delay_ms": "1000",
+            "RAY_health_check_period_ms": "1000",
+            "RAY_health_check_failure_threshold": "3",
+            **variables,
+        }
+        with log:
+            node = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        self.nodes.append(node)
+        return node
+
+    def wait(self, count: int) -> None:
+        """Until ``count`` nodes answer."""
+        ask = (
+            "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False);"
+            "sys.exit(sum(it['Alive'] for it in ray.nodes()) != int(sys.argv[2]))"
+        )
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            words = [sys.executable, "-c", ask, self.address, str(count)]
+            if subprocess.run(words, capture_output=True, check=False).returncode == 0:
+                return
+            assert all(node.poll() is None for node in self.nodes), self.logs()
+            time.sleep(0.5)
+        pytest.fail(self.logs())
+
+    def logs(self) -> str:
+        return "".join(it.read_text(errors="replace") for it in self.folder.glob("node-*.log"))
+
+    def stop(self) -> None:
+        for node in self.nodes[::-1]:
+            stop(node)
+
+
+def stop(node: subprocess.Popen[bytes]) -> None:
+    """End a node and all that it started, by their group."""
+    if node.returncode is not None:
+        return
+    node.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        node.wait(5)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(node.pid, signal.SIGKILL)
+    node.wait(20)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    # Ray's sockets have long names, and a socket's name may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        made = Cluster(Path(folder))
+        try:
+            made.start("--head", "--port", str(made.port), "--include-dashboard", "false")
+            made.wait(1)
+            made.start("--address", made.address)
+            made.wait(2)
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def launcher(cluster: Cluster) -> Iterator[RayLauncher]:
+    launcher = RayLauncher(Settings.from_env({}), address=cluster.address)
+    yield launcher
+    launcher.close()
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def building(self, inspection: Inspection) -> None: ...
+
+    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None: ...
+
+    def measuring(self, jobs: int) -> None: ...
+
+    def ran(self, job: Job, result: Any) -> None: ...
+
+
+def specification(script: str = SCRIPT, **fields: Any) -> Specification:
+    return load_specification({"script": script, **fields})
+
+
+def inspection_of(asked: Specification) -> Inspection:
+    text = asked.script or ""
+    script = Script(text, None, sha256(text.encode()).hexdigest())
+    return Inspection("inspection-test-00000000", asked, script)
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(it.read_text()) for it in sorted(folder.glob("results/*/result"))]
+
+
+def test_blocks_go_to_nodes_whole_and_nothing_else_runs_beside(
+    launcher: RayLauncher, tmp_path: Path
+) -> None:
+    assert launcher.slots() == 2
+    stacks = [specification(identifier=name) for name in ("a", "b")]
+    outcomes = inspect(stacks, launcher, Order(tmp_path, jobs=4), Nobody())
+    assert [outcome.state for outcome in outcomes] == ["measured", "measured"]
+    jobs = [job for outcome in outcomes for job in results(outcome.folder)]
+    assert len(jobs) == 8
+    by_block: dict[int, list[dict[str, Any]]] = {}
+    for job in jobs:
+        assert (job["launcher"], job["confined"]) == ("ray", True)
+        by_block.setdefault(job["schedule"]["block"], []).append(job)
+    assert len(by_block) == 4
+    for block in by_block.values():
+        first, second = sorted(block, key=lambda job: job["schedule"]["turn"])
+        assert first["inspection_id"] != second["inspection_id"]
+        assert first["stdout"]["ended"] <= second["stdout"]["started"]
+    starters = [by_block[number] for number in sorted(by_block)]
+    assert len({frozenset(job["inspection_id"] for job in block) for block in starters}) == 1
+
+
+def test_two_nodes_run_at_a_time_and_one_node_one_job(launcher: RayLauncher) -> None:
+    prepared = launcher.prepare(inspection_of(specification()))
+    assert prepared.log.count("Python ") >= 2
+    from concurrent.futures import ThreadPoolExecutor
+
+    jobs = [Job("inspection-test-00000000", n, "run", n, 1, True, slot=n % 2) for n in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        said = [
+            it.result["stdout"] for it in pool.map(lambda job: launcher.run(prepared, job), jobs)
+        ]
+    spans = [(it["started"], it["ended"]) for it in said]
+    for slot in (0, 1):
+        earlier, later = sorted(spans[slot::2])
+        assert earlier[1] <= later[0]
+
+
+def test_a_job_sees_neither_rays_nor_the_nodes_variables(launcher: RayLauncher) -> None:
+    prepared = launcher.prepare(inspection_of(specification()))
+    job = Job("inspection-test-00000000", 0, "run", 0, 1, False)
+    said = launcher.run(prepared, job).result["stdout"]
+    assert (said["threads"], said["node"], said["secret"]) == (None, None, None)
+
+
+def test_nodes_without_the_hardware_are_not_used_and_none_left_is_a_failed_build(
+    launcher: RayLauncher,
+) -> None:
+    asked = specification(run={"requests": {"hardware": {"processor": "no such processor"}}})
+    with pytest.raises(BuildFailed, match="no such processor") as refused:
+        launcher.prepare(inspection_of(asked))
+    assert refused.value.reason == "hardware-not-met"
+    assert refused.value.message.count("was asked for") == 2
+    greedy = specification(run={"requests": {"memory": "900Ti"}})
+    with pytest.raises(BuildFailed, match="bytes of memory"):
+        launcher.prepare(inspection_of(greedy))
+
+
+def test_a_stack_that_cannot_be_built_says_so_with_the_nodes_log(launcher: RayLauncher) -> None:
+    lock = {"_meta": {}, "default": {
+        "no-such-package-of-ours": {"version": "==1.0", "hashes": ["sha256:" + "0" * 64]},
+    }}  # fmt: skip
+    asked = specification(python={"requirements_locked": lock})
+    with pytest.raises(BuildFailed) as refused:
+        launcher.prepare(inspection_of(asked))
+    assert "no-such-package-of-ours" in refused.value.log
+
+
+#: A driver with nothing of ours on its own path, which Ray would hand on to workers.
+DRIVER = """
+import json, sys
+from hashlib import sha256
+import ray
+from common.settings import Settings
+from pis.amun.launchers import Inspection, Job, Script
+from pis.amun.launchers.ray import RayLauncher
+from pis.amun.specification import load_specification
+launcher = RayLauncher(Settings.from_env({}), address=sys.argv[1])
+places = ray.get([node.actor.ready.remote() for node in launcher._nodes])
+text = "print(1)\\n"
+script = Script(text, None, sha256(text.encode()).hexdigest())
+inspection = Inspection("inspection-x-00000000", load_specification({"script": text}), script)
+prepared = launcher.prepare(inspection)
+jobs = [Job(inspection.inspection_id, n, "run", n, 1, True, n) for n in range(launcher.slots())]
+codes = [launcher.run(prepared, job).result["exit_code"] for job in jobs]
+launcher.close()
+print(json.dumps([places, codes]))
+"""
+
+
+def test_nodes_of_another_release_get_the_code_that_runs_here(cluster: Cluster) -> None:
+    other = cluster.folder / "other"
+    described = other / "thoth-0.0.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: thoth\nVersion: 0.0.0\n")
+    node = cluster.start("--address", cluster.address, PYTHONPATH=str(other))
+    try:
+        cluster.wait(3)
+        words = [sys.executable, "-c", DRIVER, cluster.address]
+        driver = subprocess.run(
+            words, cwd=cluster.folder, capture_output=True, text=True, check=False
+        )
+        assert driver.returncode == 0, driver.stderr
+        places, codes = json.loads(driver.stdout)
+        assert all("py_modules" in place for place in places), places
+        assert codes == [0, 0, 0]
+    finally:
+        stop(node)
+        cluster.nodes.remove(node)
+
+
+def test_a_node_that_goes_away_costs_one_job(cluster: Cluster) -> None:
+    node = cluster.start("--address", cluster.address)
+    try:
+        cluster.wait(3)
+        launcher = RayLauncher(Settings.from_env({}), address=cluster.address)
+        try:
+            assert launcher.slots() == 3
+            prepared = launcher.prepare(inspection_of(specification()))
+            stop(node)
+            cluster.nodes.remove(node)
+            cluster.wait(2)
+            ended = []
+            for number in range(6):
+                job = Job(
+                    prepared.inspection.inspection_id, number, "run", number, 1, True, number % 3
+                )
+                try:
+                    ended.append(launcher.run(prepared, job).result["ended"])
+                except NodeLost as error:
+                    ended.append(type(error).__name__)
+            assert sorted(ended) == ["NodeLost", *["exited"] * 5]
+        finally:
+            launcher.close()
+    finally:
+        stop(node)
+
+
+def test_without_a_cluster_the_error_says_how_to_start_one() -> None:
+    with pytest.raises(ClusterUnavailable, match="no Ray cluster answers") as refused:
+        RayLauncher(Settings.from_env({}), address=f"127.0.0.1:{free_port()}")
+    assert "ray start --head" in str(refused.value.hint)

@@ -1,0 +1,176 @@
+"""Recipes of images: what they say, and that no text of a specification becomes a part of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from pis.amun.launchers.containerfile import (
+    HOME,
+    InvalidRecipe,
+    Recipe,
+    is_reference,
+    render,
+    write_context,
+)
+
+BASE = "registry.example/python:3.12"
+HASH = f"--hash=sha256:{'0' * 64}"
+
+#: Pieces that mean something to a recipe, a shell, JSON or a terminal.
+PIECES = st.sampled_from(
+    ["\n", "\r", "\r\n", "\u2028", "\x0b", "\\\n", "RUN id", "USER 0", "FROM x", "<<EOF", "\nEOF\n",
+     '"', "'", "`", "$(id)", "${HOME}", "$HOME", "\\", "]", '", "', "#", "# syntax=evil", "--mount",
+     "é", "名", "\ud800", "\0", "%", "{{", "ONBUILD RUN id", " ", "\t"]
+)  # fmt: skip
+hostile = st.lists(PIECES | st.text(max_size=5), max_size=8).map("".join)
+
+
+def test_a_recipe_installs_as_root_only_what_has_a_hash_and_runs_as_nobody() -> None:
+    recipe = Recipe(
+        base=BASE,
+        packages=("libgomp1",),
+        requirements=(f"numpy==2.1.0 {HASH}\n",),
+        files=(("data/x.json", "{}"),),
+        script="print('{}')",
+    )
+    assert render(recipe).splitlines() == [
+        "FROM registry.example/python:3.12",
+        "USER 0:0",
+        'COPY ["packages.sh", "packages.txt", "/opt/thoth/"]',
+        'RUN ["/bin/sh", "/opt/thoth/packages.sh"]',
+        'RUN ["python3", "-m", "venv", "/opt/thoth/environment"]',
+        'COPY ["requirements-0.txt", "/opt/thoth/"]',
+        "RUN --mount=type=secret,id=index-0,target=/run/secrets/index-0"
+        " --mount=type=secret,id=certificates,target=/run/secrets/certificates"
+        ' ["env", "PIP_CONFIG_FILE=/run/secrets/index-0", "/opt/thoth/environment/bin/python",'
+        ' "-m", "pip", "install", "--require-hashes", "--no-deps", "--only-binary", ":all:",'
+        ' "--no-cache-dir", "--no-input", "--disable-pip-version-check",'
+        ' "--requirement", "/opt/thoth/requirements-0.txt"]',
+        'COPY ["work/", "/opt/thoth/work/"]',
+        'COPY ["script.py", "/opt/thoth/script.py"]',
+        "USER 10001:10001",
+        "WORKDIR /opt/thoth/work",
+        "ENTRYPOINT []",
+        'CMD ["/opt/thoth/environment/bin/python", "/opt/thoth/script.py"]',
+    ]
+
+
+@given(requirements=hostile, content=hostile, script=hostile)
+@example(requirements="x\nRUN id", content="<<EOF\nRUN id\nEOF", script="# syntax=evil\nUSER 0")
+def test_no_text_of_a_specification_changes_the_recipe(
+    requirements: str, content: str, script: str
+) -> None:
+    plain = Recipe(BASE, requirements=("",), files=(("a", ""),))
+    attacked = Recipe(BASE, requirements=(requirements,), files=(("a", content),), script=script)
+    assert render(attacked) == render(plain)
+
+
+@given(path=hostile)
+def test_a_path_of_a_file_is_in_no_recipe_and_stays_in_its_folder(
+    path: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    try:
+        recipe = Recipe(BASE, files=((path, "content"),))
+    except InvalidRecipe:
+        return
+    assert render(recipe) == render(Recipe(BASE))
+    assume("\0" not in path and len(path.encode("utf-8", "replace")) < 200)
+    assume(not any(0xD800 <= ord(it) < 0xE000 for it in path))
+    folder = tmp_path_factory.mktemp("context")
+    write_context(recipe, folder)
+    written = {it.relative_to(folder).as_posix() for it in folder.rglob("*") if it.is_file()}
+    assert written == {"Containerfile", "script.py", f"work/{path}"}
+
+
+@given(package=hostile)
+@example(package="x\nRUN id")
+@example(package="--allow-unauthenticated")
+@example(package="-oAPT::Update::Pre-Invoke::=id")
+def test_a_packages_name_is_a_word_that_no_program_takes_for_more(package: str) -> None:
+    try:
+        recipe = Recipe(BASE, packages=(package,))
+    except InvalidRecipe:
+        return
+    assert package.isascii()
+    assert package[0].isalnum()
+    assert not set(package) & set(" \t\r\n'\"\\$`;&|<>(){}*?#=/")
+    assert render(recipe) == render(Recipe(BASE, packages=("libgomp1",)))
+
+
+@given(base=hostile | st.tuples(st.just(BASE), hostile).map("".join))
+def test_only_a_reference_is_a_base(base: str) -> None:
+    try:
+        recipe = Recipe(base)
+    except InvalidRecipe:
+        return
+    lines = render(recipe).split("\n")
+    assert lines[0] == f"FROM {base}"
+    assert lines[1:] == render(Recipe(BASE)).split("\n")[1:]
+    assert base.isascii()
+    assert not set(base) & set(" \t\r\n'\"\\$`#<>{}")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "python",
+        "python:3.12-slim",
+        "team/python",
+        "localhost/base:1",
+        "registry.example:5000/a/b_c/d-e.f:1.0_x",
+        f"registry.example/python:3.12@sha256:{'0f' * 32}",
+        f"python@sha256:{'0f' * 32}",
+    ],
+)
+def test_references_are_taken(reference: str) -> None:
+    assert is_reference(reference)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "-x", "--platform=x python", "python AS base", "python\n", "python\nRUN id", "Python",
+     "$BASE", "${BASE}", "python:", "python@sha256:0f", "a//b", "/a", "a/", "../a", "http://a/b",
+     "docker-archive:x", "oci:x", "dir:x", "a" * 300, "pythön", "python:3.12\\"],
+)  # fmt: skip
+def test_what_is_no_reference_is_refused(text: str) -> None:
+    assert not is_reference(text)
+    with pytest.raises(InvalidRecipe, match="base"):
+        Recipe(text)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", ".", "", "a//b", "a/"])
+def test_files_stay_below_the_working_folder(path: str) -> None:
+    with pytest.raises(InvalidRecipe, match="files"):
+        Recipe(BASE, files=((path, ""),))
+
+
+def test_the_context_holds_the_texts_byte_by_byte(tmp_path: Path) -> None:
+    script = "print('é')\r\n# $HOME `id`\n"
+    recipe = Recipe(
+        BASE, packages=("a", "b"), requirements=("x",), files=(("d/e", "f"),), script=script
+    )
+    write_context(recipe, tmp_path)
+    assert (tmp_path / "script.py").read_bytes() == script.encode()
+    assert (tmp_path / "packages.txt").read_text() == "a\nb"
+    assert (tmp_path / "requirements-0.txt").read_text() == "x"
+    assert (tmp_path / "work" / "d" / "e").read_text() == "f"
+    assert (tmp_path / "Containerfile").read_text() == render(recipe)
+
+
+def test_all_that_a_recipe_copies_is_in_its_context(tmp_path: Path) -> None:
+    recipe = Recipe(BASE, packages=("a",), requirements=("x", "y"), files=(("d", ""),))
+    write_context(recipe, tmp_path)
+    copied = [
+        name
+        for line in render(recipe).splitlines()
+        if line.startswith("COPY ")
+        for name in json.loads(line.removeprefix("COPY "))[:-1]
+    ]
+    assert len(copied) == 6
+    assert all((tmp_path / name).exists() for name in copied)
+    assert HOME not in "".join(copied)
