@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import ingest, interruptions
+from benchmarks import identical, indicators, ingest, interruptions
 
-MEASUREMENTS = {"ingest": ingest.main, "interruptions": interruptions.main}
+MEASUREMENTS = {
+    "ingest": ingest.main,
+    "interruptions": interruptions.main,
+    "indicators": indicators.main,
+    "identical": identical.main,
+}
 
 
 def main() -> None:

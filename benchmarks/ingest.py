@@ -209,6 +209,7 @@ def _observation(document: InspectionDocument, seen: Any) -> dict[str, Any]:
         "device": seen.device,
         "elapsed_s": seen.elapsed_s,
         "rate": seen.rate,
+        "unit": seen.unit,
         "reported_rate": seen.reported_rate,
         "repetitions_s": [],
         "memory_bytes": seen.memory_bytes,

@@ -1,0 +1,83 @@
+"""One stack against itself: every claim of a difference between its jobs is false."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+from statistics import stdev
+from typing import Any
+
+from adviser.scoring.effects import paired_effect
+from adviser.scoring.estimates import Sample
+from adviser.scoring.jobs import Place, job_log_rate
+from adviser.scoring.verdicts import compare_candidates
+from benchmarks.homes import THOTH
+from common.stability import instability
+from pis.amun.pinning import pinned_specification
+
+REQUIREMENT = "numpy==2.3.5"
+JOBS, DEALS, SEED = 20, 1000, 1
+
+
+def main() -> None:
+    """Run the jobs of two arms, deal them anew again and again, and count the verdicts."""
+    print(f"{REQUIREMENT} twice, matmul 512 float32: {JOBS} jobs each, interleaved")
+    with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
+        arms = _measured(Path(folder))
+    effect = paired_effect(*arms)
+    spread = math.expm1(stdev([rate for arm in arms for rate in arm]))
+    print(f"  spread between jobs {spread:.1%}, of pairs' differences "
+          f"{effect.standard_error * math.sqrt(len(arms[0])):.1%}")  # fmt: skip
+    draw = random.Random(SEED)
+    _print_claims("pairs, as they are compared", [_dealt_pairs(arms, draw) for _ in range(DEALS)])
+    _print_claims("two arms, had they not run by turns", [_dealt(arms, draw) for _ in range(DEALS)])
+
+
+def _print_claims(what: str, verdicts: list[str]) -> None:
+    false = sum(verdict in ("faster", "slower") for verdict in verdicts) / len(verdicts)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).most_common())
+    print(f"  {len(verdicts)} deals into {what}: {told}; false claims {false:.1%}")
+
+
+def _dealt_pairs(arms: list[list[float]], draw: random.Random) -> str:
+    """Within each pair chance says which of the two jobs was whose."""
+    pairs = [draw.sample(pair, 2) for pair in zip(*arms, strict=True)]
+    places = tuple(Place("host", str(number)) for number in range(len(pairs)))
+    ours, theirs = (Sample("", arm, "key", places) for arm in zip(*pairs, strict=True))
+    return compare_candidates(theirs, [ours])[0].verdict.value
+
+
+def _dealt(arms: list[list[float]], draw: random.Random) -> str:
+    jobs = [rate for arm in arms for rate in arm]
+    draw.shuffle(jobs)
+    half = len(jobs) // 2
+    ours, theirs = (Sample("", tuple(arm), "key") for arm in (jobs[:half], jobs[half:]))
+    return compare_candidates(theirs, [ours])[0].verdict.value
+
+
+def _measured(folder: Path) -> list[list[float]]:
+    """Log rates of two arms, block by block; unstable pairs are left out by the rule."""
+    specification = folder / "specification.json"
+    specification.write_text(json.dumps(pinned_specification("matmul", [REQUIREMENT])))
+    done = subprocess.run(
+        [THOTH, "inspect", str(specification), str(specification), "--jobs", str(JOBS),
+         "--out", str(folder / "out"), "--json"],
+        env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout)["inspections"]
+    arms = [[_job(Path(it["folder"]), number) for number in range(JOBS)] for it in told]
+    stable = [pair for pair in zip(*arms, strict=True) if None not in pair]
+    print(f"  {JOBS - len(stable)} of {JOBS} pairs left out as unstable")
+    return [list(arm) for arm in zip(*stable, strict=True)]
+
+
+def _job(folder: Path, number: int) -> float | None:
+    result: Any = json.loads((folder / "results" / str(number) / "result").read_bytes())
+    repetitions_ms = result["stdout"]["@result"]["repetitions"]
+    return None if instability(repetitions_ms) else -job_log_rate(repetitions_ms)

@@ -1,0 +1,87 @@
+"""The indicators' rates against other clocks, and what the executor adds to a job."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from common.settings import Settings
+from pis.amun.environments import Environment, build_environment
+from pis.amun.jobs import run_job
+from pis.amun.limits import Limits
+from pis.amun.pinning import pinned_specification
+from pis.amun.specification import load_specification
+
+ROOT = Path(__file__).parents[1]
+SIZES = (64, 128, 256, 512, 1024, 2048)
+STACKS = {"numpy": "numpy==2.3.5", "torch": "torch==2.15.0"}
+REFERENCES = {"numpy": "timeit", "torch": "torch.utils.benchmark"}
+ROUNDS = 25
+
+
+def main() -> None:
+    """Measure and print; the first run installs what it measures."""
+    settings = Settings.from_env()
+    for framework, requirement in STACKS.items():
+        _print_rates(framework, requirement, _environment(requirement, settings))
+    _print_overhead()
+
+
+def _environment(requirement: str, settings: Settings) -> Environment:
+    specification = load_specification(pinned_specification("matmul", [requirement]))
+    return build_environment(specification.lock, settings, None)
+
+
+def _print_rates(framework: str, requirement: str, environment: Environment) -> None:
+    reference = REFERENCES[framework]
+    print(f"matmul float32, {requirement}, by turns in one process; reference: {reference}")
+    script = ROOT / "benchmarks" / "rates.py"
+    done = subprocess.run(
+        [str(environment.python), str(script), framework, *map(str, SIZES)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    for line in done.stdout.splitlines():
+        told = json.loads(line)
+        print(
+            f"  {told['size']:5} × {told['size']:<5} {told['ours']:9.2f} GFLOPS"
+            f"  reference {told['reference']:9.2f}  ratio {told['ratio']:.3f}"
+        )
+
+
+def _print_overhead() -> None:
+    """A job that does nothing, against the same process started without the executor."""
+    command = [sys.executable, "-I", "-c", "pass"]
+    with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
+        workdir = Path(folder)
+
+        def executed() -> object:
+            return run_job(command, environment={}, limits=Limits(), workdir=workdir)
+
+        def bare() -> object:
+            return subprocess.run(command, env={}, cwd=workdir, capture_output=True, check=True)
+
+        ours: list[float] = []
+        reference: list[float] = []
+        for number in range(ROUNDS):
+            turns = [(ours, executed), (reference, bare)]
+            for seconds, run in turns if number % 2 else reversed(turns):
+                seconds.append(_seconds(run))
+    a, b = 1e3 * median(ours), 1e3 * median(reference)
+    print(f"a job of nothing, median of {ROUNDS}, by turns; reference: subprocess.run")
+    print(f"  executor {a:.1f} ms  reference {b:.1f} ms  overhead {a - b:.1f} ms a job")
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
