@@ -35,7 +35,9 @@ _TITLE_LIMIT = 600
 
 def group_title(group: StackGroup) -> str:
     """``PiMatmul, dtype float32, cpu, on Intel … (1f2e3d4c)``, parameters in name order."""
-    parameters = (f"{name} {group.parameters[name]}" for name in sorted(group.parameters))
+    parameters = (
+        f"{it} {group.parameters[it]}" for it in sorted(group.parameters) if it != "device"
+    )
     measured = ", ".join([group.indicator, *parameters, group.device or "device unknown"])
     return f"{measured}, on {group.hardware_label} ({short_digest(group.hardware_digest)})"
 

@@ -1,1 +1,1 @@
-"""Small inspection documents of our own making, for the demo and for tests."""
+"""Inspections that were measured, for the demo."""

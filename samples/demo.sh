@@ -6,7 +6,7 @@ run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
 
 THOTH_HOME="${THOTH_HOME:-$(pwd)/.thoth/demo}"
 export THOTH_HOME
-samples="$(dirname "$0")/inspections"
+samples="$(dirname "$0")/inspections.tar.gz"
 
 say "1. Inspections in: read, checked, stored once, projected into the graph"
 run thoth ingest inspections "$samples"
@@ -17,20 +17,28 @@ run thoth stacks
 say "3. The same knowledge in Cypher"
 echo "What does a stack that crashed have, that no measured stack has?"
 run thoth cypher "MATCH (:Observation {outcome: 'crashed'})<-[:OBSERVED]-(i:Inspection)-[:INSPECTED]->(:Stack)-[:INCLUDES]->(v:PackageVersion)
-  WHERE NOT EXISTS { MATCH (:Observation {outcome: 'measured'})<-[:OBSERVED]-(:Inspection)-[:INSPECTED]->(:Stack)-[:INCLUDES]->(v) }
+  WHERE v.name IN ['numpy', 'tensorflow-cpu', 'torch'] AND NOT EXISTS { MATCH (:Observation {outcome: 'measured'})<-[:OBSERVED]-(:Inspection)-[:INSPECTED]->(:Stack)-[:INCLUDES]->(v) }
   RETURN v.name AS package, v.version AS version, count(DISTINCT i) AS crashed_inspections ORDER BY package, version"
 echo
+echo "Which stacks could not be built, and why?"
+run thoth cypher "MATCH (i:Inspection)-[:OBSERVED]->(o:Observation {outcome: 'build_failed'})
+  RETURN i.name AS inspection, o.failure_reason AS reason"
+echo
 echo "What was measured, and on what?"
-run thoth cypher "MATCH (h:Hardware)<-[:RAN_ON]-(i:Inspection)-[:OBSERVED]->(o:Observation {outcome: 'measured'})-[:OF]->(p:PerformanceIndicator) 
-  RETURN p.name AS indicator, count(DISTINCT i) AS inspections, count(o) AS observations, h.label AS hardware ORDER BY hardware, indicator"
+run thoth cypher "MATCH (h:Hardware)<-[:RAN_ON]-(i:Inspection)-[:OBSERVED]->(o:Observation {outcome: 'measured'})-[:OF]->(p:PerformanceIndicator)
+  RETURN p.name AS indicator, p.component AS library, count(DISTINCT i) AS inspections, count(o) AS observations, h.label AS hardware ORDER BY indicator, library"
+
+say "4. Measure this machine"
+run thoth pi run matmul
 
 say "Where to go next"
 cat <<TEXT
   The demo's stores go on running, apart from your own data. To work with them:
     . .venv/bin/activate; export THOTH_HOME=$THOTH_HOME
+  thoth pi pin, thoth inspect  measure stacks of your own: docs/guides/measure.md
   thoth stacks --help          other indicators, another baseline, JSON
-  thoth cypher --help          your own questions; docs/cookbook.md has twenty
-  thoth ingest inspections …   your own inspections: files, folders, archives, s3://
+  thoth cypher --help          your own questions; docs/cookbook.md has some
+  thoth ingest inspections …   what others measured: files, folders, archives, s3://
   thoth status                 what runs where
   thoth down                   stop the stores
 TEXT

@@ -13,8 +13,8 @@ import pytest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag, sync, verify
-from samples.generate import FOLDER as SAMPLES
 from tests.factories.documents import directory_files
+from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts, thoth, thoth_json
 from tests.services.ports import closed_port, silent_port
 
@@ -44,7 +44,7 @@ def without_graph(stores: Stores, port: int) -> Settings:
 def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead_port: int) -> None:
     blind = without_graph(stores, dead_port)
     began = time.monotonic()
-    done = thoth(blind, "ingest", "inspections", str(SAMPLES))
+    done = thoth(blind, "ingest", "inspections", str(GENERATIONS))
     assert time.monotonic() - began < PATIENCE_S
     assert done.returncode == 0, done.stderr
     assert "19 read: 19 new" in done.stdout
@@ -64,7 +64,7 @@ def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead
 
 def test_a_script_is_told_that_the_graph_is_behind(stores: Stores) -> None:
     blind = without_graph(stores, closed_port())
-    report = thoth_json(blind, "ingest", "inspections", str(SAMPLES))
+    report = thoth_json(blind, "ingest", "inspections", str(GENERATIONS))
     assert report["inspection"]["new"] == 19
     assert report["graph"]["lag"] == lag(stores.engine).count > 0
     assert report["graph"]["error"].startswith("the graph is unavailable")
@@ -72,8 +72,8 @@ def test_a_script_is_told_that_the_graph_is_behind(stores: Stores) -> None:
 
 
 def test_the_next_ingest_catches_up_by_itself(stores: Stores) -> None:
-    thoth_json(without_graph(stores, closed_port()), "ingest", "inspections", str(SAMPLES))
-    report = thoth_json(stores.settings, "ingest", "inspections", str(SAMPLES))
+    thoth_json(without_graph(stores, closed_port()), "ingest", "inspections", str(GENERATIONS))
+    report = thoth_json(stores.settings, "ingest", "inspections", str(GENERATIONS))
     assert (report["inspection"]["new"], report["graph"]["lag"]) == (0, 0)
     assert verify(stores.engine, stores.driver, database=stores.database).equal
 
@@ -93,7 +93,7 @@ def test_without_the_record_nothing_is_taken_in_and_one_line_says_why(
 ) -> None:
     url = f"postgresql://thoth:unheard@127.0.0.1:{dead_port}/thoth"
     lost = replace(settings, database_url=url, connect_timeout_s=2.0)
-    for arguments in (("ingest", "inspections", str(SAMPLES)), ("stacks",)):
+    for arguments in (("ingest", "inspections", str(GENERATIONS)), ("stacks",)):
         began = time.monotonic()
         done = thoth(lost, *arguments)
         assert time.monotonic() - began < PATIENCE_S

@@ -30,7 +30,6 @@ from graph.tables import Base, Document, InspectionRow, ObservationRow
 from ingest.cli import ingest
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections
-from samples.generate import FOLDER as SAMPLES
 from tests.factories.documents import (
     directory_files,
     document_2020_02,
@@ -39,6 +38,7 @@ from tests.factories.documents import (
     result_document,
     stdout,
 )
+from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts
 
 INSPECTIONS, JOBS, OBSERVATIONS = 19, 89, 91
@@ -77,7 +77,7 @@ def result_number(number: int) -> dict[str, Any]:
 
 
 def test_the_samples_come_in_whole_and_the_graph_shows_them(stores: Stores) -> None:
-    report = deliver(stores.settings, SAMPLES)
+    report = deliver(stores.settings, GENERATIONS)
     assert report["inspection"]["new"] == report["inspection"]["read"] == INSPECTIONS
     assert report["inspection"]["stacks_unknown"] == 1
     assert report["inspection"]["observations"] == {"measured": OBSERVATIONS - 2, "crashed": 2}
@@ -92,14 +92,14 @@ def test_the_samples_come_in_whole_and_the_graph_shows_them(stores: Stores) -> N
 
 def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
     def take_in() -> None:
-        ingest_inspections(stores.settings, stores.engine, [str(SAMPLES)], Limits())
+        ingest_inspections(stores.settings, stores.engine, [str(GENERATIONS)], Limits())
 
     take_in()  # without a projector, so that the outbox shows what was written to it
     before = row_counts(stores.engine)
     assert before["outbox"] > INSPECTIONS
     take_in()
     assert row_counts(stores.engine) == before
-    report = deliver(stores.settings, SAMPLES)["inspection"]
+    report = deliver(stores.settings, GENERATIONS)["inspection"]
     assert (report["new"], report["known"], report["observations"]) == (0, INSPECTIONS, {})
     assert row_counts(stores.engine) == {**before, "outbox": 0}
 
@@ -316,7 +316,7 @@ def test_a_dry_run_writes_nothing_and_starts_no_store(tmp_path: Path) -> None:
     home = tmp_path / "home"
     settings = Settings.from_env({"THOTH_HOME": str(home)})
     write(tmp_path / "bad", {"a.json": changed(0)})
-    good = command(settings, "inspections", str(SAMPLES), "--dry-run")
+    good = command(settings, "inspections", str(GENERATIONS), "--dry-run")
     assert good.exit_code == 0
     assert f"{INSPECTIONS} can be taken in" in good.stdout
     bad = command(settings, "inspections", str(tmp_path / "bad"), "--dry-run", "--json")
@@ -378,10 +378,10 @@ def as_zip(folder: Path, path: Path) -> str:
 def test_however_it_is_packed_the_record_is_the_same(
     stores: Stores, tmp_path: Path, packing: Callable[[Path, Path], str]
 ) -> None:
-    source = packing(SAMPLES, tmp_path)
+    source = packing(GENERATIONS, tmp_path)
     assert deliver(stores.settings, source)["inspection"]["new"] == INSPECTIONS
     before = row_counts(stores.engine)
-    report = deliver(stores.settings, SAMPLES)["inspection"]
+    report = deliver(stores.settings, GENERATIONS)["inspection"]
     assert (report["new"], report["known"]) == (0, INSPECTIONS)
     assert row_counts(stores.engine) == before
 

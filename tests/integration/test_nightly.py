@@ -20,10 +20,10 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
 from ingest.runs import run_nightly
-from samples.generate import FOLDER as SAMPLES
+from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
 
-SOURCES = tuple(str(SAMPLES / name) for name in ("2019", "2020-02", "directories"))
+SOURCES = tuple(str(GENERATIONS / name) for name in ("2019", "2020-02", "directories"))
 
 #: A nightly run that stays at its first document until it is killed.
 STUCK = """

@@ -1,7 +1,8 @@
-"""The bundled samples are what their generator writes, and all of them can be taken in."""
+"""The documents that tests share are what their generator writes; the samples come in whole."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from common.reasons import Correction
 from ingest.documents import RawDocument
 from ingest.parsers.inspection import parse_inspections
 from ingest.sources import documents_of
-from samples import generate
+from samples.pack import ARCHIVE
+from tests.factories import generations
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -23,9 +25,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def documents() -> list[InspectionDocument]:
+def documents(source: Path) -> list[InspectionDocument]:
     found = []
-    for raw in documents_of(str(generate.FOLDER)):
+    for raw in documents_of(str(source)):
         assert isinstance(raw, RawDocument), raw
         for document in parse_inspections(raw):
             assert isinstance(document, InspectionDocument), document
@@ -33,18 +35,18 @@ def documents() -> list[InspectionDocument]:
     return found
 
 
-def test_the_samples_are_those_the_generator_writes(
+def test_the_documents_are_those_the_generator_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    committed = contents(generate.FOLDER)
+    committed = contents(generations.FOLDER)
     assert sum(map(len, committed.values())) < 600_000
-    monkeypatch.setattr(generate, "FOLDER", tmp_path / "inspections")
-    generate.main()
+    monkeypatch.setattr(generations, "FOLDER", tmp_path / "inspections")
+    generations.main()
     assert contents(tmp_path / "inspections") == committed
 
 
 def test_every_generation_and_outcome_occurs() -> None:
-    found = documents()
+    found = documents(generations.FOLDER)
     assert {document.schema_version for document in found} == set(SchemaVersion)
     seen = [observation for document in found for observation in document.observations]
     assert Counter(it.outcome for it in seen)[Outcome.CRASHED] == 2
@@ -55,3 +57,23 @@ def test_every_generation_and_outcome_occurs() -> None:
         "inspection-conv2d-unknown-xeon-3325a194"
     ]
     assert not [it.unstable_reason for it in seen if it.unstable_reason]
+
+
+def test_the_samples_were_measured_by_our_own_indicators_in_turns() -> None:
+    found = documents(ARCHIVE)
+    seen = [observation for document in found for observation in document.observations]
+    outcomes = Counter(observation.outcome for observation in seen)
+    assert len(found) == 22
+    assert outcomes == {Outcome.MEASURED: 200, Outcome.CRASHED: 2, Outcome.BUILD_FAILED: 1}
+    measured = [it for it in seen if it.outcome is Outcome.MEASURED]
+    assert {it.indicator.name for it in measured} == {"PiMatmul", "PiConv2D"}
+    assert {it.indicator.component for it in measured} == {"numpy", "torch", "tensorflow"}
+    assert all(it.host and it.block and len(it.repetitions_s) >= 9 for it in measured)
+    assert ARCHIVE.stat().st_size < 500_000
+
+
+def test_the_cookbooks_stacks_are_among_the_samples() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    asked = set(re.findall(r"sha256:[0-9a-f]{64}", text))
+    assert asked
+    assert asked <= {document.stack.digest for document in documents(ARCHIVE) if document.stack}

@@ -1,4 +1,4 @@
-"""Writes ``samples/inspections``: run as ``python -m samples.generate`` after a change here.
+"""Writes ``tests/data/inspections``: ``python -m tests.factories.generations`` after a change here.
 
 The numbers are made up, and plausible: matrix products of 512 × 512 near 200 GFLOPS on
 two CPUs of a server, convolutions near 8. They are laid out so that against
@@ -20,7 +20,7 @@ from typing import Any
 
 from common.measurements import matmul_operations, matmul_operations_of_2019
 
-FOLDER = Path(__file__).parent / "inspections"
+FOLDER = Path(__file__).parents[1] / "data" / "inspections"
 SEED = 20240902
 REPETITIONS = 9
 MATMUL = {"device": "cpu", "dtype": "float32", "matrix_size": 512, "reps": 2000}
@@ -87,7 +87,7 @@ SERIES = [
 def main() -> None:
     """Write everything anew."""
     shutil.rmtree(FOLDER, ignore_errors=True)
-    draw = random.Random(SEED)  # noqa: S311 - samples, not secrets
+    draw = random.Random(SEED)
     for number, series in enumerate(SERIES):
         _write_series(draw, series, datetime(2024, 9, 2, 8) + timedelta(minutes=number))  # noqa: DTZ001 - as the documents were
     _write_crash()
