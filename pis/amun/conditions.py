@@ -12,11 +12,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from pis.amun import nvidia
 from pis.amun.cgroups import throttled_periods
 
 #: Below one MiB of pages it was the housekeeping of other processes.
 SWAPPED_PAGES = 256
+
+#: Share of all processors that others may take before a person is warned, and for how long to look.
+BUSY_SHARE = 0.2
+_LOOK_S = 0.5
 
 _PROC = Path("/proc")
 _THERMAL = "cpu[0-9]*/thermal_throttle/*_throttle_count"
@@ -42,6 +48,11 @@ class Conditions:
     throttled_periods: int
     gpu_thermal_ns: int
     gpu_throttled: tuple[str, ...]
+
+
+def busy_share() -> float:
+    """Share of all processors' time that is taken right now, before anything of ours runs."""
+    return float(psutil.cpu_percent(_LOOK_S)) / 100
 
 
 def read_conditions(proc: Path = _PROC) -> Conditions:

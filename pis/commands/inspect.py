@@ -68,6 +68,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     ingest_command = _ingest_command(context) if ingest else None
     checked = _checked(specifications, settings)
     order = Order((out or settings.home / "inspections").absolute(), jobs, interleave, timeout)
+    if launcher == "local":
+        _warn_if_busy()
     with ExitStack() as stack:
         observer = stack.enter_context(_observer(quiet=as_json))
         runs_on = stack.enter_context(_launcher(launcher, settings))
@@ -94,6 +96,18 @@ def _checked(names: Sequence[str], settings: Settings) -> list[Specification]:
     if problems:
         raise UnusableSpecification("\n".join(problems))
     return checked
+
+
+def _warn_if_busy() -> None:
+    """Others on the machine cost more than their share: threads of one job wait for each other."""
+    from pis.amun.conditions import BUSY_SHARE, busy_share
+
+    share = busy_share()
+    if share > BUSY_SHARE:
+        click.echo(
+            f"warning: others take {share:.0%} of the processors: rates will be low and scattered",
+            err=True,
+        )
 
 
 @contextmanager
