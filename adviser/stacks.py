@@ -56,6 +56,7 @@ class StackResult:
 class StackGroup:
     """All stacks measured under one comparison key.
 
+    :param script_sha256: of the indicator's text, hexadecimal; ``None`` if the documents do not say
     :param baseline: the stack that the others are compared with, ``None`` without known stacks
     :param baseline_reason: why it is that one, for a person
     :param stacks: known stacks, fastest median first, the baseline among them
@@ -65,6 +66,7 @@ class StackGroup:
 
     comparison_key: str
     indicator: str
+    script_sha256: str | None
     unit: Unit
     parameters: Mapping[str, Any]
     device: str | None
@@ -122,6 +124,7 @@ def _group(alike: Sequence[JobObservation], prefix: str | None) -> StackGroup:
     return StackGroup(
         comparison_key=key,
         indicator=alike[0].indicator,
+        script_sha256=alike[0].script_sha256,
         unit=alike[0].unit,
         parameters=alike[0].parameters,
         device=alike[0].device,

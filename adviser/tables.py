@@ -34,11 +34,15 @@ _TITLE_LIMIT = 600
 
 
 def group_title(group: StackGroup) -> str:
-    """``PiMatmul, dtype float32, cpu, on Intel … (1f2e3d4c)``, parameters in name order."""
+    """``PiMatmul (script 3e2b7fa1), dtype float32, cpu, on Intel … (1f2e3d4c)``.
+
+    Anybody can print the name of an indicator; its digest tells two scripts apart.
+    """
+    script = f" (script {short_digest(group.script_sha256)})" if group.script_sha256 else ""
     parameters = (
         f"{it} {group.parameters[it]}" for it in sorted(group.parameters) if it != "device"
     )
-    measured = ", ".join([group.indicator, *parameters, group.device or "device unknown"])
+    measured = ", ".join([group.indicator + script, *parameters, group.device or "device unknown"])
     return f"{measured}, on {group.hardware_label} ({short_digest(group.hardware_digest)})"
 
 
@@ -134,6 +138,7 @@ def _group_document(group: StackGroup) -> dict[str, Any]:
     return {
         "comparison_key": group.comparison_key,
         "indicator": group.indicator,
+        "script_sha256": group.script_sha256,
         "unit": group.unit.value,
         "parameters": dict(group.parameters),
         "device": group.device,

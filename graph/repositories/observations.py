@@ -35,6 +35,7 @@ class MeasuredObservation:
     stack_digest: str | None
     component: str | None
     component_version: str | None
+    script_sha256: str | None
     indicator: str
     parameters: dict[str, Any]
     device: str | None
@@ -66,6 +67,7 @@ def measured_observations(
         select(
             InspectionRow.stack_digest,
             IndicatorRow.component,
+            IndicatorRow.script_sha256,
             IndicatorRow.name.label("indicator"),
             ObservationRow.parameters,
             ObservationRow.device,

@@ -26,6 +26,7 @@ class Observed:
     stack_digest: str | None = NEW
     component: str | None = "tensorflow"
     component_version: str | None = "2.10.0"
+    script_sha256: str | None = "3e2b7fa1" + 56 * "0"
     indicator: str = "PiMatmul"
     parameters: dict[str, Any] = field(default_factory=lambda: {"dtype": "float32"})
     device: str | None = "cpu"
@@ -160,7 +161,7 @@ def shown(group: StackGroup, width: int = 160) -> str:
 
 def test_the_table_says_how_many_jobs_are_missing() -> None:
     text = shown(only(compare_stacks(jobs(1e9, 3) + jobs(2e9, 4, **OLDER))))
-    assert "PiMatmul, dtype float32, cpu, on Xeon [4 cores] (cc000000)" in text
+    assert "PiMatmul (script 3e2b7fa1), dtype float32, cpu, on Xeon [4 cores] (cc000000)" in text
     assert "+1 job" in text
     assert "base +2" in text
     assert "newest release of tensorflow" in text
