@@ -4,7 +4,7 @@ Exit codes:
 
 ====  ==========================================================================
 0     all is well
-1     something was refused: a document, a query, a comparison
+1     something was refused: a document, a query, a comparison; or the output cannot be written
 2     the command or a setting cannot be used as it was given
 3     a store does not answer, or an embedded one could not be started
 4     a store's schema and this code do not fit together
@@ -16,11 +16,13 @@ Exit codes:
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,6 +30,7 @@ import click
 from common import __version__
 from common.errors import (
     AlreadyRunning,
+    InvalidArgument,
     InvalidSettings,
     ProjectError,
     SchemaMismatch,
@@ -38,13 +41,16 @@ from common.logs import set_up_logs
 from common.settings import Settings
 
 _EXIT_CODES: dict[type[ProjectError], int] = {
+    InvalidArgument: 2,
     InvalidSettings: 2,
     StoreUnavailable: 3,
     ServiceFailed: 3,
     SchemaMismatch: 4,
     AlreadyRunning: 5,
 }
-_INTERRUPTED, _BROKEN_PIPE = 130, 141
+_FAILED, _INTERRUPTED, _BROKEN_PIPE = 1, 130, 141
+
+_LOG = logging.getLogger(__name__)
 
 
 class RoomCommands(click.Group):
@@ -120,6 +126,18 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
     :param arguments: the process's own if unset
     """
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    if sys.stdout is None:
+        click.echo("error: standard output is closed", err=True)
+        return _FAILED
+    try:
+        return _status_of(command, arguments)
+    except OSError as error:
+        return _unwritten(error)
+
+
+def _status_of(command: click.Command, arguments: Sequence[str] | None) -> int:
     try:
         status = _code_of(command.main(args=arguments, standalone_mode=False))
         sys.stdout.flush()
@@ -131,20 +149,24 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except ProjectError as error:
         return _report(error)
-    except BrokenPipeError:
-        return _silence_output()
     except SystemExit as error:
         # Click ends so after a broken pipe; a command of ours returns or uses ctx.exit.
         if error.code != 1:
             raise
-        return _silence_output()
+        raise BrokenPipeError from error
     return status
 
 
-def _silence_output() -> int:
-    """Nobody reads: Python would complain when it flushes standard output at the end."""
+def _unwritten(error: OSError) -> int:
+    """Nobody reads, or the system refuses: what else was to be written is given up."""
+    # Python would complain when it flushes standard output at the end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return _BROKEN_PIPE
+    if isinstance(error, BrokenPipeError):
+        return _BROKEN_PIPE
+    _LOG.debug("refused by the system", exc_info=error)
+    where = f"{error.filename}: " if error.filename else ""
+    click.echo(f"error: {where}{error.strerror or error}", err=True)
+    return _FAILED
 
 
 def _code_of(result: Any) -> int:

@@ -11,6 +11,7 @@
     ├── ServiceFailed        an embedded store could not be started or stopped
     ├── ProjectionFailed     the graph refuses rows of the record
     ├── AlreadyRunning       another process does what only one may do at a time
+    ├── InvalidArgument      what a command was given cannot be used
     └── InvalidSettings      a setting cannot be used as it is
 
 An error's text says what was wrong, and where a remedy is known, ``hint`` names it.
@@ -103,6 +104,10 @@ class ProjectionFailed(ProjectError):
 
 class AlreadyRunning(ProjectError):
     """Another process does what only one may do at a time."""
+
+
+class InvalidArgument(ProjectError):
+    """What a command was given and cannot use."""
 
 
 class InvalidSettings(ProjectError):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+
+from common.reasons import Reason
 
 SECONDS_PER_MS = 1e-3
 #: ``ru_maxrss`` is in KiB on Linux (getrusage(2)).
@@ -55,6 +58,37 @@ MAX_RATES: dict[Unit, float] = {
     Unit.TOKENS_PER_SECOND: 1e11,
     Unit.IMPORTS_PER_SECOND: 1e6,
 }
+#: Ten years; no benchmark takes longer, and a wrong unit does.
+MAX_ELAPSED_MS = 3.2e11
+
+
+def rate_fault(rate: float, unit: Unit) -> tuple[Reason, str] | None:
+    """Why no device could have reached ``rate``; ``None`` if one could.
+
+    :param rate: in whole units, not in multiples of them
+
+    >>> rate_fault(2e12, Unit.FLOP_PER_SECOND) is None
+    True
+    >>> rate_fault(0.0, Unit.FLOP_PER_SECOND)[1]
+    'a rate of zero'
+    """
+    if rate < 0:
+        return Reason.RATE_NEGATIVE, f"a rate of {rate:g} {unit}"
+    if rate == 0:
+        return Reason.RATE_ZERO, "a rate of zero"
+    if not math.isfinite(rate):
+        return Reason.RATE_OVERFLOW, f"a rate that no number of {unit} can hold"
+    if rate > MAX_RATES[unit]:
+        words = f"{rate:g} {unit} is more than any device reaches ({MAX_RATES[unit]:g})"
+        return Reason.RATE_IMPLAUSIBLE, words
+    return None
+
+
+def duration_fault(duration_ms: float) -> str | None:
+    """Why nothing could have taken so long; ``None`` if something could."""
+    if not 0 <= duration_ms <= MAX_ELAPSED_MS:
+        return f"{duration_ms!r} is not within 0 … {MAX_ELAPSED_MS:g}"
+    return None if duration_ms * SECONDS_PER_MS > 0 else "took no time at all"
 
 
 def matmul_operations(size: int, batch: int = 1) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
+from itertools import zip_longest
+from math import inf
 from typing import Any
 
-from common.errors import ProjectError
+from common.errors import InvalidArgument
 from pis.indicators.harness import Indicator
+from pis.indicators.parameters import Parameter
 
 #: Module of each indicator by the name that commands and specifications use.
 INDICATORS: dict[str, str] = {
@@ -23,8 +27,11 @@ INDICATORS: dict[str, str] = {
     "infer": "pis.indicators.infer",
 }
 
+#: Bounds that are narrower here than in the scripts: a thread each is started and measured.
+_MOST = {"threads": 1024}
 
-class UnknownIndicator(ProjectError):
+
+class UnknownIndicator(InvalidArgument):
     """A name that no indicator has."""
 
     hint = "`thoth pi list` shows what there is"
@@ -34,7 +41,7 @@ class UnknownIndicator(ProjectError):
         self.name = name
 
 
-class InvalidParameters(ProjectError):
+class InvalidParameters(InvalidArgument):
     """Parameters that an indicator cannot take.
 
     :param problems: what is wrong, by parameter name
@@ -84,10 +91,59 @@ def arguments_of(name: str, values: Mapping[str, Any]) -> list[str]:
         if parameter.name not in values:
             continue
         try:
-            checked = parameter.checked(values[parameter.name])
+            checked = checked_value(parameter, values[parameter.name])
             arguments.append(f"{parameter.flag}={checked}")
         except ValueError as error:
             problems[parameter.name] = str(error)
     if problems:
         raise InvalidParameters(name, problems)
     return arguments
+
+
+def check_flags(name: str, arguments: Sequence[str]) -> None:
+    """See that the numbers among a script's flags are within bounds; it judges all else itself.
+
+    :raises UnknownIndicator: if there is none of that name
+    :raises InvalidParameters: naming every number that it does not take
+    """
+    known = {it.flag: it for it in indicator_of(name).all_parameters()}
+    problems = {}
+    for flag, text in _given(arguments):
+        parameter = known.get(flag)
+        if parameter is not None and type(parameter.default) in (int, float):
+            try:
+                checked_value(parameter, text)
+            except ValueError as error:
+                problems[parameter.name] = str(error)
+    if problems:
+        raise InvalidParameters(name, problems)
+
+
+def _given(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Flags with their values, which follow behind ``=`` or as the next argument."""
+    for argument, following in zip_longest(arguments, arguments[1:]):
+        flag, equals, text = argument.partition("=")
+        if equals:
+            yield flag, text
+        elif following is not None:
+            yield flag, following
+
+
+def checked_value(parameter: Parameter, value: Any) -> Any:
+    """``value`` as :meth:`Parameter.checked` gives it, within the bounds that hold here.
+
+    :raises ValueError: for a person, without the parameter's name
+
+    >>> checked_value(Parameter("threads", 0, "of the library", low=0), 100_000)
+    Traceback (most recent call last):
+    ValueError: 100000 is not within 0 … 1024
+    """
+    typed = replace(parameter, low=-inf, high=inf).checked(value)
+    low, high = parameter.low, _MOST.get(parameter.name, parameter.high)
+    if isinstance(typed, (int, float)) and not isinstance(typed, bool) and not low <= typed <= high:
+        raise ValueError(f"{typed} is not within {_plain(low)} … {_plain(high)}")
+    return typed
+
+
+def _plain(bound: float) -> str:
+    return f"{bound:.0f}" if bound == int(bound) else f"{bound:g}"

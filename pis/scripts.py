@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 
-from common.errors import ProjectError
+from common.errors import InvalidArgument
+from pis.amun.processes import dying_with_us, wait_until_gone
 from pis.bundle import script_of
+from pis.scratch import scratch_folder
 
 #: Lines of standard error that are kept to explain a failure.
 _KEPT_LINES = 50
 
 
-class CannotStart(ProjectError):
+class CannotStart(InvalidArgument):
     """A Python that cannot be started."""
 
     hint = "--python takes the path of an interpreter, such as /path/to/venv/bin/python"
@@ -43,7 +48,7 @@ class Finished:
 def run_script(
     name: str, python: str, arguments: Sequence[str], on_line: Callable[[str], object]
 ) -> Finished:
-    """Run the indicator called ``name`` and wait for it.
+    """Run the indicator called ``name`` and wait for it; it ends when this process does.
 
     :param on_line: gets each line of standard error when it comes
     :raises UnknownIndicator: if there is none of that name
@@ -51,31 +56,35 @@ def run_script(
     """
     text = script_of(name)
     with (
-        tempfile.TemporaryDirectory(prefix="thoth-pi-") as folder,
+        scratch_folder("pi") as folder,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as stdout,
     ):
-        script = Path(folder) / f"pi_{name}.py"
+        script = folder / f"pi_{name}.py"
         script.write_text(text, encoding="utf-8")
         process = _started([python, str(script), *arguments], stdout.fileno())
         with process:
             try:
                 errors = _lines(process, on_line)
-            except BaseException:
-                process.kill()
-                raise
+                process.wait()
+            finally:
+                wait_until_gone(process.pid)
         stdout.seek(0)
         return Finished(process.returncode, stdout.read(), errors)
 
 
 def _started(command: list[str], stdout: int) -> subprocess.Popen[str]:
+    if which(command[0]) is None:
+        known = Path(command[0]).exists()
+        raise CannotStart(f"{command[0]}: {os.strerror(errno.EACCES if known else errno.ENOENT)}")
     try:
         return subprocess.Popen(
-            command,
+            dying_with_us(command),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
+            start_new_session=True,
         )
     except OSError as error:
         raise CannotStart(f"{command[0]}: {error.strerror}") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -11,6 +13,11 @@ from rich.table import Table
 
 from common.terminal import printable
 from pis.indicators.harness import Indicator
+
+#: What the tables read; a document without it is no result of ours.
+_KEYS = frozenset({"name", "component", "component_version", "threads", "build"})
+_NUMBERS = ("rate", "elapsed", "jitter")
+_OTHERS = frozenset({"unit", "repetitions", "calls_per_repetition", "peak", "warm_up"})
 
 _COLUMNS = ("median ms", "spread", "repetitions", "of peak")
 
@@ -48,6 +55,29 @@ def parameters_table(indicator: Indicator) -> Table:
             words.append("variable " + " or ".join(it.environment))
         table.add_row(it.flag, str(it.default), escape("; ".join(words)))
     return table
+
+
+def document_of(text: str) -> dict[str, Any] | None:
+    """The result document that ``text`` is; ``None`` if it is none."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not document.keys() >= _KEYS:
+        return None
+    results = document.get("@results", [document])
+    whole = isinstance(results, list) and results and all(map(_is_result, results))
+    return document if whole else None
+
+
+def _is_result(part: Any) -> bool:
+    if not isinstance(part, dict) or not isinstance(part.get("@parameters"), dict):
+        return False
+    result = part.get("@result")
+    if not isinstance(result, dict) or not result.keys() >= _OTHERS:
+        return False
+    numbers = [it for it in map(result.get, _NUMBERS) if isinstance(it, (int, float))]
+    return len(numbers) == len(_NUMBERS) and all(map(isfinite, numbers)) and result["rate"] > 0
 
 
 def result_table(document: dict[str, Any]) -> Table:

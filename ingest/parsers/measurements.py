@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from common.errors import InvalidDocument
 from common.measurements import (
-    MAX_RATES,
     SECONDS_PER_MS,
     SPOKEN,
     UNITS,
     Unit,
+    duration_fault,
     matmul_operations,
     matmul_operations_of_2019,
+    rate_fault,
 )
 from common.reasons import Correction, Reason
 from ingest.parsers.fields import Record, as_number, as_record, list_of, path, record_of, text_of
 
-#: Ten years; no benchmark takes longer, and a wrong unit does.
-_MAX_ELAPSED_MS = 3.2e11
 #: How near a reported number of operations must come to a formula to prove it.
 _PROOF = 1e-3
 _SIZE = re.compile(r"[1-9][0-9]{0,6}\Z")
@@ -122,20 +120,10 @@ def _by_size(stdout: Record, stderr: str, at: str) -> list[Measurement]:
 
 def checked_rate(rate: float, field: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
     """``rate`` if a device could have reached it."""
-    if rate < 0:
-        raise InvalidDocument(Reason.RATE_NEGATIVE, f"a rate of {rate:g} {unit}", field=field)
-    if rate == 0:
-        raise InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field=field)
-    if math.isinf(rate):
-        raise InvalidDocument(
-            Reason.RATE_OVERFLOW, f"a rate that no number of {unit} can hold", field=field
-        )
-    if rate > MAX_RATES[unit]:
-        raise InvalidDocument(
-            Reason.RATE_IMPLAUSIBLE,
-            f"{rate:g} {unit} is more than any device reaches ({MAX_RATES[unit]:g})",
-            field=field,
-        )
+    fault = rate_fault(rate, unit)
+    if fault is not None:
+        reason, words = fault
+        raise InvalidDocument(reason, words, field=field)
     return rate
 
 
@@ -174,10 +162,11 @@ def _repetitions_s(result: Record, at: str) -> tuple[float, ...]:
 
 def _duration_s(value: Any, field: str) -> float:
     """Milliseconds as seconds."""
-    duration_s = as_number(value, field, 0.0, _MAX_ELAPSED_MS) * SECONDS_PER_MS
-    if duration_s <= 0:
-        raise InvalidDocument(Reason.OUT_OF_RANGE, "took no time at all", field=field)
-    return duration_s
+    duration_ms = as_number(value, field, float("-inf"), float("inf"))
+    fault = duration_fault(duration_ms)
+    if fault is not None:
+        raise InvalidDocument(Reason.OUT_OF_RANGE, fault, field=field)
+    return duration_ms * SECONDS_PER_MS
 
 
 def corrected_rate(

@@ -22,6 +22,10 @@ _TUNING = re.compile(
 )
 _PLAIN_VALUE = re.compile(r"[\w.,:;=+ -]*")
 
+#: What file systems hold (NAME_MAX), and what of a path (PATH_MAX) is left for the specification.
+_NAME_BYTES = 255
+_PATH_BYTES = 2_000
+
 
 def script_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
     """A script that is missing, an address, or a word that names no indicator."""
@@ -50,13 +54,36 @@ def own_code_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
             yield Problem(f"environment[{number}].value", words)
 
 
+def environment_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+    """Variables that are set twice."""
+    seen: set[str] = set()
+    for number, variable in enumerate(record.get("environment", ())):
+        name = variable["name"]
+        if name in seen:
+            yield Problem(f"environment[{number}].name", f"{name[:80]}: is set twice")
+        seen.add(name)
+
+
 def file_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
-    """Files that would lie outside the working folder."""
+    """Files that would lie outside the working folder, or that cannot lie there together."""
+    files: set[str] = set()
+    folders: set[str] = set()
     for number, file in enumerate(record.get("files", ())):
-        path = file["path"]
-        if path.startswith("/") or ".." in path.split("/") or posixpath.normpath(path) == ".":
-            at = f"files[{number}].path"
+        at, path = f"files[{number}].path", posixpath.normpath(file["path"])
+        parents = {path[: place.start()] for place in re.finditer("/", path)}
+        if path.startswith("/") or ".." in file["path"].split("/") or path == ".":
             yield Problem(at, "a path below the working folder was expected, such as data/x.json")
+            continue
+        if max(len(it.encode()) for it in path.split("/")) > _NAME_BYTES:
+            yield Problem(at, f"a name over {_NAME_BYTES} bytes")
+        elif len(path.encode()) > _PATH_BYTES:
+            yield Problem(at, f"over {_PATH_BYTES} bytes")
+        elif path in files:
+            yield Problem(at, f"{path[:80]!r} is given twice")
+        elif path in folders or parents & files:
+            yield Problem(at, f"{path[:80]!r} would be a file and a folder")
+        files.add(path)
+        folders |= parents
 
 
 def package_problems(record: Mapping[str, Any]) -> Iterable[Problem]:

@@ -20,6 +20,7 @@ from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
 from pis.amun.jobs import Ended, Finished
 from pis.amun.launchers import Inspection, Job, JobResult
 from pis.amun.output import decoded, parsed_output
+from pis.amun.readings import readings_of
 
 DOCUMENT_VERSION = 1
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
@@ -112,7 +113,7 @@ def job_result(inspection: Inspection, job: Job, finished: Finished, ran: Ran) -
         "start_datetime": written_time(finished.started_at),
         "end_datetime": written_time(finished.ended_at),
     }
-    return JobResult(result, _job_log(finished))
+    return JobResult(result, _job_log(finished, readings_of(result).fault))
 
 
 def failed_to_launch(words: str, started_at: datetime) -> Finished:
@@ -218,10 +219,14 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _job_log(finished: Finished) -> str:
-    """Both outputs, for a person who looks for the cause."""
+def _job_log(finished: Finished, fault: str | None) -> str:
+    """Both outputs, for a person who looks for the cause.
+
+    :param fault: what is wrong with the output of a job that ended well
+    """
     parts = [
         f"ended: {finished.ended}, exit code {finished.exit_code}\n",
+        f"printed no result: {fault}\n" if fault else "",
         *_section("standard output", finished.stdout, finished.stdout_truncated),
         *_section("standard error", finished.stderr, finished.stderr_truncated),
     ]

@@ -6,14 +6,14 @@ Nothing that is installed runs while it is installed: source distributions, whos
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -24,8 +24,10 @@ from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, Say, failed, run_installer
 from pis.amun.interpreters import Interpreter, find_interpreter
 from pis.amun.locks import Lock, LockedPackage, holds
+from pis.scratch import scratch_folder
 
 _DESCRIPTION = "environment.json"
+_PART = ".part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def build_environment(
     home = settings.home / "environments"
     try:
         home.mkdir(parents=True, exist_ok=True)
+        _sweep(home)
         interpreter = find_interpreter(python_version or lock.python_version, log)
         name = environment_digest(lock, interpreter)
         path = home / name.removeprefix("sha256:")[:32]
@@ -85,6 +88,14 @@ def environment_digest(lock: Lock, interpreter: Interpreter) -> str:
             "platform": [interpreter.facts["platform"], interpreter.facts["libc"]],
         }
     )
+
+
+def _sweep(home: Path) -> None:
+    """Remove what killed runners left half built; who builds holds the lock."""
+    for part in home.glob(f"*{_PART}"):
+        lock = FileLock(home / f"{part.name.partition('.')[0]}.lock", timeout=0)
+        with contextlib.suppress(Timeout), lock:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _standing(path: Path, name: str, log: BuildLog) -> Environment | None:
@@ -112,9 +123,7 @@ def _build(
     lock: Lock, interpreter: Interpreter, path: Path, name: str, settings: Settings, log: BuildLog
 ) -> Environment:
     """Build beside ``path`` and rename: a folder of that name is complete."""
-    for left_over in path.parent.glob(f"{path.name}.*.part"):
-        shutil.rmtree(left_over, ignore_errors=True)
-    temporary = Path(f"{path}.{os.getpid()}.part")
+    temporary = Path(f"{path}.{os.getpid()}{_PART}")
     try:
         freeze = _fill(temporary, lock, interpreter, settings, log)
         described = {
@@ -204,6 +213,6 @@ def _release(version: str) -> str:
 
 def _uv(arguments: list[str], index: str, settings: Settings, log: BuildLog) -> str:
     indexes = dict(settings.package_indexes)
-    with tempfile.TemporaryDirectory(prefix="thoth-") as folder:
+    with scratch_folder("uv") as folder:
         environment = installer_environment(index, indexes)
-        return run_installer(arguments, environment, Path(folder), log)
+        return run_installer(arguments, environment, folder, log)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pis.amun.indexes import without_credentials
 from pis.amun.launchers import BuildFailed
+from pis.amun.processes import run_group
 
 #: The largest wheels have 3 GB.
 TIMEOUT_S = 3600.0
@@ -75,18 +76,8 @@ def run_installer(
 
     log.write(f"$ uv {' '.join(arguments)}")
     try:
-        done = subprocess.run(
-            [find_uv_bin(), "--no-progress", "--color", "never", *arguments],
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        command = [find_uv_bin(), "--no-progress", "--color", "never", *arguments]
+        done = run_group(command, environment, folder, TIMEOUT_S)
     except FileNotFoundError as error:
         raise failed("build-failed", f"uv cannot be run: {error}", log, 127) from None
     except subprocess.TimeoutExpired:

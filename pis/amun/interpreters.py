@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from common.packages import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, failed, run_installer
 from pis.amun.launchers import BuildFailed
+from pis.scratch import scratch_folder
 
 #: What an interpreter says of itself: it decides which wheels fit and which markers hold.
 _ASK = """
@@ -86,10 +85,10 @@ def find_interpreter(version: str | None, log: BuildLog) -> Interpreter:
 
 def _found(version: str, log: BuildLog) -> str:
     environment = installer_environment(DEFAULT_INDEX, {})
-    with tempfile.TemporaryDirectory(prefix="thoth-") as folder:
+    with scratch_folder("uv") as folder:
         try:
             arguments = ("python", "find", "--system", "--no-python-downloads", "--no-config")
-            return run_installer([*arguments, version], environment, Path(folder), log).strip()
+            return run_installer([*arguments, version], environment, folder, log).strip()
         except BuildFailed as error:
             message = f"no Python {version} on this machine"
             raised = failed("python-not-found", message, log, error.exit_code)

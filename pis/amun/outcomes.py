@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from common.packages import distributions_of
 from pis.amun.documents import finished_jobs, read_job
 from pis.amun.launchers import BuildFailed, Inspection
+from pis.amun.readings import readings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,8 @@ class Outcome:
     rates: tuple[float, ...]
     unit: str | None
     failure: BuildFailed | None = None
+    #: What is wrong with the output of the first job that ended well and has no result.
+    fault: str | None = None
 
     @property
     def median_rate(self) -> float | None:
@@ -45,10 +46,10 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
     folder = out / inspection.inspection_id
     numbers = finished_jobs(folder) & set(range(inspection.specification.batch_size))
     results = [read_job(folder, number) for number in sorted(numbers)]
-    said = [it["stdout"] for it in results if is_measured(it)]
-    measurements = [part for stdout in said for part in _measurements(stdout)]
-    units = {str(part.get("unit", "GFLOPS")) for part in measurements}
-    component = next((str(it["component"]) for it in said if "component" in it), None)
+    read = [readings_of(it) for it in results]
+    said = [it["stdout"] for it, readings in zip(results, read, strict=True) if readings.rates]
+    units = {unit for readings in read for unit in readings.units}
+    component = next((str(it["component"]) for it in said if it.get("component")), None)
     failed = len(results) - len(said)
     state = "build_failed" if failure else "failed" if failed else "measured"
     locked = inspection.specification.lock.version_of(*distributions_of(_historic(component)))
@@ -60,27 +61,11 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
         component_version=locked,
         measured=len(said),
         failed=failed,
-        rates=tuple(float(part["rate"]) for part in measurements) if len(units) == 1 else (),
+        rates=tuple(rate for it in read for rate in it.rates) if len(units) == 1 else (),
         unit=units.pop() if len(units) == 1 else None,
         failure=failure,
+        fault=next((it.fault for it in read if it.fault), None),
     )
-
-
-def is_measured(result: Mapping[str, Any]) -> bool:
-    """Whether a job ended well and printed rates."""
-    stdout = result.get("stdout")
-    return result.get("exit_code") == 0 and bool(_measurements(stdout))
-
-
-def _measurements(stdout: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(stdout, Mapping):
-        return []
-    several = stdout.get("@results")
-    parts = several if isinstance(several, list) else [stdout]
-    results = [part.get("@result") for part in parts if isinstance(part, Mapping)]
-    return [
-        it for it in results if isinstance(it, Mapping) and type(it.get("rate")) in (int, float)
-    ]
 
 
 def _historic(component: str | None) -> str | None:

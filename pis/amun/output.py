@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+_NOTHING = "nothing, or an empty object"
+
 
 def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
     """Standard output parsed if it is JSON that every parser reads alike, else as text.
@@ -18,8 +20,40 @@ def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
     text = decoded(data)
     if not text.strip():
         return {}
-    if truncated or "\\u0000" in text:
+    try:
+        return text if truncated else _object_of(text)
+    except ValueError:
         return text
+
+
+def unparsed_because(text: Any, *, truncated: bool = False) -> str:
+    """Why what a job printed was kept as text, for a person.
+
+    >>> unparsed_because(""), unparsed_because("NaN")
+    ('nothing, or an empty object', 'NaN is no number of JSON')
+    """
+    if truncated:
+        return "more than is kept of standard output"
+    if not isinstance(text, str) or not text.strip():
+        return _NOTHING
+    try:
+        _object_of(text)
+    except json.JSONDecodeError as error:
+        more = error.msg == "Extra data"
+        words = "more than one JSON document" if more else f"not JSON: {error.msg}"
+        return f"{words}: line {error.lineno}, column {error.colno}"
+    except ValueError as error:
+        return str(error)
+    return _NOTHING
+
+
+def _object_of(text: str) -> dict[str, Any]:
+    """The one JSON object that ``text`` is.
+
+    :raises ValueError: if parsers would not agree on it, for a person
+    """
+    if "\\u0000" in text:
+        raise ValueError("text with a NUL")
     try:
         value = json.loads(
             text,
@@ -29,9 +63,14 @@ def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
         )
         # What ingest's parser refuses would take the whole result with it.
         orjson.dumps({"stdout": value})
-    except (ValueError, TypeError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except TypeError as error:
+        words = "nested too deep" if "ecursion" in str(error) else str(error)
+        raise ValueError(words) from None
+    if not isinstance(value, dict):
+        raise ValueError("JSON, but no object")
+    return value
 
 
 def decoded(data: bytes) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -18,6 +16,7 @@ from pis.amun.lock_readers import read_requirements
 from pis.amun.locks import Lock, pipfile_lock_of
 from pis.amun.problems import InvalidSpecification, Problem
 from pis.amun.specification import load_specification
+from pis.scratch import scratch_folder
 
 _COMPILE = (
     "pip", "compile", "--generate-hashes", "--only-binary", ":all:", "--no-header",
@@ -101,8 +100,7 @@ def _locked(
         known = ", ".join([DEFAULT_INDEX, *sorted(indexes)])
         words = f"{index!r} is not configured here (there are: {known})"
         raise InvalidSpecification([Problem("index", words)])
-    with tempfile.TemporaryDirectory(prefix="thoth-") as name:
-        folder = Path(name)
+    with scratch_folder("uv") as folder:
         (folder / "wanted.txt").write_text("".join(f"{it}\n" for it in wanted), encoding="utf-8")
         arguments = [*_COMPILE, "--python-version", python, "wanted.txt"]
         environment = installer_environment(index, indexes)

@@ -13,16 +13,19 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from common.terminal import printable
 from pis.amun.launchers import BuildFailed, Inspection, Job
-from pis.amun.outcomes import Outcome, is_measured
+from pis.amun.outcomes import Outcome
+from pis.amun.readings import readings_of
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
 DOCUMENT_VERSION = 1
 _ERROR_CHARACTERS = 300
+_WIDEST = 10_000
 
 
 class Lines:
@@ -47,7 +50,7 @@ class Lines:
         """So many jobs are left to run."""
         self._left = jobs
         if jobs:
-            self._say(f"{jobs} jobs to run")
+            self._say(f"{_jobs(jobs)} to run")
 
     def ran(self, job: Job, result: Mapping[str, Any]) -> None:
         """A job has come to its end."""
@@ -74,7 +77,7 @@ class _Bar(Lines):
         )
 
     def ran(self, job: Job, result: Mapping[str, Any]) -> None:
-        if is_measured(result):
+        if readings_of(result).rates:
             self._left -= 1
         else:
             super().ran(job, result)
@@ -98,23 +101,36 @@ def print_outcomes(
     if as_json:
         click.echo(json.dumps(_document(outcomes, out), indent=2))
         return
-    Console(soft_wrap=True).print(_table(outcomes))
+    _print_whole(_table(outcomes))
     for outcome in outcomes:
         if outcome.failed:
             log = outcome.folder / "results"
-            click.echo(f"{outcome.failed} jobs failed: see {log}/*/log", err=True)
+            fault = f"printed no result: {printable(outcome.fault)}; " if outcome.fault else ""
+            click.echo(f"{_jobs(outcome.failed)} failed: {fault}see {log}/*/log", err=True)
         if outcome.failure is not None:
             click.echo(f"not built: see {outcome.folder / 'build' / 'log'}", err=True)
     command = "thoth stacks" if ingested else f"thoth ingest inspections {shlex.quote(str(out))}"
     click.echo(f"next: {command}", err=True)
 
 
+def _print_whole(table: Table) -> None:
+    """Print ``table`` as wide as it is: an identifier that is cut in two is none any more."""
+    console = Console()
+    options = console.options.update(max_width=_WIDEST)
+    width = Measurement.get(console, options, table).maximum
+    Console(soft_wrap=True, width=max(width, console.width)).print(table)
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"
+
+
 def _table(outcomes: Sequence[Outcome]) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("stack")
+    table.add_column("stack", no_wrap=True)
     for heading in ("measured", "failed", "median rate"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("inspection", overflow="fold")
+    table.add_column("inspection", no_wrap=True)
     for outcome in outcomes:
         table.add_row(
             escape(_stack(outcome)),
@@ -140,8 +156,11 @@ def _rate(outcome: Outcome) -> str:
 
 
 def _ending(result: Mapping[str, Any]) -> str:
-    if is_measured(result):
+    readings = readings_of(result)
+    if readings.rates:
         return "measured"
+    if readings.fault:
+        return f"printed no result: {printable(readings.fault)[:_ERROR_CHARACTERS]}"
     ended, exit_code = result.get("ended", "ended"), result.get("exit_code")
     lines = str(result.get("stderr", "")).strip().splitlines()
     said = f": {printable(lines[-1])[:_ERROR_CHARACTERS]}" if lines else ""

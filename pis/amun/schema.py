@@ -16,6 +16,9 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
     f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)
 }
 
+_WHOLE = "the specification"
+#: Real ones have some ten levels.
+_DEEPEST = 100
 MISSING = "missing"
 #: What the schema library says, in our words.
 _WORDS = {
@@ -194,10 +197,42 @@ class SpecificationSchema(Strict):
     amun_deployment_name = Text(data_key="@amun_deployment_name")
 
 
+def unwritable_problems(value: Any) -> list[Problem]:
+    """Texts that no document could hold, and records nested so deep that few programs read them.
+
+    JSON may escape half of a surrogate pair, which UTF-8 has no bytes for.
+    """
+    problems = []
+    left = [(value, "", 0)]
+    while left:
+        inner, at, depth = left.pop()
+        if depth > _DEEPEST:
+            problems.append(Problem(at, f"nested deeper than {_DEEPEST} levels"))
+        elif isinstance(inner, str) and not _is_unicode(inner):
+            problems.append(Problem(at or _WHOLE, "holds half of a surrogate pair"))
+        elif isinstance(inner, dict):
+            for key in inner:
+                if not _is_unicode(key):
+                    words = "a name that holds half of a surrogate pair"
+                    problems.append(Problem(inside(at, key), words))
+            left += [(it, inside(at, key), depth + 1) for key, it in inner.items()]
+        elif isinstance(inner, list):
+            left += [(it, inside(at, number), depth + 1) for number, it in enumerate(inner)]
+    return problems
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shape_problems(value: Any) -> list[Problem]:
     """What the schema has against ``value``, by path; nothing if it has the right shape."""
     if not isinstance(value, dict):
-        return [Problem("the specification", "a JSON object was expected")]
+        return [Problem(_WHOLE, "a JSON object was expected")]
     return list(_flat(SpecificationSchema().validate(value), "", SpecificationSchema()))
 
 

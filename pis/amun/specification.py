@@ -9,24 +9,21 @@ from typing import Any
 
 from common.packages import DEFAULT_INDEX
 from pis.amun.checks import (
+    environment_problems,
     file_problems,
     own_code_problems,
     package_problems,
     script_problems,
 )
+from pis.amun.combinations import combination_problems, framework_of
 from pis.amun.indexes import without_credentials
 from pis.amun.lock_readers import read_pipfile_lock, read_pylock, read_requirements
 from pis.amun.locks import Lock, pipfile_lock_of
 from pis.amun.problems import InvalidSpecification, Problem, inside
-from pis.amun.schema import Cpus, Memory, shape_problems
+from pis.amun.schema import Cpus, Memory, shape_problems, unwritable_problems
 from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator_of
 
 DEFAULT_TIMEOUT_S = 600.0
-#: Each indicator measures one of these; every other framework brings NumPy along.
-FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
-    "torch": ("torch",),
-    "tensorflow": ("tensorflow", "tensorflow-cpu", "intel-tensorflow"),
-}
 
 _LOCKS = ("requirements_locked", "requirements_txt", "pylock_toml")
 _PYTHON = re.compile(r"\d+\.\d+(?:\.\d+)?\Z")
@@ -95,6 +92,9 @@ def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> 
     :param indexes: package indexes that a lock may name beside the default one
     :raises InvalidSpecification: with every problem by the path of its field
     """
+    unwritable = unwritable_problems(value)
+    if unwritable:
+        raise InvalidSpecification(unwritable)
     problems = shape_problems(value)
     wrong = {problem.field.partition(".")[0].partition("[")[0] for problem in problems}
     if not isinstance(value, dict):
@@ -102,20 +102,20 @@ def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> 
     record = {name: part for name, part in value.items() if name not in wrong}
     lock, found = _lock_of(record, indexes or {})
     problems += found
-    problems += script_problems(record)
-    parameters, found = _parameters_of(record, lock)
-    problems += [*found, *own_code_problems(record)]
+    stands = not found and "python" not in wrong
+    parameters: dict[str, Any] = {}
+    if "script" not in wrong:
+        problems += script_problems(record)
+        parameters, found = _parameters_of(record, lock)
+        problems += [*found, *own_code_problems(record)]
+        if not found and record.get("script") in INDICATORS:
+            indicator = indicator_of(record["script"])
+            problems += combination_problems(record, indicator, lock if stands else None)
     problems += [*file_problems(record), *package_problems(record)]
+    problems += environment_problems(record)
     if problems:
         raise InvalidSpecification(problems)
     return _specification(record, lock, parameters)
-
-
-def framework_of(lock: Lock) -> str:
-    """The framework that a stack is about: the only one that it has, else NumPy."""
-    names = {package.name for package in lock.packages}
-    present = [name for name, packages in FRAMEWORKS.items() if names & set(packages)]
-    return present[0] if len(present) == 1 else "numpy"
 
 
 def _parameters_of(record: Mapping[str, Any], lock: Lock) -> tuple[dict[str, Any], list[Problem]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.errors import InvalidSettings
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,12 +22,33 @@ if TYPE_CHECKING:
     from pis.amun.specification import Specification
 
 _LAUNCHERS = ("local", "ray", "container", "kubernetes")
+#: Launchers that make an image from the specification's ``base``.
+_WITH_IMAGES = ("container", "kubernetes")
 
 
 class UnusableSpecification(click.ClickException):
     """A specification that cannot be used; exit code 2, as for everything given wrongly."""
 
     exit_code = 2
+
+
+class _Folder(click.Path):
+    """A folder by its name; no name is not the current one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in {"", b""}:
+            self.fail("the name of a folder was expected", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Seconds(click.FloatRange):
+    """Seconds, which not a number is none of."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
 
 
 @click.command()
@@ -36,11 +60,11 @@ class UnusableSpecification(click.ClickException):
 )  # fmt: skip
 @click.option("--ingest", is_flag=True, help="Take the documents in when they are written.")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path),
+    "--out", type=_Folder(file_okay=False, path_type=Path),
     help="Where documents are written; HOME/inspections if unset.",
 )  # fmt: skip
 @click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True)
-@click.option("--timeout", type=click.FloatRange(0, 86_400, min_open=True), metavar="S",
+@click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
               help="Longest run of a job in seconds, instead of its own.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
@@ -62,15 +86,18 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     """
     from pis.amun.inspect import Order
     from pis.amun.inspect import inspect as run
+    from pis.amun.processes import interrupted_by_signals
     from pis.amun.reports import print_outcomes
 
     settings: Settings = context.obj
     ingest_command = _ingest_command(context) if ingest else None
-    checked = _checked(specifications, settings)
+    checked = _checked(specifications, settings, launcher)
+    _require_folders(out, settings, launcher)
     order = Order((out or settings.home / "inspections").absolute(), jobs, interleave, timeout)
     if launcher == "local":
         _warn_if_busy()
     with ExitStack() as stack:
+        stack.enter_context(interrupted_by_signals())
         observer = stack.enter_context(_observer(quiet=as_json))
         runs_on = stack.enter_context(_launcher(launcher, settings))
         stack.enter_context(_telling_how_to_resume())
@@ -81,21 +108,49 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         context.exit(1)
 
 
-def _checked(names: Sequence[str], settings: Settings) -> list[Specification]:
+def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:
     """Every specification; the problems of all of them are told at once."""
     from pis.amun.files import read_specification
-    from pis.amun.problems import InvalidSpecification
+    from pis.amun.problems import InvalidSpecification, Problem
     from pis.amun.specification import load_specification
 
     indexes, checked, problems = dict(settings.package_indexes), [], []
     for name in names:
         try:
-            checked.append(load_specification(read_specification(name), indexes))
+            specification = load_specification(read_specification(name), indexes)
+            if launcher in _WITH_IMAGES and specification.base is None:
+                words = f"missing: the launcher {launcher} needs the image to start from"
+                raise InvalidSpecification([Problem("base", words)])
+            checked.append(specification)
         except InvalidSpecification as error:
             problems += [str(InvalidSpecification([it], name)) for it in error.problems]
     if problems:
         raise UnusableSpecification("\n".join(problems))
     return checked
+
+
+def _require_folders(out: Path | None, settings: Settings, launcher: str) -> None:
+    """See that documents and environments can be written, before anything runs."""
+    if out is not None:
+        try:
+            _try_to_write(out)
+        except OSError as error:
+            words = f"{out}: {error.strerror or error}"
+            raise click.BadParameter(words, param_hint="--out") from None
+    needed = ["inspections"] if out is None else []
+    needed += ["environments"] if launcher == "local" else []
+    for name in needed:
+        try:
+            _try_to_write(settings.home / name)
+        except OSError as error:
+            words = f"THOTH_HOME: {settings.home} cannot be written: {error.strerror or error}"
+            raise InvalidSettings(words) from None
+
+
+def _try_to_write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def _warn_if_busy() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.errors import ProjectError
 from common.terminal import printable
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from pis.scripts import Finished
 
 _SIGNALLED = 128
+_HELP = frozenset({"-h", "--help"})
+
+
+class NoResult(ProjectError):
+    """A program that ended well without having measured."""
+
+    hint = "--python takes the path of an interpreter, such as /path/to/venv/bin/python"
+
 
 as_json_option: Callable[[Any], Any] = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document."
@@ -90,12 +99,17 @@ def run(
     Exit code 1 if the library's answer or the rate cannot be right, 2 if library or device
     cannot do what was asked.
     """
+    from pis.amun.processes import interrupted_by_signals
+    from pis.catalogue import check_flags
     from pis.scripts import run_script
+    from pis.tables import document_of
 
+    check_flags(name, arguments)
     chosen = {"--framework": framework, "--device": device}
     flags = [f"{flag}={value}" for flag, value in chosen.items() if value is not None]
-    with _progress(name) as on_line:
-        finished = run_script(name, python or sys.executable, [*flags, *arguments], on_line)
+    program = python or sys.executable
+    with interrupted_by_signals(), _progress(name) as on_line:
+        finished = run_script(name, program, [*flags, *arguments], on_line)
     for line in finished.errors:
         if line.startswith("warning: "):
             click.echo(printable(line), err=True)
@@ -103,7 +117,13 @@ def run(
         _explain(finished)
         code = finished.exit_code
         context.exit(code if code > 0 else _SIGNALLED - code)
-    _show(finished, as_json=as_json)
+    if _HELP & set(arguments):
+        click.echo(finished.stdout, nl=False)
+        return
+    document = document_of(finished.stdout)
+    if document is None:
+        raise NoResult(f"{program} printed no result of {name}")
+    _show(finished.stdout, document, as_json=as_json)
 
 
 @contextmanager
@@ -139,15 +159,14 @@ def _explain(finished: Finished) -> None:
         )
 
 
-def _show(finished: Finished, *, as_json: bool) -> None:
+def _show(text: str, document: dict[str, Any], *, as_json: bool) -> None:
     from rich.console import Console
 
     from pis.tables import result_notes, result_table, result_title
 
-    if as_json or not finished.stdout.startswith("{"):  # else it was asked for --help
-        click.echo(finished.stdout, nl=False)
+    if as_json:
+        click.echo(text, nl=False)
         return
-    document = json.loads(finished.stdout)
     console = Console()
     click.echo(result_title(document))
     console.print(result_table(document))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import click
 from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from pis.commands.inspect import UnusableSpecification
+
+_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 
 
 @click.command()
@@ -40,6 +44,12 @@ def pin(
     from pis.amun.pinning import pinned_specification
     from pis.amun.problems import InvalidSpecification
 
+    if python_version is not None and not _VERSION.fullmatch(python_version):
+        raise UnusableSpecification(f"--python: {python_version!r} is no version such as 3.11")
+    if output is not None and not output.exists():
+        folder = output.absolute().parent
+        if not os.access(folder, os.W_OK | os.X_OK) or not folder.is_dir():
+            raise UnusableSpecification(f"-o: {folder} is no folder to write to")
     try:
         specification = pinned_specification(
             indicator,
@@ -55,7 +65,10 @@ def pin(
     if output is None:
         click.echo(text, nl=False)
         return
-    output.write_text(text, encoding="utf-8")
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UnusableSpecification(f"-o: {output}: {error.strerror}") from None
     packages = specification["python"]["requirements_locked"]["default"]
     named = ", ".join(f"{name} {entry['version'][2:]}" for name, entry in packages.items())
     click.echo(f"{output}: {named}", err=True)

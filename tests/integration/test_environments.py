@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from common.settings import Settings
 from pis.amun.environments import build_environment
@@ -135,8 +136,14 @@ def test_a_build_that_was_killed_leaves_nothing_in_the_way(
     built = build_environment(lock, settings)
     left_over = built.path.with_name(f"{built.path.name}.99999.part")
     built.path.rename(left_over)
-    assert build_environment(lock, settings).path == built.path
+    other, busy = (built.path.with_name(f"{word}.99999.part") for word in ("other", "busy"))
+    for folder in (other, busy):
+        (folder / "bin").mkdir(parents=True)
+    with FileLock(busy.with_name("busy.lock")):
+        assert build_environment(lock, settings).path == built.path
     assert not left_over.exists()
+    assert not other.exists()
+    assert busy.exists()
 
 
 def test_two_processes_that_want_one_environment_build_it_once(

@@ -118,13 +118,18 @@ def write(folder: Path, value: Any, name: str = "spec.json") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 130)],
+)
 def test_a_run_that_was_ended_goes_on_where_it_was(
     at_home: Settings, pinned: list[Path], tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     out = tmp_path / "out"
     arguments = ["inspect", *map(str, pinned), "--jobs", "4", "--out", str(out)]
-    running = start(at_home, *arguments)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    running = start(at_home, *arguments, TMPDIR=str(folder))
     wait_for(lambda: len(results(out)) >= 3)
     children = psutil.Process(running.pid).children(recursive=True)
     running.send_signal(number)
@@ -134,21 +139,24 @@ def test_a_run_that_was_ended_goes_on_where_it_was(
     assert not [it for it in children if it.is_running()]
     before = results(out)
     assert 3 <= len(before) < 8
-    done = thoth(at_home, *arguments)
+    if number != signal.SIGKILL:
+        assert not list(folder.glob("thoth-*"))
+    done = thoth(at_home, *arguments, TMPDIR=str(folder))
+    assert not list(folder.glob("thoth-*"))
     assert done.returncode == 0, done.stderr
     after = results(out)
     assert len(after) == 8
     assert {place: after[place] for place in before} == before
     assert len({it["schedule"]["run"] for it in after.values()}) == 2
     assert not list(out.rglob("*.part"))
-    if number == signal.SIGINT:
+    if number != signal.SIGKILL:
         assert "the same command goes on from there" in said
 
 
-def start(settings: Settings, *arguments: str) -> subprocess.Popen[str]:
+def start(settings: Settings, *arguments: str, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [THOTH, *arguments],
-        env={**os.environ, **variables(settings)},
+        env={**os.environ, **variables(settings, **more)},
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -219,6 +227,26 @@ def test_scripts_of_ones_own_run_confined_and_may_fail(
     assert not any(b"hidden-word" in text for text in texts)
 
 
+def test_a_script_may_have_a_path_of_its_own(
+    at_home: Settings, mine: dict[str, Any], tmp_path: Path
+) -> None:
+    variables = [{"name": "HOW", "value": "well"}, {"name": "PATH", "value": "/nowhere"}]
+    spec = write(tmp_path, {**mine, "environment": variables})
+    done = thoth(at_home, "inspect", spec, "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    (result,) = results(tmp_path / "out").values()
+    assert "a word" in result["stderr"]
+
+
+def test_a_rate_that_ingest_refuses_is_not_measured(
+    at_home: Settings, mine: dict[str, Any], tmp_path: Path
+) -> None:
+    spec = write(tmp_path, {**mine, "script": mine["script"].replace("12.5", "-12.5")})
+    done = thoth(at_home, "inspect", spec, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert "printed no result: a rate of -1.25e+10 FLOP/s" in done.stderr
+
+
 def test_a_stack_that_cannot_be_built_is_a_recorded_result(
     settings: Settings, home: Path, pinned: list[Path], tmp_path: Path
 ) -> None:
@@ -272,6 +300,8 @@ def test_what_cannot_be_pinned_is_told(at_home: Settings) -> None:
     assert "not a thing" in done.stderr
     assert thoth(at_home, "pi", "pin", "matmul", "numpy==99.99").returncode == 1
     assert thoth(at_home, "pi", "pin", "nothing", "numpy==2.2.6").returncode == 2
+    pin = ["pi", "pin", "matmul", "numpy==2.2.6", "-o", "/proc/x.json"]
+    assert thoth(at_home, *pin).stderr.startswith("Error: -o: /proc")
 
 
 def test_the_room_alone_cannot_ingest(pinned: list[Path], tmp_path: Path) -> None:

@@ -219,10 +219,11 @@ def test_without_a_registry_nothing_can_be_pushed() -> None:
 
 
 def test_without_a_configuration_the_error_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use_configuration(monkeypatch, tmp_path / "none")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterUnavailable, match="no cluster is configured") as refused:
         KubernetesLauncher(Settings.from_env({}))
     assert "KUBECONFIG" in str(refused.value.hint)
+    assert capsys.readouterr().out == ""

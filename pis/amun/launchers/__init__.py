@@ -14,7 +14,7 @@ class BuildFailed(ProjectError):
 
     :param reason: stable code: ``python-not-found``, ``hash-mismatch``, ``no-wheel``,
         ``index-unreachable``, ``hardware-not-met``, ``native-packages-missing``,
-        ``cannot-confine``, ``timed-out`` or ``build-failed``
+        ``cannot-confine``, ``image-unavailable``, ``timed-out`` or ``build-failed``
     :param log: everything that was said until then
     :param exit_code: of the program that failed; 1 if none did
     """

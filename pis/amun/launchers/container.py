@@ -7,11 +7,9 @@ import json
 import math
 import os
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from common.settings import Settings
@@ -25,6 +23,7 @@ from pis.amun.launchers.images import Engine, Image, build_image, find_engine, i
 from pis.amun.launchers.local import THREAD_VARIABLES, unmet_requests
 from pis.amun.limits import CONFINED, MEBIBYTE, Limits
 from pis.amun.specification import Specification
+from pis.scratch import scratch_folder
 
 #: What a job gets where its specification asks for nothing; so it has always been.
 DEFAULT_CPUS = 0.5
@@ -126,13 +125,13 @@ def run_container(
     options = [*isolation(), *_limits(engine, allotment), *_variables(variables)]
     command = [engine.path, "run", "--name", name, *options, image]
     command += [PYTHON, SCRIPT, *inspection.script.arguments]
-    with tempfile.TemporaryDirectory(prefix="thoth-job-") as folder:
+    with scratch_folder("job") as folder:
         try:
             finished = run_job(
                 command,
                 environment=os.environ,
                 limits=allotment.limits,
-                workdir=Path(folder),
+                workdir=folder,
             )
             return _as_contained(finished, _state(engine, name))
         finally:

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from pis.amun.launchers.containerfile import (
 )
 from pis.amun.locks import LockedPackage
 from pis.amun.specification import Specification
+from pis.scratch import scratch_folder
 
 _BUILD_S = 3600.0
 _CALL_S = 120.0
@@ -33,6 +33,13 @@ _ULIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
 _INSTALL = "install podman or docker, or use another launcher"
 #: The first that a build's output holds tells why it failed.
 _REASONS = (
+    (
+        "image-unavailable",
+        r"initializing source |reading manifest |pinging container registry|manifest unknown"
+        r"|did not resolve to an alias|[Nn]o such image|pull access denied|image not known"
+        r"|requested access to the resource is denied|[Uu]nable to copy from source"
+        r"|failed to resolve source metadata|[Cc]annot connect to the Docker daemon",
+    ),
     ("hash-mismatch", r"DO NOT MATCH THE HASHES"),
     ("index-unreachable", r"NewConnectionError|ReadTimeoutError|SSLError|Max retries exceeded"),
     ("no-wheel", r"No matching distribution found"),
@@ -123,8 +130,8 @@ def build_image(inspection: Inspection, settings: Settings, log: BuildLog) -> Im
     engine = find_engine()
     try:
         recipe = recipe_of(inspection)
-        with tempfile.TemporaryDirectory(prefix="thoth-image-") as folder:
-            identifier = _build(engine, recipe, inspection, settings, Path(folder), log)
+        with scratch_folder("image") as folder:
+            identifier = _build(engine, recipe, inspection, settings, folder, log)
         return _ask(engine, identifier, inspection.specification, log)
     except (InvalidRecipe, OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise failed("build-failed", str(error), log) from error
@@ -223,4 +230,7 @@ def _not_built(said: str, log: BuildLog, exit_code: int) -> BuildFailed:
     reason = next((code for code, words in _REASONS if re.search(words, said)), "build-failed")
     lines = [line for line in said.splitlines() if re.search(r"(?i)\berror\b", line)]
     message = (lines or said.splitlines() or ["the build failed without a word"])[-1].strip()
-    return failed(reason, message[:500], log, exit_code)
+    error = failed(reason, message[:500], log, exit_code)
+    if reason == "image-unavailable":
+        error.hint = "see that `base` names an image which this machine can pull, and run again"
+    return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -170,7 +171,9 @@ def _configured() -> str:
         hint = "install the extra `kubernetes`"
         raise ClusterUnavailable("the client of Kubernetes is not installed", hint) from error
     try:
-        config.load_config()
+        # Standard output is for the answer; the client prints there what it tries.
+        with contextlib.redirect_stdout(io.StringIO()):
+            config.load_config()
     except (config.ConfigException, TypeError) as error:
         raise ClusterUnavailable(f"no cluster is configured: {error}") from error
     with contextlib.suppress(config.ConfigException):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -32,6 +31,7 @@ from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared
 from pis.amun.limits import CONFINED, Limits
 from pis.amun.specification import Requests, Specification
 from pis.amun.watch import Watch
+from pis.scratch import scratch_folder
 
 #: Variables that decide how many threads the numeric libraries start.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -39,8 +39,9 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 _PASSED_ON = (*THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES")
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _LOCALE = "C.UTF-8"
-#: Files of a specification are copied into the working folder, which exists only inside.
-_WITH_FILES = 'cp -r "$1"/. . && shift && exec "$@"'
+#: Files of a specification are copied into the working folder, which exists only inside; by
+#: its path, since the job's own PATH may name nothing that is there.
+_WITH_FILES = '/bin/cp -r "$1"/. . && shift && exec "$@"'
 
 
 class LocalLauncher:
@@ -107,8 +108,7 @@ def run_here(prepared: Prepared, job: Job, launcher: str) -> JobResult:
     wanted = specification.run.cpus
     cpus = separate_cores(math.ceil(wanted)) if wanted else None
     variables = _variables(specification, Path(prepared.python), cpus)
-    with tempfile.TemporaryDirectory(prefix="thoth-job-") as name:
-        folder = Path(name)
+    with scratch_folder("job") as folder:
         start = _confined if not script.bundled else _bundled
         finished = start(prepared, folder, limits, variables, cpus)
     groups = read_limits()

@@ -119,3 +119,29 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> 
         process.stdout.close()
         assert process.wait(timeout=30) == 141
     assert error_file.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "words"),
+    [(">/dev/full", "No space left on device"), (">&-", "standard output is closed")],
+)
+@pytest.mark.parametrize("arguments", ["pi list", "pi list --json", "--help", "--version"])
+def test_an_output_that_cannot_be_written_is_told_in_a_line(
+    arguments: str, redirection: str, words: str
+) -> None:
+    program = f"{sys.executable} -c 'from common.cli import main; main()' {arguments}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{program} {redirection}"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stderr) == (1, f"error: {words}\n")
+
+
+def test_errors_that_nobody_reads_stop_nothing() -> None:
+    program = f"{sys.executable} -c 'from common.cli import main; main()' pi list"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.check_output(["/bin/sh", "-c", f"{program} 2>&-"], env=environment)
+    assert b"matmul" in said

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pis.catalogue import INDICATORS
@@ -95,8 +98,9 @@ def test_the_exit_code_is_the_scripts() -> None:
 
 
 def test_an_unknown_indicator_is_told_what_there_is() -> None:
+    assert pi("describe", "nonsense").returncode == 2
     refused = pi("run", "nonsense")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "there are matmul, gemm" in refused.stderr
     assert "hint: `thoth pi list`" in refused.stderr
 
@@ -111,8 +115,83 @@ def test_a_missing_library_is_told_with_its_remedy(bare_python: str) -> None:
 
 def test_a_python_that_is_none_is_told() -> None:
     refused = pi("run", "matmul", "--python", "/nonexistent/python")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "/nonexistent/python: No such file" in refused.stderr
+    for path in ("/etc/passwd", "/tmp"):
+        refused = pi("run", "matmul", "--python", path)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"error: {path}: Permission denied\nhint: ")
+
+
+@pytest.mark.parametrize("said", ["", "words", "[]", "{}", '{"@results": []}', "[" * 100_000])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_program_that_prints_no_result_is_an_error(
+    tmp_path: Path, said: str, form: list[str]
+) -> None:
+    program, words = tmp_path / "program", tmp_path / "words"
+    words.write_text(said)
+    program.write_text(f"#!/bin/sh\ncat {words}\n")
+    program.chmod(0o755)
+    refused = pi("run", "matmul", "--python", str(program), *form)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"error: {program} printed no result of matmul\n")
+
+
+def test_a_scripts_own_help_is_shown() -> None:
+    helped = pi("run", "matmul", "--", "--help")
+    assert helped.returncode == 0
+    assert "--matrix-size" in helped.stdout
+
+
+@pytest.mark.parametrize(("threads", "form"), [("100000", "="), ("-1", "="), ("-1", " ")])
+def test_threads_are_bounded_in_whole_numbers(threads: str, form: str) -> None:
+    refused = pi("run", "matmul", *f"--threads{form}{threads}".split())
+    assert refused.returncode == 2
+    assert f"threads: {threads} is not within 0 … 1024\n" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 130), (signal.SIGHUP, 130), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_measurement_ends_with_the_command(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-m", "pis", "pi", "run", "matmul", "--min-time=60"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as process:
+        script = started_by(process.pid)
+        process.send_signal(number)
+        assert process.wait(timeout=30) == code
+    script.wait(timeout=10)
+    if number is signal.SIGKILL:
+        assert pi("run", "matmul", *QUICK, TMPDIR=str(tmp_path)).returncode == 0
+    assert not list(tmp_path.glob("thoth-*"))
+
+
+def started_by(pid: int) -> psutil.Process:
+    """The script that a command runs, when it is at work."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        for child in psutil.Process(pid).children():
+            if Path(child.cmdline()[0]).name.startswith("python"):
+                return child
+        time.sleep(0.05)
+    raise AssertionError("no script was started")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-o", "/nonexistent/x.json"], "-o: /nonexistent is no folder"),
+        (["--python", "abc"], "--python: 'abc' is no version"),
+    ],
+)
+def test_what_cannot_be_pinned_to_is_told_in_a_line(arguments: list[str], words: str) -> None:
+    refused = pi("pin", "matmul", "six==1.17.0", *arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"Error: {words}")
+    assert refused.stderr.count("\n") == 1
 
 
 def test_a_warning_reaches_the_person() -> None:

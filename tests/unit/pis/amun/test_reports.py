@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,23 @@ def test_a_failed_build_survives_the_way_between_processes() -> None:
         "another",
     )
     assert str(again) == "there is none [no-wheel]"
+
+
+def test_a_job_without_result_is_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    told = Lines(lines.append)
+    told.measuring(1)
+    told.ran(Job("i", 0, "r", 0, 1, True), {**measured(), "stdout": "NaN"})
+    assert lines == [
+        "1 job to run",
+        "i job 0: printed no result: NaN is no number of JSON, 0 left",
+    ]
+    failed_one = replace(MEASURED, state="failed", failed=1, fault="a rate of zero")
+    print_outcomes([failed_one], OUT, as_json=False, ingested=False)
+    assert "1 job failed: printed no result: a rate of zero; see" in capsys.readouterr().err
+
+
+def test_an_identifier_stays_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    long = replace(MEASURED, inspection_id=f"inspection-{'x' * 150}-1f2e3d4c")
+    print_outcomes([long], OUT, as_json=False, ingested=False)
+    assert long.inspection_id in capsys.readouterr().out

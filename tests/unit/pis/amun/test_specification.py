@@ -126,10 +126,10 @@ def test_an_indicator_may_be_tuned() -> None:
 @pytest.mark.parametrize(
     ("packages", "framework"),
     [
-        ({}, "numpy"),
+        ({"numpy": locked()}, "numpy"),
         ({"torch": locked(), "numpy": locked()}, "torch"),
         ({"tensorflow-cpu": locked()}, "tensorflow"),
-        ({"tensorflow": locked(), "torch": locked()}, "numpy"),
+        ({"tensorflow": locked(), "torch": locked(), "numpy": locked()}, "numpy"),
     ],
 )
 def test_the_framework_is_the_one_that_the_stack_is_about(
@@ -186,6 +186,97 @@ def test_credentials_of_addresses_are_not_written() -> None:
     loaded = load_specification(specification(python={"requirements_locked": lock}))
     assert "secret" not in json.dumps(loaded.document)
     assert "own.example" in json.dumps(loaded.document)
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        ({"script": "print('\ud800')\n"}, ["script"]),
+        ({"script": SCRIPT, "files": [{"path": "a", "content": "\ud800"}]}, ["files[0].content"]),
+        ({"script": SCRIPT, "\ud800": 1}, ["['\\ud800']"]),
+        (
+            {"script": "matmul", "python": {"requirements_locked": {"x": ["\udfff"]}}},
+            ["python.requirements_locked.x[0]"],
+        ),
+        (
+            {"script": "matmul", "python": {"requirements_txt": "\udc80"}},
+            ["python.requirements_txt"],
+        ),
+    ],
+)  # fmt: skip
+def test_text_that_no_document_holds_is_refused(value: dict[str, Any], fields: list[str]) -> None:
+    told = problems_of(json.loads(json.dumps(value)))
+    assert list(told) == fields
+    str(told).encode()
+
+
+def test_what_is_nested_too_deep_is_refused() -> None:
+    deep: Any = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    (told,) = problems_of(specification(python={"requirements": deep})).values()
+    assert "nested deeper" in told
+
+
+def test_a_field_of_the_wrong_type_is_told_once() -> None:
+    for script in (5, None, ["matmul"]):
+        told = problems_of(specification(script=script, parameters={"matrix_size": 4}))
+        assert list(told) == ["script"]
+    assert list(problems_of(specification(python=5))) == ["python"]
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [["a", "a/b"], ["a/b/c", "a"], ["x", "x"], ["x", "./x"], ["a/x", "a//x"], ["x" * 256],
+     ["é" * 128], ["/".join(["x" * 200] * 11)]],
+)  # fmt: skip
+def test_files_that_cannot_lie_together_are_refused(paths: list[str]) -> None:
+    files = [{"path": path, "content": ""} for path in paths]
+    (field,) = problems_of(specification(script=SCRIPT, files=files))
+    assert field == f"files[{len(paths) - 1}].path"
+
+
+def test_files_may_share_folders() -> None:
+    files = [{"path": path, "content": ""} for path in ("a/b", "a/c/d", "ab", "a.b", "x" * 255)]
+    assert len(load_specification(specification(script=SCRIPT, files=files)).files) == 5
+
+
+TORCH = {"requirements_locked": pipfile_lock({"torch": locked()})}
+MATMUL_ON_CUDA = [{"name": "MATMUL_DEVICE", "value": "gpu"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"python": {"requirements_locked": pipfile_lock({})}}, "python"),
+        ({"python": {"requirements_locked": pipfile_lock({"requests": locked()})}}, "python"),
+        ({"parameters": {"framework": "torch"}}, "parameters.framework"),
+        ({"python": TORCH, "parameters": {"framework": "numpy"}}, "parameters.framework"),
+        ({"parameters": {"device": "gpu"}}, "parameters.device"),
+        ({"parameters": {"dtype": "bfloat16"}}, "parameters.dtype"),
+        ({"environment": MATMUL_ON_CUDA}, "environment[0].value"),
+        ({"environment": [{"name": "MATMUL_MATRIX_SIZE", "value": "zz"}]}, "environment[0].value"),
+        ({"environment": [{"name": "OMP_X", "value": "1"}] * 2}, "environment[1].name"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_it_is_built(
+    fields: dict[str, Any], field: str
+) -> None:
+    assert list(problems_of(specification(**fields))) == [field]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"python": TORCH, "parameters": {"device": "cuda", "dtype": "bfloat16"}},
+        {"environment": MATMUL_ON_CUDA, "parameters": {"device": "cpu"}},
+        {"environment": [{"name": "MATMUL_MATRIX_SIZE", "value": "64"}]},
+        {"environment": [{"name": "MATMUL_MATRIX_SIZE", "value": ""}]},
+        {"script": SCRIPT, "environment": [{"name": "MATMUL_MATRIX_SIZE", "value": "zz"}]},
+    ],
+)
+def test_what_can_be_measured_is_not_refused(fields: dict[str, Any]) -> None:
+    load_specification(specification(**fields))
 
 
 def documented() -> set[str]:

@@ -1,0 +1,132 @@
+"""What counts as measured: the runner and ingest have to agree on every output."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.inspection import Outcome
+from ingest.parsers.inspection import parse_inspections
+from pis.amun.documents import failed_to_launch, job_result, unknown_run
+from pis.amun.inspect import Order, inspections_of
+from pis.amun.jobs import Ended, Finished
+from pis.amun.launchers import Job
+from pis.amun.output import parsed_output
+from pis.amun.readings import readings_of
+from pis.amun.specification import load_specification
+from tests.factories.inspections import inspection, job_document
+from tests.factories.specifications import SCRIPT, specification
+
+GOOD = {"rate": 12.5, "elapsed": 1.0}
+
+
+def said(result: Any = GOOD, **fields: Any) -> dict[str, Any]:
+    return {"name": "Mine", "component": "numpy", "@parameters": {}, "@result": result, **fields}
+
+
+OUTPUTS: list[Any] = [
+    said(),
+    said({"rate": 1}),
+    said({**GOOD, "unit": "GB/s", "repetitions": [1, 2.5]}),
+    {"@results": [said(), said({})]},
+    {"256": {"rate": 1.5, "elapsed_ms": 3}},
+    said({"rate": -1.0, "elapsed": 1.0}),
+    said({"rate": 0}),
+    said({"rate": 1e12}),
+    said({"rate": 1e305}),
+    said({"rate": True}),
+    said({"rate": "fast"}),
+    said({"elapsed": 1.0}),
+    said({"rate": 1.0, "elapsed": -1.0}),
+    said({"rate": 1.0, "elapsed": 0}),
+    said({"rate": 1.0, "elapsed": 1e300}),
+    said({"rate": 1.0, "elapsed": "1"}),
+    said({**GOOD, "unit": "parsecs"}),
+    said({**GOOD, "unit": 5}),
+    said({**GOOD, "repetitions": [1, -1]}),
+    said({**GOOD, "repetitions": {}}),
+    said({**GOOD, "repetitions": [None]}),
+    said([GOOD]),
+    said({}),
+    said(None),
+    said(name="x" * 501),
+    said(name=5),
+    said(component=[]),
+    said(**{"@parameters": []}),
+    said(**{"@parameters": {"device": 5}}),
+    said(**{"@results": []}),
+    {"@results": []},
+    {"@results": [None]},
+    {"@results": [said({"rate": -1})]},
+    {"@results": {}},
+    {"256": None},
+    {"256": {"rate": -1}},
+    {"name": "Mine"},
+    {},
+    "",
+    "text",
+]
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=str)
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_what_the_runner_calls_measured_is_what_ingest_calls_so(
+    output: Any, exit_code: int
+) -> None:
+    result = job_document(0, output, exit_code=exit_code)
+    (document,) = parse_inspections(inspection(result))
+    outcomes = {it.outcome for it in document.observations}  # type: ignore[union-attr]
+    assert bool(readings_of(result).rates) == (outcomes == {Outcome.MEASURED})
+    assert (readings_of(result).fault is None) == (exit_code != 0 or outcomes == {Outcome.MEASURED})
+
+
+def finished(stdout: bytes, truncated: bool = False) -> Finished:
+    now = datetime.now(UTC)
+    return Finished(0, Ended.EXITED, stdout, b"", truncated, False, {}, now, now, {})
+
+
+@pytest.mark.parametrize(
+    ("stdout", "words"),
+    [
+        (b"", "nothing, or an empty object"),
+        (b"hello", "not JSON"),
+        (b'{"@result": {"rate": NaN}}', "NaN is no number"),
+        (b"{}\n{}\n", "more than one JSON document: line 2"),
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"a": ' + b"[" * 300 + b"]" * 300 + b"}", "nested too deep"),
+        (b"[]", "no object"),
+        (b"{}", "an empty object"),
+        (b'{"rate": 5}', "no @result"),
+        (b'{"@result": {"rate": -5}}', "a rate of -5e+09 FLOP/s"),
+    ],
+)
+def test_the_log_of_a_job_without_result_says_why(stdout: bytes, words: str) -> None:
+    (made,) = inspections_of(
+        [load_specification(specification(script=SCRIPT))],
+        "local",
+        Order(Path()),
+    )
+    job = job_result(made, Job("i", 0, "r", 0, 1, True), finished(stdout), unknown_run("local"))
+    assert "printed no result: " in job.log
+    assert words in job.log
+    written = json.loads(json.dumps(job.result))
+    assert words in (readings_of(written).fault or "")
+
+
+def test_output_that_was_cut_is_said_to_be_so() -> None:
+    result = {
+        "exit_code": 0,
+        "stdout": parsed_output(b'{"a": 1}', truncated=True),
+        "truncated": {"stdout": True},
+    }
+    assert readings_of(result).fault == "more than is kept of standard output"
+
+
+def test_a_job_that_came_to_a_bad_end_has_its_own_reason() -> None:
+    made = failed_to_launch("gone", datetime.now(UTC))
+    assert readings_of({"exit_code": made.exit_code, "ended": "launch-failed"}).fault is None
+    assert not readings_of({"exit_code": 0, "ended": "timed-out", "stdout": said()}).rates
