@@ -117,8 +117,9 @@ def estimates_of(baseline: Sample, candidates: Sequence[Sample]) -> list[Estimat
 
     Each host on which both stacks have five jobs or five pairs is estimated by itself, in
     pairs if there are five; several such hosts are pooled by :func:`random_effects`. Without
-    any, all jobs on hosts that both saw are taken together: in pairs if there are five, else
-    as two arms. A block with several jobs of one stack counts by their mean.
+    any, the pairs of all hosts that both saw are taken together if there are five. Arms are
+    those of one host, where both have most jobs: put together, arms of several hosts would
+    tell the hosts apart. A block with several jobs of one stack counts by their mean.
     """
     theirs = _jobs_of(baseline)
     plans = [_plan(_jobs_of(candidate), theirs) for candidate in candidates]
@@ -157,7 +158,14 @@ def _contrast(hosts: tuple[str | None, ...], ours: _Jobs, theirs: _Jobs) -> _Con
     if len(pairs) >= MIN_JOBS:
         mine, others = zip(*pairs, strict=True)
         return _Contrast(hosts, mine, others, paired=True)
+    if ours and theirs:
+        hosts = tuple(sorted(hosts, key=lambda host: _fewest(host, ours, theirs)))[-1:]
     return _Contrast(hosts, _arm(ours, hosts), _arm(theirs, hosts), paired=False)
+
+
+def _fewest(host: str | None, ours: _Jobs, theirs: _Jobs) -> tuple[int, str]:
+    """Jobs of the smaller arm on one host; the name settles ties."""
+    return min(len(_arm(ours, (host,))), len(_arm(theirs, (host,)))), host or ""
 
 
 def _arm(jobs: _Jobs, hosts: tuple[str | None, ...]) -> tuple[float, ...]:

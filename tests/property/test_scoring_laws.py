@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable
 
 import numpy as np
@@ -247,3 +248,21 @@ def test_pairs_find_under_drift_what_two_arms_cannot() -> None:
             found[in_turns] += it.verdict is Verdict.FASTER
     assert found[True] >= 95
     assert found[False] <= 20
+
+
+def test_hosts_that_saw_the_stacks_unevenly_carry_no_claim() -> None:
+    """Four jobs on each fast host and one on each slow one, and the mirror image: one stack."""
+    draw = random.Random(7)
+    for hosts in (2, 4, 8):
+        arms: list[Sample] = []
+        for fast in (4, 1):
+            jobs = [fast if host % 2 else 5 - fast for host in range(hosts)]
+            places = [
+                Place(f"host-{host}") for host, count in enumerate(jobs) for _ in range(count)
+            ]
+            rates = [
+                0.1 * (int(it.host[-1]) % 2) + draw.gauss(0, 0.005) for it in places if it.host
+            ]
+            arms.append(Sample("", tuple(rates), "key", tuple(places)))
+        verdict = compare_candidates(arms[1], [arms[0]])[0].verdict
+        assert verdict is Verdict.UNDETERMINED, hosts
