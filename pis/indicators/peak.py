@@ -76,6 +76,16 @@ class Peak:
     rate: float
     source: str
 
+    def times(self, gain: int) -> Peak:
+        """The bound where an algorithm may need up to ``gain`` times fewer operations.
+
+        >>> Peak(1e12, "2 CPUs").times(9)
+        Peak(rate=9000000000000.0, source='2 CPUs x 9 by fewer operations')
+        """
+        if gain == 1:
+            return self
+        return Peak(self.rate * gain, f"{self.source} x {gain} by fewer operations")
+
 
 def peak_of(kind: str, parameters: dict[str, Any], framework: Any) -> Peak | None:
     """The bound of this machine for one measurement, ``None`` where none is known.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -210,3 +212,30 @@ def test_ones_memory_is_free_before_the_next_one_is_made() -> None:
     several = Indicator("mine", "PiMine", "Mine.", (), ("numpy",), works)
     assert main(several, [*QUICK, "--quiet"]) == 0
     assert most == [1, 1, 1]
+
+
+NOISY = """
+import ctypes, sys
+from pis.indicators.harness import Indicator, Work, main
+
+def works(framework, values):
+    ctypes.CDLL(None).printf(b"a library speaks\\n")
+    yield Work(lambda: 1.0, 1, "FLOP", {}, lambda output: 1.0, kind="none")
+
+noisy = Indicator("noisy", "PiNoisy", "", (), ("numpy",), works)
+raise SystemExit(main(noisy, ["--min-time", "0.001", "--quiet"]))
+"""
+
+
+def test_what_a_library_prints_by_c_goes_to_standard_error() -> None:
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", NOISY],
+        cwd=root,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(done.stdout)["name"] == "PiNoisy", done.stderr
+    assert "a library speaks" in done.stderr
