@@ -17,6 +17,7 @@ from typing import Any
 
 from common.errors import ProjectError
 from common.settings import Settings
+from pis.amun.documents import attributed
 from pis.amun.installer import Say
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared
 from pis.amun.launchers.local import prepare_here, run_here
@@ -64,7 +65,7 @@ class Worker:
 
     def run(self, prepared: Prepared, job: Job) -> JobResult:
         """Run one job on this node."""
-        return run_here(prepared, job, RayLauncher.name)
+        return attributed(run_here(prepared, job, RayLauncher.name), prepared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ class RayLauncher:
             raise _together(unmet)
         self._prepared[inspection.inspection_id] = built
         log = "".join(f"{node.name}:\n{prepared.log}" for node, prepared in built)
-        return replace(built[0][1], log=log + "".join(f"{error}\n" for error in unmet))
+        log += "".join(f"{error}\n" for error in unmet)
+        return replace(built[0][1], environment=_common_environment(built), log=log)
 
     def run(self, prepared: Prepared, job: Job) -> JobResult:
         """Run one job on the node of its slot.
@@ -129,8 +131,7 @@ class RayLauncher:
 
         :raises NodeLost: if the node goes away meanwhile; the next job goes to another
         """
-        there = self._prepared[prepared.inspection.inspection_id]
-        built = [it for it in there if it[0].name not in self._lost]
+        built = self._usable(prepared.inspection.inspection_id)
         if not built:
             raise NodeLost("all nodes of the cluster were lost")
         node, prepared = built[job.slot % len(built)]
@@ -140,6 +141,16 @@ class RayLauncher:
             self._lost.add(node.name)
             raise
         return result
+
+    def _usable(self, inspection_id: str) -> list[tuple[Node, Prepared]]:
+        """Nodes that an inspection can run on: those of all inspections, if there are any.
+
+        A block stays whole only where every inspection counts the same nodes.
+        """
+        left = [it for it in self._prepared[inspection_id] if it[0].name not in self._lost]
+        names = [{node.name for node, _ in built} for built in self._prepared.values()]
+        shared = [it for it in left if it[0].name in set.intersection(*names)]
+        return shared or left
 
     def close(self) -> None:
         """Give the nodes back."""
@@ -274,6 +285,12 @@ def _result(node: Node, reference: Any) -> Any:
         raise
     except ray.exceptions.RayActorError as error:
         raise NodeLost(f"the node {node.name} was lost: {error}") from error
+
+
+def _common_environment(built: Sequence[tuple[Node, Prepared]]) -> str | None:
+    """The environment of all nodes; ``None`` if they differ: each result names its own."""
+    environments = {prepared.environment for _, prepared in built}
+    return environments.pop() if len(environments) == 1 else None
 
 
 def _named(node: Node, error: BuildFailed) -> BuildFailed:
