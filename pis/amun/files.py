@@ -22,6 +22,8 @@ from pis.amun.problems import InvalidSpecification, Problem, inside
 STDIN = "-"
 #: Of the specification, and of all the files together that it names.
 _MOST_BYTES = 64 * MEBIBYTE
+#: Of a whole number; far fewer are beyond 64 bits, which no field takes.
+_MOST_DIGITS = 100
 
 
 def read_specification(name: str) -> Any:
@@ -86,7 +88,12 @@ def _parsed(text: str, name: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
+    return json.loads(text, parse_constant=_refuse, parse_int=_whole, object_pairs_hook=_object)
+
+
+def _whole(digits: str) -> int:
+    """A number; one with more digits than Python reads is cut, and refused by its field later."""
+    return int(digits[:_MOST_DIGITS])
 
 
 def _invalid(name: str, where: str, message: str) -> InvalidSpecification:

@@ -13,14 +13,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.markers import InvalidMarker, Marker
 from packaging.pylock import Package, Pylock, PylockValidationError
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from pis.amun.indexes import index_name
-from pis.amun.locks import Lock, LockedPackage, holds
+from pis.amun.locks import (
+    MOST_CHARACTERS,
+    Lock,
+    LockedPackage,
+    environment_of,
+    holds,
+    is_marker,
+    is_short,
+)
 from pis.amun.problems import Problem, inside
 
 NEEDS_HASHES = (
@@ -32,6 +39,8 @@ _ONLY_RELEASES = "only releases that an index serves are installed, no {what}"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _HASH = re.compile(r"(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})\Z")
 _HASH_OPTION = re.compile(r"\s+--hash(?:=|\s+)(\S+)")
+#: More digits than Python reads as a number are no version either.
+_LONGEST_VERSION = 128
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 #: Keys of entries that come from elsewhere than an index, and what a person calls them.
 _ELSEWHERE = {
@@ -42,8 +51,13 @@ _ELSEWHERE = {
 _Add = Callable[[str, str], None]
 
 
-def read_pipfile_lock(value: Any, at: str) -> tuple[Lock, list[Problem]]:
-    """Read a ``Pipfile.lock``; its ``develop`` part is not installed where a stack is measured."""
+def read_pipfile_lock(
+    value: Any, at: str, python_version: str | None = None
+) -> tuple[Lock, list[Problem]]:
+    """Read a ``Pipfile.lock``; its ``develop`` part is not installed where a stack is measured.
+
+    :param python_version: if more is known of it than the lock itself says
+    """
     problems: list[Problem] = []
     add = _adder(problems)
     if not isinstance(value, Mapping):
@@ -60,7 +74,8 @@ def read_pipfile_lock(value: Any, at: str) -> tuple[Lock, list[Problem]]:
         for where in [inside(inside(at, "default"), str(name))]
         if (package := _of_pipfile(str(name), entry, where, add)) is not None
     ]
-    return _lock(packages, python if isinstance(python, str) else None, add), problems
+    python = python if isinstance(python, str) else None
+    return _lock(packages, python_version or python, add), problems
 
 
 def read_requirements(
@@ -88,8 +103,10 @@ def read_pylock(
     add = _adder(problems)
     try:
         lock = Pylock.from_dict(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, PylockValidationError) as error:
-        return Lock(), [Problem(at, f"not a pylock.toml: {error}")]
+    except RecursionError:
+        return Lock(), [Problem(at, "not a pylock.toml: nested too deep")]
+    except (ValueError, PylockValidationError) as error:
+        return Lock(), [Problem(at, f"not a pylock.toml: {str(error)[:300]}")]
     packages = [
         (where, package)
         for index, entry in enumerate(lock.packages)
@@ -132,11 +149,8 @@ def _of_line(line: str, at: str, add: _Add) -> LockedPackage | None:
     if " --" in wanted:
         add(at, f"--{wanted.partition(' --')[2][:80]}: only --hash is known here")
         return None
-    try:
-        requirement = Requirement(wanted)
-    except InvalidRequirement as error:
-        first = str(error).partition("\n")[0]
-        add(at, f"not a requirement that can be read: {first}")
+    requirement = _requirement(wanted, at, add)
+    if requirement is None:
         return None
     if requirement.url:
         add(at, f"{requirement.name}: {_ONLY_RELEASES.format(what='address')}")
@@ -150,6 +164,18 @@ def _of_line(line: str, at: str, add: _Add) -> LockedPackage | None:
         requirement.name, pins[0].version, hashes, marker, extras=tuple(requirement.extras)
     )
     return _package(read, f"{at}: {requirement.name}", add)
+
+
+def _requirement(text: str, at: str, add: _Add) -> Requirement | None:
+    if not is_short(text):
+        add(at, f"over {MOST_CHARACTERS} characters, or too many brackets, without the hashes")
+        return None
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        first = str(error).partition("\n")[0]
+        add(at, f"not a requirement that can be read: {first}")
+        return None
 
 
 def _of_pylock(
@@ -171,7 +197,7 @@ def _of_pylock(
         str(entry.version),
         hashes,
         str(entry.marker) if entry.marker else None,
-        index_name(entry.index, indexes),
+        index_name(entry.index, indexes) if _is_index(entry.index) else entry.index,
     )
     return _package(read, at, add)
 
@@ -220,29 +246,28 @@ def _faults(
     wrong = next((it for it in hashes if not _HASH.match(it)), None)
     if wrong is not None:
         yield "hashes", f"{wrong[:80]!r} is not `sha256:` and 64 hex digits"
-    if entry.marker is not None and not _is_marker(entry.marker):
+    if entry.marker is not None and not is_marker(entry.marker):
         yield "markers", f"{str(entry.marker)[:80]!r} is not a marker (PEP 508) that is known here"
     if not all(map(_NAME.match, entry.extras)):
         yield "extras", "not all are names of extras"
-    if entry.index is not None and not isinstance(entry.index, str):
+    if not _is_index(entry.index):
         yield "index", "not the name of an index"
 
 
 def _version(text: str) -> str | None:
+    if len(text) > _LONGEST_VERSION:
+        return None
     try:
         return str(Version(text.strip()))
     except InvalidVersion:
         return None
 
 
-def _is_marker(text: Any) -> bool:
+def _is_index(text: Any) -> bool:
     try:
-        Marker(text)
-    except (InvalidMarker, TypeError):
+        return text is None or (isinstance(text, str) and bool(index_name(text, {})))
+    except ValueError:  # of an address that cannot be split
         return False
-    # A line break in a quoted text would begin a line of the installer's requirements.
-    known = "extra" not in text and "dependency_groups" not in text
-    return known and str(text).isprintable()
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:
@@ -271,26 +296,15 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
 def _lock(
     packages: Iterable[tuple[str, LockedPackage]], python_version: str | None, add: _Add
 ) -> Lock:
-    """One entry a package: of several, that whose marker holds on this platform."""
-    environment = _environment(python_version)
+    """One entry a package: of several, that whose marker holds on this platform, if one does."""
+    environment = environment_of(python_version)
     by_name: dict[str, list[tuple[str, LockedPackage]]] = defaultdict(list)
     for at, package in packages:
         by_name[package.name].append((at, package))
     kept = []
     for name, entries in sorted(by_name.items()):
-        chosen = [
-            package
-            for _, package in entries
-            if len(entries) == 1 or holds(package.marker, environment)
-        ]
-        if len(chosen) != 1:
-            add(entries[1][0], f"{name} is locked {len(entries)} times; one has to hold here")
-        kept += chosen[:1]
+        chosen = [it for it in entries if len(entries) == 1 or holds(it[1].marker, environment)]
+        if len(chosen) > 1:
+            add(chosen[1][0], f"{name} is locked {len(chosen)} times for this platform")
+        kept += [package for _, package in chosen[:1]]
     return Lock(tuple(kept), python_version)
-
-
-def _environment(python_version: str | None) -> dict[str, str]:
-    """What markers are asked with before the interpreter itself can be."""
-    if python_version is None:
-        return {}
-    return {"python_version": python_version, "python_full_version": f"{python_version}.0"}

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from packaging.markers import Marker
+from packaging.markers import InvalidMarker, Marker
 
 from common.packages import DEFAULT_INDEX
+
+#: Of a marker, or of a line of requirements without its hashes; real ones have a few hundred.
+MOST_CHARACTERS = 2_000
+#: Deeper ones would be more than the parser, which calls itself for each, has room for.
+_MOST_BRACKETS = 100
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+#: What is chosen by these is known when a lock is made, not when it is installed.
+_CHOSEN_BEFORE = re.compile(r"\b(?:extras?|dependency_groups)\b")
+_PYTHON = re.compile(r"([0-9]{1,4}\.[0-9]{1,4})(\.[0-9]{1,4})?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +92,41 @@ def pipfile_lock_of(lock: Lock) -> dict[str, Any]:
 def holds(marker: str | None, environment: Mapping[str, str]) -> bool:
     """Whether a package with ``marker`` belongs into the environment of an interpreter."""
     return marker is None or Marker(marker).evaluate(dict(environment))
+
+
+def is_marker(text: Any) -> bool:
+    """Whether ``text`` is a marker that can be asked of an interpreter.
+
+    Some can be parsed and not be asked, such as ``platform_system ~= 'Linux'``. A line break
+    in a quoted text would begin a line of the installer's requirements.
+    """
+    if not isinstance(text, str) or not text.isprintable() or not is_short(text):
+        return False
+    if _CHOSEN_BEFORE.search(_QUOTED.sub("", text)):
+        return False
+    try:
+        Marker(text).evaluate()
+    except (InvalidMarker, ValueError):
+        return False
+    return True
+
+
+def is_short(text: str) -> bool:
+    """Whether ``text`` can be given to the parser of markers and requirements."""
+    return len(text) <= MOST_CHARACTERS and text.count("(") <= _MOST_BRACKETS
+
+
+def environment_of(python_version: str | None) -> dict[str, str]:
+    """What markers are asked with before the interpreter itself can be.
+
+    Of ``3.11`` the last part is not known: it is that of the running interpreter if that is
+    a 3.11, too, because that one is then used.
+    """
+    found = _PYTHON.match(python_version or "")
+    if found is None:
+        return {}
+    running, short = platform.python_version(), found[1]
+    if not found[2]:
+        full = running if running.startswith(f"{short}.") else f"{short}.0"
+        return {"python_version": short, "python_full_version": full}
+    return {"python_version": short, "python_full_version": found[0]}

@@ -11,7 +11,7 @@ from marshmallow import RAISE, Schema, ValidationError, fields, validate
 from pis.amun.problems import Problem, inside
 
 _CPU = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(m?)\Z")
-_MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([EPTGMk]i?|Ki)?\Z")
+_MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([EPTGMK]i|[EPTGMk])?\Z")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18} | {
     f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)
 }
@@ -19,6 +19,8 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
 _WHOLE = "the specification"
 #: Real ones have some ten levels.
 _DEEPEST = 100
+#: What programs that read JSON take for a whole number.
+_WHOLE_NUMBERS = range(-(2**63), 2**63)
 MISSING = "missing"
 #: What the schema library says, in our words.
 _WORDS = {
@@ -198,7 +200,7 @@ class SpecificationSchema(Strict):
 
 
 def unwritable_problems(value: Any) -> list[Problem]:
-    """Texts that no document could hold, and records nested so deep that few programs read them.
+    """Texts that no document could hold, and what few programs read: huge numbers, deep nests.
 
     JSON may escape half of a surrogate pair, which UTF-8 has no bytes for.
     """
@@ -210,6 +212,8 @@ def unwritable_problems(value: Any) -> list[Problem]:
             problems.append(Problem(at, f"nested deeper than {_DEEPEST} levels"))
         elif isinstance(inner, str) and not _is_unicode(inner):
             problems.append(Problem(at or _WHOLE, "holds half of a surrogate pair"))
+        elif isinstance(inner, int) and inner not in _WHOLE_NUMBERS:
+            problems.append(Problem(at or _WHOLE, "a whole number of more than 64 bits"))
         elif isinstance(inner, dict):
             for key in inner:
                 if not _is_unicode(key):

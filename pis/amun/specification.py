@@ -26,7 +26,7 @@ from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator
 DEFAULT_TIMEOUT_S = 600.0
 
 _LOCKS = ("requirements_locked", "requirements_txt", "pylock_toml")
-_PYTHON = re.compile(r"\d+\.\d+(?:\.\d+)?\Z")
+_PYTHON = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?\Z")
 _KEPT_AS_THEY_ARE = frozenset({"script", "files"})
 
 
@@ -162,7 +162,7 @@ def _read(
         return read_requirements(value, at, version)
     if name == "pylock_toml":
         return read_pylock(value, at, indexes, version)
-    return read_pipfile_lock(value, at)
+    return read_pipfile_lock(value, at, version)
 
 
 def _python_version(python: Mapping[str, Any]) -> tuple[str | None, list[Problem]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import pytest
 
 from pis.amun.lock_readers import read_pipfile_lock, read_pylock, read_requirements
-from pis.amun.locks import Lock, LockedPackage, holds, pipfile_lock_of
+from pis.amun.locks import Lock, LockedPackage, environment_of, holds, pipfile_lock_of
 from tests.factories.specifications import HASH, locked, pipfile_lock
 
 OTHER = f"sha256:{'f' * 64}"
@@ -73,6 +74,13 @@ def test_development_packages_are_not_installed() -> None:
         (locked(markers="python_version"), "markers"),
         (locked(markers="os_name == 'x\n--index-url http://x'"), "markers"),
         (locked(markers=3), "markers"),
+        (locked(markers="platform_system ~= 'Linux'"), "markers"),
+        (locked(markers="os_name == 'x' or extra == 'y'"), "markers"),
+        (locked(markers="'x' in dependency_groups"), "markers"),
+        (locked(markers=f"{'(' * 5_000}os_name == 'x'{')' * 5_000}"), "markers"),
+        (locked(markers=f"{'(' * 900}os_name == 'x'{')' * 900}"), "markers"),
+        (locked(f"=={'1' * 10_000}"), "version"),
+        (locked(index="http://[x"), "index"),
         (locked(extras=["a]\n--index-url http://x"]), "extras"),
         (locked(index=5), "index"),
     ],
@@ -138,6 +146,10 @@ def test_requirements_are_read_over_continued_lines_and_comments() -> None:
         (f"numpy==2.* --hash={HASH}", "pins nothing"),
         (f"numpy --hash={HASH}", "pins nothing"),
         ("numpy==2", "missing"),
+        (f"numpy==2 ; {'(' * 900}os_name=='x'{')' * 900} --hash={HASH}", "brackets"),
+        (f"numpy==2 ; os_name=='{'x' * 2_000}' --hash={HASH}", "over 2000"),
+        (f"numpy==2 ; platform_system ~= 'Linux' --hash={HASH}", "markers"),
+        (f"numpy=={'1' * 1_000} --hash={HASH}", "version"),
         (f"numpy==2 --no-binary --hash={HASH}", "only --hash"),
     ],
 )
@@ -174,7 +186,19 @@ def test_an_index_that_is_not_configured_is_no_address_to_fetch_from() -> None:
     assert [package.index for package in lock.packages] == ["pypi"]
 
 
-@pytest.mark.parametrize("text", ["not toml [", "lock-version = '1.0'", "lock-version = '9'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not toml [",
+        "lock-version = '1.0'",
+        "lock-version = '9'",
+        f"a = {'[' * 5_000}",
+        f"a = {'1' * 5_000}",
+        PYLOCK.replace("2.2.6", "2" * 10_000),
+        PYLOCK.replace("python_version >=", f"{'(' * 5_000}python_version >="),
+    ],
+    ids=range(7),
+)
 def test_what_is_no_pylock_is_refused(text: str) -> None:
     assert fields_of(read_pylock(text, "python.pylock_toml", {})) == ["python.pylock_toml"]
 
@@ -197,3 +221,45 @@ def test_a_marker_is_asked_of_the_interpreter_that_is_meant() -> None:
     assert holds(None, {})
     assert holds("python_version < '3.9'", {"python_version": "3.8"})
     assert not holds("python_version < '3.9'", {"python_version": "3.12"})
+
+
+def test_an_address_that_cannot_be_split_is_no_index() -> None:
+    text = PYLOCK.replace("https://me:secret@own.example/simple/", "http://[x")
+    assert fields_of(read_pylock(text, "p", {})) == ["p: packages[0] (numpy).index"]
+
+
+def test_the_word_extra_may_be_quoted() -> None:
+    lock = pipfile_lock({"numpy": locked(markers="platform_release != 'extra'")})
+    assert read_pipfile_lock(lock, "lock")[1] == []
+
+
+def test_a_package_of_other_platforms_only_is_left_out() -> None:
+    text = (
+        f"numpy==2.0 --hash={HASH}\n"
+        f"pywin32==1 ; os_name == 'none' and python_version < '3.9' --hash={HASH}\n"
+        f"pywin32==2 ; os_name == 'none' and python_version >= '3.9' --hash={HASH}\n"
+    )
+    lock, problems = read_requirements(text, "txt", "3.11")
+    assert ([package.name for package in lock.packages], problems) == (["numpy"], [])
+
+
+def test_several_entries_that_hold_are_refused() -> None:
+    text = f"numpy==1 --hash={HASH}\nnumpy==2 ; python_version > '3' --hash={HASH}\n"
+    assert fields_of(read_requirements(text, "txt", "3.11")) == ["txt: line 2"]
+
+
+def test_a_full_version_chooses_by_its_first_two_parts() -> None:
+    text = (
+        f"numpy==1 ; python_version == '3.11' --hash={HASH}\n"
+        f"numpy==2 ; python_version != '3.11' --hash={HASH}\n"
+    )
+    assert read_requirements(text, "txt", "3.11.7")[0].version_of("numpy") == "1"
+
+
+def test_what_is_not_known_of_a_version_is_that_of_the_running_interpreter() -> None:
+    running = platform.python_version()
+    short = running.rpartition(".")[0]
+    assert environment_of(short) == {"python_version": short, "python_full_version": running}
+    assert environment_of("3.1.4") == {"python_version": "3.1", "python_full_version": "3.1.4"}
+    assert environment_of("3.1") == {"python_version": "3.1", "python_full_version": "3.1.0"}
+    assert environment_of(None) == environment_of("no version") == {}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pis.amun.files import read_specification
 from pis.amun.problems import InvalidSpecification
 from pis.amun.schema import field_paths
 from pis.amun.specification import load_specification
@@ -34,6 +35,20 @@ def test_a_plain_specification_has_its_defaults() -> None:
 
 def test_requests_are_not_filled_in() -> None:
     assert "run" not in load_specification(specification()).document
+
+
+def test_a_file_with_a_number_beyond_every_other_names_its_field(tmp_path: Path) -> None:
+    path = tmp_path / "specification.json"
+    path.write_text(f'{{"script": "matmul", "batch_size": 1{"0" * 5_000}}}')
+    assert list(problems_of(read_specification(str(path)))) == ["batch_size"]
+
+
+def test_a_lock_that_is_nested_too_deep_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lock.json").write_text("[" * 200_000)
+    path = tmp_path / "specification.json"
+    path.write_text('{"python": {"requirements_locked": {"file": "lock.json"}}}')
+    with pytest.raises(InvalidSpecification, match=r"python\.requirements_locked\.file"):
+        read_specification(str(path))
 
 
 def test_quantities_become_numbers() -> None:
@@ -62,6 +77,11 @@ def test_quantities_become_numbers() -> None:
         ({"run": {"requests": {"cpu": "two"}}}, "run.requests.cpu"),
         ({"run": {"requests": {"cpu": 0}}}, "run.requests.cpu"),
         ({"run": {"requests": {"memory": "1Q"}}}, "run.requests.memory"),
+        ({"run": {"requests": {"memory": "1ki"}}}, "run.requests.memory"),
+        ({"run": {"requests": {"cpu": 10**5000}}}, "run.requests.cpu"),
+        ({"parameters": {"matrix_size": 10**400}}, "parameters.matrix_size"),
+        ({"python": {"requirements_locked": {**pipfile_lock(), "x": [2**63]}}},
+         "python.requirements_locked.x[0]"),
         ({"run": {"requests": {"hardware": {"gpu": 1}}}}, "run.requests.hardware.gpu"),
         ({"build": {"request": {}}}, "build.request"),
         ({"script": "https://x.example/matmul.py"}, "script"),
@@ -129,6 +149,7 @@ def test_an_indicator_may_be_tuned() -> None:
         ({"numpy": locked()}, "numpy"),
         ({"torch": locked(), "numpy": locked()}, "torch"),
         ({"tensorflow-cpu": locked()}, "tensorflow"),
+        ({"tensorflow-gpu": locked()}, "tensorflow"),
         ({"tensorflow": locked(), "torch": locked(), "numpy": locked()}, "numpy"),
     ],
 )
