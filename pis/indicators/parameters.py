@@ -89,7 +89,8 @@ class Parameter:
 
     def _bounded(self, number: float) -> None:
         if not self.low <= number <= self.high:
-            raise ValueError(f"{number:g} is not within {self.low:g} … {self.high:g}")
+            # An int may be too large for any other format.
+            raise ValueError(f"{str(number)[:20]} is not within {self.low:g} … {self.high:g}")
 
 
 _KINDS = {int: "whole number", float: "number"}
