@@ -1,7 +1,9 @@
 """Environments: one folder a lock and interpreter, made once, of wheels with the right hash.
 
 Nothing that is installed runs while it is installed: source distributions, whose
-``setup.py`` would, are never built. What came out is compared with the lock.
+``setup.py`` would, are never built, and the interpreter of an environment, which would run
+``.pth`` files of wheels, is not started once there are wheels. What came out is compared
+with the lock.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 from dataclasses import asdict, dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -21,13 +25,19 @@ from common.inspection import digest
 from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from pis.amun.indexes import installer_environment
-from pis.amun.installer import BuildLog, Say, failed, run_installer
+from pis.amun.installer import TIMEOUT_S, BuildLog, Say, failed, run_installer
 from pis.amun.interpreters import Interpreter, find_interpreter
 from pis.amun.locks import Lock, LockedPackage, holds
+from pis.amun.processes import run_group
 from pis.scratch import scratch_folder
 
 _DESCRIPTION = "environment.json"
 _PART = ".part"
+#: Within an environment that is built: what one index served.
+_SERVED = "served"
+#: By default only the first index that knows a name is asked; what has the hash may be in others.
+_ALL_INDEXES = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+_MORE_INDEXES = frozenset(("UV_INDEX", "UV_EXTRA_INDEX_URL"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ def build_environment(
             return _standing(path, name, log) or _build(
                 lock, interpreter, path, name, settings, log
             )
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise failed("build-failed", str(error), log) from error
 
 
@@ -147,19 +157,40 @@ def _fill(
     folder: Path, lock: Lock, interpreter: Interpreter, settings: Settings, log: BuildLog
 ) -> list[str]:
     """Install what the lock has for this interpreter; what came out."""
-    # Relocatable, because the folder gets its name when it is complete.
-    options = ("--quiet", "--relocatable", "--no-project", "--no-python-downloads")
-    venv = ["venv", *options, "--python", interpreter.path, str(folder)]
-    _uv(venv, DEFAULT_INDEX, settings, log)
+    _make_empty(folder, interpreter, settings, log)
+    packages = next(folder.glob("lib/*/site-packages"))
     wanted = [it for it in lock.packages if holds(it.marker, interpreter.facts["markers"])]
     for package in lock.packages:
         if package not in wanted:
             log.write(f"left out by its marker: {package.requirement}")
     for index in sorted({package.index for package in wanted}):
-        _install([it for it in wanted if it.index == index], index, folder, settings, log)
-    freeze = _freeze(folder, settings, log)
+        # Apart: uv starts the interpreter that it installs for, which must find no wheels yet.
+        served = folder / _SERVED
+        _make_empty(served, interpreter, settings, log)
+        _install([it for it in wanted if it.index == index], index, served, settings, log)
+        _merge(served, folder)
+        shutil.rmtree(served)
+    freeze = _freeze(packages, log)
     _compare(wanted, freeze, log)
+    _compile(packages, interpreter, log)
     return freeze
+
+
+def _make_empty(path: Path, interpreter: Interpreter, settings: Settings, log: BuildLog) -> None:
+    # Relocatable, because the folder gets its name when it is complete.
+    options = ("--quiet", "--relocatable", "--no-project", "--no-python-downloads")
+    venv = ["venv", *options, "--python", interpreter.path, str(path)]
+    _uv(venv, DEFAULT_INDEX, settings, log)
+
+
+def _merge(source: Path, target: Path) -> None:
+    """Move what is in ``source`` into ``target``; folders that are in both become one."""
+    for path in source.iterdir():
+        other = target / path.name
+        if path.is_dir() and not path.is_symlink() and other.is_dir():
+            _merge(path, other)
+        else:
+            path.replace(other)
 
 
 def _install(
@@ -169,10 +200,10 @@ def _install(
     requirements.write_text(requirements_of(packages), encoding="utf-8")
     log.write(f"from the index {index}:")
     log.write("\n".join(package.requirement for package in packages))
-    # Compiled now: else the first job would be slower than the others.
     arguments = ["pip", "install", "--python", str(path / "bin" / "python"), "--require-hashes"]
-    arguments += ["--no-deps", "--only-binary", ":all:", "--compile-bytecode"]
-    _uv([*arguments, "--requirements", str(requirements)], index, settings, log)
+    arguments += ["--no-deps", "--only-binary", ":all:", "--no-compile-bytecode"]
+    arguments += ["--requirements", str(requirements)]
+    _uv(arguments, index, settings, log, hashed=True)
 
 
 def requirements_of(packages: list[LockedPackage]) -> str:
@@ -183,12 +214,30 @@ def requirements_of(packages: list[LockedPackage]) -> str:
     )
 
 
-def _freeze(path: Path, settings: Settings, log: BuildLog) -> list[str]:
-    arguments = ["pip", "freeze", "--python", str(path / "bin" / "python")]
-    frozen = sorted(_uv(arguments, DEFAULT_INDEX, settings, log).split())
+def _freeze(packages: Path, log: BuildLog) -> list[str]:
+    """What the metadata in ``packages`` says; asking the interpreter would run ``.pth`` files."""
+    found = [it for it in distributions(path=[str(packages)]) if it.read_text("METADATA")]
+    frozen = sorted(f"{canonicalize_name(str(it.name))}=={it.version}" for it in found)
     log.write("installed:")
     log.write("\n".join(frozen))
     return frozen
+
+
+def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
+    """Compile now, else the first job would be slower; some packages have files that never do.
+
+    By the interpreter that the environment was made from: it writes the same and looks at no
+    ``.pth`` file. It gets no variables of the runner.
+    """
+    command = [interpreter.path, "-I", "-S", "-m", "compileall", "-q", "-j", "0", str(packages)]
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    log.write(f"$ {' '.join(command)}")
+    try:
+        done = run_group(command, environment, packages, TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.write(f"not compiled: {error}")
+    else:
+        log.write("not all files could be compiled" if done.returncode else "compiled")
 
 
 def _compare(wanted: list[LockedPackage], freeze: list[str], log: BuildLog) -> None:
@@ -211,8 +260,19 @@ def _release(version: str) -> str:
         return version
 
 
-def _uv(arguments: list[str], index: str, settings: Settings, log: BuildLog) -> str:
+def _uv(
+    arguments: list[str],
+    index: str,
+    settings: Settings,
+    log: BuildLog,
+    *,
+    hashed: bool = False,
+) -> str:
+    """:param hashed: whether hashes decide what is taken, so that any index may serve it"""
     indexes = dict(settings.package_indexes)
     with scratch_folder("uv") as folder:
         environment = installer_environment(index, indexes)
+        # A sole index is not asked so: uv would take one that refuses for one that lacks.
+        if hashed and _MORE_INDEXES & environment.keys():
+            environment = _ALL_INDEXES | environment
         return run_installer(arguments, environment, folder, log)

@@ -25,8 +25,18 @@ _KEPT_UV = frozenset(
         "PYTHON_INSTALL_DIR", "SYSTEM_CERTS",
     )
 )  # fmt: skip
-#: Variables that would send an installer into another environment than the one meant.
-_MISLEADING = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
+#: uv takes the user and the password of an index that has a name from these.
+_OF_INDEX = re.compile(r"UV_INDEX_\w+_(?:USERNAME|PASSWORD)")
+#: What else the installer needs to run and to reach indexes. Nothing more is passed on: what a
+#: runner keeps in its environment is not for the interpreters that the installer asks, and
+#: some variables would send it into another environment than the one meant.
+_KEPT = frozenset(
+    (
+        "PATH", "HOME", "LANG", "TMPDIR", "NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "SSL_CLIENT_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    )
+)  # fmt: skip
+_PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
 #: What pip calls it, what the installer calls it.
 _FROM_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -36,7 +46,8 @@ _FROM_PIP = {
 }
 _INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"`@]+@")
+#: Up to the last ``@``: passwords may have one, or a slash, that nobody encoded.
+_CREDENTIALS = re.compile(r"(?<=://)[^\s'\"`]+@")
 _INDEX_VARIABLE_OF_URL = "UV_DEFAULT_INDEX"
 
 
@@ -73,11 +84,7 @@ def installer_environment(
     :param index: a name: the default one, or a key of ``indexes``
     """
     environ = os.environ if environ is None else environ
-    made = {
-        name: value
-        for name, value in environ.items()
-        if name not in _MISLEADING and (not name.startswith("UV_") or name in _KEPT_UV)
-    }
+    made = {name: value for name, value in environ.items() if _is_kept(name)}
     if index != DEFAULT_INDEX:
         for name in (*_INDEX_VARIABLES, "UV_FIND_LINKS", "UV_NO_INDEX"):
             made.pop(name, None)
@@ -85,6 +92,13 @@ def installer_environment(
     if any(name in made for name in (*_INDEX_VARIABLES, "UV_CONFIG_FILE")) or _has_uv_file(environ):
         return made
     return made | {name: value for name, value in _as_pip(environ).items() if name not in made}
+
+
+def _is_kept(name: str) -> bool:
+    """Whether the installer gets the variable; pip's are read here and not passed on."""
+    if name.startswith("UV_"):
+        return name in _KEPT_UV or _OF_INDEX.fullmatch(name) is not None
+    return name in _KEPT or name.upper() in _PROXIES or name.startswith("XDG_")
 
 
 def _has_uv_file(environ: Mapping[str, str]) -> bool:

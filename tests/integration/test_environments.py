@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +90,65 @@ def test_no_stranger_runs_while_a_stack_is_installed(
     lock = Lock((package("parrot", "1.2", index.add_source("parrot", "1.2", setup)),))
     assert refusal(lock, settings).reason == "no-wheel"
     assert not marker.exists()
+
+
+WRITES = "import os; open({!r}, 'a').write('ran')"
+
+
+def add_starter(index: Index, folder: Path, marker: Path) -> str:
+    """Serve a wheel of which a ``.pth`` file and ``sitecustomize`` write ``marker``; its hash."""
+    index.add_wheel("starter", "1.0")
+    (name,) = index.files["starter"]
+    wheel = folder / name
+    wheel.write_bytes(index.files["starter"][name])
+    with zipfile.ZipFile(wheel, "a") as archive:
+        for member in ("starter.pth", "sitecustomize.py"):
+            archive.writestr(member, WRITES.format(str(marker)) + "\n")
+    index.files["starter"][name] = wheel.read_bytes()
+    return f"sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+
+
+def test_no_wheel_runs_while_a_stack_is_installed(
+    index: Index, settings: Settings, tmp_path: Path
+) -> None:
+    marker = tmp_path / "ran"
+    starter = package("starter", "1.0", add_starter(index, tmp_path, marker))
+    with package_index() as second:
+        parrot = LockedPackage("parrot", "1.2", (second.add_wheel("parrot", "1.2"),), None, "two")
+        both = f"own={index.url} two={second.url}"
+        two = Settings.from_env({"THOTH_HOME": str(settings.home), "PACKAGE_INDEXES": both})
+        built = build_environment(Lock((starter, parrot)), two)
+    assert built.freeze == ("parrot==1.2", "starter==1.0")
+    assert not marker.exists()
+    subprocess.run([built.python, "-c", "import parrot"], check=True)
+    assert marker.exists()
+
+
+def test_what_is_installed_is_compiled_for_its_interpreter(
+    index: Index, settings: Settings
+) -> None:
+    lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
+    built = build_environment(lock, settings)
+    said = subprocess.run(
+        [built.python, "-v", "-c", "import parrot"], capture_output=True, text=True, check=True
+    ).stderr
+    (line,) = [it for it in said.splitlines() if "code object from" in it and "parrot." in it]
+    assert line.endswith(".pyc'")
+
+
+def test_every_index_of_pips_configuration_is_asked_for_what_is_locked(
+    index: Index, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add_wheel("parrot", "1.1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_INDEX_URL", index.url)
+    for name in ("XDG_CONFIG_HOME", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    with package_index() as extra:
+        monkeypatch.setenv("PIP_EXTRA_INDEX_URL", extra.url)
+        served = extra.add_wheel("parrot", "1.2")
+        lock = Lock((LockedPackage("parrot", "1.2", (served,)),))
+        assert build_environment(lock, settings).freeze == ("parrot==1.2",)
 
 
 def test_a_release_that_the_index_lacks_is_refused(index: Index, settings: Settings) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pis.amun.indexes import index_name, installer_environment, without_credentials
 
 
@@ -56,6 +58,23 @@ def test_what_would_lead_the_installer_astray_is_left_out(tmp_path: Path) -> Non
     assert not (environ.keys() - {"HOME"}) & made.keys()
 
 
+def test_only_what_the_installer_needs_is_passed_on(tmp_path: Path) -> None:
+    kept = {
+        "HOME": str(tmp_path),
+        "PATH": "/usr/bin",
+        "https_proxy": "http://proxy.example",
+        "NO_PROXY": "localhost",
+        "XDG_CACHE_HOME": "/cache",
+        "REQUESTS_CA_BUNDLE": "/certificates",
+        "UV_INDEX_OWN_USERNAME": "me",
+        "UV_INDEX_OWN_PASSWORD": "word",
+    }
+    other = {"TOKEN": "secret", "RUST_LOG": "trace", "PIP_TIMEOUT": "3", "LD_PRELOAD": "/x.so"}
+    made = installer_environment("pypi", {}, kept | other)
+    assert kept.items() <= made.items()
+    assert not other.keys() & made.keys()
+
+
 def test_folders_of_wheels_that_are_not_there_are_passed_over(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"/no/such/folder {tmp_path}"}
     assert installer_environment("pypi", {}, environ)["UV_FIND_LINKS"] == str(tmp_path)
@@ -65,6 +84,12 @@ def test_credentials_are_taken_out_of_every_address() -> None:
     text = "at https://me:pass@a.example/x and http://token@b.example, not at c@d.example"
     cleaned = without_credentials(text)
     assert cleaned == "at https://…@a.example/x and http://…@b.example, not at c@d.example"
+
+
+@pytest.mark.parametrize("credentials", ["me:p@ss", "u:pa/ss", "u:p@s/s@", "token"])
+def test_a_password_is_taken_out_whole(credentials: str) -> None:
+    text = f"'https://{credentials}@host/simple' and https://{credentials}@h/x, of c@d.example"
+    assert without_credentials(text) == "'https://…@host/simple' and https://…@h/x, of c@d.example"
 
 
 def test_an_index_is_known_by_its_address_without_credentials() -> None:
