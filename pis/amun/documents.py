@@ -11,20 +11,22 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
 from pis.amun.jobs import Ended, Finished
-from pis.amun.launchers import Inspection, Job, JobResult
+from pis.amun.launchers import Inspection, Job, JobResult, Prepared
 from pis.amun.output import decoded, parsed_output
 from pis.amun.readings import readings_of
 
 DOCUMENT_VERSION = 1
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _PART = ".part"
+#: What a folder is called while another takes its place.
+_ASIDE = ".old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,15 @@ def job_result(inspection: Inspection, job: Job, finished: Finished, ran: Ran) -
     return JobResult(result, _job_log(finished, readings_of(result).fault))
 
 
+def attributed(result: JobResult, prepared: Prepared) -> JobResult:
+    """The result with the environment that the job ran in; one that it names already stays."""
+    named = {
+        "environment": prepared.environment,
+        "python_full_version": prepared.python_version or None,
+    }
+    return replace(result, result={**result.result, **named, **result.result})
+
+
 def failed_to_launch(words: str, started_at: datetime) -> Finished:
     """A job that never began."""
     return Finished(
@@ -145,7 +156,9 @@ def written_time(moment: datetime) -> str:
 def write_build(
     folder: Path, inspection: Inspection, status: BuildStatus, log: str, dockerfile: str | None
 ) -> None:
-    """Write ``build/``; one that is there is replaced."""
+    """Write ``build/``; one that is there is replaced, unless it says the same already."""
+    if _says_the_same(folder, inspection, status):
+        return
     files = {
         "specification": _json(inspection.specification.document),
         "log": log,
@@ -154,6 +167,22 @@ def write_build(
     if dockerfile is not None:
         files["Dockerfile"] = dockerfile
     _write_folder(folder / "build", files)
+
+
+def _says_the_same(folder: Path, inspection: Inspection, status: BuildStatus) -> bool:
+    """Whether the jobs that are there were measured in this very build."""
+    written = read_build(folder)
+    return (
+        bool(measured_jobs(folder))
+        and written.get("state") == status.state == "succeeded"
+        and written.get("environment") == status.environment
+        and _read(folder / "build" / "specification") == _reread(inspection.specification.document)
+    )
+
+
+def _reread(value: Mapping[str, Any]) -> Any:
+    """As JSON gives it back: tuples are lists there."""
+    return json.loads(json.dumps(value))
 
 
 def write_job(folder: Path, number: int, result: JobResult) -> None:
@@ -177,6 +206,22 @@ def finished_jobs(folder: Path) -> frozenset[int]:
     )
 
 
+def measured_jobs(folder: Path) -> frozenset[int]:
+    """Those of the finished jobs that began; the others say nothing of the stack."""
+    began = (it for it in finished_jobs(folder) if _began(read_job(folder, it)))
+    return frozenset(began)
+
+
+def _began(result: Mapping[str, Any]) -> bool:
+    return result.get("ended") != Ended.LAUNCH_FAILED
+
+
+def environments_of(folder: Path) -> frozenset[str]:
+    """Digests that the results name of jobs that began; results of earlier releases name none."""
+    named = (read_job(folder, it).get("environment") for it in measured_jobs(folder))
+    return frozenset(it for it in named if isinstance(it, str))
+
+
 def read_build(folder: Path) -> dict[str, Any]:
     """``build/status``; empty if it cannot be read."""
     return _read(folder / "build" / "status")
@@ -195,15 +240,31 @@ def _read(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def clear_parts(folder: Path) -> None:
-    """Remove what an interrupted run left half written."""
-    for part in (*folder.glob(f"*{_PART}"), *(folder / "results").glob(f"*{_PART}")):
-        shutil.rmtree(part, ignore_errors=True)
+def recover(folder: Path) -> None:
+    """Put back what an interrupted run left aside, and remove what it left half written."""
+    for parent in (folder, folder / "results"):
+        for aside in list(parent.glob(f"*{_ASIDE}")):
+            _put_back(aside)
+        for part in list(parent.glob(f"*{_PART}")):
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _put_back(aside: Path) -> None:
+    """Finish the exchange: a folder is set aside only after its successor was complete."""
+    folder = aside.with_suffix("")
+    part = folder.with_name(f"{folder.name}{_PART}")
+    if not folder.exists():
+        (part if part.is_dir() else aside).rename(folder)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Write beside, flush, rename: a folder of that name is complete at any moment."""
+    """Write beside, flush, exchange: what was there is deleted after the new one has its place.
+
+    A folder of that name is complete at any moment; :func:`recover` ends what was interrupted.
+    """
     part = folder.with_name(f"{folder.name}{_PART}")
+    aside = folder.with_name(f"{folder.name}{_ASIDE}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for name, text in files.items():
@@ -211,8 +272,11 @@ def _write_folder(folder: Path, files: Mapping[str, str]) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
     part.rename(folder)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _json(value: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from subprocess import SubprocessError
 from threading import Event
 from typing import Any, Protocol
 
@@ -25,11 +24,13 @@ from common.errors import AlreadyRunning, ProjectError
 from common.inspection import digest
 from pis.amun.documents import (
     BuildStatus,
-    clear_parts,
+    attributed,
+    environments_of,
     failed_to_launch,
     finished_jobs,
     job_result,
-    read_build,
+    measured_jobs,
+    recover,
     unknown_run,
     write_build,
     write_job,
@@ -177,9 +178,12 @@ def _run(
 
 
 def _plan(inspection: Inspection, folder: Path) -> Plan:
-    """What is missing; half-written folders of an interrupted run are removed first."""
-    clear_parts(folder)
-    done = finished_jobs(folder) if read_build(folder).get("state") == "succeeded" else frozenset()
+    """What is missing: jobs without a result, and those that never began.
+
+    What an interrupted run left is put in order first.
+    """
+    recover(folder)
+    done = measured_jobs(folder)
     numbers = range(inspection.specification.batch_size)
     return Plan(inspection.inspection_id, tuple(n for n in numbers if n not in done))
 
@@ -188,7 +192,8 @@ def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared
     """Build, and record how it went."""
     started_at = datetime.now(UTC)
     try:
-        prepared = launcher.prepare(inspection)
+        prepared = _prepared(launcher, inspection)
+        _require_same_environment(prepared, folder)
     except BuildFailed as error:
         status = BuildStatus(
             error.reason, error.message, error.exit_code, started_at, datetime.now(UTC), None,
@@ -207,6 +212,43 @@ def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared
     )
     write_build(folder, inspection, status, prepared.log, prepared.dockerfile)
     return prepared
+
+
+def _prepared(launcher: Launcher, inspection: Inspection) -> Prepared:
+    """What the launcher built; whatever else it raises costs this inspection and no other.
+
+    :raises BuildFailed: for any error of the launcher
+    """
+    try:
+        return launcher.prepare(inspection)
+    except BuildFailed:
+        raise
+    except Exception as error:  # libraries of launchers raise kinds of their own
+        logger.exception("build_failed", extra={"inspection_id": inspection.inspection_id})
+        hint = getattr(error, "hint", None) or ""
+        raise BuildFailed("build-failed", _words(error), hint=hint) from error
+
+
+def _require_same_environment(prepared: Prepared, folder: Path) -> None:
+    """Jobs of two environments are no sample of one stack.
+
+    :raises BuildFailed: if jobs that are there ran in another environment than ``prepared``
+    """
+    others = environments_of(folder) - {prepared.environment}
+    if prepared.environment is None or not others:
+        return
+    raise BuildFailed(
+        "environment-changed",
+        f"jobs that are there ran in {', '.join(sorted(others))}, "
+        f"and what was built now is {prepared.environment}",
+        log=prepared.log,
+        hint="measure the stack as it is now in another folder: --out",
+    )
+
+
+def _words(error: Exception) -> str:
+    """What went wrong; errors that are not ours need their kind to be understood."""
+    return str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
 
 
 def _run_blocks(
@@ -250,10 +292,13 @@ def _log_job(job: Job, result: Mapping[str, Any]) -> None:
 
 
 def _ran(launcher: Launcher, prepared: Prepared, job: Job) -> JobResult:
-    """One job; a launcher that fails before it began is a recorded result, too."""
+    """One job; a launcher that fails at it is a recorded result, too, whatever it raises."""
     started_at = datetime.now(UTC)
     try:
-        return launcher.run(prepared, job)
-    except (ProjectError, OSError, SubprocessError) as error:
-        finished = failed_to_launch(str(error), started_at)
-        return job_result(prepared.inspection, job, finished, unknown_run(launcher.name))
+        result = launcher.run(prepared, job)
+    except Exception as error:  # libraries of launchers raise kinds of their own
+        fields = {"inspection_id": job.inspection_id, "number": job.number}
+        logger.exception("launch_failed", extra=fields)
+        finished = failed_to_launch(_words(error), started_at)
+        result = job_result(prepared.inspection, job, finished, unknown_run(launcher.name))
+    return attributed(result, prepared)

@@ -19,21 +19,10 @@ def gpus() -> list[dict[str, Any]]:
     nvml = _nvml()
     if nvml is None:
         return []
-    driver, cuda = _text(nvml.nvmlSystemGetDriverVersion()), _cuda(nvml)
-    found = []
-    for handle in _handles(nvml):
-        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-        found.append(
-            {
-                "name": _text(nvml.nvmlDeviceGetName(handle)),
-                "compute_capability": f"{major}.{minor}",
-                "driver_version": driver,
-                "cuda_version": cuda,
-                "cudnn_version": _cudnn(),
-                "memory_bytes": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            }
-        )
-    return found
+    try:
+        return [_described(nvml, handle) for handle in _handles(nvml)]
+    except nvml.NVMLError:  # a GPU was lost meanwhile: half a list would be another machine
+        return []
 
 
 def throttle_reasons() -> list[str]:
@@ -66,7 +55,23 @@ def _nvml() -> Any:
 
 
 def _handles(nvml: Any) -> list[Any]:
-    return [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    """All GPUs; none where one is lost and the driver says so."""
+    try:
+        return [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    except nvml.NVMLError:
+        return []
+
+
+def _described(nvml: Any, handle: Any) -> dict[str, Any]:
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return {
+        "name": _text(nvml.nvmlDeviceGetName(handle)),
+        "compute_capability": f"{major}.{minor}",
+        "driver_version": _text(nvml.nvmlSystemGetDriverVersion()),
+        "cuda_version": _cuda(nvml),
+        "cudnn_version": _cudnn(),
+        "memory_bytes": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+    }
 
 
 def _reasons(nvml: Any, handle: Any) -> int:

@@ -194,11 +194,25 @@ def _made(namespace: str, name: str, manifest: Mapping[str, Any]) -> Iterator[No
         try:
             yield
         finally:
-            batch.delete_namespaced_job(
-                object_name(name), namespace, propagation_policy="Background"
-            )
+            with _gone_or_now():
+                batch.delete_namespaced_job(
+                    object_name(name), namespace, propagation_policy="Background"
+                )
     finally:
-        networking.delete_namespaced_network_policy(object_name(name), namespace)
+        with _gone_or_now():
+            networking.delete_namespaced_network_policy(object_name(name), namespace)
+
+
+@contextlib.contextmanager
+def _gone_or_now() -> Iterator[None]:
+    """What somebody else has deleted is gone all the same, and the result is good."""
+    from kubernetes import client
+
+    try:
+        yield
+    except client.ApiException as error:
+        if error.status != 404:
+            raise
 
 
 @contextlib.contextmanager

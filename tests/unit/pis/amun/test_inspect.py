@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pytest
 from filelock import FileLock
 
 from common.errors import AlreadyRunning
+from pis.amun import nvidia
+from pis.amun.documents import read_build, recover
 from pis.amun.inspect import Order, inspect, inspections_of
 from pis.amun.launchers import BuildFailed, Inspection, Job
+from pis.amun.launchers.kubernetes import _gone_or_now
 from pis.amun.output import parsed_output
 from pis.amun.specification import Specification, load_specification
 from tests.factories.specifications import (
@@ -168,6 +173,126 @@ def test_the_component_is_that_of_the_lock(tmp_path: Path) -> None:
     (outcome,) = run(ScriptedLauncher([said]), tmp_path, stack())
     assert (outcome.component, outcome.component_version) == ("numpy", "2.2.6")
     assert (outcome.median_rate, outcome.unit) == (100.0, "GFLOPS")
+
+
+def test_whatever_a_launcher_raises_costs_one_job(tmp_path: Path) -> None:
+    (outcome,) = run(ScriptedLauncher([KeyError("gpu"), measured()]), tmp_path, stack(), jobs=2)
+    assert (outcome.measured, outcome.failed) == (1, 1)
+    assert "KeyError: 'gpu'" in result_of(outcome, 0)["stderr"]
+
+
+def test_a_job_that_never_began_runs_again(tmp_path: Path) -> None:
+    run(ScriptedLauncher([OSError("node is gone"), measured()]), tmp_path, stack(), jobs=2)
+    again = ScriptedLauncher()
+    (outcome,) = run(again, tmp_path, stack(), jobs=2)
+    assert [job.number for job in again.jobs] == [0]
+    assert (outcome.state, outcome.measured) == ("measured", 2)
+
+
+def result_of(outcome: Any, number: int) -> Any:
+    return json.loads((outcome.folder / f"results/{number}/result").read_text())
+
+
+class Broken(ScriptedLauncher):
+    def prepare(self, inspection: Inspection) -> Any:
+        raise RuntimeError("lost")
+
+
+def test_whatever_a_build_raises_is_recorded(tmp_path: Path) -> None:
+    (outcome,) = run(Broken(), tmp_path, stack())
+    assert outcome.failure is not None
+    assert outcome.failure.reason == "build-failed"
+    status = json.loads((outcome.folder / "build/status").read_text())
+    assert (status["reason"], status["message"]) == ("build-failed", "RuntimeError: lost")
+
+
+class Elsewhere(ScriptedLauncher):
+    def prepare(self, inspection: Inspection) -> Any:
+        return replace(super().prepare(inspection), environment="sha256:other")
+
+
+def test_a_result_names_its_environment(tmp_path: Path) -> None:
+    (outcome,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=1)
+    result = result_of(outcome, 0)
+    assert result["environment"] == f"sha256:{'0' * 64}"
+    assert result["python_full_version"] == "3.11.7"
+
+
+def test_jobs_of_two_environments_are_not_mixed(tmp_path: Path) -> None:
+    (first,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=1)
+    before = tree(first.folder)
+    launcher = Elsewhere()
+    (outcome,) = run(launcher, tmp_path, stack(), jobs=2)
+    assert outcome.failure is not None
+    assert outcome.failure.reason == "environment-changed"
+    assert "--out" in (outcome.failure.hint or "")
+    assert (launcher.jobs, tree(first.folder)) == ([], before)
+
+
+def tree(folder: Path) -> dict[str, tuple[int, str]]:
+    files = (it for it in folder.rglob("*") if it.is_file())
+    return {str(it): (it.stat().st_mtime_ns, it.read_text()) for it in files}
+
+
+def test_a_build_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
+    (outcome,) = run(ScriptedLauncher([measured(), OSError()]), tmp_path, stack(), jobs=2)
+    before = tree(outcome.folder / "build")
+    run(ScriptedLauncher(), tmp_path, stack(), jobs=2)
+    assert tree(outcome.folder / "build") == before
+
+
+def test_results_stay_without_a_build(tmp_path: Path) -> None:
+    (outcome,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=1)
+    shutil.rmtree(outcome.folder / "build")
+    again = ScriptedLauncher()
+    run(again, tmp_path, stack(), jobs=2)
+    assert [job.number for job in again.jobs] == [1]
+    assert (outcome.folder / "build/status").is_file()
+
+
+@pytest.mark.parametrize(("left", "kept"), [((), "old"), (("part",), "part")])
+def test_an_interrupted_exchange_is_ended(tmp_path: Path, left: Any, kept: str) -> None:
+    for name in ("old", *left):
+        (tmp_path / f"build.{name}").mkdir()
+        (tmp_path / f"build.{name}" / "status").write_text(json.dumps({"state": name}))
+    recover(tmp_path)
+    assert read_build(tmp_path) == {"state": kept}
+    assert [it.name for it in tmp_path.iterdir()] == ["build"]
+
+
+def test_what_was_exchanged_is_only_cleared(tmp_path: Path) -> None:
+    for name in ("0", "0.old", "1.part"):
+        (tmp_path / "results" / name).mkdir(parents=True)
+    recover(tmp_path)
+    assert [it.name for it in (tmp_path / "results").iterdir()] == ["0"]
+
+
+class LostGpu:
+    """NVML after a GPU fell off the bus."""
+
+    class NVMLError(Exception): ...
+
+    def __getattr__(self, name: str) -> Any:
+        def lost(*arguments: Any) -> Any:
+            if name == "nvmlDeviceGetCount":
+                return 1
+            raise self.NVMLError(name)
+
+        return lost
+
+
+def test_a_lost_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvidia, "_nvml", LostGpu)
+    answers = nvidia.gpus(), nvidia.throttle_reasons(), nvidia.thermal_violations_ns()
+    assert answers == ([], [], 0)
+
+
+def test_a_job_that_is_gone_does_not_cost_its_result() -> None:
+    client = pytest.importorskip("kubernetes.client")
+    with _gone_or_now():
+        raise client.ApiException(status=404)
+    with pytest.raises(client.ApiException), _gone_or_now():
+        raise client.ApiException(status=500)
 
 
 @pytest.mark.parametrize(
