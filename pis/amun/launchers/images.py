@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from urllib.parse import urlsplit, urlunsplit
 
 from common.settings import Settings
 from pis.amun.environments import requirements_of
@@ -222,8 +223,16 @@ def _pip_configuration(configured: Mapping[str, str], with_certificates: bool) -
 
 
 def _address(index: str) -> str:
-    """uv takes ``name=address``, pip the address alone."""
-    return re.sub(r"^[\w.-]+=(?=\w+://)", "", index)
+    """uv takes ``name=address``, pip the address alone.
+
+    Without user and password: the base image is the specification's choice, and its programs
+    run while the image is built.
+
+    >>> _address("mine=https://me:secret@index.example/simple")
+    'https://index.example/simple'
+    """
+    parts = urlsplit(re.sub(r"^[\w.-]+=(?=\w+://)", "", index))
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _not_built(said: str, log: BuildLog, exit_code: int) -> BuildFailed:
