@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from common.reasons import Reason
 
+#: Variables that decide how many threads the numeric libraries start: part of a hardware class.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
 SECONDS_PER_MS = 1e-3
 #: ``ru_maxrss`` is in KiB on Linux (getrusage(2)).
 BYTES_PER_MAXRSS = 1024

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from common.inspection import Hardware, digest
+from common.measurements import THREAD_VARIABLES
 from ingest.parsers.fields import (
     Record,
     as_record,
@@ -24,7 +25,7 @@ from ingest.parsers.fields import (
     text_of,
     wrong_type,
 )
-from ingest.parsers.runner import THREAD_VARIABLES, Limits
+from ingest.parsers.runner import Limits
 from ingest.parsers.specification import Specification
 
 #: Instruction sets that numeric libraries choose their kernels by. Mitigations, virtualisation

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import InvalidDocument
+from common.measurements import THREAD_VARIABLES
 from common.reasons import Reason
 from common.stability import JobConditions
 from ingest.parsers.fields import (
@@ -23,9 +24,6 @@ from ingest.parsers.fields import (
 )
 
 DOCUMENT_VERSION = 1
-
-#: Variables that decide how many threads the numeric libraries start.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 #: How a job ends that ended by itself.
 _EXITED = "exited"

@@ -13,6 +13,7 @@ import orjson
 
 from common.errors import InvalidDocument
 from common.inspection import RuntimeEnvironment, Stack, canonical_json, digest
+from common.measurements import THREAD_VARIABLES
 from common.packages import PackageVersion, package_version
 from common.reasons import Reason
 from ingest.parsers.fields import (
@@ -26,7 +27,6 @@ from ingest.parsers.fields import (
     too_long,
     wrong_type,
 )
-from ingest.parsers.runner import THREAD_VARIABLES
 
 NO_SPECIFICATION = "the inspection was published without its specification"
 NO_LOCK = "the document names no locked packages"

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pis.amun.texts import text_of
+
 _ROOT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 #: Version 1 writes "no limit" as the largest multiple of a page.
@@ -38,14 +40,14 @@ def throttled_periods(root: Path = _ROOT, own: Path = _OWN) -> int:
     return sum(
         int(fields[1])
         for folder in _folders("cpu", root, own)
-        for line in (_text(folder / "cpu.stat") or "").splitlines()
+        for line in text_of(folder / "cpu.stat").splitlines()
         if len(fields := line.split()) == 2 and fields[0] == "nr_throttled"
     )
 
 
 def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
     """Folders of the own group and those above, of each hierarchy with the controller."""
-    for line in (_text(own) or "").splitlines():
+    for line in text_of(own).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         if number == "0" and not controllers:
@@ -69,7 +71,7 @@ def _upwards(mount: Path, group: str) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    unified = (_text(folder / "cpu.max") or "").split()
+    unified = text_of(folder / "cpu.max").split()
     if len(unified) == 2:
         return None if unified[0] == "max" else int(unified[0]) / int(unified[1])
     quota = _number(folder / "cpu.cfs_quota_us")
@@ -83,12 +85,5 @@ def _memory(folder: Path) -> int | None:
 
 
 def _number(path: Path) -> int | None:
-    text = (_text(path) or "").strip()
+    text = text_of(path).strip()
     return int(text) if text.lstrip("-").isdigit() else None
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None

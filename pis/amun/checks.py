@@ -12,6 +12,8 @@ from pis.catalogue import INDICATORS
 
 #: Asked for by older specifications to install a stack with; ours needs none of them.
 INSTALLERS = frozenset({"pip", "micropipenv", "pipenv", "uv", "setuptools", "wheel"})
+#: The name of a package of the system: nothing that a shell or an installer takes for more.
+NATIVE_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:-]*")
 _TOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 #: An indicator runs without walls, so a specification may tune libraries and nothing else:
@@ -89,7 +91,7 @@ def file_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
 def package_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
     """Packages that are no names, and Python packages that no lock holds to a hash."""
     for number, package in enumerate(record.get("packages", ())):
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9+._:-]*", package):
+        if not NATIVE_PACKAGE.fullmatch(package):
             yield Problem(f"packages[{number}]", f"{package[:80]!r} is no native package's name")
     for number, package in enumerate(record.get("python_packages", ())):
         name = _TOOL_NAME.match(package)

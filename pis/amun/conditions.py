@@ -16,6 +16,7 @@ import psutil
 
 from pis.amun import nvidia
 from pis.amun.cgroups import throttled_periods
+from pis.amun.texts import text_of
 
 #: Below one MiB of pages it was the housekeeping of other processes.
 SWAPPED_PAGES = 256
@@ -57,13 +58,13 @@ def busy_share() -> float:
 
 def read_conditions(proc: Path = _PROC) -> Conditions:
     """The counters of now; what this machine does not count stays zero."""
-    steal, total = _cpu_ticks(_text(proc / "stat"))
+    steal, total = _cpu_ticks(text_of(proc / "stat"))
     return Conditions(
         load=os.getloadavg(),
         steal_ticks=steal,
         cpu_ticks=total,
-        swapped_pages=_swapped(_text(proc / "vmstat")),
-        thermal_events=sum(int(_text(path).strip() or 0) for path in _thermal_counters()),
+        swapped_pages=_swapped(text_of(proc / "vmstat")),
+        thermal_events=sum(int(text_of(path).strip() or 0) for path in _thermal_counters()),
         throttled_periods=throttled_periods(),
         gpu_thermal_ns=nvidia.thermal_violations_ns(),
         gpu_throttled=tuple(nvidia.throttle_reasons()),
@@ -117,10 +118,3 @@ def _swapped(vmstat: str) -> int:
 @cache
 def _thermal_counters() -> tuple[Path, ...]:
     return tuple(sorted(Path("/sys/devices/system/cpu").glob(_THERMAL)))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -19,6 +19,7 @@ from shutil import which
 from typing import Any
 
 from pis.amun import nvidia
+from pis.amun.texts import text_of
 
 #: So that a published host cannot be looked up among machine identifiers from elsewhere.
 _SALT = b"thoth host "
@@ -40,7 +41,7 @@ def hwinfo() -> dict[str, Any]:
 
     The machine does not change under a running process, so it is read once.
     """
-    cpuinfo = first_processor(_text(_CPUINFO))
+    cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()
     flags = cpuinfo.get("flags") or cpuinfo.get("Features") or listed.get("Flags") or ""
     return {
@@ -106,7 +107,7 @@ def host(machine_id: str = "") -> str:
 
     :param machine_id: of another machine; this one's if empty
     """
-    identity = machine_id or _text(_MACHINE_ID).strip() or platform.node()
+    identity = machine_id or text_of(_MACHINE_ID).strip() or platform.node()
     return f"sha256:{hashlib.sha256(_SALT + identity.encode()).hexdigest()}"
 
 
@@ -149,7 +150,9 @@ def separate_cores(cpus: int, allowed: set[int] | None = None) -> list[int]:
     seen: dict[str, int] = {}
     turns = []
     for cpu in mine:
-        core = _text(_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").strip() or str(cpu)
+        core = text_of(_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").strip() or str(
+            cpu
+        )
         seen[core] = seen.get(core, 0) + 1
         turns.append((seen[core], cpu))
     return sorted(cpu for _, cpu in sorted(turns)[:cpus])
@@ -196,7 +199,7 @@ def _arch(machine: str) -> str:
 
 
 def _ids(name: str) -> int | None:
-    return len({_text(path) for path in _CPUS.glob(f"cpu[0-9]*/topology/{name}")}) or None
+    return len({text_of(path) for path in _CPUS.glob(f"cpu[0-9]*/topology/{name}")}) or None
 
 
 def _integer(text: str | None) -> int | None:
@@ -205,10 +208,3 @@ def _integer(text: str | None) -> int | None:
 
 def _known(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

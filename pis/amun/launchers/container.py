@@ -12,15 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from common.measurements import THREAD_VARIABLES
 from common.settings import Settings
 from pis.amun.documents import Ran, job_result
 from pis.amun.hardware import hwinfo
 from pis.amun.installer import BuildLog, Say, failed
 from pis.amun.jobs import Ended, Finished, run_job
 from pis.amun.launchers import Inspection, Job, JobResult, Prepared
-from pis.amun.launchers.containerfile import PYTHON, SCRIPT, render
-from pis.amun.launchers.images import Engine, Image, build_image, find_engine, isolation, recipe_of
-from pis.amun.launchers.local import THREAD_VARIABLES, unmet_requests
+from pis.amun.launchers.containerfile import PYTHON, SCRIPT
+from pis.amun.launchers.images import (
+    Engine,
+    Image,
+    build_image,
+    find_engine,
+    isolation,
+    prepared_of,
+)
+from pis.amun.launchers.local import unmet_requests
 from pis.amun.limits import CONFINED, MEBIBYTE, Limits
 from pis.amun.specification import Specification
 from pis.scratch import scratch_folder
@@ -75,30 +83,14 @@ class ContainerLauncher:
             raise failed("hardware-not-met", "; ".join(unmet), log)
         image = build_image(inspection, self._settings, log)
         self._images[image.identifier] = image
-        return Prepared(
-            inspection=inspection,
-            environment=image.identifier,
-            python=PYTHON,
-            python_version=image.python_version,
-            log=str(log),
-            image=image.identifier,
-            dockerfile=render(recipe_of(inspection)),
-        )
+        return prepared_of(inspection, image, log)
 
     def run(self, prepared: Prepared, job: Job) -> JobResult:
         """Run one job in a new container, which is removed whatever happens."""
         inspection, image = prepared.inspection, self._images[prepared.image or ""]
         allotment = allotment_of(inspection.specification)
         finished = run_container(find_engine(), image.identifier, inspection, allotment)
-        ran = Ran(
-            launcher=self.name,
-            confined=True,
-            cpus=None,
-            cpu_quota=allotment.cpus,
-            memory_bytes=allotment.limits.memory_bytes,
-            threads=allotment.threads,
-            python_version=prepared.python_version,
-        )
+        ran = ran_within(allotment, prepared, self.name)
         return of_image(job_result(inspection, job, finished, ran), image.os_release)
 
     def close(self) -> None:
@@ -114,6 +106,19 @@ def allotment_of(specification: Specification) -> Allotment:
         memory_bytes=specification.run.memory_bytes or DEFAULT_MEMORY_BYTES,
     )
     return Allotment(cpus, limits, dict.fromkeys(THREAD_VARIABLES, str(math.ceil(cpus))))
+
+
+def ran_within(allotment: Allotment, prepared: Prepared, launcher: str) -> Ran:
+    """How a job ran that was held by an allotment."""
+    return Ran(
+        launcher=launcher,
+        confined=True,
+        cpus=None,
+        cpu_quota=allotment.cpus,
+        memory_bytes=allotment.limits.memory_bytes,
+        threads=allotment.threads,
+        python_version=prepared.python_version,
+    )
 
 
 def run_container(

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pis.amun.checks import NATIVE_PACKAGE
+
 #: The folder of ours in an image, and the interpreter of the stack in it.
 HOME = "/opt/thoth"
 PYTHON = f"{HOME}/environment/bin/python"
@@ -39,7 +41,6 @@ _TRANSPORTS = frozenset(
     {"containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci",
      "oci-archive", "ostree", "sif", "tarball"}
 )  # fmt: skip
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:-]*")
 
 _INSTALL_PACKAGES = f"""\
 #!/bin/sh
@@ -87,7 +88,7 @@ class Recipe:
         if not is_reference(self.base):
             raise InvalidRecipe(f"base: {self.base[:80]!r} is no reference of an image")
         for package in self.packages:
-            if not _PACKAGE.fullmatch(package):
+            if not NATIVE_PACKAGE.fullmatch(package):
                 raise InvalidRecipe(f"packages: {package[:80]!r} is no package's name")
         for path, _ in self.files:
             if path.startswith("/") or not {"", ".", ".."}.isdisjoint(path.split("/")):

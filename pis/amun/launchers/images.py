@@ -16,11 +16,12 @@ from common.settings import Settings
 from pis.amun.environments import requirements_of
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, failed
-from pis.amun.launchers import BuildFailed, Inspection
+from pis.amun.launchers import BuildFailed, Inspection, Prepared
 from pis.amun.launchers.containerfile import (
     PYTHON,
     InvalidRecipe,
     Recipe,
+    render,
     write_context,
 )
 from pis.amun.locks import LockedPackage
@@ -104,6 +105,21 @@ def find_engine() -> Engine:
         if path is not None:
             return Engine(name, path)
     raise BuildFailed("build-failed", "neither podman nor docker is installed", hint=_INSTALL)
+
+
+def prepared_of(
+    inspection: Inspection, image: Image, log: BuildLog, reference: str | None = None
+) -> Prepared:
+    """An inspection whose image stands, under ``reference`` or its identifier."""
+    return Prepared(
+        inspection=inspection,
+        environment=image.identifier,
+        python=PYTHON,
+        python_version=image.python_version,
+        log=str(log),
+        image=reference or image.identifier,
+        dockerfile=render(recipe_of(inspection)),
+    )
 
 
 def recipe_of(inspection: Inspection) -> Recipe:

@@ -11,12 +11,12 @@ from typing import Any
 
 from common.errors import ProjectError
 from common.settings import Settings
-from pis.amun.documents import Ran, job_result
+from pis.amun.documents import job_result
 from pis.amun.installer import BuildLog, Say, failed
 from pis.amun.launchers import Inspection, Job, JobResult, Prepared
-from pis.amun.launchers.container import allotment_of, of_image
-from pis.amun.launchers.containerfile import PYTHON, is_reference, render
-from pis.amun.launchers.images import Image, build_image, find_engine, recipe_of
+from pis.amun.launchers.container import allotment_of, of_image, ran_within
+from pis.amun.launchers.containerfile import is_reference
+from pis.amun.launchers.images import Image, build_image, find_engine, prepared_of
 from pis.amun.launchers.manifest import (
     START_S,
     job_manifest,
@@ -72,15 +72,7 @@ class KubernetesLauncher:
         image = build_image(inspection, self._settings, log)
         reference = push(image, self._settings.image_registry, log)
         self._images[reference] = image
-        return Prepared(
-            inspection=inspection,
-            environment=image.identifier,
-            python=PYTHON,
-            python_version=image.python_version,
-            log=str(log),
-            image=reference,
-            dockerfile=render(recipe_of(inspection)),
-        )
+        return prepared_of(inspection, image, log, reference)
 
     def run(self, prepared: Prepared, job: Job) -> JobResult:
         """Run one job, and remove what it left in the cluster.
@@ -91,15 +83,7 @@ class KubernetesLauncher:
         allotment = allotment_of(inspection.specification)
         started_at = datetime.now(UTC)
         pod = run_in_cluster(self._namespace, reference, inspection, job)
-        ran = Ran(
-            launcher=self.name,
-            confined=True,
-            cpus=None,
-            cpu_quota=allotment.cpus,
-            memory_bytes=allotment.limits.memory_bytes,
-            threads=allotment.threads,
-            python_version=prepared.python_version,
-        )
+        ran = ran_within(allotment, prepared, self.name)
         result = job_result(inspection, job, finished_of(pod, started_at), ran)
         image = self._images.get(reference)
         return of_node(of_image(result, image.os_release if image else {}), pod)

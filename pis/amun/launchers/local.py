@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shutil import which
@@ -13,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from common.measurements import THREAD_VARIABLES
 from common.settings import Settings
 from pis.amun.cgroups import read_limits
 from pis.amun.confinement import (
@@ -33,8 +35,6 @@ from pis.amun.specification import Requests, Specification
 from pis.amun.watch import Watch
 from pis.scratch import scratch_folder
 
-#: Variables that decide how many threads the numeric libraries start.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 #: What a job gets of the runner's own environment; secrets of the runner are not in it.
 _PASSED_ON = (*THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES")
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -129,13 +129,8 @@ def limits_of(specification: Specification, script: Script) -> Limits:
     """What one job may take; our own scripts have no limit but that of time."""
     if script.bundled:
         return Limits(wall_s=specification.timeout_s)
-    return Limits(
-        wall_s=specification.timeout_s,
-        memory_bytes=specification.run.memory_bytes or CONFINED.memory_bytes,
-        processes=CONFINED.processes,
-        file_bytes=CONFINED.file_bytes,
-        disk_bytes=CONFINED.disk_bytes,
-    )
+    memory_bytes = specification.run.memory_bytes or CONFINED.memory_bytes
+    return replace(CONFINED, wall_s=specification.timeout_s, memory_bytes=memory_bytes)
 
 
 def _bundled(

@@ -133,7 +133,7 @@ def test_lscpu_knows_processors_whose_kernel_says_little() -> None:
 def test_a_host_keeps_its_name_and_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert host() == host()
     assert host().startswith("sha256:")
-    monkeypatch.setattr(hardware, "_text", lambda path: "another-machine\n")
+    monkeypatch.setattr(hardware, "text_of", lambda path: "another-machine\n")
     assert "another" not in host()
 
 
