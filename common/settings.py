@@ -37,6 +37,8 @@ class Settings:
     query_row_limit: int
     graph_memory_mb: int
     package_indexes: tuple[tuple[str, str], ...]
+    package_file_hosts: tuple[str, ...]
+    advisories: str | None
     image_registry: str | None
 
     @property
@@ -75,6 +77,8 @@ class Settings:
             query_row_limit=int(_number(values, "QUERY_ROW_LIMIT", 10_000)),
             graph_memory_mb=int(_number(values, "GRAPH_MEMORY_MB", 1024)),
             package_indexes=_indexes(values, "PACKAGE_INDEXES"),
+            package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),
+            advisories=values.get("ADVISORIES"),
             image_registry=values.get("IMAGE_REGISTRY"),
         )
 

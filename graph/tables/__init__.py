@@ -1,6 +1,14 @@
 """The tables of the record, one module per subject."""
 
+from graph.tables.advisories import (
+    AdvisoryPackage,
+    AdvisoryRow,
+    AdvisorySource,
+    AffectedVersion,
+    VulnerabilityRow,
+)
 from graph.tables.base import Base, table_of
+from graph.tables.crawls import IndexProject, QueuedRelease, WatchedPackage
 from graph.tables.documents import Document, OutboxEntry, QuarantinedDocument
 from graph.tables.inspections import (
     HardwareRow,
@@ -9,20 +17,52 @@ from graph.tables.inspections import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
-from graph.tables.packages import PackageVersionRow, StackPackage, StackRow
+from graph.tables.native import (
+    ArtifactInterface,
+    ArtifactRow,
+    NativeEnvironmentInterface,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
+)
+from graph.tables.packages import (
+    PackageEvent,
+    PackageRow,
+    PackageVersionRow,
+    ReleaseFileRow,
+    RequirementRow,
+    StackPackage,
+    StackRow,
+)
 
 __all__ = [
+    "AdvisoryPackage",
+    "AdvisoryRow",
+    "AdvisorySource",
+    "AffectedVersion",
+    "ArtifactInterface",
+    "ArtifactRow",
     "Base",
     "Document",
     "HardwareRow",
+    "IndexProject",
     "IndicatorRow",
     "InspectionRow",
+    "NativeEnvironmentInterface",
+    "NativeEnvironmentRow",
+    "NativeInterfaceRow",
     "ObservationRow",
     "OutboxEntry",
+    "PackageEvent",
+    "PackageRow",
     "PackageVersionRow",
     "QuarantinedDocument",
+    "QueuedRelease",
+    "ReleaseFileRow",
+    "RequirementRow",
     "RuntimeEnvironmentRow",
     "StackPackage",
     "StackRow",
+    "VulnerabilityRow",
+    "WatchedPackage",
     "table_of",
 ]

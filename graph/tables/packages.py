@@ -1,24 +1,115 @@
-"""Package versions and the stacks that they make."""
+"""Packages, their versions, what these require, their files, and the stacks that they make."""
 
 from __future__ import annotations
 
-from sqlalchemy import ForeignKey, Index
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    Text,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from graph.tables.base import Base
+
+
+class PackageRow(Base):
+    """A package: one that has versions, or that a version requires."""
+
+    __tablename__ = "packages"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    #: Digest of all that could change an answer about it; ``None`` without versions.
+    revision: Mapped[str | None]
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
 
 
 class PackageVersionRow(Base):
     """One release of one package, as one named index serves it."""
 
     __tablename__ = "package_versions"
-    __table_args__ = (Index("ix_package_versions_name", "name"),)
+    __table_args__ = (
+        Index("ix_package_versions_name", "name"),
+        Index("ix_package_versions_state", "state", postgresql_where=text("state <> 'solved'")),
+        CheckConstraint(
+            "state IN ('unread', 'solved', 'unsolvable', 'unparsable')", name="state_known"
+        ),
+    )
 
     purl: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     version: Mapped[str]
     index_name: Mapped[str]
+    #: The document that it was first seen in.
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
+    state: Mapped[str] = mapped_column(server_default=text("'unread'"))
+    problem: Mapped[str | None]
+    problem_message: Mapped[str | None]
+    requires_python: Mapped[str | None]
+    extras: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    license: Mapped[str | None]
+    yanked: Mapped[bool] = mapped_column(server_default=text("false"))
+    yanked_reason: Mapped[str | None]
+    uploaded_at: Mapped[datetime | None]
+    metadata_source: Mapped[str | None]
+    metadata_file: Mapped[str | None]
+    #: Compressed tag sets of its wheels, such as ``py3-none-any``.
+    wheels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    #: ``None`` as long as no index told its files.
+    has_sdist: Mapped[bool | None]
+    files_complete: Mapped[bool] = mapped_column(server_default=text("false"))
+    #: The document that told all this.
+    release_document_id: Mapped[str | None] = mapped_column(ForeignKey("documents.document_id"))
+    #: Digest of what could change an answer.
+    facts: Mapped[str | None]
+    #: When the index said so.
+    as_of: Mapped[datetime | None]
+
+
+class RequirementRow(Base):
+    """One line of what a version requires, raw and normalised."""
+
+    __tablename__ = "requirements"
+    __table_args__ = (Index("ix_requirements_name", "name"),)
+
+    purl: Mapped[str] = mapped_column(ForeignKey("package_versions.purl"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    raw: Mapped[str]
+    name: Mapped[str | None]
+    specifier: Mapped[str]
+    marker: Mapped[str | None]
+    extras: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    for_extras: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    url: Mapped[str | None]
+    problem: Mapped[str | None]
+
+
+class ReleaseFileRow(Base):
+    """A file of a version; the hash that was seen first is never overwritten."""
+
+    __tablename__ = "release_files"
+    __table_args__ = (Index("ix_release_files_sha256", "sha256"),)
+
+    purl: Mapped[str] = mapped_column(ForeignKey("package_versions.purl"), primary_key=True)
+    filename: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str | None]
+    kind: Mapped[str]
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    requires_python: Mapped[str | None]
+    yanked: Mapped[bool]
+    yanked_reason: Mapped[str | None]
+    uploaded_at: Mapped[datetime | None]
+    metadata_sha256: Mapped[str | None]
+    attested: Mapped[bool | None]
 
 
 class StackRow(Base):
@@ -39,3 +130,20 @@ class StackPackage(Base):
 
     stack_digest: Mapped[str] = mapped_column(ForeignKey("stacks.digest"), primary_key=True)
     purl: Mapped[str] = mapped_column(ForeignKey("package_versions.purl"), primary_key=True)
+
+
+class PackageEvent(Base):
+    """Something that changed in an index: a release, a yank, a hash."""
+
+    __tablename__ = "package_events"
+    __table_args__ = (Index("ix_package_events_name", "name"),)
+
+    event_id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    #: ``new_release``, ``removed``, ``yanked``, ``unyanked``, ``new_files``,
+    #: ``changed_requirements`` or ``changed_hash``.
+    kind: Mapped[str]
+    index_name: Mapped[str]
+    name: Mapped[str]
+    version: Mapped[str]
+    detail: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    occurred_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,0 +1,234 @@
+"""Releases of packages: what an index offers, what a release requires, what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+
+from packageurl import PackageURL
+from packaging.markers import Marker
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as Parsed
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from common.errors import InvalidDocument
+from common.inspection import DocumentId
+from common.packages import DEFAULT_INDEX, Purl, package_version
+
+#: Longer texts are no requirements; parsing takes time that grows with them.
+MAX_REQUIREMENT_LENGTH = 2_000
+
+
+class ReleaseState(StrEnum):
+    """What is known of a release; only a solved one is ever chosen."""
+
+    #: A stack or a lock names it, and nobody has read its metadata.
+    UNREAD = "unread"
+    #: Its requirements are known.
+    SOLVED = "solved"
+    #: Its requirements cannot be known without building it.
+    UNSOLVABLE = "unsolvable"
+    #: Its version, or its metadata, is not what the standards say.
+    UNPARSABLE = "unparsable"
+
+
+class ReleaseProblem(StrEnum):
+    """Why a release is not solved; the value is stored and never renamed."""
+
+    #: Only a source distribution, whose metadata is not static.
+    DYNAMIC_METADATA = "dynamic_metadata"
+    #: The release has no file that could be installed.
+    NO_FILES = "no_files"
+    #: A metadata dump says that its requirements are unknown.
+    NOT_RECORDED = "not_recorded"
+    #: Its version is not one by PEP 440.
+    INVALID_VERSION = "invalid_version"
+    #: Its metadata, or the archive it is in, is broken.
+    BROKEN_METADATA = "broken_metadata"
+    #: Its metadata is that of another release.
+    OTHER_METADATA = "other_metadata"
+    #: It asks for something that is not a requirement by PEP 508.
+    INVALID_REQUIREMENT = "invalid_requirement"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One line of what a release requires, as it was written and as it is understood.
+
+    The marker is kept as text and evaluated only for an environment.
+
+    :param name: of the required package, normalised; ``None`` if the line is no requirement
+    :param specifier: canonical text, empty for any version
+    :param extras: of the required package, normalised and sorted
+    :param for_extras: extras of the requiring package that its marker names, sorted
+    :param url: where a direct reference points; such a requirement cannot be followed
+    :param problem: why the line is no requirement
+    """
+
+    raw: str
+    name: str | None
+    specifier: str = ""
+    marker: str | None = None
+    extras: tuple[str, ...] = ()
+    for_extras: tuple[str, ...] = ()
+    url: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFile:
+    """One file of a release.
+
+    :param sha256: hexadecimal digits, or ``None`` where the index names no such hash
+    :param kind: ``wheel``, ``sdist`` or ``other``
+    :param metadata_sha256: of the metadata file offered beside it; empty text if it is
+        offered without a hash, ``None`` if it is not offered (PEP 658)
+    :param attested: whether the index offers attestations (PEP 740); ``None`` if unknown
+    """
+
+    filename: str
+    sha256: str | None
+    kind: str
+    size_bytes: int | None = None
+    requires_python: str | None = None
+    yanked: bool = False
+    yanked_reason: str | None = None
+    uploaded_at: datetime | None = None
+    metadata_sha256: str | None = None
+    attested: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release as one index serves it.
+
+    :param version: normalised by PEP 440; as it was written if it is not a version
+    :param metadata_source: how the requirements were read: ``metadata-file``,
+        ``wheel-range``, ``wheel``, ``sdist``, or what a metadata dump says
+    :param metadata_file: the file whose metadata that is
+    :param files_complete: whether ``files`` are all files of the release
+    :param document_id: digest of ``body``, the canonical JSON of all this
+    """
+
+    purl: Purl
+    name: str
+    version: str
+    index: str
+    state: ReleaseState
+    document_id: DocumentId
+    body: bytes
+    problem: ReleaseProblem | None = None
+    problem_message: str | None = None
+    requires_python: str | None = None
+    requirements: tuple[Requirement, ...] = ()
+    extras: tuple[str, ...] = ()
+    license: str | None = None
+    yanked: bool = False
+    yanked_reason: str | None = None
+    uploaded_at: datetime | None = None
+    metadata_source: str | None = None
+    metadata_file: str | None = None
+    files: tuple[ReleaseFile, ...] = ()
+    files_complete: bool = True
+
+
+def release_identity(
+    name: str, version: str, index: str | None = None
+) -> tuple[Purl, str, str, str]:
+    """Package URL, normalised name, normalised version and index of a release.
+
+    A version that is none by PEP 440 is kept as it was written.
+
+    >>> release_identity("Zope.Interface", "1!2.0-1", None)
+    ('pkg:pypi/zope-interface@1%212.0.post1', 'zope-interface', '1!2.0.post1', 'pypi')
+    >>> release_identity("pytz", "2004b-final", None)[2]
+    '2004b-final'
+    """
+    try:
+        known = package_version(name, version, index)
+    except InvalidDocument:
+        served = package_version(name, "0", index)
+        qualifiers = None if served.index == DEFAULT_INDEX else {"index": served.index}
+        purl = PackageURL("pypi", None, served.name, version, qualifiers).to_string()
+        return Purl(purl), served.name, version, served.index
+    return known.purl, known.name, known.version, known.index
+
+
+@lru_cache(maxsize=131_072)
+def parse_requirement(raw: str) -> Requirement:
+    """Read one line by PEP 508; a line that is none keeps its text and says why.
+
+    >>> asked = parse_requirement("Requests[SOCKS] (>=2.0,<3) ; extra == 'Net' and os_name == 'nt'")
+    >>> asked.name, asked.specifier, asked.extras, asked.for_extras
+    ('requests', '<3,>=2.0', ('socks',), ('net',))
+    >>> asked.marker
+    'extra == "net" and os_name == "nt"'
+    >>> parse_requirement("ipython doctest plugin==0.1").name is None
+    True
+    """
+    if len(raw) > MAX_REQUIREMENT_LENGTH:
+        return Requirement(raw, None, problem=f"longer than {MAX_REQUIREMENT_LENGTH} characters")
+    try:
+        parsed = Parsed(raw)
+    except (InvalidRequirement, InvalidVersion, RecursionError) as error:
+        return Requirement(raw, None, problem=(str(error) or type(error).__name__).splitlines()[0])
+    marker = parsed.marker
+    return Requirement(
+        raw=raw,
+        name=canonicalize_name(parsed.name),
+        specifier=str(parsed.specifier),
+        marker=None if marker is None else str(marker),
+        extras=tuple(sorted(map(canonicalize_name, parsed.extras))),
+        for_extras=() if marker is None else tuple(sorted(set(_extras_named(marker)))),
+        url=parsed.url,
+    )
+
+
+_EXTRA = re.compile(
+    r"""\bextra\s*(?:==|!=)\s*["']([^"']+)["']"""
+    r"""|["']([^"']+)["']\s*(?:==|!=)\s*extra\b"""
+)
+
+
+def _extras_named(marker: Marker) -> Iterator[str]:
+    for found in _EXTRA.finditer(str(marker)):
+        yield canonicalize_name(found[1] or found[2])
+
+
+def kind_of_file(filename: str) -> str:
+    """``wheel``, ``sdist`` or ``other``.
+
+    >>> kind_of_file("flask-3.0.0.tar.gz"), kind_of_file("x-1-py3.7.egg")
+    ('sdist', 'other')
+    """
+    if filename.endswith(".whl"):
+        return "wheel"
+    return (
+        "sdist"
+        if filename.endswith((".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz"))
+        else "other"
+    )
+
+
+def wheel_tags(files: tuple[ReleaseFile, ...]) -> list[str]:
+    """Compressed tag sets of the wheels that are not yanked, such as ``py3-none-any``; sorted.
+
+    >>> wheel_tags((ReleaseFile("a-1-1build-cp311-cp311-linux_x86_64.whl", None, "wheel"),))
+    ['cp311-cp311-linux_x86_64']
+    """
+    names = (
+        it.filename.removesuffix(".whl") for it in files if it.kind == "wheel" and not it.yanked
+    )
+    return sorted({"-".join(parts[-3:]) for name in names if len(parts := name.split("-")) >= 5})
+
+
+def as_json_time(moment: datetime | None) -> str | None:
+    """A time as documents write it: UTC with microseconds and a ``Z``."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
