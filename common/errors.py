@@ -11,6 +11,7 @@
     ├── ServiceFailed        an embedded store could not be started or stopped
     ├── ProjectionFailed     the graph refuses rows of the record
     ├── AlreadyRunning       another process does what only one may do at a time
+    ├── IndexProblem         a package index did not give what it was asked for
     ├── InvalidArgument      what a command was given cannot be used
     └── InvalidSettings      a setting cannot be used as it is
 
@@ -18,6 +19,8 @@ An error's text says what was wrong, and where a remedy is known, ``hint`` names
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 
 class ProjectError(Exception):
@@ -104,6 +107,71 @@ class ProjectionFailed(ProjectError):
 
 class AlreadyRunning(ProjectError):
     """Another process does what only one may do at a time."""
+
+
+class IndexFault(StrEnum):
+    """What went wrong between an index and us; the value is stored and never renamed."""
+
+    #: The index does not have the project or the file.
+    NOT_FOUND = "not_found"
+    #: It asks for credentials, or refuses those it was given.
+    UNAUTHORIZED = "unauthorized"
+    #: Any other HTTP status that is no answer.
+    HTTP_STATUS = "http_status"
+    #: Nothing, or too little, came in time.
+    TIMEOUT = "timeout"
+    #: Its name is not known, or nobody listens there.
+    UNREACHABLE = "unreachable"
+    #: The answer ended before its end.
+    TRUNCATED = "truncated"
+    #: The answer, packed or unpacked, is larger than what is read of such a thing.
+    TOO_LARGE = "too_large"
+    #: Neither of the two formats of an index's page.
+    WRONG_CONTENT_TYPE = "wrong_content_type"
+    #: A page, an archive or its metadata is broken.
+    MALFORMED = "malformed"
+    #: A major version of the repository API that this code does not know.
+    UNSUPPORTED_VERSION = "unsupported_version"
+    #: Sent on to something that is not HTTP, or from HTTPS to HTTP.
+    REDIRECT_REFUSED = "redirect_refused"
+    TOO_MANY_REDIRECTS = "too_many_redirects"
+    #: Sent to a private address that is not the index's own.
+    ADDRESS_REFUSED = "address_refused"
+    #: What came is not what the index's page promised.
+    HASH_MISMATCH = "hash_mismatch"
+    SIZE_MISMATCH = "size_mismatch"
+    #: The metadata is in a large file, of which the server gives no parts.
+    NO_RANGE = "no_range"
+
+
+class IndexProblem(ProjectError):
+    """A package index did not give what it was asked for.
+
+    :param code: what went wrong; scripts match it
+    :param message: for a person, without credentials
+    :param retryable: whether the same request may well succeed later
+    :param retry_after_s: how long the index asked to be left alone, if it did
+    :param status: of the HTTP answer, if there was one
+    """
+
+    def __init__(
+        self,
+        code: IndexFault,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
 
 
 class InvalidArgument(ProjectError):

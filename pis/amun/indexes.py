@@ -6,14 +6,15 @@ a machine fetch is decided by whoever runs the machine. Credentials stay in this
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
+from common.indexes.configuration import has_uv_file, pip_options, without_credentials
 from common.packages import DEFAULT_INDEX, package_version
+
+__all__ = ["index_name", "installer_environment", "without_credentials"]
 
 #: What the installer is told by these is how to reach indexes, not what to install.
 _KEPT_UV = frozenset(
@@ -46,8 +47,6 @@ _FROM_PIP = {
 }
 _INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
 
-#: Up to the last ``@``: passwords may have one, or a slash, that nobody encoded.
-_CREDENTIALS = re.compile(r"(?<=://)[^\s'\"`]+@")
 _INDEX_VARIABLE_OF_URL = "UV_DEFAULT_INDEX"
 
 
@@ -65,15 +64,6 @@ def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
     return package_version("any", "1", name_or_url).index
 
 
-def without_credentials(text: str) -> str:
-    """``text`` with users and passwords of addresses taken out.
-
-    >>> without_credentials("from https://me:secret@index.example/simple")
-    'from https://…@index.example/simple'
-    """
-    return _CREDENTIALS.sub("…@", text)
-
-
 def installer_environment(
     index: str, indexes: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -89,7 +79,7 @@ def installer_environment(
         for name in (*_INDEX_VARIABLES, "UV_FIND_LINKS", "UV_NO_INDEX"):
             made.pop(name, None)
         return made | {_INDEX_VARIABLE_OF_URL: indexes[index], "UV_NO_CONFIG": "1"}
-    if any(name in made for name in (*_INDEX_VARIABLES, "UV_CONFIG_FILE")) or _has_uv_file(environ):
+    if any(name in made for name in (*_INDEX_VARIABLES, "UV_CONFIG_FILE")) or has_uv_file(environ):
         return made
     return made | {name: value for name, value in _as_pip(environ).items() if name not in made}
 
@@ -101,41 +91,12 @@ def _is_kept(name: str) -> bool:
     return name in _KEPT or name.upper() in _PROXIES or name.startswith("XDG_")
 
 
-def _has_uv_file(environ: Mapping[str, str]) -> bool:
-    return any((folder / "uv" / "uv.toml").exists() for folder in (Path("/etc"), _config(environ)))
-
-
 def _as_pip(environ: Mapping[str, str]) -> dict[str, str]:
-    """What pip's configuration says, in the installer's words; its variables win over files."""
-    said: dict[str, str] = {}
-    for path in _pip_files(environ):
-        parser = configparser.ConfigParser(interpolation=None, strict=False)
-        try:
-            parser.read(path, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError):
-            continue
-        for section in ("global", "install"):
-            if parser.has_section(section):
-                said |= {key: value for key, value in parser.items(section) if key in _FROM_PIP}
-    for key in _FROM_PIP:
-        said[key] = environ.get(f"PIP_{key.upper().replace('-', '_')}", said.get(key, ""))
-    said["find-links"] = ",".join(_usable(said["find-links"].split()))
-    return {_FROM_PIP[key]: value for key, value in said.items() if value}
-
-
-def _pip_files(environ: Mapping[str, str]) -> list[Path]:
-    home = Path(environ.get("HOME", "/"))
-    files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", _config(environ) / "pip/pip.conf"]
-    return [*files, *map(Path, filter(None, [environ.get("PIP_CONFIG_FILE")]))]
-
-
-def _config(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"))
-
-
-def _usable(places: Iterable[str]) -> Iterable[str]:
-    """Folders that are there; pip passes over others, the installer would fail."""
-    return (place for place in places if "://" in place or Path(place).is_dir())
+    """What pip's configuration says, in the installer's words."""
+    said = pip_options(environ)
+    if "find-links" in said:
+        said["find-links"] = ",".join(said["find-links"].split())
+    return {_FROM_PIP[key]: value for key, value in said.items() if key in _FROM_PIP}
 
 
 def _bare(url: str) -> str:

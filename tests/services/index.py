@@ -1,105 +1,243 @@
-"""A package index of our own on a free port, behind a password."""
+"""A package index of our own on a free port, well behaved unless told otherwise."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
+import json
+import re
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 USER, PASSWORD = "reader", "hidden-word"
 _AUTHORIZATION = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+JSON = "application/vnd.pypi.simple.v1+json"
+
+#: What answers a request in the index's place; it writes to ``handler`` what it likes.
+Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 @dataclass(slots=True)
 class Index:
-    """Files by project; what is added is served at once."""
+    """Files by project; what is added is served at once.
+
+    :param facts: further keys of a file's entry on the page, by file name
+    :param beside: metadata files offered beside files (PEP 658), by file name
+    :param answers: what answers instead, by path; a list is used up, and then the index is itself
+    :param seen: path and headers of every request
+    """
 
     port: int = 0
+    protected: bool = True
+    json: bool = False
+    ranges: bool = False
+    validators: bool = False
+    packed: bool = False
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    beside: dict[str, bytes] = field(default_factory=dict)
+    answers: dict[str, list[Answer] | Answer] = field(default_factory=dict)
+    seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    closing: threading.Event = field(default_factory=threading.Event)
 
     @property
     def url(self) -> str:
-        """With the password in it."""
-        return f"http://{USER}:{PASSWORD}@127.0.0.1:{self.port}/simple"
+        """With the password in it, if there is one."""
+        credentials = f"{USER}:{PASSWORD}@" if self.protected else ""
+        return f"http://{credentials}127.0.0.1:{self.port}/simple"
 
-    def add_wheel(self, name: str, version: str, text: str = "") -> str:
-        """Serve a wheel with one module of ``text``; its hash."""
+    @property
+    def paths(self) -> list[str]:
+        """What was asked for, in order."""
+        return [path for path, _ in self.seen]
+
+    def add_wheel(
+        self, name: str, version: str, text: str = "", *, metadata: str = "", padding: int = 0
+    ) -> str:
+        """Serve a wheel with one module of ``text``; its hash.
+
+        :param metadata: further lines of METADATA
+        :param padding: bytes that no packing makes smaller, before METADATA
+        """
         info = f"{name}-{version}.dist-info"
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
         members = {
             f"{name}.py": text,
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            f"{info}/METADATA": head + metadata,
             f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             f"{info}/RECORD": "",
         }
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
+            if padding:
+                archive.writestr(f"{name}.so", bytes(padding))
             for path, content in members.items():
                 archive.writestr(path, content)
-        return self._serve(name, f"{name}-{version}-py3-none-any.whl", packed.getvalue())
+        return self.add_file(name, f"{name}-{version}-py3-none-any.whl", packed.getvalue())
 
-    def add_source(self, name: str, version: str, setup: str) -> str:
-        """Serve a source distribution, whose ``setup.py`` is ``setup``; its hash."""
+    def add_source(
+        self, name: str, version: str, setup: str = "", *, information: str | None = None
+    ) -> str:
+        """Serve a source distribution, whose ``setup.py`` is ``setup``; its hash.
+
+        :param information: the whole of PKG-INFO
+        """
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz") as archive:
             for path, content in {
                 "setup.py": setup,
-                "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+                "PKG-INFO": head if information is None else information,
             }.items():
                 member = tarfile.TarInfo(f"{name}-{version}/{path}")
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content.encode()))
-        return self._serve(name, f"{name}-{version}.tar.gz", packed.getvalue())
+        return self.add_file(name, f"{name}-{version}.tar.gz", packed.getvalue())
 
-    def _serve(self, name: str, file: str, data: bytes) -> str:
+    def add_file(self, name: str, file: str, data: bytes, **facts: Any) -> str:
+        """Serve any file; its hash. ``facts`` are further keys of its entry."""
         self.files.setdefault(name, {})[file] = data
+        self.facts.setdefault(file, {}).update(facts)
         return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
-    def answer(self, path: str) -> bytes | None:
-        """What lies at ``path``."""
+    def offer_metadata(self, file: str, data: bytes, **facts: Any) -> None:
+        """Serve a metadata file beside a file."""
+        self.beside[file] = data
+        promised = {"core-metadata": {"sha256": hashlib.sha256(data).hexdigest()}}
+        self.facts.setdefault(file, {}).update(promised | facts)
+
+    def page(self, name: str) -> tuple[str, bytes]:
+        """Content type and text of a project's page."""
+        if not self.json:
+            links = (f'<a href="/files/{name}/{it}">{it}</a>' for it in self.files[name])
+            text = f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>"
+            return "text/html", text.encode()
+        entries = [self._entry(name, file, data) for file, data in self.files[name].items()]
+        page = {"meta": {"api-version": "1.1"}, "name": name, "files": entries}
+        return JSON, json.dumps(page).encode()
+
+    def _entry(self, name: str, file: str, data: bytes) -> dict[str, Any]:
+        entry = {
+            "filename": file,
+            "url": f"/files/{name}/{file}",
+            "hashes": {"sha256": hashlib.sha256(data).hexdigest()},
+            "size": len(data),
+        }
+        return entry | self.facts.get(file, {})
+
+    def answer(self, path: str) -> tuple[str, bytes] | None:
+        """Content type and bytes of what lies at ``path``."""
         parts = path.strip("/").split("/")
         if len(parts) == 2 and parts[1] in self.files:
-            links = (f'<a href="/files/{parts[1]}/{it}">{it}</a>' for it in self.files[parts[1]])
-            return f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>".encode()
-        if len(parts) == 3:
-            return self.files.get(parts[1], {}).get(parts[2])
-        return None
+            return self.page(parts[1])
+        if len(parts) != 3:
+            return None
+        beside = self.beside.get(parts[2].removesuffix(".metadata"))
+        data = self.files.get(parts[1], {}).get(parts[2], beside)
+        return None if data is None else ("application/octet-stream", data)
+
+    def instead(self, path: str) -> Answer | None:
+        """What answers a request for ``path`` in the index's place."""
+        answers = self.answers.get(path)
+        if isinstance(answers, list):
+            return answers.pop(0) if answers else None
+        return answers
+
+
+def status(code: int, body: bytes = b"", **headers: str) -> Answer:
+    """An answer with this status; underscores in names of headers stand for dashes."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        given = {"Content_Length": str(len(body))} | headers
+        for name, value in given.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def raw(data: bytes) -> Answer:
+    """These bytes, and then the end of the connection."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(data)
+        handler.close_connection = True
+
+    return answer
 
 
 @contextmanager
-def package_index() -> Iterator[Index]:
-    """An empty index that answers whoever knows the password."""
-    index = Index()
+def package_index(**behaviour: Any) -> Iterator[Index]:
+    """An empty index that answers whoever knows the password, or as ``behaviour`` says."""
+    index = Index(**behaviour)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            allowed = self.headers.get("Authorization") == _AUTHORIZATION
-            content = index.answer(self.path) if allowed else b""
-            self.send_response(401 if not allowed else 404 if content is None else 200)
-            if not allowed:
-                self.send_header("WWW-Authenticate", 'Basic realm="index"')
-            kind = "text/html" if self.path.startswith("/simple") else "application/octet-stream"
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            self.wfile.write(content or b"")
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Tests are quiet."""
+    class Handler(_Handler):
+        served = index
+        protocol_version = "HTTP/1.1" if index.json else "HTTP/1.0"
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     index.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield index
     finally:
+        index.closing.set()
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    served: Index
+    #: A client that ends a test with an open connection does not keep its thread.
+    timeout = 5
+
+    def do_GET(self) -> None:
+        index = self.served
+        index.seen.append((self.path, {key.lower(): it for key, it in self.headers.items()}))
+        instead = index.instead(self.path)
+        if instead is not None:
+            instead(self)
+        elif index.protected and self.headers.get("Authorization") != _AUTHORIZATION:
+            status(401, WWW_Authenticate='Basic realm="index"')(self)
+        elif (found := index.answer(self.path)) is None:
+            status(404)(self)
+        else:
+            self._serve(*found)
+
+    def _serve(self, kind: str, data: bytes) -> None:
+        index, headers = self.served, {"Content_Type": kind}
+        if index.validators:
+            headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+            if self.headers.get("If-None-Match") == headers["ETag"]:
+                return status(304, b"", **headers)(self)
+        part = self.headers.get("Range") if index.ranges else None
+        if part is not None:
+            return self._serve_part(part, data, headers)
+        if index.packed and "gzip" in self.headers.get("Accept-Encoding", ""):
+            data, headers["Content_Encoding"] = gzip.compress(data), "gzip"
+        return status(200, data, **headers)(self)
+
+    def _serve_part(self, part: str, data: bytes, headers: dict[str, str]) -> None:
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", part)
+        first, last = found.groups() if found else ("", "")
+        start = int(first) if first else max(0, len(data) - int(last or 0))
+        end = min(int(last), len(data) - 1) if first and last else len(data) - 1
+        if start > end:
+            return status(416, Content_Range=f"bytes */{len(data)}")(self)
+        headers["Content_Range"] = f"bytes {start}-{end}/{len(data)}"
+        return status(206, data[start : end + 1], **headers)(self)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests are quiet."""

@@ -1,0 +1,142 @@
+"""The indexes that this machine may ask, by name.
+
+A request can name one of them and never add one: what a machine may be made to fetch is
+decided by whoever runs it.
+"""
+
+from __future__ import annotations
+
+import netrc
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+from common.errors import InvalidArgument, InvalidSettings
+from common.indexes.configuration import pip_options, uv_indexes
+from common.packages import DEFAULT_INDEX, package_version
+from common.settings import Settings
+
+#: The name of the folder of wheels that pip is configured with; further ones get a number.
+FIND_LINKS = "find-links"
+_TRUE = frozenset({"1", "true", "yes", "on"})
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index: an address to ask, or a folder.
+
+    :param url: ``https``, ``http`` or ``file``; without user, password or final slash
+    :param auth: user and password, if any are known
+    """
+
+    name: str
+    url: str
+    auth: tuple[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return self.url.startswith("file:")
+
+
+def configured_indexes(
+    settings: Settings, environ: Mapping[str, str] | None = None
+) -> dict[str, Index]:
+    """The indexes of this machine by name, the default one (``pypi``) first.
+
+    The default is what uv is configured with, else what pip is, else the public one; a setting
+    of that name replaces it. The others are those of the settings, those that uv's
+    configuration gives a name, and the folders of wheels that pip is configured with. Indexes
+    without a name cannot be asked for.
+
+    :raises InvalidSettings: if an address cannot be read
+    """
+    environ = os.environ if environ is None else environ
+    addresses: dict[str, str] = {}
+    for name, url in (*_of_settings(settings), *_of_uv(environ), *_of_pip(environ)):
+        addresses.setdefault(name, url)
+    if not any(environ.get(it, "").lower() in _TRUE for it in ("UV_NO_INDEX", "PIP_NO_INDEX")):
+        addresses.setdefault(DEFAULT_INDEX, PYPI_SIMPLE_ENDPOINT)
+    order = sorted(addresses, key=lambda name: (name != DEFAULT_INDEX, name))
+    return {name: _index(name, addresses[name], environ) for name in order}
+
+
+def index_of(
+    settings: Settings, name: str | None = None, environ: Mapping[str, str] | None = None
+) -> Index:
+    """The index called ``name``, or the default one.
+
+    :raises InvalidArgument: naming the configured ones, if it is none of them
+    """
+    indexes = configured_indexes(settings, environ)
+    wanted = package_version("any", "1", name or None).index
+    if wanted not in indexes:
+        known = ", ".join(indexes) or "none is"
+        raise InvalidArgument(f"no index is called {wanted!r}; configured: {known}")
+    return indexes[wanted]
+
+
+def _of_settings(settings: Settings) -> Iterator[tuple[str, str]]:
+    for name, url in settings.package_indexes:
+        yield package_version("any", "1", name).index, url
+
+
+def _of_uv(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, url, is_default in uv_indexes(environ):
+        if is_default:
+            yield DEFAULT_INDEX, url
+        if name and name != DEFAULT_INDEX:
+            yield name, url
+
+
+def _of_pip(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    options = pip_options(environ)
+    if "index-url" in options:
+        yield DEFAULT_INDEX, options["index-url"]
+    folders = [it for it in options.get("find-links", "").split() if _is_folder(it)]
+    for number, folder in enumerate(folders, start=1):
+        yield FIND_LINKS if number == 1 else f"{FIND_LINKS}-{number}", folder
+
+
+def _is_folder(place: str) -> bool:
+    return "://" not in place or place.startswith("file://")
+
+
+def _index(name: str, address: str, environ: Mapping[str, str]) -> Index:
+    url = address if "://" in address else Path(address).absolute().as_uri()
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = SplitResult("", "", "", "", "")
+    if parts.scheme not in ("http", "https", "file"):
+        # The address may hold a password, so it is not repeated.
+        raise InvalidSettings(f"index {name}: its address is not an http, https or file URL")
+    place = parts.netloc.rpartition("@")[2]
+    bare = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+    return Index(name, bare, _auth(name, parts, environ))
+
+
+def _auth(name: str, parts: SplitResult, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """From uv's variables, the address or netrc; a keyring is asked when the index refuses."""
+    prefix = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+    user, password = environ.get(f"{prefix}_USERNAME"), environ.get(f"{prefix}_PASSWORD")
+    if user or password:
+        return user or "", password or ""
+    if parts.username or parts.password:
+        return unquote(parts.username or ""), unquote(parts.password or "")
+    return _from_netrc(parts.hostname, environ)
+
+
+def _from_netrc(host: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    path = Path(environ.get("NETRC") or Path(environ.get("HOME", "/"), ".netrc"))
+    try:
+        found = netrc.netrc(path).authenticators(host) if host and path.is_file() else None
+    except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
+        return None
+    return (found[0], found[2] or "") if found else None
