@@ -33,9 +33,12 @@ class Reason(StrEnum):
     UNKNOWN_UNIT = "unknown_unit"
     FUTURE_TIMESTAMP = "future_timestamp"
     INVALID_VERSION = "invalid_version"
+    INVALID_REQUIREMENT = "invalid_requirement"
+    UNRESOLVED = "unresolved"
     ARCHIVE_BROKEN = "archive_broken"
     ARCHIVE_BOMB = "archive_bomb"
     ARCHIVE_PATH = "archive_path"
+    ELF_BROKEN = "elf_broken"
 
 
 class Correction(StrEnum):

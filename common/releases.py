@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 
 from packageurl import PackageURL
-from packaging.markers import Marker
+from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Parsed
 from packaging.utils import canonicalize_name
@@ -174,19 +175,49 @@ def parse_requirement(raw: str) -> Requirement:
     if len(raw) > MAX_REQUIREMENT_LENGTH:
         return Requirement(raw, None, problem=f"longer than {MAX_REQUIREMENT_LENGTH} characters")
     try:
-        parsed = Parsed(raw)
-    except (InvalidRequirement, InvalidVersion, RecursionError) as error:
+        parsed = _parsed(raw)
+    except _NO_REQUIREMENT as error:
         return Requirement(raw, None, problem=(str(error) or type(error).__name__).splitlines()[0])
-    marker = parsed.marker
+    head, marker = parsed
     return Requirement(
         raw=raw,
-        name=canonicalize_name(parsed.name),
-        specifier=str(parsed.specifier),
-        marker=None if marker is None else str(marker),
-        extras=tuple(sorted(map(canonicalize_name, parsed.extras))),
-        for_extras=() if marker is None else tuple(sorted(set(_extras_named(marker)))),
-        url=parsed.url,
+        name=canonicalize_name(head.name),
+        specifier=str(head.specifier),
+        marker=None if marker is None else marker[0],
+        extras=tuple(sorted(map(canonicalize_name, head.extras))),
+        for_extras=() if marker is None else marker[1],
+        url=head.url,
     )
+
+
+_NO_REQUIREMENT = (InvalidRequirement, InvalidVersion, RecursionError)
+#: Text of a marker and the extras that it names.
+_MarkerText = tuple[str, tuple[str, ...]]
+
+
+def _parsed(raw: str) -> tuple[Parsed, _MarkerText | None]:
+    """Name and specifier by themselves, and the marker by itself.
+
+    Lines differ more than their markers do, and parsing takes the time of a dump: on a
+    real one, a quarter of it this way. An address may hold a semicolon, so such a line is
+    parsed whole, and so is one that is wrong, for the words that say where.
+    """
+    head, semicolon, marker = raw.partition(";")
+    if semicolon and "@" not in head:
+        with suppress(*_NO_REQUIREMENT, InvalidMarker):
+            return Parsed(head), _parsed_marker(marker.strip())
+    whole = Parsed(raw)
+    return whole, None if whole.marker is None else _marker_text(whole.marker)
+
+
+@lru_cache(maxsize=16_384)
+def _parsed_marker(text: str) -> _MarkerText:
+    return _marker_text(Marker(text))
+
+
+def _marker_text(marker: Marker) -> _MarkerText:
+    text = str(marker)
+    return text, tuple(sorted(set(_extras_named(text))))
 
 
 _EXTRA = re.compile(
@@ -195,8 +226,8 @@ _EXTRA = re.compile(
 )
 
 
-def _extras_named(marker: Marker) -> Iterator[str]:
-    for found in _EXTRA.finditer(str(marker)):
+def _extras_named(marker: str) -> Iterator[str]:
+    for found in _EXTRA.finditer(marker):
         yield canonicalize_name(found[1] or found[2])
 
 
@@ -231,4 +262,5 @@ def as_json_time(moment: datetime | None) -> str | None:
     """A time as documents write it: UTC with microseconds and a ``Z``."""
     if moment is None:
         return None
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Four times as fast as strftime, which writes the year 999 with three digits.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

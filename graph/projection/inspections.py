@@ -18,8 +18,8 @@ from graph.projection.environments import RUNTIME_ENVIRONMENT, RUNTIME_ENVIRONME
 from graph.projection.hardware import HARDWARE, HARDWARE_CLASSES
 from graph.projection.indicators import PERFORMANCE_INDICATOR, PERFORMANCE_INDICATORS
 from graph.projection.model import EdgeKind, NodeKind, Row, rows_of, utc_text
-from graph.projection.stacks import STACK
-from graph.projection.write import missing, project_stacks, project_subject, write
+from graph.projection.stacks import STACK, project_stacks
+from graph.projection.write import missing, project_subject, write
 from graph.tables import Document, InspectionRow, ObservationRow
 
 #: Observations in one transaction of the graph, unless one inspection has more.

@@ -21,20 +21,35 @@ from graph.projection.inspections import (
     RAN_ON,
 )
 from graph.projection.model import EdgeKind, NodeKind
+from graph.projection.native import (
+    ARTIFACT,
+    BUILT_AS,
+    NATIVE_ENVIRONMENT,
+    NATIVE_INTERFACE,
+    NEEDS,
+    PROVIDES,
+)
 from graph.projection.packages import (
+    AFFECTS,
     HAS_VERSION,
     PACKAGE,
     PACKAGE_INDEX,
     PACKAGE_VERSION,
     PUBLISHED_ON,
+    REQUIRES,
 )
 from graph.projection.stacks import INCLUDES, STACK
+from graph.projection.vulnerabilities import VULNERABILITY
 
 #: Those before what points at them.
 NODES: tuple[NodeKind, ...] = (
     PACKAGE,
     PACKAGE_INDEX,
+    VULNERABILITY,
     PACKAGE_VERSION,
+    NATIVE_INTERFACE,
+    ARTIFACT,
+    NATIVE_ENVIRONMENT,
     STACK,
     HARDWARE,
     BASE_IMAGE,
@@ -48,6 +63,11 @@ NODES: tuple[NodeKind, ...] = (
 EDGES: tuple[EdgeKind, ...] = (
     HAS_VERSION,
     PUBLISHED_ON,
+    REQUIRES,
+    AFFECTS,
+    BUILT_AS,
+    NEEDS,
+    PROVIDES,
     INCLUDES,
     FROM_IMAGE,
     INSTALLS,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from functools import cached_property
 from typing import Any, LiteralString
 
+from neo4j.time import DateTime
 from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -60,7 +62,7 @@ class NodeKind:
     @cached_property
     def existing(self) -> LiteralString:
         """Which of ``$keys`` are in the graph, as ``key``."""
-        return _own(
+        return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN node.{self.key} AS key"
         )
@@ -68,12 +70,25 @@ class NodeKind:
     @cached_property
     def create(self) -> LiteralString:
         """Write ``$rows``, none of which may be there."""
-        return _own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
+        return own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
+
+    @cached_property
+    def update(self) -> LiteralString:
+        """Overwrite all properties of ``$rows``, which must be there; a null removes one."""
+        values = (
+            f"node.{name} = "
+            + (f"datetime(row[{place}])" if name in self.times else f"row[{place}]")
+            for place, name in enumerate(self.properties[1:], 1)
+        )
+        return own(
+            f"UNWIND $rows AS row MATCH (node:{self.label} {{{self.key}: row[0]}})"
+            f" SET {', '.join(values)}"
+        )
 
     @cached_property
     def merge(self) -> LiteralString:
         """Write ``$rows`` of a shared kind, whose document is the smallest that names it."""
-        return _own(
+        return own(
             f"UNWIND $rows AS row MERGE (node:{self.label} {{{self.key}: row[0]}})"
             " SET node.document_id = CASE WHEN node.document_id IS NULL"
             " OR row[1] < node.document_id THEN row[1] ELSE node.document_id END"
@@ -82,24 +97,45 @@ class NodeKind:
     @cached_property
     def read(self) -> LiteralString:
         """Every node's properties, in their order."""
-        names = ", ".join(f"node.{name} AS {name}" for name in self.properties)
-        return _own(f"MATCH (node:{self.label}) RETURN {names}")
+        return own(f"MATCH (node:{self.label}) RETURN {self._named}")
+
+    @cached_property
+    def read_some(self) -> LiteralString:
+        """The same of the nodes of ``$keys``."""
+        return own(
+            f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
+            f" RETURN {self._named}"
+        )
+
+    @property
+    def _named(self) -> str:
+        return ", ".join(f"node.{name} AS {name}" for name in self.properties)
 
     @cached_property
     def delete(self) -> LiteralString:
         """Delete at most ``$limit`` nodes and their edges; answers how many."""
-        return _own(
+        return own(
             f"MATCH (node:{self.label}) WITH node LIMIT $limit DETACH DELETE node"
             " RETURN count(*) AS deleted"
+        )
+
+    @cached_property
+    def delete_some(self) -> LiteralString:
+        """Delete the nodes of ``$keys`` and their edges."""
+        return own(
+            f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}}) DETACH DELETE node"
         )
 
 
 @dataclass(frozen=True)
 class EdgeKind:
-    """Edges of one type, without properties.
+    """Edges of one type.
 
-    :param rows: two columns: the start's key, the end's key; no pair twice
+    :param rows: the start's key, the end's key, then a column a property; without
+        properties, no pair twice
     :param owner: the column that a batch's keys are compared with
+    :param of_end: whether the owner is the end's key, not the start's; matters only for
+        edges that are replaced
     """
 
     type: str
@@ -107,13 +143,36 @@ class EdgeKind:
     end: NodeKind
     rows: Select[*tuple[Any, ...]]
     owner: ColumnElement[str] | InstrumentedAttribute[str]
+    of_end: bool = False
 
-    properties = ("start", "end")
+    @cached_property
+    def properties(self) -> tuple[str, ...]:
+        """``start`` and ``end``, then the names of the edge's own properties."""
+        return tuple(self.rows.selected_columns.keys())
 
     @property
     def label(self) -> str:
         """The pattern that a report names the edge by."""
         return f"(:{self.start.label})-[:{self.type}]->(:{self.end.label})"
+
+    @property
+    def far(self) -> NodeKind:
+        """The kind at the end that does not own the edge."""
+        return self.start if self.of_end else self.end
+
+    def key_of(self, row: Row) -> str:
+        """The owner's key in a row."""
+        return str(row[self.of_end])
+
+    def far_key_of(self, row: Row) -> str:
+        """The other end's key in a row."""
+        return str(row[not self.of_end])
+
+    def pattern(self, row: str, first: int = 2) -> str:
+        """The edge as ``CREATE`` writes it; ``first`` is the place of its first property."""
+        names = enumerate(self.properties[2:], first)
+        values = ", ".join(f"{name}: {row}[{place}]" for place, name in names)
+        return f"[:{self.type} {{{values}}}]" if values else f"[:{self.type}]"
 
     @cached_property
     def create(self) -> LiteralString:
@@ -122,19 +181,48 @@ class EdgeKind:
         Never ``MERGE``: that reads the edges of one end, and a stack or a hardware
         class may have a hundred thousand.
         """
-        return _own(
+        return own(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
             f" MATCH (end:{self.end.label} {{{self.end.key}: row[1]}})"
-            f" CREATE (start)-[:{self.type}]->(end)"
+            f" CREATE (start)-{self.pattern('row')}->(end)"
         )
 
     @cached_property
     def read(self) -> LiteralString:
-        """Every edge as the keys of its ends."""
-        return _own(
-            f"MATCH (start:{self.start.label})-[:{self.type}]->(end:{self.end.label})"
-            f" RETURN start.{self.start.key} AS start, end.{self.end.key} AS end"
+        """Every edge as the keys of its ends and its properties."""
+        return own(
+            f"MATCH (start:{self.start.label})-[edge:{self.type}]->(end:{self.end.label})"
+            f" RETURN {self._named}"
         )
+
+    @cached_property
+    def read_some(self) -> LiteralString:
+        """The edges that nodes of ``$keys`` own."""
+        owner, other = ("end", "start") if self.of_end else ("start", "end")
+        node, far = (self.end, self.start) if self.of_end else (self.start, self.end)
+        arrow = f"<-[edge:{self.type}]-" if self.of_end else f"-[edge:{self.type}]->"
+        return own(
+            f"UNWIND $keys AS key MATCH ({owner}:{node.label} {{{node.key}: key}})"
+            f"{arrow}({other}:{far.label}) RETURN {self._named}"
+        )
+
+    @cached_property
+    def delete_pairs(self) -> LiteralString:
+        """Delete all edges between the ends of each of ``$rows``.
+
+        Found first, deleted then: ArcadeDB goes through a node's edges while they are deleted,
+        and of several between two nodes it missed one in some thousand.
+        """
+        return own(
+            f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
+            f"-[edge:{self.type}]->(end:{self.end.label} {{{self.end.key}: row[1]}})"
+            " WITH collect(edge) AS edges UNWIND edges AS edge DELETE edge"
+        )
+
+    @property
+    def _named(self) -> str:
+        ends = f"start.{self.start.key} AS start, end.{self.end.key} AS end"
+        return "".join((ends, *(f", edge.{name} AS {name}" for name in self.properties[2:])))
 
 
 @dataclass(frozen=True)
@@ -164,6 +252,20 @@ def utc_text(moment: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnE
     return func.to_char(func.timezone("UTC", moment), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 
 
-def _own(query: str) -> LiteralString:
+def plain(value: Any) -> Any:
+    """A value of the graph as the record's side has it."""
+    if not isinstance(value, DateTime):
+        return value
+    moment = value.to_native()
+    zoned = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return zoned.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
+    """An array, or null if it is empty: the graph shows nothing then."""
+    return func.nullif(column, literal([], ARRAY(Text)))
+
+
+def own(query: str) -> LiteralString:
     """A query made of this project's own names; values always travel as parameters."""
     return query

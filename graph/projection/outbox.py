@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import neo4j
 from neo4j.exceptions import ClientError, ConstraintError, DatabaseError, Neo4jError
-from sqlalchemy import Connection, Engine, delete, func, select
+from sqlalchemy import Connection, Engine, func, select, text
 
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from graph.projection.environments import RUNTIME_ENVIRONMENTS
@@ -19,8 +19,12 @@ from graph.projection.indicators import PERFORMANCE_INDICATORS
 from graph.projection.inspections import project_inspections
 from graph.projection.kinds import NODES
 from graph.projection.model import NodeKind, Subject
-from graph.projection.packages import PACKAGE_VERSIONS
-from graph.projection.write import project_stacks, project_subject
+from graph.projection.mutable import Mutable, project_mutable
+from graph.projection.native import ARTIFACTS, NATIVE_ENVIRONMENTS, NATIVE_INTERFACES
+from graph.projection.packages import PACKAGE_VERSIONS, PACKAGES
+from graph.projection.stacks import project_stacks
+from graph.projection.vulnerabilities import VULNERABILITIES
+from graph.projection.write import project_subject
 from graph.tables import OutboxEntry
 
 Projector = Callable[[Connection, neo4j.Session, Sequence[str]], None]
@@ -32,6 +36,7 @@ REBUILD = "rebuild"
 _LOCK = 0x70726F6A
 _POLL_S = 0.1
 _ATTEMPTS = 5
+_DELETE = text("DELETE FROM outbox WHERE entry_id = ANY(:ids)")
 #: Nodes deleted in one transaction.
 _DELETED = 2_000
 
@@ -40,9 +45,18 @@ def _of(subject: Subject) -> Projector:
     return lambda connection, session, keys: project_subject(connection, session, subject, keys)
 
 
+def _following(subject: Mutable) -> Projector:
+    return lambda connection, session, keys: project_mutable(connection, session, subject, keys)
+
+
 #: By kind of entry, those before what points at them.
 PROJECTORS: dict[str, Projector] = {
-    "package_version": _of(PACKAGE_VERSIONS),
+    "package": _following(PACKAGES),
+    "vulnerability": _following(VULNERABILITIES),
+    "package_version": _following(PACKAGE_VERSIONS),
+    "native_interface": _following(NATIVE_INTERFACES),
+    "artifact": _following(ARTIFACTS),
+    "native_environment": _following(NATIVE_ENVIRONMENTS),
     "stack": project_stacks,
     "hardware": _of(HARDWARE_CLASSES),
     "runtime_environment": _of(RUNTIME_ENVIRONMENTS),
@@ -99,7 +113,7 @@ def drain(
         if entries:
             refused |= _project_what_can_be(connection, session, entries)
             ids = [entry.entry_id for entry in entries if entry not in refused]
-            connection.execute(delete(OutboxEntry).where(OutboxEntry.entry_id.in_(ids)))
+            connection.execute(_DELETE, {"ids": ids})
             connection.commit()
             done(Counter(entry.kind for entry in entries if entry not in refused))
             last, seen = entries[-1].entry_id, seen + len(ids)

@@ -15,13 +15,18 @@ from sqlalchemy import Connection, Engine, delete, func, insert, literal, select
 from graph.engine import graph_errors, relational_errors
 from graph.projection.outbox import REBUILD, drain, only_projector
 from graph.tables import (
+    ArtifactRow,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
     OutboxEntry,
+    PackageRow,
     PackageVersionRow,
     RuntimeEnvironmentRow,
     StackRow,
+    VulnerabilityRow,
 )
 
 logger = logging.getLogger(__name__)
@@ -30,12 +35,17 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 
 #: Entries in a batch, which is what an interruption makes do again.
-BATCH = 1_000
+BATCH = 4_000
 #: How long to wait for another projector to end, s.
 WAIT_S = 600.0
 
 _KEYS = {
+    "package": PackageRow.name,
+    "vulnerability": VulnerabilityRow.vulnerability_id,
     "package_version": PackageVersionRow.purl,
+    "native_interface": NativeInterfaceRow.interface,
+    "artifact": ArtifactRow.sha256,
+    "native_environment": NativeEnvironmentRow.digest,
     "stack": StackRow.digest,
     "hardware": HardwareRow.digest,
     "runtime_environment": RuntimeEnvironmentRow.digest,

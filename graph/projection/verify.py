@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC
-from typing import Any
 
 import neo4j
 import orjson
-from neo4j.time import DateTime
 from sqlalchemy import Connection, Engine
 
 from graph.engine import graph_errors, relational_errors
 from graph.projection.inspections import OBSERVATION, canonical_text
 from graph.projection.kinds import EDGES, NODES
-from graph.projection.model import EdgeKind, NodeKind, Row
+from graph.projection.model import EdgeKind, NodeKind, Row, plain
 from graph.projection.outbox import only_projector
 from graph.projection.sync import WAIT_S, Lag, lag_of
 
@@ -161,16 +159,7 @@ def _record_rows(kind: Kind, record: Connection) -> Iterator[Row]:
 
 def _graph_rows(kind: Kind, session: neo4j.Session) -> Iterator[Row]:
     for record in session.run(kind.read):
-        yield [_plain(value) for value in record]
-
-
-def _plain(value: Any) -> Any:
-    """A value of the graph as the record's side has it."""
-    if not isinstance(value, DateTime):
-        return value
-    moment = value.to_native()
-    zoned = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return zoned.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        yield [plain(value) for value in record]
 
 
 def _key(kind: Kind, row: Row) -> str:
@@ -205,10 +194,25 @@ def _difference(
         return Difference(key, "extra" if expected is None else "missing")
     if len(expected) != len(found):
         return Difference(key, "extra" if len(expected) < len(found) else "missing")
+    # Of several edges between two nodes most may well agree.
+    ours_alone = _without(expected, found)
+    theirs_alone = _without(found, expected)
     names = {
         name
-        for ours, theirs in zip(expected, found, strict=True)
+        for ours, theirs in zip(ours_alone, theirs_alone, strict=True)
         for name, a, b in zip(kind.properties, ours, theirs, strict=True)
         if a != b
     }
     return Difference(key, "different", tuple(sorted(names)))
+
+
+def _without(some: list[Row], others: list[Row]) -> list[Row]:
+    """Rows of ``some`` that ``others`` does not have, as often as it lacks them."""
+    left = Counter(map(repr, others))
+    alone = []
+    for row in some:
+        if left[repr(row)]:
+            left[repr(row)] -= 1
+        else:
+            alone.append(row)
+    return alone

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import neo4j
-from sqlalchemy import ARRAY, Connection, Text, any_, literal, select
+from sqlalchemy import Connection
 
 from graph.projection.model import EdgeKind, NodeKind, Row, Subject, rows_of
-from graph.projection.packages import PACKAGE_VERSIONS
-from graph.projection.stacks import STACKS
-from graph.tables import StackPackage
 
 #: Keys in one transaction of the graph; a stack brings some forty edges.
 _KEYS = 500
@@ -30,22 +27,11 @@ def project_subject(
     connection: Connection, session: neo4j.Session, subject: Subject, keys: Iterable[str]
 ) -> None:
     """Create the nodes of ``keys`` that are missing, each with all that belongs to it."""
-    for some in _chunks(missing(session, subject.node, keys)):
+    for some in chunks(missing(session, subject.node, keys)):
         nodes = _rows(connection, subject.node, some)
         shared = [(kind, _rows(connection, kind, some)) for kind in subject.shared]
         edges = [(kind, _rows(connection, kind, some)) for kind in subject.edges]
         session.execute_write(_create, (subject.node, nodes), shared, edges)
-
-
-def project_stacks(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the stacks of ``keys`` that are missing, and their package versions before them."""
-    for some in _chunks(missing(session, STACKS.node, keys)):
-        included = select(StackPackage.purl).where(
-            StackPackage.stack_digest == any_(literal(some, ARRAY(Text)))
-        )
-        purls = connection.scalars(included.distinct()).all()
-        project_subject(connection, session, PACKAGE_VERSIONS, purls)
-        project_subject(connection, session, STACKS, some)
 
 
 def _existing(tx: neo4j.ManagedTransaction, kind: NodeKind, keys: list[str]) -> set[str]:
@@ -75,6 +61,7 @@ def write(tx: neo4j.ManagedTransaction, query: Any, rows: list[Row]) -> None:
         tx.run(query, rows=rows).consume()
 
 
-def _chunks(keys: list[str]) -> Iterator[list[str]]:
+def chunks(keys: list[str]) -> Iterator[list[str]]:
+    """Keys of one transaction of the graph after the other."""
     for first in range(0, len(keys), _KEYS):
         yield keys[first : first + _KEYS]

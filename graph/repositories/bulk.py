@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from io import StringIO
@@ -16,7 +17,16 @@ from sqlalchemy.types import LargeBinary
 
 from graph.tables import Base, table_of
 
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_ESCAPES = str.maketrans(
+    {
+        "\\": "\\\\",
+        "\t": "\\t",
+        "\n": "\\n",
+        "\r": "\\r",
+        # PostgreSQL holds no NUL; what comes from outside may, and is shown as an escape.
+        "\0": "\\\\0",
+    }
+)
 
 
 def copy_new(
@@ -61,13 +71,8 @@ def insert_new(
     if not rows:
         return []
     table = table_of(model)
-    staging = f"staging_{table.name}"
     names = ", ".join(columns)
-    connection.exec_driver_sql(
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
-        f"AS SELECT {names} FROM {table.name} WITH NO DATA"
-    )
-    copy_rows(connection, staging, table, rows, columns)
+    staging = _staged(connection, table, rows, columns)
     returning = f" RETURNING {key}" if key else ""
     # Names come from the tables' own definitions, never from a document.
     result = connection.execute(
@@ -80,6 +85,44 @@ def insert_new(
     # A second call in the same transaction must not see these rows again.
     connection.exec_driver_sql(f"TRUNCATE {staging}")
     return keys
+
+
+def update_rows(
+    connection: Connection,
+    model: type[Base],
+    rows: Sequence[Sequence[Any]],
+    columns: Sequence[str],
+) -> None:
+    """Overwrite rows that are there; the first column says which.
+
+    Who locked them before, in the order of that column, never deadlocks here.
+    """
+    if not rows:
+        return
+    table = table_of(model)
+    staging = _staged(connection, table, rows, columns)
+    key, *others = columns
+    values = ", ".join(f"{name} = new.{name}" for name in others)
+    connection.exec_driver_sql(
+        f"UPDATE {table.name} SET {values} FROM {staging} AS new"
+        f" WHERE {table.name}.{key} = new.{key}"
+    )
+    connection.exec_driver_sql(f"TRUNCATE {staging}")
+
+
+def _staged(
+    connection: Connection, table: Table, rows: Sequence[Sequence[Any]], columns: Sequence[str]
+) -> str:
+    """Copy ``rows`` into a temporary table of the connection's own, and return its name."""
+    names = ", ".join(columns)
+    # One for each set of columns: connections are used again.
+    staging = f"staging_{table.name}_{zlib.crc32(names.encode()):08x}"
+    connection.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
+        f"AS SELECT {names} FROM {table.name} WITH NO DATA"
+    )
+    copy_rows(connection, staging, table, rows, columns)
+    return staging
 
 
 def copy_rows(
@@ -132,7 +175,7 @@ def _encode_scalar(value: Any) -> str:
 
 def _escape(text: str) -> str:
     # Most text has nothing to escape, and looking is cheaper than translating.
-    if "\\" in text or "\n" in text or "\t" in text or "\r" in text:
+    if "\\" in text or "\n" in text or "\t" in text or "\r" in text or "\0" in text:
         return text.translate(_ESCAPES)
     return text
 

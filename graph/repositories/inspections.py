@@ -19,6 +19,7 @@ from common.inspection import (
 from common.settings import Settings
 from graph.repositories.bulk import copy_new, copy_rows, insert_new
 from graph.repositories.documents import known_documents, store_body
+from graph.repositories.packages import add_unread_versions
 from graph.repositories.texts import storable
 from graph.tables import (
     Document,
@@ -27,7 +28,6 @@ from graph.tables import (
     InspectionRow,
     ObservationRow,
     OutboxEntry,
-    PackageVersionRow,
     RuntimeEnvironmentRow,
     StackPackage,
     StackRow,
@@ -140,15 +140,14 @@ def _add_stacks(
     for document in documents:
         if document.stack is not None:
             stacks.setdefault(document.stack.digest, (document.stack, document.document_id))
-    packages = {
-        package.purl: (package.purl, package.name, package.version, package.index, document_id)
-        for stack, document_id in stacks.values()
-        for package in stack.packages
-    }
-    insert_new(
-        connection, PackageVersionRow, list(packages.values()),
-        ("purl", "name", "version", "index_name", "document_id"),
-    )  # fmt: skip
+    add_unread_versions(
+        connection,
+        (
+            (package.purl, package.name, package.version, package.index, document_id)
+            for stack, document_id in stacks.values()
+            for package in stack.packages
+        ),
+    )
     new = insert_new(
         connection, StackRow,
         [(key, len(stack.packages), document_id) for key, (stack, document_id) in stacks.items()],

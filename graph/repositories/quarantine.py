@@ -73,12 +73,15 @@ def add_refusals(connection: Connection, refusals: Iterable[Refusal]) -> None:
     )
 
 
-def resolve_source(connection: Connection, source: str, since: datetime) -> int:
+def resolve_source(
+    connection: Connection, source: str, since: datetime, kind: str | None = None
+) -> int:
     """Take off the list what was refused in ``source`` before ``since`` and not again after it.
 
     To be called when all of ``source`` was read: what was mended, and what is no longer
     there, was not refused again.
 
+    :param kind: only what was refused as a document of this kind, if only such were read
     :returns: how many entries that were
     """
     resolved = connection.execute(
@@ -87,6 +90,7 @@ def resolve_source(connection: Connection, source: str, since: datetime) -> int:
             QuarantinedDocument.resolved_at.is_(None),
             QuarantinedDocument.source == storable(source),
             QuarantinedDocument.last_seen_at < since,
+            *(() if kind is None else (QuarantinedDocument.kind == kind,)),
         )
         .values(resolved_at=func.now())
     )

@@ -43,6 +43,10 @@ class WatchedPackage(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     max_versions: Mapped[int | None]
     newer_than: Mapped[datetime | None]
+    #: Whose requirements are followed as well.
+    extras: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    #: Whether pre-releases are read although there are others.
+    prereleases: Mapped[bool] = mapped_column(server_default=text("false"))
     added_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 

@@ -110,6 +110,8 @@ class ReleaseFileRow(Base):
     uploaded_at: Mapped[datetime | None]
     metadata_sha256: Mapped[str | None]
     attested: Mapped[bool | None]
+    #: ``false`` once the index offers it no more; its hash may still not change.
+    listed: Mapped[bool] = mapped_column(server_default=text("true"))
 
 
 class StackRow(Base):

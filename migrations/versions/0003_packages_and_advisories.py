@@ -64,6 +64,8 @@ def upgrade() -> None:
     sa.Column('name', sa.Text(), nullable=False),
     sa.Column('max_versions', sa.Integer(), nullable=True),
     sa.Column('newer_than', sa.DateTime(timezone=True), nullable=True),
+    sa.Column('extras', sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+    sa.Column('prereleases', sa.Boolean(), server_default=sa.text('false'), nullable=False),
     sa.Column('added_at', sa.DateTime(timezone=True), server_default=sa.text('now()'), nullable=False),
     sa.PrimaryKeyConstraint('index_name', 'name', name=op.f('pk_watched_packages'))
     )
@@ -164,6 +166,7 @@ def upgrade() -> None:
     sa.Column('uploaded_at', sa.DateTime(timezone=True), nullable=True),
     sa.Column('metadata_sha256', sa.Text(), nullable=True),
     sa.Column('attested', sa.Boolean(), nullable=True),
+    sa.Column('listed', sa.Boolean(), server_default=sa.text('true'), nullable=False),
     sa.ForeignKeyConstraint(['purl'], ['package_versions.purl'], name=op.f('fk_release_files_purl')),
     sa.PrimaryKeyConstraint('purl', 'filename', name=op.f('pk_release_files'))
     )
@@ -225,14 +228,26 @@ def upgrade() -> None:
         "state IN ('unread', 'solved', 'unsolvable', 'unparsable')",
     )
     # A package is a row of its own now, as one may be required and have no version here.
+    # Its revision is what `graph.repositories.packages` makes of versions that nobody read.
     op.execute(
-        'INSERT INTO packages (name, document_id)'
-        ' SELECT name, min(document_id) FROM package_versions GROUP BY name'
+        """
+        INSERT INTO packages (name, document_id, revision)
+        SELECT name, min(document_id), 'sha256:' || encode(sha256(convert_to(string_agg(
+            purl || ' ' || state, E'\\n' ORDER BY purl COLLATE "C"), 'UTF8')), 'hex')
+        FROM package_versions GROUP BY name
+        """
     )
     op.execute("INSERT INTO outbox (kind, key) SELECT 'package', name FROM packages")
+    # Their nodes get properties that they did not have.
+    op.execute("INSERT INTO outbox (kind, key) SELECT 'package_version', purl FROM package_versions")
 
 
 def downgrade() -> None:
+    # Older code knows no such entries, and would refuse all others with them.
+    op.execute(
+        "DELETE FROM outbox WHERE kind IN"
+        " ('package', 'vulnerability', 'artifact', 'native_interface', 'native_environment')"
+    )
     op.drop_constraint(op.f('ck_package_versions_state_known'), 'package_versions')
     op.drop_constraint(op.f('fk_package_versions_release_document_id'), 'package_versions', type_='foreignkey')
     op.drop_index('ix_package_versions_state', table_name='package_versions', postgresql_where=sa.text("state <> 'solved'"))

@@ -12,17 +12,26 @@ from sqlalchemy import Engine, insert
 
 from common.inspection import canonical_json
 from graph.tables import (
+    AffectedVersion,
+    ArtifactInterface,
+    ArtifactRow,
     Base,
     Document,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
+    NativeEnvironmentInterface,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
     ObservationRow,
     OutboxEntry,
+    PackageRow,
     PackageVersionRow,
+    RequirementRow,
     RuntimeEnvironmentRow,
     StackPackage,
     StackRow,
+    VulnerabilityRow,
 )
 
 _EPOCH = datetime(2020, 2, 1, tzinfo=UTC)
@@ -70,6 +79,158 @@ def stack_rows(number: int, document_id: str, packages: int = 4) -> Rows:
         PackageVersionRow: versions,
         StackRow: [{"digest": stack, "package_count": packages, "document_id": document_id}],
         StackPackage: [{"stack_digest": stack, "purl": purl} for purl in purls],
+    }
+
+
+def package_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
+    """What is known of these versions beyond their names; of every third one, nothing."""
+    names = sorted({row["name"] for row in versions})
+    documents = [row["document_id"] for row in versions]
+    known = [row for number, row in enumerate(versions) if number % 3]
+    for number, row in enumerate(versions):
+        row.update(_unread() if number % 3 == 0 else _told(row, number, rng))
+    required = [*names, "required-only"] if versions else []
+    return {
+        PackageRow: [
+            {
+                "name": name,
+                "revision": digest_of("revision", name) if name in names else None,
+                "document_id": rng.choice(documents),
+            }
+            for name in required
+        ],
+        PackageVersionRow: list(versions),
+        RequirementRow: [
+            requirement_row(row["purl"], position, required, rng)
+            for row in known
+            for position in range(rng.randrange(6))
+        ],
+        **_harm_rows(known, rng),
+        **_native_rows(known, rng),
+    }
+
+
+def _unread() -> dict[str, Any]:
+    nothing = dict.fromkeys(
+        ("problem", "requires_python", "yanked_reason", "uploaded_at", "has_sdist", "facts",
+         "metadata_source", "release_document_id")
+    )  # fmt: skip
+    empty: dict[str, Any] = {"wheels": [], "extras": [], "yanked": False, "files_complete": False}
+    return {"state": "unread", **nothing, **empty}
+
+
+def _told(row: dict[str, Any], number: int, rng: random.Random) -> dict[str, Any]:
+    solved = rng.random() < 0.8
+    return {
+        "state": "solved" if solved else "unsolvable",
+        "problem": None if solved else "dynamic_metadata",
+        "requires_python": rng.choice([None, ">=3.8"]),
+        "yanked": number % 5 == 0,
+        "yanked_reason": "broken" if number % 10 == 0 else None,
+        "uploaded_at": rng.choice([None, _EPOCH + timedelta(microseconds=rng.randrange(10**14))]),
+        "wheels": rng.choice([[], ["py3-none-any"], ["cp311-cp311-linux_x86_64", "py3-none-any"]]),
+        "has_sdist": rng.choice([None, True, False]),
+        "files_complete": rng.random() < 0.5,
+        "extras": rng.choice([[], ["a", "b"]]),
+        "facts": digest_of("facts", number),
+        "metadata_source": "wheel" if solved else None,
+        "release_document_id": row["document_id"],
+    }
+
+
+def requirement_row(
+    purl: str, position: int, names: Sequence[str], rng: random.Random
+) -> dict[str, Any]:
+    """A requirement; now and then no requirement at all, and often one asked for twice."""
+    parsed = rng.random() < 0.9
+    extra = rng.random() < 0.3
+    return {
+        "purl": purl,
+        "position": position,
+        "raw": f"line {position}",
+        "name": rng.choice(names) if parsed else None,
+        "specifier": rng.choice(["", ">=1.0", "<2,>=1.5"]) if parsed else "",
+        "marker": 'extra == "a"' if extra else rng.choice([None, "os_name == 'nt'"]),
+        "extras": rng.choice([[], [], ["x", "y"]]),
+        "for_extras": ["a"] if extra else [],
+        "url": "file:///builds/one.whl" if rng.random() < 0.1 else None,
+        "problem": None if parsed else "no requirement",
+    }
+
+
+def _harm_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
+    harms = [f"CVE-2024-{number}" for number in range(min(3, len(versions)))]
+    return {
+        VulnerabilityRow: [
+            {
+                "vulnerability_id": harm,
+                "aliases": [harm, harm.replace("CVE", "GHSA")],
+                "summary": "something leaks",
+                "severity": rng.choice([None, "high"]),
+                "score": rng.choice([None, 7.5]),
+                "vector": None,
+                "published_at": _EPOCH,
+                "modified_at": rng.choice([None, _EPOCH + timedelta(days=1)]),
+                "withdrawn_at": None,
+                "document_id": versions[0]["document_id"],
+            }
+            for harm in harms
+        ],
+        AffectedVersion: [
+            {"vulnerability_id": harm, "purl": row["purl"]}
+            for harm in harms
+            for row in versions
+            if rng.random() < 0.5 or row is versions[0]
+        ],
+    }
+
+
+def _native_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
+    interfaces = ["libc.so.6", "libc.so.6:GLIBC_2.17", "libm.so.6"] if versions else []
+    document = versions[0]["document_id"] if versions else ""
+    artifacts = [
+        {
+            "sha256": digest_of("artifact", row["purl"]).removeprefix("sha256:"),
+            "filename": f"{row['name']}-{row['version']}-py3-none-any.whl",
+            "purl": row["purl"],
+            "imports": [row["name"]],
+            "bundled": rng.choice([[], ["libgomp.so.1"]]),
+            "document_id": row["document_id"],
+        }
+        for row in versions[:3]
+    ]
+    machines = [digest_of("machine", number) for number in range(2 if versions else 0)]
+    return {
+        NativeInterfaceRow: [
+            {
+                "interface": name,
+                "library": name.partition(":")[0],
+                "version": name.partition(":")[2] or None,
+                "document_id": document,
+            }
+            for name in interfaces
+        ],
+        ArtifactRow: artifacts,
+        ArtifactInterface: [
+            {"sha256": row["sha256"], "interface": name} for row in artifacts for name in interfaces
+        ],
+        NativeEnvironmentRow: [
+            {
+                "digest": machine,
+                "kind": "host",
+                "name": "here",
+                "architecture": "x86_64",
+                "os_name": rng.choice([None, "debian"]),
+                "os_version": None,
+                "document_id": document,
+            }
+            for machine in machines
+        ],
+        NativeEnvironmentInterface: [
+            {"digest": machine, "interface": name}
+            for machine in machines
+            for name in interfaces[:2]
+        ],
     }
 
 
@@ -181,8 +342,10 @@ def inspection_rows(
     for number in range(stacks):
         for table, some in stack_rows(number, rng.choice(ids), packages).items():
             rows.setdefault(table, []).extend(some)
-    purls = {row["purl"]: row for row in rows.get(PackageVersionRow, [])}
-    rows[PackageVersionRow] = list(purls.values())
+    purls = {row["purl"]: row for row in rows.pop(PackageVersionRow, [])}
+    included = {table: rows.pop(table, []) for table in (StackRow, StackPackage)}
+    rows |= package_rows(list(purls.values()), rng)
+    rows |= included
     rows[HardwareRow] = [hardware_row(n, rng.choice(ids)) for n in range(machines)]
     rows[RuntimeEnvironmentRow] = [environment_row(n, rng.choice(ids)) for n in range(3)]
     rows[IndicatorRow] = [indicator_row(n, rng.choice(ids)) for n in range(3)]
@@ -213,6 +376,11 @@ def inspection_rows(
 
 #: Kind of outbox entry and the column that holds its key, those before what points at them.
 _ENTRIES: tuple[tuple[str, type[Base], str], ...] = (
+    ("package", PackageRow, "name"),
+    ("vulnerability", VulnerabilityRow, "vulnerability_id"),
+    ("package_version", PackageVersionRow, "purl"),
+    ("artifact", ArtifactRow, "sha256"),
+    ("native_environment", NativeEnvironmentRow, "digest"),
     ("stack", StackRow, "digest"),
     ("hardware", HardwareRow, "digest"),
     ("runtime_environment", RuntimeEnvironmentRow, "digest"),

@@ -5,18 +5,32 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import neo4j
 import pytest
 import sqlalchemy
+from sqlalchemy import insert
 
 from common.settings import Settings
 from graph.commands.rendering import plain
 from graph.engine import graph_database
 from graph.projection import sync
 from graph.reader import open_reader, run_query
+from graph.repositories.packages import add_entries
+from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.tables import (
+    AffectedVersion,
+    ArtifactInterface,
+    ArtifactRow,
+    Base,
+    NativeEnvironmentInterface,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
+    VulnerabilityRow,
+)
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections
 from tests.factories.generations import FOLDER
@@ -31,6 +45,7 @@ from tests.factories.inspections import (
     stack_jobs,
     write,
 )
+from tests.factories.releases import release
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
 
@@ -93,6 +108,52 @@ def own_inspections(folder: Path) -> None:
     write(folder / BUILD[0], inspection_files((), broken, status))
 
 
+def add_knowledge(connection: sqlalchemy.Connection, settings: Settings) -> None:
+    """Releases, a vulnerability and native interfaces, of which some are in the stacks."""
+    releases = [
+        release("flask", "3.0.0", ["click>=8", "asgiref>=3 ; extra == 'async'"]),
+        release("flask", "2.0.0", ["click>=7"]),
+        release("pandas", "2.2.0", ["numpy>=1.26"]),
+        release("old", "1.0.0", None, yanked=True, yanked_reason="leaks"),
+    ]
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    added = add_releases(
+        connection, settings, [ReleaseDelivery(it, "memory://", day) for it in releases]
+    )
+    assert len(added.new) == len(releases)
+    one = {"document_id": str(releases[0].document_id)}
+    numpy = "pkg:pypi/numpy@1.26.4"
+    rows: list[tuple[type[Base], dict[str, Any]]] = [
+        (VulnerabilityRow, {"vulnerability_id": HARM, "aliases": [HARM], "score": 7.5, **one}),
+        *((AffectedVersion, {"vulnerability_id": HARM, "purl": purl})
+          for purl in (numpy, "pkg:pypi/flask@2.0.0")),
+        *((NativeInterfaceRow, {"interface": name, "library": "libc.so.6",
+                                "version": name.partition(":")[2], **one})
+          for name in ("libc.so.6:GLIBC_2.17", "libc.so.6:GLIBC_2.34")),
+        (ArtifactRow, {"sha256": "a" * 64, "filename": WHEEL, "purl": numpy,
+                       "imports": ["numpy"], "bundled": [], **one}),
+        *((ArtifactInterface, {"sha256": "a" * 64, "interface": name})
+          for name in ("libc.so.6:GLIBC_2.17", "libc.so.6:GLIBC_2.34")),
+        (NativeEnvironmentRow, {"digest": "sha256:host", "kind": "host", "name": "build host",
+                                "architecture": "x86_64", **one}),
+        (NativeEnvironmentInterface, {"digest": "sha256:host",
+                                      "interface": "libc.so.6:GLIBC_2.17"}),
+    ]  # fmt: skip
+    for model, row in rows:
+        connection.execute(insert(model), row)
+    entries = {
+        "vulnerability": [HARM],
+        "package_version": [numpy, "pkg:pypi/flask@2.0.0"],
+        "artifact": ["a" * 64],
+        "native_environment": ["sha256:host"],
+    }
+    add_entries(connection, entries)
+
+
+HARM = "CVE-2025-0001"
+WHEEL = "numpy-1.26.4-cp311-cp311-linux_x86_64.whl"
+
+
 @pytest.fixture
 def answers(
     tmp_path: Path,
@@ -105,6 +166,8 @@ def answers(
     database = graph_database(graph_settings)
     own_inspections(tmp_path / "own")
     ingest_inspections(settings, relational, [str(FOLDER), str(tmp_path / "own")], Limits())
+    with relational.begin() as connection:
+        add_knowledge(connection, settings)
     sync(relational, graph_driver, database=database)
     found = {}
     with open_reader(graph_settings) as reader:
@@ -158,6 +221,29 @@ def assert_known_answers(answers: dict[str, Any]) -> None:
     ]
     assert rows == [["numpy", "2.0.2", 1]]
     assert_own_answers(answers)
+    assert_package_answers(answers)
+
+
+def assert_package_answers(answers: dict[str, Any]) -> None:
+    """Of the releases and the like that :func:`add_knowledge` made up."""
+    _, rows = answers["Which versions require a package, and with which specifiers?"]
+    assert rows == [["pandas", "2.2.0", ">=1.26", None, None]]
+    _, rows = answers["What does each version of a package require?"]
+    assert rows == [
+        ["2.0.0", "click", ">=7", None],
+        ["3.0.0", "asgiref", ">=3", 'extra == "async"'],
+        ["3.0.0", "click", ">=8", None],
+    ]
+    _, rows = answers["Which versions can nobody choose, and why?"]
+    assert ["old", "1.0.0", "unsolvable", "not_recorded", True, "leaks"] in rows
+    _, rows = answers["Which packages are required most often, and are they known themselves?"]
+    assert rows[0][:4] == ["click", 1, 2, 0]
+    _, rows = answers["Which known vulnerabilities are in the stacks that were measured?"]
+    assert [row[:5] for row in rows] == [[HARM, None, 7.5, "numpy", "1.26.4"]]
+    _, rows = answers["Which versions of a package are free of known vulnerabilities?"]
+    assert [row[0] for row in rows] == ["3.0.0"]
+    _, rows = answers["What does a wheel need that an environment does not provide?"]
+    assert rows == [["numpy", "1.26.4", "libc.so.6", "GLIBC_2.34", "build host"]]
 
 
 def assert_own_answers(answers: dict[str, Any]) -> None:

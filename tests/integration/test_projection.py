@@ -8,14 +8,21 @@ import neo4j
 import pytest
 import sqlalchemy
 from click.testing import CliRunner
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 
 from common.errors import ProjectionFailed
 from common.settings import Settings
 from graph.commands.projection import graph as graph_commands
 from graph.engine import Stores
 from graph.projection import lag, rebuild
-from graph.tables import InspectionRow, ObservationRow, OutboxEntry, StackPackage
+from graph.tables import (
+    AffectedVersion,
+    InspectionRow,
+    ObservationRow,
+    OutboxEntry,
+    StackPackage,
+    VulnerabilityRow,
+)
 from tests.factories.rows import (
     Rows,
     canonical_parameters,
@@ -126,6 +133,91 @@ def test_verify_names_what_is_missing_extra_and_different(stores: Stores, rows: 
     edges = kinds["(:Stack)-[:INCLUDES]->(:PackageVersion)"].differences
     assert {difference.how for difference in edges} == {"missing", "extra"}
     assert "Inspection" not in kinds
+
+
+#: What drifted, the kind that shows it, how, and the properties that differ.
+DRIFTS = (
+    ("SET edge.specifier = '>=99'", "different", ("specifier",)),
+    ("REMOVE edge.specifier", "different", ("specifier",)),
+    ("SET edge.extras = ['z']", "different", ("extras",)),
+    ("DELETE edge", "missing", ()),
+    ("CREATE (start)-[:REQUIRES {specifier: '>=99'}]->(end)", "extra", ()),
+)
+
+
+@pytest.mark.parametrize(("change", "how", "properties"), DRIFTS, ids=[it[0] for it in DRIFTS])
+def test_verify_finds_every_drift_of_a_requirement_and_its_entry_mends_it(
+    stores: Stores, rows: Rows, change: str, how: str, properties: tuple[str, ...]
+) -> None:
+    project(stores)
+    ((purl,),) = answer(
+        stores,
+        "MATCH (start:PackageVersion)-[edge:REQUIRES]->(end:Package)"
+        f" WITH start, edge, end ORDER BY start.purl LIMIT 1 {change} RETURN start.purl",
+    )
+    (requires,) = (kind for kind in verified(stores).kinds if not kind.equal)
+    assert requires.kind == "(:PackageVersion)-[:REQUIRES]->(:Package)"
+    (difference,) = requires.differences
+    assert (difference.how, difference.properties) == (how, properties)
+    assert difference.key.startswith(f"{purl} -> ")
+    with stores.engine.begin() as connection:
+        connection.execute(insert(OutboxEntry), [{"kind": "package_version", "key": purl}])
+    project(stores)
+    assert verified(stores).equal
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "key", "value"),
+    [
+        ("package", "Package", "name", "revision"),
+        ("package_version", "PackageVersion", "purl", "yanked_reason"),
+        ("vulnerability", "Vulnerability", "vulnerability_id", "score"),
+        ("artifact", "Artifact", "sha256", "bundled"),
+        ("native_environment", "NativeEnvironment", "digest", "os_version"),
+    ],
+)
+def test_a_node_that_drifted_is_found_and_its_entry_mends_it(
+    stores: Stores, rows: Rows, kind: str, label: str, key: str, value: str
+) -> None:
+    project(stores)
+    ((damaged,),) = answer(
+        stores,
+        f"MATCH (n:{label}) WITH n ORDER BY n.{key} LIMIT 1"
+        f" SET n.{value} = 'drifted' RETURN n.{key}",
+    )
+    (found,) = (report for report in verified(stores).kinds if not report.equal)
+    assert [(it.key, it.how, it.properties) for it in found.differences] == [
+        (damaged, "different", (value,))
+    ]
+    with stores.engine.begin() as connection:
+        connection.execute(insert(OutboxEntry), [{"kind": kind, "key": damaged}])
+    project(stores)
+    assert verified(stores).equal
+
+
+def test_a_vulnerability_that_was_merged_into_another_leaves_the_graph(
+    stores: Stores, rows: Rows
+) -> None:
+    project(stores)
+    gone, kept = (row["vulnerability_id"] for row in rows[VulnerabilityRow][:2])
+    with stores.engine.begin() as connection:
+        purls = connection.scalars(
+            delete(AffectedVersion)
+            .where(AffectedVersion.vulnerability_id == gone)
+            .returning(AffectedVersion.purl)
+        ).all()
+        connection.execute(
+            delete(VulnerabilityRow).where(VulnerabilityRow.vulnerability_id == gone)
+        )
+        entries = [
+            *({"kind": "vulnerability", "key": key} for key in (gone, kept)),
+            *({"kind": "package_version", "key": purl} for purl in purls),
+        ]
+        connection.execute(insert(OutboxEntry), entries)
+    project(stores)
+    assert verified(stores).equal
+    query = "MATCH (x:Vulnerability {vulnerability_id: $key}) RETURN count(x)"
+    assert answer(stores, query, key=gone) == [[0]]
 
 
 def test_rebuild_mends_a_damaged_graph(stores: Stores, rows: Rows) -> None:

@@ -109,3 +109,37 @@ def test_rebuilding_from_nothing_gives_the_same_graph(world: World, rows: Rows) 
     once = world.kinds()
     rebuild(world.engine, world.driver, batch=3, database=world.database)
     assert world.kinds() == once
+
+
+CHANGES = (
+    "UPDATE package_versions SET yanked = NOT yanked, yanked_reason = {reason}, wheels = '{{}}'"
+    " WHERE hashtext(purl || '{salt}') % 3 = 0",
+    "UPDATE packages SET revision = 'sha256:{salt}' WHERE hashtext(name || '{salt}') % 2 = 0",
+    "UPDATE requirements SET specifier = '>=7', marker = NULL"
+    " WHERE hashtext(purl || position || '{salt}') % 2 = 0",
+    "DELETE FROM requirements WHERE hashtext(purl || position || '{salt}') % 3 = 1",
+    "DELETE FROM affected_versions WHERE hashtext(purl || '{salt}') % 2 = 0",
+    "UPDATE vulnerabilities SET score = 9.5, severity = NULL, modified_at = now()",
+    "DELETE FROM vulnerabilities WHERE NOT EXISTS"
+    " (SELECT FROM affected_versions WHERE vulnerability_id = vulnerabilities.vulnerability_id)",
+    "DELETE FROM artifact_interfaces WHERE hashtext(interface || '{salt}') % 2 = 0",
+    "UPDATE native_environments SET name = 'other'",
+)
+
+
+@FEW
+@given(records, st.sets(st.sampled_from(CHANGES), min_size=1), st.integers(0, 99), st.booleans())
+def test_the_graph_follows_whatever_changes_in_the_record(
+    world: World, rows: Rows, changes: set[str], salt: int, reason: bool
+) -> None:
+    world.begin(rows)
+    world.sync(1_000)
+    with world.engine.begin() as connection:
+        for change in sorted(changes):
+            said = change.format(salt=salt, reason="'broken'" if reason else "NULL")
+            connection.execute(text(said))
+    world.enqueue(rows)
+    world.sync(7)
+    followed = world.kinds()
+    rebuild(world.engine, world.driver, database=world.database)
+    assert world.kinds() == followed

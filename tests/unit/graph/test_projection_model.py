@@ -14,7 +14,9 @@ from graph.projection.sync import _KEYS
 
 ROOT = Path(__file__).parents[3]
 DOCS = (ROOT / "docs" / "graph-model.md").read_text("utf-8")
-CONSTRAINTS = (ROOT / "migrations" / "cypher" / "0001_keys.cypher").read_text("utf-8")
+CONSTRAINTS = "\n".join(
+    file.read_text("utf-8") for file in sorted((ROOT / "migrations" / "cypher").glob("*.cypher"))
+)
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)

@@ -1,0 +1,89 @@
+"""Native interfaces: what artifacts need, and what environments provide."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from graph.projection.model import EdgeKind, NodeKind, listed
+from graph.projection.mutable import Mutable
+from graph.projection.packages import PACKAGE_VERSION, PACKAGE_VERSIONS
+from graph.tables import (
+    ArtifactInterface,
+    ArtifactRow,
+    NativeEnvironmentInterface,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
+)
+
+NATIVE_INTERFACE = NodeKind(
+    label="NativeInterface",
+    rows=select(
+        NativeInterfaceRow.interface,
+        NativeInterfaceRow.library,
+        NativeInterfaceRow.version,
+        NativeInterfaceRow.document_id,
+    ),
+    owner=NativeInterfaceRow.interface,
+)
+
+ARTIFACT = NodeKind(
+    label="Artifact",
+    rows=select(
+        ArtifactRow.sha256,
+        ArtifactRow.filename,
+        listed(ArtifactRow.imports).label("imports"),
+        listed(ArtifactRow.bundled).label("bundled"),
+        ArtifactRow.document_id,
+    ),
+    owner=ArtifactRow.sha256,
+)
+
+NATIVE_ENVIRONMENT = NodeKind(
+    label="NativeEnvironment",
+    rows=select(
+        NativeEnvironmentRow.digest,
+        NativeEnvironmentRow.kind,
+        NativeEnvironmentRow.name,
+        NativeEnvironmentRow.architecture,
+        NativeEnvironmentRow.os_name,
+        NativeEnvironmentRow.os_version,
+        NativeEnvironmentRow.document_id,
+    ),
+    owner=NativeEnvironmentRow.digest,
+)
+
+BUILT_AS = EdgeKind(
+    type="BUILT_AS",
+    start=PACKAGE_VERSION,
+    end=ARTIFACT,
+    rows=select(ArtifactRow.purl.label("start"), ArtifactRow.sha256.label("end")),
+    owner=ArtifactRow.sha256,
+    of_end=True,
+)
+
+NEEDS = EdgeKind(
+    type="NEEDS",
+    start=ARTIFACT,
+    end=NATIVE_INTERFACE,
+    rows=select(ArtifactInterface.sha256.label("start"), ArtifactInterface.interface.label("end")),
+    owner=ArtifactInterface.sha256,
+)
+
+PROVIDES = EdgeKind(
+    type="PROVIDES",
+    start=NATIVE_ENVIRONMENT,
+    end=NATIVE_INTERFACE,
+    rows=select(
+        NativeEnvironmentInterface.digest.label("start"),
+        NativeEnvironmentInterface.interface.label("end"),
+    ),
+    owner=NativeEnvironmentInterface.digest,
+)
+
+NATIVE_INTERFACES = Mutable(node=NATIVE_INTERFACE)
+ARTIFACTS = Mutable(
+    node=ARTIFACT, edges=(BUILT_AS, NEEDS), needs=(PACKAGE_VERSIONS, NATIVE_INTERFACES)
+)
+NATIVE_ENVIRONMENTS = Mutable(
+    node=NATIVE_ENVIRONMENT, edges=(PROVIDES,), needs=(NATIVE_INTERFACES,)
+)

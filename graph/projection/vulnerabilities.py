@@ -1,0 +1,29 @@
+"""Vulnerabilities; which versions they affect is written with the versions."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from graph.projection.model import NodeKind, listed, utc_text
+from graph.projection.mutable import Mutable
+from graph.tables import VulnerabilityRow
+
+VULNERABILITY = NodeKind(
+    label="Vulnerability",
+    rows=select(
+        VulnerabilityRow.vulnerability_id,
+        listed(VulnerabilityRow.aliases).label("aliases"),
+        VulnerabilityRow.summary,
+        VulnerabilityRow.severity,
+        VulnerabilityRow.score,
+        VulnerabilityRow.vector,
+        utc_text(VulnerabilityRow.published_at).label("published_at"),
+        utc_text(VulnerabilityRow.modified_at).label("modified_at"),
+        utc_text(VulnerabilityRow.withdrawn_at).label("withdrawn_at"),
+        VulnerabilityRow.document_id,
+    ),
+    owner=VulnerabilityRow.vulnerability_id,
+    times=frozenset({"published_at", "modified_at", "withdrawn_at"}),
+)
+
+VULNERABILITIES = Mutable(node=VULNERABILITY)

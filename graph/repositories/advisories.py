@@ -1,0 +1,224 @@
+"""Advisories into the record: rows, the vulnerabilities that they make, what these affect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import ARRAY, Connection, Text, any_, bindparam, delete, text
+
+from common.advisories import Advisory, AdvisoryHead
+from common.settings import Settings
+from graph.repositories.advisory_rows import (
+    HEAD_COLUMNS,
+    PACKAGE_COLUMNS,
+    VULNERABILITY_COLUMNS,
+    head_row,
+    package_rows,
+    recorded_heads,
+    recorded_vulnerabilities,
+    vulnerability_row,
+)
+from graph.repositories.affected import (
+    hold_advisories,
+    match_versions,
+    match_vulnerabilities,
+    share_advisories,
+    texts,
+)
+from graph.repositories.bulk import copy_new, copy_rows, insert_new, update_rows
+from graph.repositories.documents import store_body
+from graph.repositories.packages import add_entries, refresh_revisions
+from graph.repositories.texts import storable
+from graph.repositories.vulnerabilities import Vulnerability, merged
+from graph.tables import (
+    AdvisoryPackage,
+    AdvisoryRow,
+    Document,
+    VulnerabilityRow,
+    table_of,
+)
+
+__all__ = [
+    "AdvisoriesAdded",
+    "AdvisoryDelivery",
+    "add_advisories",
+    "match_versions",
+    "share_advisories",
+]
+
+KIND, SCHEMA_VERSION = "advisory", "osv-1"
+
+_DOCUMENT_COLUMNS = (
+    "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
+)  # fmt: skip
+#: Vulnerabilities that are known by one of these identifiers. Their groups are complete,
+#: so no others can be joined by an advisory that names none but these.
+_NAMED = text(
+    "SELECT DISTINCT vulnerability_id FROM vulnerabilities, unnest(aliases) AS known (alias)"
+    " WHERE known.alias = ANY(:identifiers)"
+).bindparams(bindparam("identifiers", type_=ARRAY(Text)))
+
+#: Packages with a version that is changed itself, or affected by what changed.
+_PACKAGES_OF = text(
+    "SELECT name FROM package_versions WHERE purl = ANY(:purls)"
+    " UNION SELECT name FROM package_versions JOIN affected_versions USING (purl)"
+    " WHERE vulnerability_id = ANY(:ids)"
+).bindparams(bindparam("purls", type_=ARRAY(Text)), bindparam("ids", type_=ARRAY(Text)))
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisoryDelivery:
+    """An advisory and where it was read from."""
+
+    advisory: Advisory
+    source: str
+
+
+@dataclass(slots=True)
+class AdvisoriesAdded:
+    """What a batch of advisories changed.
+
+    :param older: advisories of which the record has a newer document
+    :param foreign: advisories that are about no Python package, and are not kept
+    :param vulnerabilities: identifiers of those that changed or are new
+    :param removed: identifiers that name no vulnerability of their own any more
+    :param versions: package URLs of versions that something else affects now
+    """
+
+    new: int = 0
+    updated: int = 0
+    known: int = 0
+    older: int = 0
+    foreign: int = 0
+    vulnerabilities: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    versions: set[str] = field(default_factory=set)
+
+
+def add_advisories(
+    connection: Connection, settings: Settings, deliveries: Sequence[AdvisoryDelivery]
+) -> AdvisoriesAdded:
+    """Store each advisory once and bring what it says up to date; the caller owns the transaction.
+
+    Of the documents of one advisory the one modified last counts, whatever their order.
+    The number of statements is the same, however many deliveries.
+
+    :raises StoreUnavailable: if a large body cannot be written to the document store
+    """
+    added = AdvisoriesAdded()
+    hold_advisories(connection)
+    recorded = _recorded(connection, {it.advisory.head.advisory_id for it in deliveries})
+    # One that is about Python no more is kept too, if it was before.
+    ours = recorded.keys() | {_id(it) for it in deliveries if it.advisory.packages}
+    kept = [it for it in deliveries if _id(it) in ours]
+    added.foreign = len(deliveries) - len(kept)
+    fresh = _add_documents(connection, settings, kept)
+    added.known = len(kept) - len(fresh)
+    newest = _newest(fresh, recorded)
+    added.older = len(fresh) - len(newest)
+    added.updated = len(newest.keys() & recorded.keys())
+    added.new = len(newest) - added.updated
+    if newest:
+        _merge(connection, newest, added)
+    return added
+
+
+def _id(delivery: AdvisoryDelivery) -> str:
+    return delivery.advisory.head.advisory_id
+
+
+def _recorded(connection: Connection, advisory_ids: Collection[str]) -> dict[str, AdvisoryHead]:
+    return recorded_heads(connection, AdvisoryRow.advisory_id == any_(texts(advisory_ids)))[0]
+
+
+def _add_documents(
+    connection: Connection, settings: Settings, deliveries: Sequence[AdvisoryDelivery]
+) -> list[Advisory]:
+    """The advisories whose documents were not there yet, each once."""
+    unique = {it.advisory.head.document_id: it for it in deliveries}
+    rows = []
+    for document_id, delivery in unique.items():
+        body = delivery.advisory.body
+        stored = store_body(settings, document_id, body)
+        source = storable(delivery.source)
+        rows.append(
+            (document_id, KIND, SCHEMA_VERSION, source, len(body), stored.body, stored.location)
+        )
+    new = set(copy_new(connection, Document, rows, _DOCUMENT_COLUMNS))
+    return [it.advisory for document_id, it in unique.items() if document_id in new]
+
+
+def _newest(fresh: Sequence[Advisory], recorded: dict[str, AdvisoryHead]) -> dict[str, Advisory]:
+    """By identifier, the advisories that replace what is recorded."""
+    newest: dict[str, Advisory] = {}
+    for advisory in sorted(fresh, key=lambda it: it.head.age):
+        known = recorded.get(advisory.head.advisory_id)
+        if known is None or known.age < advisory.head.age:
+            newest[advisory.head.advisory_id] = advisory
+    return newest
+
+
+def _merge(connection: Connection, newest: dict[str, Advisory], added: AdvisoriesAdded) -> None:
+    """Merge changed advisories with all that they are, or were, aliases of."""
+    identifiers = {
+        alias for it in newest.values() for alias in (it.head.advisory_id, *it.head.aliases)
+    }
+    touched = list(connection.scalars(_NAMED, {"identifiers": sorted(identifiers)}))
+    heads, before = recorded_heads(connection, AdvisoryRow.vulnerability_id == any_(texts(touched)))
+    heads |= {key: advisory.head for key, advisory in newest.items()}
+    vulnerabilities = {it.vulnerability_id: it for it in merged(list(heads.values()))}
+    added.removed = set(touched) - vulnerabilities.keys()
+    added.vulnerabilities = _write_vulnerabilities(connection, vulnerabilities, touched)
+    _write_heads(connection, heads, vulnerabilities.values(), before, newest)
+    _write_packages(connection, newest)
+    added.versions = match_vulnerabilities(connection, vulnerabilities.keys() | added.removed)
+    connection.execute(
+        delete(VulnerabilityRow).where(
+            VulnerabilityRow.vulnerability_id == any_(texts(added.removed))
+        )
+    )
+    add_entries(connection, {"vulnerability": added.vulnerabilities | added.removed})
+    changed = {"purls": sorted(added.versions), "ids": sorted(added.vulnerabilities)}
+    refresh_revisions(connection, connection.scalars(_PACKAGES_OF, changed).all())
+
+
+def _write_vulnerabilities(
+    connection: Connection, vulnerabilities: dict[str, Vulnerability], touched: Sequence[str]
+) -> set[str]:
+    """Insert and update; returns the identifiers of those that are not as they were."""
+    before = recorded_vulnerabilities(
+        connection, VulnerabilityRow.vulnerability_id == any_(texts(touched))
+    )
+    rows = {key: vulnerability_row(it) for key, it in vulnerabilities.items()}
+    changed = [row for key, row in rows.items() if key in before and before[key] != row]
+    new = [row for key, row in rows.items() if key not in before]
+    update_rows(connection, VulnerabilityRow, changed, VULNERABILITY_COLUMNS)
+    insert_new(connection, VulnerabilityRow, new, VULNERABILITY_COLUMNS)
+    return {row[0] for row in (*changed, *new)}
+
+
+def _write_heads(
+    connection: Connection,
+    heads: dict[str, AdvisoryHead],
+    vulnerabilities: Collection[Vulnerability],
+    before: dict[str, str],
+    newest: dict[str, Advisory],
+) -> None:
+    """Insert and update the advisories that are new, changed, or of another vulnerability now."""
+    rows = [
+        head_row(heads[key], it.vulnerability_id)
+        for it in vulnerabilities
+        for key in it.advisory_ids
+        if key in newest or before[key] != it.vulnerability_id
+    ]
+    update_rows(connection, AdvisoryRow, [row for row in rows if row[0] in before], HEAD_COLUMNS)
+    insert_new(connection, AdvisoryRow, [row for row in rows if row[0] not in before], HEAD_COLUMNS)
+
+
+def _write_packages(connection: Connection, newest: dict[str, Advisory]) -> None:
+    ids = texts(newest)
+    connection.execute(delete(AdvisoryPackage).where(AdvisoryPackage.advisory_id == any_(ids)))
+    table = table_of(AdvisoryPackage)
+    rows = [row for key in sorted(newest) for row in package_rows(newest[key])]
+    copy_rows(connection, table.name, table, rows, PACKAGE_COLUMNS)

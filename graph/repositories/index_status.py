@@ -1,0 +1,204 @@
+"""How much is known of each index, how fresh it is, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, and_, case, func, select
+
+from graph.tables import (
+    IndexProject,
+    PackageEvent,
+    PackageVersionRow,
+    QueuedRelease,
+    WatchedPackage,
+)
+
+#: Alarms that are listed, the newest; all are counted.
+_LISTED = 50
+
+
+@dataclass(slots=True)
+class IndexStatus:
+    """One index as the record knows it.
+
+    :param releases: count by state
+    :param problems: of releases that are not solved, count by problem
+    :param projects: count by state, as the index answered last
+    :param oldest: when the index last answered for the project that was confirmed longest ago
+    :param newest: the same, most lately
+    :param queue: releases to be read: ``due``, ``waiting`` for another try, or ``given_up``
+    :param given_up: name, version, problem and message of each
+    :param alarms: files that had another hash than before, ever
+    :param events: of the last days, count by kind
+    """
+
+    index: str
+    releases: dict[str, int] = field(default_factory=dict)
+    problems: dict[str, int] = field(default_factory=dict)
+    projects: dict[str, int] = field(default_factory=dict)
+    oldest: datetime | None = None
+    newest: datetime | None = None
+    missing: list[str] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    queue: dict[str, int] = field(default_factory=dict)
+    given_up: list[dict[str, Any]] = field(default_factory=list)
+    alarm_count: int = 0
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    events: dict[str, int] = field(default_factory=dict)
+    watched: int = 0
+
+
+def index_status(connection: Connection, days: int) -> list[IndexStatus]:
+    """Every index that the record knows anything of, in name order.
+
+    :param days: of which events are counted
+    """
+    found: dict[str, IndexStatus] = {}
+
+    def of(index: str) -> IndexStatus:
+        return found.setdefault(index, IndexStatus(index))
+
+    for index, state, count, oldest, newest in connection.execute(_RELEASES):
+        of(index).releases[state] = count
+        _widen(of(index), oldest, newest)
+    for index, problem, count in connection.execute(_PROBLEMS):
+        of(index).problems[str(problem)] = count
+    _add_projects(connection, of)
+    _add_queue(connection, of)
+    recent = PackageEvent.occurred_at > func.now() - timedelta(days=days)
+    for index, kind, count in connection.execute(_EVENTS.where(recent)):
+        of(index).events[kind] = count
+    for index, count in connection.execute(_ALARM_COUNTS):
+        of(index).alarm_count = count
+    for row in connection.execute(_ALARMS):
+        of(row.index_name).alarms.append(
+            {"name": row.name, "version": row.version, "at": row.occurred_at, **row.detail}
+        )
+    for index, count in connection.execute(_WATCHED):
+        of(index).watched = count
+    return [found[index] for index in sorted(found)]
+
+
+def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
+    """Pages are the fresher word where there are any."""
+    for index, state, count, oldest, newest in connection.execute(_PROJECTS):
+        status = of(index)
+        status.projects[state] = count
+        if state == "known":
+            status.oldest, status.newest = oldest, newest
+    for row in connection.execute(_TROUBLED):
+        if row.state == "missing":
+            of(row.index_name).missing.append(row.name)
+        else:
+            of(row.index_name).failed.append(
+                {"name": row.name, "problem": row.problem, "message": row.message}
+            )
+
+
+def _add_queue(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
+    for index, due, waiting, given_up in connection.execute(_QUEUE):
+        of(index).queue = {"due": due, "waiting": waiting, "given_up": given_up}
+    for row in connection.execute(_GIVEN_UP):
+        of(row.index_name).given_up.append(
+            {
+                "name": row.name,
+                "version": row.version,
+                "problem": row.problem,
+                "message": row.message,
+                "attempts": row.attempts,
+            }
+        )
+
+
+def _widen(status: IndexStatus, oldest: datetime | None, newest: datetime | None) -> None:
+    moments = [it for it in (status.oldest, status.newest, oldest, newest) if it is not None]
+    if moments:
+        status.oldest, status.newest = min(moments), max(moments)
+
+
+_RELEASES = select(
+    PackageVersionRow.index_name,
+    PackageVersionRow.state,
+    func.count(),
+    func.min(PackageVersionRow.as_of),
+    func.max(PackageVersionRow.as_of),
+).group_by(PackageVersionRow.index_name, PackageVersionRow.state)
+
+_PROBLEMS = (
+    select(PackageVersionRow.index_name, PackageVersionRow.problem, func.count())
+    .where(PackageVersionRow.problem.is_not(None))
+    .group_by(PackageVersionRow.index_name, PackageVersionRow.problem)
+)
+
+_PROJECTS = select(
+    IndexProject.index_name,
+    IndexProject.state,
+    func.count(),
+    func.min(IndexProject.as_of),
+    func.max(IndexProject.as_of),
+).group_by(IndexProject.index_name, IndexProject.state)
+
+_TROUBLED = (
+    select(
+        IndexProject.index_name,
+        IndexProject.name,
+        IndexProject.state,
+        IndexProject.problem,
+        IndexProject.message,
+    )
+    .where(IndexProject.state != "known")
+    .order_by(IndexProject.index_name, IndexProject.name)
+)
+
+_IS_GIVEN_UP = QueuedRelease.given_up_at.is_not(None)
+_IS_DUE = and_(~_IS_GIVEN_UP, QueuedRelease.retry_at <= func.now())
+_IS_WAITING = and_(~_IS_GIVEN_UP, QueuedRelease.retry_at > func.now())
+
+_QUEUE = select(
+    QueuedRelease.index_name,
+    func.count(case((_IS_DUE, 1))),
+    func.count(case((_IS_WAITING, 1))),
+    func.count(case((_IS_GIVEN_UP, 1))),
+).group_by(QueuedRelease.index_name)
+
+_GIVEN_UP = (
+    select(
+        QueuedRelease.index_name,
+        QueuedRelease.name,
+        QueuedRelease.version,
+        QueuedRelease.problem,
+        QueuedRelease.message,
+        QueuedRelease.attempts,
+    )
+    .where(_IS_GIVEN_UP)
+    .order_by(QueuedRelease.name, QueuedRelease.version)
+)
+
+_EVENTS = select(PackageEvent.index_name, PackageEvent.kind, func.count()).group_by(
+    PackageEvent.index_name, PackageEvent.kind
+)
+
+_ALARM_COUNTS = (
+    select(PackageEvent.index_name, func.count())
+    .where(PackageEvent.kind == "changed_hash")
+    .group_by(PackageEvent.index_name)
+)
+
+_ALARMS = (
+    select(
+        PackageEvent.index_name,
+        PackageEvent.name,
+        PackageEvent.version,
+        PackageEvent.detail,
+        PackageEvent.occurred_at,
+    )
+    .where(PackageEvent.kind == "changed_hash")
+    .order_by(PackageEvent.event_id.desc())
+    .limit(_LISTED)
+)
+
+_WATCHED = select(WatchedPackage.index_name, func.count()).group_by(WatchedPackage.index_name)

@@ -1,0 +1,272 @@
+"""Releases into the record: the one door for crawls, dumps and solver documents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from common.releases import Release
+from common.settings import Settings
+from graph.repositories.bulk import copy_new, copy_rows, update_rows
+from graph.repositories.documents import known_documents, store_body
+from graph.repositories.known_releases import known_releases, locked_releases
+from graph.repositories.merging import Findings, HashAlarm, KnownRelease, first_known, merged
+from graph.repositories.packages import add_packages, finish_versions
+from graph.repositories.texts import storable
+from graph.tables import (
+    Base,
+    Document,
+    PackageEvent,
+    PackageVersionRow,
+    ReleaseFileRow,
+    RequirementRow,
+    table_of,
+)
+
+__all__ = [
+    "HashAlarm",
+    "KnownRelease",
+    "ReleaseDelivery",
+    "ReleasesAdded",
+    "add_releases",
+    "known_releases",
+]
+
+logger = logging.getLogger(__name__)
+
+_DOCUMENT_COLUMNS = (
+    "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
+)  # fmt: skip
+_TOLD_COLUMNS = (
+    "state", "problem", "problem_message", "requires_python", "extras", "license", "yanked",
+    "yanked_reason", "uploaded_at", "metadata_source", "metadata_file", "wheels", "has_sdist",
+    "files_complete", "release_document_id", "facts", "as_of",
+)  # fmt: skip
+_REQUIREMENT_COLUMNS = (
+    "purl", "position", "raw", "name", "specifier", "marker", "extras", "for_extras", "url",
+    "problem",
+)  # fmt: skip
+_FILE_COLUMNS = (
+    "purl", "filename", "sha256", "kind", "size_bytes", "requires_python", "yanked",
+    "yanked_reason", "uploaded_at", "metadata_sha256", "attested", "listed",
+)  # fmt: skip
+
+#: An alarm that was raised before is no event again.
+_RAISED = text(
+    "SELECT index_name, name, version, detail FROM package_events"
+    " WHERE kind = 'changed_hash' AND name = ANY(:names)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseDelivery:
+    """A release, where it was read from, and when the index said so."""
+
+    release: Release
+    source: str
+    as_of: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasesAdded:
+    """What a batch did: releases that were new, changed, or neither, and alarms about hashes."""
+
+    new: set[str]
+    changed: set[str]
+    unchanged: int
+    alarms: list[HashAlarm]
+
+
+def add_releases(
+    connection: Connection, settings: Settings, deliveries: Sequence[ReleaseDelivery]
+) -> ReleasesAdded:
+    """Store what is new in ``deliveries``; the caller owns the transaction.
+
+    Whatever the number of deliveries, the number of statements is the same. To be called
+    once a transaction: rows are locked in an order that keeps writers from deadlocks.
+
+    :raises StoreUnavailable: if a large body cannot be written to the document store
+    """
+    ordered = sorted(deliveries, key=lambda it: (it.as_of, it.release.document_id))
+    _add_documents(connection, settings, ordered)
+    new, changed, findings = _add_versions(connection, ordered)
+    _add_events(connection, findings)
+    _project(connection, new, changed)
+    for alarm in findings.alarms:
+        logger.warning(
+            "file_hash_changed",
+            extra={
+                "purl": alarm.purl, "file": alarm.filename,
+                "known": alarm.known, "offered": alarm.offered,
+            },
+        )  # fmt: skip
+    count = len({delivery.release.purl for delivery in deliveries})
+    return ReleasesAdded(set(new), set(changed), count - len(new) - len(changed), findings.alarms)
+
+
+def _add_documents(
+    connection: Connection, settings: Settings, deliveries: Iterable[ReleaseDelivery]
+) -> None:
+    unique = {str(delivery.release.document_id): delivery for delivery in deliveries}
+    known = known_documents(connection, list(unique))
+    rows = [
+        _document_row(settings, delivery) for key, delivery in unique.items() if key not in known
+    ]
+    copy_new(connection, Document, rows, _DOCUMENT_COLUMNS)
+
+
+def _document_row(settings: Settings, delivery: ReleaseDelivery) -> tuple[Any, ...]:
+    release = delivery.release
+    stored = store_body(settings, release.document_id, release.body)
+    return (
+        release.document_id, "release", "release-1", storable(delivery.source),
+        len(release.body), stored.body, stored.location,
+    )  # fmt: skip
+
+
+Versions = dict[str, KnownRelease]
+
+
+def _add_versions(
+    connection: Connection, deliveries: Sequence[ReleaseDelivery]
+) -> tuple[Versions, Versions, Findings]:
+    """Merge deliveries, in their order, into what is stored; returns what is new and changed."""
+    stored = locked_releases(connection, sorted({it.release.purl for it in deliveries}))
+    findings = Findings()
+    latest = dict(stored)
+    for delivery in deliveries:
+        release, known = delivery.release, latest.get(delivery.release.purl)
+        latest[release.purl] = (
+            first_known(release, delivery.as_of, findings)
+            if known is None
+            else merged(known, release, delivery.as_of, findings)
+        )
+    fresh = {purl: known for purl, known in latest.items() if purl not in stored}
+    inserted = set(_insert_versions(connection, fresh))
+    if len(inserted) < len(fresh):
+        # Another writer was quicker with some of them, and has committed by now.
+        late = [it for it in deliveries if it.release.purl in fresh.keys() - inserted]
+        _, also_changed, also_found = _add_versions(connection, late)
+    else:
+        also_changed, also_found = {}, Findings()
+    changed = _update_versions(connection, stored, latest)
+    new = {purl: known for purl, known in fresh.items() if purl in inserted}
+    _copy_details(connection, new)
+    findings.events += also_found.events
+    findings.alarms += [it for it in also_found.alarms if it not in findings.alarms]
+    return new, changed | also_changed, findings
+
+
+def _insert_versions(connection: Connection, fresh: Versions) -> list[str]:
+    rows = [
+        (it.purl, it.name, it.version, it.index, it.document_id, *_told(it))
+        for it in fresh.values()
+    ]
+    columns = ("purl", "name", "version", "index_name", "document_id", *_TOLD_COLUMNS)
+    return copy_new(connection, PackageVersionRow, rows, columns)
+
+
+def _told(known: KnownRelease) -> tuple[Any, ...]:
+    return (
+        known.state, known.problem, known.problem_message, known.requires_python, known.extras,
+        known.license, known.yanked, known.yanked_reason, known.uploaded_at,
+        known.metadata_source, known.metadata_file, known.wheels, known.has_sdist,
+        known.files_complete, known.document_id, known.facts, known.as_of,
+    )  # fmt: skip
+
+
+def _update_versions(connection: Connection, stored: Versions, latest: Versions) -> Versions:
+    """Overwrite what differs; of a release that only was confirmed, the time alone."""
+    differing = [
+        (before, latest[purl]) for purl, before in stored.items() if before != latest[purl]
+    ]
+    update_rows(
+        connection,
+        PackageVersionRow,
+        [(it.purl, *_told(it)) for _, it in differing],
+        ("purl", *_TOLD_COLUMNS),
+    )
+    changed = [(a, b) for a, b in differing if replace(a, as_of=b.as_of) != b]
+    asked: Versions = {b.purl: b for a, b in changed if a.requirements != b.requirements}
+    files: Versions = {b.purl: b for a, b in changed if (a.files, a.gone) != (b.files, b.gone)}
+    _delete(connection, "requirements", asked)
+    _delete(connection, "release_files", files)
+    _copy_requirements(connection, asked)
+    _copy_files(connection, files)
+    return {after.purl: after for _, after in changed}
+
+
+def _delete(connection: Connection, table: str, versions: Versions) -> None:
+    if versions:
+        statement = text(f"DELETE FROM {table} WHERE purl = ANY(:purls)")
+        connection.execute(statement, {"purls": list(versions)})
+
+
+def _copy_details(connection: Connection, versions: Versions) -> None:
+    _copy_requirements(connection, versions)
+    _copy_files(connection, versions)
+
+
+def _copy_requirements(connection: Connection, versions: Versions) -> None:
+    rows = (
+        (purl, position, it.raw, it.name, it.specifier, it.marker, it.extras, it.for_extras,
+         it.url, it.problem)
+        for purl, known in versions.items()
+        for position, it in enumerate(known.requirements)
+    )  # fmt: skip
+    _copy(connection, RequirementRow, rows, _REQUIREMENT_COLUMNS)
+
+
+def _copy_files(connection: Connection, versions: Versions) -> None:
+    rows = (
+        (purl, it.filename, it.sha256, it.kind, it.size_bytes, it.requires_python, it.yanked,
+         it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested, listed)
+        for purl, known in versions.items()
+        for listed, some in ((True, known.files), (False, known.gone))
+        for it in some.values()
+    )  # fmt: skip
+    _copy(connection, ReleaseFileRow, rows, _FILE_COLUMNS)
+
+
+def _copy(
+    connection: Connection,
+    model: type[Base],
+    rows: Iterable[Sequence[Any]],
+    columns: Sequence[str],
+) -> None:
+    table = table_of(model)
+    copy_rows(connection, table.name, table, rows, columns)
+
+
+def _add_events(connection: Connection, findings: Findings) -> None:
+    rows = [(kind, it.index, it.name, it.version, detail) for kind, it, detail in findings.events]
+    _copy(
+        connection, PackageEvent, _without_known_alarms(connection, rows),
+        ("kind", "index_name", "name", "version", "detail"),
+    )  # fmt: skip
+
+
+def _without_known_alarms(
+    connection: Connection, rows: list[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    names = sorted({row[2] for row in rows if row[0] == "changed_hash"})
+    if not names:
+        return rows
+    raised = [tuple(row) for row in connection.execute(_RAISED, {"names": names})]
+    return [row for row in rows if row[0] != "changed_hash" or row[1:] not in raised]
+
+
+def _project(connection: Connection, new: Versions, changed: Versions) -> None:
+    """Packages that are named, revisions, and entries for all that the graph shows."""
+    documents: dict[str, str] = {}
+    for known in (*new.values(), *changed.values()):
+        for name in (known.name, *(it.name for it in known.requirements if it.name)):
+            documents.setdefault(name, str(known.document_id))
+    packages = set(add_packages(connection, documents))
+    touched = {known.name for known in (*new.values(), *changed.values())}
+    finish_versions(connection, packages, new, touched, changed)

@@ -1,0 +1,336 @@
+"""Releases into the record: once, merged by what is newest, and never over a known hash."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import event, text
+
+from common.releases import Release
+from common.settings import Settings
+from graph.engine import Stores
+from graph.repositories.packages import add_unread_versions, refresh_revisions
+from graph.repositories.releases import (
+    ReleaseDelivery,
+    ReleasesAdded,
+    add_releases,
+    known_releases,
+)
+from tests.factories.releases import release, sdist_of, wheel_of
+from tests.services.projection import answer, project, verified
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+PURL = "pkg:pypi/flask@3.0.0"
+
+
+class Record:
+    """The record, with each delivery in a transaction of its own."""
+
+    def __init__(self, engine: sqlalchemy.Engine, settings: Settings) -> None:
+        self.engine, self.settings = engine, settings
+
+    def add(self, *releases: Release, day: int = 0) -> ReleasesAdded:
+        as_of = DAY + timedelta(days=day)
+        deliveries = [ReleaseDelivery(it, "memory://", as_of) for it in releases]
+        with self.engine.begin() as connection:
+            return add_releases(connection, self.settings, deliveries)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(query))]
+
+    def row(self, purl: str = PURL) -> Any:
+        with self.engine.connect() as connection:
+            query = text("SELECT * FROM package_versions WHERE purl = :purl")
+            return connection.execute(query, {"purl": purl}).one()
+
+    def events(self) -> list[tuple[Any, ...]]:
+        return self.rows("SELECT kind, name, version FROM package_events ORDER BY event_id")
+
+    def revision(self, name: str = "flask") -> str:
+        return str(dict(self.rows("SELECT name, revision FROM packages"))[name])
+
+    def waiting(self) -> list[tuple[Any, ...]]:
+        """Kinds and keys in the outbox, which is emptied."""
+        found = self.rows("SELECT kind, key FROM outbox ORDER BY entry_id")
+        with self.engine.begin() as connection:
+            connection.execute(text("DELETE FROM outbox"))
+        return found
+
+
+@pytest.fixture
+def record(relational: sqlalchemy.Engine, settings: Settings) -> Record:
+    return Record(relational, settings)
+
+
+def test_a_release_brings_its_requirements_files_and_packages(record: Record) -> None:
+    line = 'Werkzeug[Watch]>=3,<4 ; extra == "Dev"'
+    added = record.add(release("flask", "3.0.0", [line, "click"], provides_extra=["dev"]))
+    assert (added.new, added.changed, added.unchanged) == ({PURL}, set(), 0)
+    assert record.rows(
+        "SELECT position, raw, name, specifier, marker, extras, for_extras FROM requirements"
+        " ORDER BY position"
+    ) == [
+        (0, line, "werkzeug", "<4,>=3", 'extra == "dev"', ["watch"], ["dev"]),
+        (1, "click", "click", "", None, [], []),
+    ]
+    row = record.row()
+    assert (row.state, row.has_sdist, row.wheels) == ("solved", True, ["py3-none-any"])
+    assert (row.extras, row.files_complete, row.as_of) == (["dev"], True, DAY)
+    assert record.rows("SELECT count(*) FROM release_files") == [(2,)]
+    named = record.rows("SELECT name, revision IS NULL FROM packages ORDER BY name")
+    assert named == [("click", True), ("flask", False), ("werkzeug", True)]
+    documents = record.rows("SELECT document_id, kind, schema_version FROM documents")
+    assert documents == [(row.release_document_id, "release", "release-1")]
+    assert sorted(record.waiting()) == [
+        ("package", "click"), ("package", "flask"), ("package", "werkzeug"),
+        ("package_version", PURL),
+    ]  # fmt: skip
+    assert record.events() == []
+
+
+def test_a_second_delivery_changes_nothing_but_the_time(record: Record) -> None:
+    flask = release("flask", "3.0.0", ["click"])
+    record.add(flask)
+    before, revision = record.row(), record.revision()
+    record.waiting()
+    added = record.add(flask, flask, day=1)
+    assert (added.new, added.changed, added.unchanged) == (set(), set(), 1)
+    after = record.row()
+    assert after.as_of == DAY + timedelta(days=1)
+    assert {**after._mapping, "as_of": DAY} == dict(before._mapping)
+    assert record.revision() == revision
+    assert record.waiting() == record.events() == []
+    record.add(flask, day=0)
+    assert record.row().as_of == DAY + timedelta(days=1)
+
+
+def test_a_yank_is_an_event_and_changes_the_revision(record: Record) -> None:
+    record.add(release("flask", "3.0.0"))
+    first = record.revision()
+    record.waiting()
+    added = record.add(release("flask", "3.0.0", yanked=True, yanked_reason="broken"), day=1)
+    assert added.changed == {PURL}
+    assert (record.row().yanked, record.row().yanked_reason) == (True, "broken")
+    assert record.revision() != first
+    assert record.waiting() == [("package", "flask"), ("package_version", PURL)]
+    record.add(release("flask", "3.0.0"), day=2)
+    assert record.revision() == first
+    assert [kind for kind, *_ in record.events()] == ["yanked", "unyanked"]
+
+
+def test_an_older_word_does_not_replace_a_newer_one(record: Record) -> None:
+    record.add(release("flask", "3.0.0", ["click>=8"], yanked=True), day=2)
+    before = record.row()
+    added = record.add(release("flask", "3.0.0", ["click>=7"]), day=1)
+    assert added.unchanged == 1
+    assert record.row() == before
+    assert record.rows("SELECT specifier FROM requirements") == [(">=8",)]
+    assert record.events() == []
+
+
+def test_requirements_that_are_unknown_never_replace_known_ones(record: Record) -> None:
+    record.add(release("flask", "3.0.0", ["click"]))
+    record.add(release("flask", "3.0.0", None, yanked=True), day=1)
+    row = record.row()
+    assert (row.state, row.problem, row.yanked) == ("solved", None, True)
+    assert record.rows("SELECT name FROM requirements") == [("click",)]
+
+
+def test_known_requirements_replace_unknown_ones_even_if_they_are_older(record: Record) -> None:
+    record.add(release("flask", "3.0.0", None, yanked=True), day=1)
+    assert record.row().state == "unsolvable"
+    record.add(release("flask", "3.0.0", ["click"]), day=0)
+    row = record.row()
+    assert (row.state, row.problem, row.yanked) == ("solved", None, True)
+    assert row.as_of == DAY + timedelta(days=1)
+
+
+def test_changed_requirements_are_an_event_and_another_spelling_is_none(record: Record) -> None:
+    record.add(release("flask", "3.0.0", ["Click >= 8", "jinja2"]))
+    revision = record.revision()
+    record.add(release("flask", "3.0.0", ["jinja2", "click>=8"]), day=1)
+    assert record.events() == []
+    assert record.revision() == revision
+    record.add(release("flask", "3.0.0", ["click>=9", "jinja2"]), day=2)
+    ((kind, detail),) = record.rows("SELECT kind, detail FROM package_events")
+    assert kind == "changed_requirements"
+    assert (detail["removed"], detail["added"]) == (["click>=8"], ["click>=9"])
+    assert record.revision() != revision
+
+
+def test_a_changed_hash_raises_an_alarm_and_is_never_stored(
+    record: Record, caplog: pytest.LogCaptureFixture
+) -> None:
+    wheel = wheel_of("flask", "3.0.0")
+    record.add(release("flask", "3.0.0", files=[wheel]))
+    other = release("flask", "3.0.0", files=[{**wheel, "sha256": "f" * 64}])
+    (alarm,) = record.add(other, day=1).alarms
+    assert (alarm.purl, alarm.filename) == (PURL, wheel["filename"])
+    assert (alarm.known, alarm.offered) == (wheel["sha256"], "f" * 64)
+    assert record.rows("SELECT sha256 FROM release_files") == [(wheel["sha256"],)]
+    assert "file_hash_changed" in caplog.text
+    record.add(release("flask", "3.0.0", ["click"], files=[{**wheel, "sha256": "f" * 64}]), day=2)
+    events = record.rows("SELECT detail FROM package_events WHERE kind = 'changed_hash'")
+    assert [detail["offered"] for (detail,) in events] == ["f" * 64]
+
+
+def test_a_file_that_went_and_comes_back_with_another_hash_raises_the_alarm(
+    record: Record,
+) -> None:
+    wheel, sdist = wheel_of("flask", "3.0.0"), sdist_of("flask", "3.0.0")
+    record.add(release("flask", "3.0.0", files=[wheel, sdist]))
+    record.add(release("flask", "3.0.0", files=[sdist]), day=1)
+    assert record.row().wheels == []
+    changed = {**wheel, "sha256": "e" * 64}
+    (alarm,) = record.add(release("flask", "3.0.0", files=[changed, sdist]), day=2).alarms
+    assert alarm.known == wheel["sha256"]
+    assert record.rows("SELECT count(*) FROM release_files WHERE sha256 = repeat('e', 64)") == [
+        (0,)
+    ]
+
+
+def test_an_incomplete_list_of_files_removes_none(record: Record) -> None:
+    wheel, sdist = wheel_of("flask", "3.0.0"), sdist_of("flask", "3.0.0")
+    record.add(release("flask", "3.0.0", files=[wheel, sdist]))
+    record.add(release("flask", "3.0.0", files=[sdist], files_complete=False), day=1)
+    row = record.row()
+    assert (row.wheels, row.files_complete) == (["py3-none-any"], True)
+
+
+def test_new_files_of_a_complete_list_are_an_event(record: Record) -> None:
+    wheel = wheel_of("flask", "3.0.0")
+    record.add(release("flask", "3.0.0", files=[wheel], files_complete=False))
+    record.add(release("flask", "3.0.0", files=[wheel, sdist_of("flask", "3.0.0")]), day=1)
+    assert record.events() == []
+    further = wheel_of("flask", "3.0.0", "cp311-cp311-win_amd64")
+    files = [wheel, sdist_of("flask", "3.0.0"), further]
+    record.add(release("flask", "3.0.0", files=files), day=2)
+    ((kind, detail),) = record.rows("SELECT kind, detail FROM package_events")
+    assert (kind, detail) == ("new_files", {"files": [further["filename"]]})
+
+
+def test_a_version_that_a_stack_named_is_read_later(record: Record) -> None:
+    record.add(release("click", "8.0.0"))
+    (document,) = record.rows("SELECT document_id FROM documents")
+    versions = [(PURL, "flask", "3.0.0", "pypi", document[0])]
+    with record.engine.begin() as connection:
+        assert add_unread_versions(connection, versions) == {PURL}
+        assert add_unread_versions(connection, versions) == set()
+    unread = record.revision()
+    assert (record.row().state, record.row().facts) == ("unread", None)
+    assert record.add(release("flask", "3.0.0", ["click"])).changed == {PURL}
+    assert record.row().state == "solved"
+    assert record.row().document_id == document[0]
+    assert record.revision() != unread
+    assert record.events() == []
+
+
+def test_the_same_version_on_another_index_is_another_one(record: Record) -> None:
+    record.add(release("flask", "3.0.0"), release("flask", "3.0.0", index="builds"))
+    with record.engine.connect() as connection:
+        assert list(known_releases(connection, "builds", "flask")) == ["3.0.0"]
+        (known,) = known_releases(connection, "pypi", "flask").values()
+    assert known.purl == PURL
+    assert known.document_id == record.row().release_document_id
+
+
+def test_what_is_known_is_what_was_delivered(record: Record) -> None:
+    lines = ["click>=8", "asgiref ; extra == 'async'", "not a requirement at all!"]
+    flask = release("flask", "3.0.0", lines, provides_extra=["async"])
+    record.add(flask)
+    with record.engine.connect() as connection:
+        known = known_releases(connection, "pypi", "flask")["3.0.0"]
+    assert known.requirements == flask.requirements
+    assert known.requirements_raw == tuple(lines)
+    assert known.state == "unparsable"
+    assert tuple(known.files[file.filename] for file in flask.files) == flask.files
+
+
+def test_the_order_of_deliveries_at_one_time_leaves_no_trace(record: Record) -> None:
+    versions = [
+        release("flask", "3.0.0", ["click"], yanked=True),
+        release("flask", "3.0.0", ["click", "jinja2"]),
+        release("flask", "3.0.0", None, files=[sdist_of("flask", "3.0.0")], files_complete=False),
+    ]
+    found = set()
+    for seed in range(6):
+        with record.engine.begin() as connection:
+            connection.execute(text("TRUNCATE documents, packages, package_versions CASCADE"))
+        random.Random(seed).shuffle(versions)
+        for each in versions:
+            record.add(each)
+        found.add((record.row().facts, record.revision()))
+    assert len(found) == 1
+
+
+def test_text_of_any_kind_is_kept_as_it_is(record: Record) -> None:
+    odd = 'tabs\tand\nlines \\ {"quoted", \'braces}'
+    record.add(release("flask", "3.0.0", yanked=True, yanked_reason=odd))
+    assert record.row().yanked_reason == odd
+    broken = replace(release("flask", "3.0.1", yanked=True), yanked_reason="a\0b")
+    record.add(broken)
+    assert record.row("pkg:pypi/flask@3.0.1").yanked_reason == "a\\0b"
+
+
+def test_however_many_deliveries_the_number_of_statements_is_the_same(record: Record) -> None:
+    counted: list[str] = []
+    event.listen(record.engine, "before_cursor_execute", lambda *it: counted.append(it[2]))
+    record.add(*(release("flask", f"1.{n}", ["click"]) for n in range(3)))
+    few, counted[:] = len(counted), []
+    record.add(*(release(f"other-{n}", "1.0", ["click"]) for n in range(60)))
+    assert len(counted) <= few
+
+
+def test_writers_at_once_lose_nothing_and_agree_on_the_revision(record: Record) -> None:
+    failures: list[BaseException] = []
+
+    def work(first: int) -> None:
+        try:
+            for n in range(first, first + 30):
+                record.add(release("flask", f"1.{n}", [f"dependency-{n % 7}"]))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 15, 30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert record.rows("SELECT count(*) FROM package_versions") == [(60,)]
+    assert record.rows("SELECT count(*) FROM requirements") == [(60,)]
+    with record.engine.begin() as connection:
+        assert refresh_revisions(connection, ["flask"]) == set()
+
+
+def test_what_the_record_knows_is_in_the_graph(stores: Stores) -> None:
+    record = Record(stores.engine, stores.settings)
+    record.add(
+        release("flask", "3.0.0", ['click[x]>=8 ; extra == "dev"', "click>=7", "jinja2"]),
+        release("click", "8.1.0", []),
+    )
+    project(stores)
+    query = (
+        "MATCH (v:PackageVersion {name: 'flask'})-[r:REQUIRES]->(p:Package)"
+        " RETURN p.name, r.specifier, r.marker, r.extra, r.extras ORDER BY p.name, r.specifier"
+    )
+    assert answer(stores, query) == [
+        ["click", ">=7", None, None, None],
+        ["click", ">=8", 'extra == "dev"', ["dev"], ["x"]],
+        ["jinja2", "", None, None, None],
+    ]
+    assert verified(stores).equal
+    record.add(release("flask", "3.0.0", ["click>=7", "werkzeug"], yanked=True), day=1)
+    project(stores)
+    assert verified(stores).equal
+    found = answer(stores, query)
+    assert [row[:2] for row in found] == [["click", ">=7"], ["werkzeug", ""]]
+    (((revision),),) = answer(stores, "MATCH (p:Package {name: 'flask'}) RETURN p.revision")
+    assert revision == record.revision()
