@@ -61,6 +61,7 @@ class Limits:
     :param members: of an archive
     :param ratio: unpacked to packed bytes; JSON in gzip stays below 60
     :param allow_http: follow ``http(s)://``: only where a person named the URL
+    :param lines: take ``.jsonl`` and the like too, in which each line is a document
     """
 
     document_bytes: int = 64 * MEBIBYTE
@@ -68,3 +69,4 @@ class Limits:
     members: int = 1_000_000
     ratio: float = 200.0
     allow_http: bool = False
+    lines: bool = False

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine
 
 from common.inspection import InspectionDocument
-from common.reasons import Reason
 from common.settings import Settings
-from graph.engine import relational_errors
 from graph.repositories.inspections import Delivery, add_inspections
-from graph.repositories.quarantine import Refusal as RefusedDocument
-from graph.repositories.quarantine import add_refusals, now, resolve_source
-from ingest.documents import Limits, RawDocument, Refusal
+from ingest.batches import Batch, Recorder, in_batches
+from ingest.documents import Limits, Refusal
 from ingest.parsers.inspection import parse_inspections
-from ingest.sources import documents_of, stored_source
-
-logger = logging.getLogger(__name__)
+from ingest.sources import documents_of
 
 KIND = "inspection"
-#: Documents a transaction, which is what an interruption makes read again.
-BATCH_DOCUMENTS = 500
-#: Bytes a transaction, so that memory stays flat when documents are large.
-BATCH_BYTES = 16 * 2**20
-
-
-#: With one of these for a whole source, nothing is known of what it held before.
-_NOT_READ = frozenset(
-    {Reason.UNREADABLE, Reason.EMPTY_FOLDER, Reason.ARCHIVE_BROKEN, Reason.ARCHIVE_BOMB}
-)
 
 
 @dataclass(slots=True)
@@ -61,6 +44,20 @@ class IngestReport:
         self.stacks_unknown += document.stack is None
         self.observations.update(seen.outcome.value for seen in document.observations)
 
+    def count_batch(self, batch: Batch[Delivery], new: set[str]) -> None:
+        """Count a batch, of which the documents in ``new`` were not in the record before."""
+        counted: set[str] = set()
+        for delivery in batch.deliveries:
+            document_id = str(delivery.document.document_id)
+            if document_id in new and document_id not in counted:
+                counted.add(document_id)
+                self.count(delivery.document)
+            else:
+                self.known += 1
+        self.quarantined += len(batch.refusals)
+        self.reasons.update(str(it.error.reason) for it in batch.refusals)
+        self.read += len(batch)
+
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
         return {
@@ -75,43 +72,26 @@ class IngestReport:
         }
 
 
-@dataclass(slots=True)
-class _Batch:
-    deliveries: list[Delivery] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    size_bytes: int = 0
-
-    @property
-    def full(self) -> bool:
-        documents = len(self.deliveries) + len(self.refusals)
-        return documents >= BATCH_DOCUMENTS or self.size_bytes >= BATCH_BYTES
-
-    def add(self, found: RawDocument | Refusal) -> None:
-        """Parse what was found; a dictionary of inspections brings several."""
-        if isinstance(found, Refusal):
-            self.refusals.append(found)
-            return
-        for parsed in parse_inspections(found):
-            if isinstance(parsed, Refusal):
-                self.refusals.append(parsed)
-            else:
-                self.deliveries.append(Delivery(parsed, found.source))
-                self.size_bytes += len(parsed.body)
-
-
 def read_inspections(
     sources: Iterable[str], limits: Limits, on_document: Callable[[], None] = lambda: None
-) -> Iterable[_Batch]:
+) -> Iterator[Batch[Delivery]]:
     """Read and parse ``sources`` into batches of bounded size, in order."""
-    batch = _Batch()
+    found = _inspections_in(sources, limits, on_document)
+    return in_batches(found, lambda delivery: len(delivery.document.body))
+
+
+def _inspections_in(
+    sources: Iterable[str], limits: Limits, on_document: Callable[[], None]
+) -> Iterator[Delivery | Refusal]:
+    """A dictionary of inspections brings several; each document read is told by itself."""
     for source in sources:
-        for found in documents_of(source, limits):
-            batch.add(found)
+        for raw in documents_of(source, limits):
+            if isinstance(raw, Refusal):
+                yield raw
+            else:
+                for it in parse_inspections(raw):
+                    yield it if isinstance(it, Refusal) else Delivery(it, raw.source)
             on_document()
-            if batch.full:
-                yield batch
-                batch = _Batch()
-    yield batch
 
 
 def check_inspections(
@@ -122,7 +102,7 @@ def check_inspections(
     seen: set[str] = set()
     for batch in read_inspections(sources, limits, on_document):
         new = {str(it.document.document_id) for it in batch.deliveries} - seen
-        _count(report, batch, new)
+        report.count_batch(batch, new)
         seen |= new
     return report
 
@@ -145,68 +125,13 @@ def ingest_inspections(
     :raises StoreUnavailable: if a store is lost; what was committed stays
     """
     report = IngestReport()
+
+    def recorded(batch: Batch[Delivery], new: set[str]) -> None:
+        report.count_batch(batch, new)
+        on_commit()
+
+    recorder = Recorder(settings, engine, KIND, add_inspections, recorded)
     for source in sources:
-        with relational_errors(settings), engine.begin() as connection:
-            began = now(connection)
-        recorder = _Recorder(settings, engine, report, on_commit)
-        recorder.record(read_inspections([source], limits, on_document))
-        if recorder.read_whole:
-            with relational_errors(settings), engine.begin() as connection:
-                report.mended += resolve_source(connection, stored_source(source), began)
+        batches = read_inspections([source], limits, on_document)
+        report.mended += recorder.record_source(source, batches)
     return report
-
-
-@dataclass(slots=True)
-class _Recorder:
-    """Writes batches into the record, one while the next is read: the database works meanwhile.
-
-    :param read_whole: whether the source could be read at all, whatever is wrong in it
-    """
-
-    settings: Settings
-    engine: Engine
-    report: IngestReport
-    on_commit: Callable[[], None]
-    read_whole: bool = True
-
-    def record(self, batches: Iterable[_Batch]) -> None:
-        with ThreadPoolExecutor(1, thread_name_prefix="recorder") as thread:
-            recorded: Future[None] | None = None
-            for batch in batches:
-                if recorded is not None:
-                    recorded.result()
-                recorded = thread.submit(self._commit, batch)
-            if recorded is not None:
-                recorded.result()
-
-    def _commit(self, batch: _Batch) -> None:
-        with relational_errors(self.settings), self.engine.begin() as connection:
-            new = add_inspections(connection, self.settings, batch.deliveries)
-            add_refusals(connection, map(_refused, batch.refusals))
-        _count(self.report, batch, new)
-        self.read_whole &= not any(
-            it.error.reason in _NOT_READ and not it.place for it in batch.refusals
-        )
-        logger.info("batch_ingested", extra={"new": len(new), "refused": len(batch.refusals)})
-        self.on_commit()
-
-
-def _refused(refusal: Refusal) -> RefusedDocument:
-    error = refusal.error
-    return RefusedDocument(
-        KIND, refusal.source, refusal.place, error.reason, error.field, error.message
-    )
-
-
-def _count(report: IngestReport, batch: _Batch, new: set[str]) -> None:
-    counted: set[str] = set()
-    for delivery in batch.deliveries:
-        document_id = str(delivery.document.document_id)
-        if document_id in new and document_id not in counted:
-            counted.add(document_id)
-            report.count(delivery.document)
-        else:
-            report.known += 1
-    report.quarantined += len(batch.refusals)
-    report.reasons.update(str(it.error.reason) for it in batch.refusals)
-    report.read += len(batch.deliveries) + len(batch.refusals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 
 import click
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from common.terminal import printable
 from graph.repositories.quarantine import QuarantineEntry
-from ingest.runs import RunReport
+from ingest.runs import NightlyReport, RunReport
 
 
 def print_report(report: RunReport, *, as_json: bool, dry_run: bool) -> None:
@@ -39,6 +40,8 @@ def print_report(report: RunReport, *, as_json: bool, dry_run: bool) -> None:
         reasons = ", ".join(f"{count} {code}" for code, count in seen.reasons.most_common())
         where = "" if dry_run else "; see `thoth ingest quarantine`"
         click.echo(f"refused       {reasons}{where}")
+    if isinstance(report, NightlyReport):
+        _print_parts(report)
     if report.graph_error is not None:
         click.echo(f"graph         behind: {report.graph_error}", err=True)
         if report.lag:
@@ -48,6 +51,22 @@ def print_report(report: RunReport, *, as_json: bool, dry_run: bool) -> None:
         click.echo(
             f"graph         {'up to date' if not report.lag else f'{report.lag} entries wait'}"
         )
+
+
+def _print_parts(report: NightlyReport) -> None:
+    """What a nightly run did besides."""
+    from ingest.crawl.printing import print_crawl
+
+    for crawled in report.packages or ():
+        print_crawl(crawled)
+    if report.advisories is not None:
+        seen = report.advisories
+        click.echo(
+            f"advisories    {seen.read} read: {seen.new} new, {seen.updated} updated, "
+            f"{seen.quarantined} quarantined; {len(seen.versions)} releases concerned"
+        )
+    for name, error in report.skipped:
+        click.echo(f"{name:<13} not done: {error}", err=True)
 
 
 def print_quarantine(entries: Sequence[QuarantineEntry], *, as_json: bool) -> None:
@@ -67,9 +86,9 @@ def print_quarantine(entries: Sequence[QuarantineEntry], *, as_json: bool) -> No
             str(entry.quarantine_id), entry.reason,
             *map(_shown, (where, entry.field, entry.message)), str(entry.attempts),
         )  # fmt: skip
-    console = Console()
     # Whoever reads a pipe or a file is not bound to the width of a terminal.
-    console.print(table, width=None if console.is_terminal else 240)
+    console = Console() if sys.stdout.isatty() else Console(width=240)
+    console.print(table)
 
 
 def _shown(text: str) -> str:

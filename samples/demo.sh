@@ -28,7 +28,11 @@ echo "What was measured, and on what?"
 run thoth cypher "MATCH (h:Hardware)<-[:RAN_ON]-(i:Inspection)-[:OBSERVED]->(o:Observation {outcome: 'measured'})-[:OF]->(p:PerformanceIndicator)
   RETURN p.name AS indicator, p.component AS library, count(DISTINCT i) AS inspections, count(o) AS observations, h.label AS hardware ORDER BY indicator, library"
 
-say "4. Measure this machine"
+say "4. Releases in: what could be installed, and what it requires"
+run thoth packages import "$(dirname "$0")/packages.jsonl.gz" --as-of 2026-11-21
+run thoth packages closure flask numpy --python 3.12 --platform linux_x86_64
+
+say "5. Measure this machine"
 run thoth pi run matmul
 
 say "Where to go next"
@@ -36,6 +40,7 @@ cat <<TEXT
   The demo's stores go on running, apart from your own data. To work with them:
     . .venv/bin/activate; export THOTH_HOME=$THOTH_HOME
   thoth pi pin, thoth inspect  measure stacks of your own: docs/guides/measure.md
+  thoth packages add flask     read releases from the index: docs/guides/packages.md
   thoth stacks --help          other indicators, another baseline, JSON
   thoth cypher --help          your own questions; docs/cookbook.md has some
   thoth ingest inspections …   what others measured: files, folders, archives, s3://

@@ -9,7 +9,7 @@ from common.errors import InvalidDocument
 from ingest.documents import Limits, RawDocument, Refusal
 from ingest.sources.archives import count_in_zip
 from ingest.sources.folders import count_in_folder, documents_in_file, documents_in_folder
-from ingest.sources.layout import is_archive, unreadable
+from ingest.sources.layout import LINE_SUFFIXES, is_archive, unreadable
 from ingest.sources.remote import documents_at_url
 from ingest.sources.urls import local_path, stored_source
 
@@ -68,4 +68,5 @@ def count_hint(source: str) -> int | None:
         return count_in_folder(local)
     if path.suffix.lower() == ".zip":
         return count_in_zip(local)
-    return None if is_archive(path.name) or not path.is_file() else 1
+    many = is_archive(path.name) or path.name.lower().endswith(LINE_SUFFIXES)
+    return None if many or not path.is_file() else 1

@@ -28,12 +28,14 @@ from ingest.sources.layout import (
     inspection_part,
     is_document,
     is_gzipped_document,
+    is_lines,
     of_part,
     read_bounded,
     too_large,
     unpack_document,
     unreadable,
 )
+from ingest.sources.lines import documents_in_lines
 
 Found = RawDocument | InvalidDocument
 Opener = Callable[[], BinaryIO]
@@ -172,7 +174,7 @@ class _Survey:
             self.leaving += 1
         elif part:
             self.parts[part[0]] += 1
-        elif is_document(member.name):
+        elif is_document(member.name) or is_lines(member.name, self.limits):
             self.documents += 1
         else:
             self.skipped += 1
@@ -211,6 +213,8 @@ class _Reader:
                 yield from self._part(member, *part)
             elif is_document(name):
                 yield self._document(member, name)
+            elif is_lines(name, self.limits):
+                yield from self._lines(member, name)
 
     def _document(self, member: _Member, name: str) -> Found:
         inside = self._inside(name)
@@ -218,6 +222,15 @@ class _Reader:
             return RawDocument(self.source, inside, data=self._read(member, inside))
         except InvalidDocument as error:
             return error
+
+    def _lines(self, member: _Member, name: str) -> Iterator[Found]:
+        inside = self._inside(name)
+        try:
+            _check_method(member, inside)
+        except InvalidDocument as error:
+            yield error
+        else:
+            yield from documents_in_lines(member.open, name, self.source, inside, self.limits)
 
     def _part(self, member: _Member, folder: str, inner: str) -> Iterator[Found]:
         self.survey.parts[folder] -= 1
@@ -257,13 +270,7 @@ class _Reader:
         return pending.files
 
     def _read(self, member: _Member, inside: str) -> bytes:
-        if member.method not in _METHODS:
-            name = _OTHER_METHODS.get(member.method, f"method {member.method}")
-            raise InvalidDocument(
-                Reason.ARCHIVE_BROKEN,
-                f"packed with {name}; only stored and deflated members are read",
-                place=inside,
-            )
+        _check_method(member, inside)
         if member.size > self.limits.document_bytes:
             raise too_large(inside, member.size, self.limits)
         with member.open() as stream:
@@ -273,6 +280,16 @@ class _Reader:
 
     def _inside(self, name: str) -> str:
         return "/".join(part for part in (self.place, name) if part)
+
+
+def _check_method(member: _Member, inside: str) -> None:
+    if member.method not in _METHODS:
+        name = _OTHER_METHODS.get(member.method, f"method {member.method}")
+        raise InvalidDocument(
+            Reason.ARCHIVE_BROKEN,
+            f"packed with {name}; only stored and deflated members are read",
+            place=inside,
+        )
 
 
 def _clean(name: str) -> str:

@@ -19,12 +19,14 @@ from ingest.sources.layout import (
     is_archive,
     is_document,
     is_gzipped_document,
+    is_lines,
     of_part,
     too_deep,
     too_large,
     unpack_document,
     unreadable,
 )
+from ingest.sources.lines import documents_in_lines
 
 Found = RawDocument | InvalidDocument
 
@@ -114,7 +116,8 @@ class _Walk:
         return RawDocument(self.source, place, files=files)
 
     def _file(self, path: Path, place: str) -> Iterator[Found]:
-        if not (is_document(path.name) or is_archive(path.name)):
+        lines = is_lines(path.name, self.limits)
+        if not (lines or is_document(path.name) or is_archive(path.name)):
             self.skipped += 1
             return
         try:
@@ -144,11 +147,13 @@ class _Walk:
 
 
 def _documents_of_file(path: Path, source: str, place: str, limits: Limits) -> Iterator[Found]:
+    def opened() -> BinaryIO:
+        return path.open("rb")
+
+    if is_lines(path.name, limits):
+        yield from documents_in_lines(opened, path.name, source, place, limits)
+        return
     if is_archive(path.name):
-
-        def opened() -> BinaryIO:
-            return path.open("rb")
-
         yield from documents_in_archive(opened, path.name, source, place, limits)
         return
     try:

@@ -17,6 +17,7 @@ _INSPECTION_FILE = re.compile(
 )
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 DOCUMENT_SUFFIXES = (".json", ".json.gz")
+LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 #: Folders within folders beyond which nobody keeps documents.
 MAX_DEPTH = 64
 #: A file that small is no bomb, however well it was packed.
@@ -46,6 +47,11 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
+def is_lines(name: str, limits: Limits) -> bool:
+    """Whether each line of a file is a document, by its name and what was asked for."""
+    return limits.lines and name.lower().endswith(LINE_SUFFIXES)
+
+
 def is_gzipped_document(name: str) -> bool:
     """Whether a file is one packed document."""
     return name.lower().endswith(".json.gz")
@@ -70,9 +76,7 @@ def unreadable(place: str, error: BaseException | str) -> InvalidDocument:
 def empty(place: str, others: int, what: str = "folder") -> InvalidDocument:
     """The refusal of a folder or archive without a single document."""
     files = f", only {others} other files" if others else ""
-    return InvalidDocument(
-        Reason.EMPTY_FOLDER, f"no inspection documents in this {what}{files}", place=place
-    )
+    return InvalidDocument(Reason.EMPTY_FOLDER, f"no documents in this {what}{files}", place=place)
 
 
 def too_deep(place: str) -> InvalidDocument:

@@ -22,6 +22,7 @@ from ingest.sources.layout import (
     is_archive,
     is_document,
     is_gzipped_document,
+    is_lines,
     of_part,
     read_bounded,
     too_deep,
@@ -29,6 +30,7 @@ from ingest.sources.layout import (
     unpack_document,
     unreadable,
 )
+from ingest.sources.lines import documents_in_lines
 from ingest.sources.urls import check_url
 
 Found = RawDocument | InvalidDocument
@@ -145,13 +147,15 @@ class _Remote:
 
     def _file(self, info: dict[str, Any], name: str, place: str) -> Iterator[Found]:
         path, size = str(info["name"]), info.get("size")
-        if is_archive(name):
 
-            def opened() -> BinaryIO:
-                return cast(BinaryIO, self.system.open(path, "rb"))
+        def opened() -> BinaryIO:
+            return cast(BinaryIO, self.system.open(path, "rb"))
 
+        lines = is_lines(name, self.limits)
+        if lines or is_archive(name):
+            inside = documents_in_lines if lines else documents_in_archive
             try:
-                yield from documents_in_archive(opened, name, self.source, place, self.limits)
+                yield from inside(opened, name, self.source, place, self.limits)
             except _driver_errors() as error:
                 yield unreadable(place, error)
         elif is_document(name) or not place:

@@ -1,0 +1,1 @@
+"""Commands of this room with many options, one module a group."""

@@ -1,0 +1,237 @@
+"""Read, parse, record: how metadata dumps and solvers' results get in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from common.settings import Settings
+from graph.repositories.releases import HashAlarm, ReleaseDelivery, ReleasesAdded, add_releases
+from ingest.batches import Batch, Recorder, in_batches
+from ingest.documents import Limits, RawDocument, Refusal
+from ingest.parsers.release_documents import ToldRelease, parse_releases
+from ingest.sources import documents_of
+from ingest.sources.urls import local_path
+
+KIND = "release"
+#: Releases a transaction, which is what an interruption makes read again. Each costs a tenth
+#: more in batches of 500, twice as much in batches of 100, and no less in larger ones.
+BATCH_RELEASES = 1_000
+#: A file whose first lines are all refused is something else, and not one more is read.
+PATIENCE_LINES = 1_000
+
+#: Sources were named by the operator, on the command line.
+_OPERATOR_LIMITS = Limits(allow_http=True, lines=True)
+
+
+@dataclass(slots=True)
+class ReleaseReport:
+    """What became of the releases of a run.
+
+    :param read: releases met, refused ones included
+    :param known: releases that changed nothing, or were met twice
+    :param mended: entries of the quarantine that were met no more
+    :param states: of all releases that were not refused
+    :param problems: why those that are not solved are not
+    :param alarms: files whose hash is another than before; the record keeps the first
+    """
+
+    read: int = 0
+    new: int = 0
+    changed: int = 0
+    known: int = 0
+    quarantined: int = 0
+    mended: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    problems: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    alarms: list[HashAlarm] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left for a person to look at."""
+        return not (self.quarantined or self.alarms)
+
+    def count_batch(self, batch: Batch[ReleaseDelivery], added: ReleasesAdded) -> None:
+        """Count a batch and what it did to the record."""
+        releases = [delivery.release for delivery in batch.deliveries]
+        self.read += len(batch)
+        self.new += len(added.new)
+        self.changed += len(added.changed)
+        self.known += len(releases) - len(added.new) - len(added.changed)
+        self.quarantined += len(batch.refusals)
+        self.states.update(release.state.value for release in releases)
+        self.problems.update(release.problem.value for release in releases if release.problem)
+        self.reasons.update(str(refusal.error.reason) for refusal in batch.refusals)
+        self.alarms += added.alarms
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        return {
+            "read": self.read,
+            "new": self.new,
+            "changed": self.changed,
+            "known": self.known,
+            "quarantined": self.quarantined,
+            "mended": self.mended,
+            "states": dict(self.states),
+            "problems": dict(self.problems),
+            "reasons": dict(self.reasons),
+            "alarms": [
+                {"purl": it.purl, "file": it.filename, "known": it.known, "offered": it.offered}
+                for it in self.alarms
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How sources of releases are read.
+
+    :param as_of: when the index said so, of documents that do not tell; ``None`` for the
+        time of the file that they are in
+    :param addresses: names of indexes that are known by their addresses
+    """
+
+    limits: Limits = _OPERATOR_LIMITS
+    as_of: datetime | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_releases(
+    source: str, reading: Reading, on_release: Callable[[], None] = lambda: None
+) -> Iterator[Batch[ReleaseDelivery]]:
+    """Read and parse ``source`` into batches of bounded size, in order."""
+    found = _releases_in(source, reading, on_release)
+    return in_batches(found, lambda it: len(it.release.body), BATCH_RELEASES)
+
+
+def check_releases(
+    sources: Iterable[str], reading: Reading, on_release: Callable[[], None] = lambda: None
+) -> ReleaseReport:
+    """What an import would make of ``sources`` in an empty record; nothing is written."""
+    report = ReleaseReport()
+    seen: set[str] = set()
+    for source in sources:
+        for batch in read_releases(source, reading, on_release):
+            new = {str(it.release.purl) for it in batch.deliveries} - seen
+            report.count_batch(batch, ReleasesAdded(new, set(), 0, []))
+            seen |= new
+    return report
+
+
+def import_releases(
+    settings: Settings,
+    engine: Engine,
+    sources: Iterable[str],
+    reading: Reading,
+    *,
+    on_release: Callable[[], None] = lambda: None,
+    on_commit: Callable[[], None] = lambda: None,
+) -> ReleaseReport:
+    """Take in every release of ``sources``, and quarantine what cannot be.
+
+    :param on_commit: called after each batch, such as to wake the projector
+    :raises StoreUnavailable: if a store is lost; what was committed stays
+    """
+    report = ReleaseReport()
+    recorder = _recorder(settings, engine, report, on_commit)
+    for source in sources:
+        batches = read_releases(source, reading, on_release)
+        report.mended += recorder.record_source(source, batches)
+    return report
+
+
+def ingest_releases(
+    settings: Settings,
+    engine: Engine,
+    found: Iterable[ReleaseDelivery | Refusal],
+    *,
+    on_commit: Callable[[], None] = lambda: None,
+) -> ReleaseReport:
+    """Take in releases from elsewhere than files, in batches, in their order.
+
+    :raises StoreUnavailable: if a store is lost; what was committed stays
+    """
+    report = ReleaseReport()
+    batches = in_batches(found, lambda it: len(it.release.body), BATCH_RELEASES)
+    _recorder(settings, engine, report, on_commit).record(batches)
+    return report
+
+
+def _recorder(
+    settings: Settings, engine: Engine, report: ReleaseReport, on_commit: Callable[[], None]
+) -> Recorder[ReleaseDelivery, ReleasesAdded]:
+    def recorded(batch: Batch[ReleaseDelivery], added: ReleasesAdded) -> None:
+        report.count_batch(batch, added)
+        on_commit()
+
+    return Recorder(settings, engine, KIND, add_releases, recorded)
+
+
+def _releases_in(
+    source: str, reading: Reading, on_release: Callable[[], None]
+) -> Iterator[ReleaseDelivery | Refusal]:
+    parser = _Parser(reading, datetime.now(UTC))
+    refused: int | None = 0
+    for raw in documents_of(source, reading.limits):
+        for found in parser.releases(raw):
+            yield found
+            on_release()
+            if refused is not None:
+                refused = refused + 1 if isinstance(found, Refusal) else None
+        if refused is not None and refused >= PATIENCE_LINES:
+            words = f"the first {refused} documents are no releases; the rest was not read"
+            yield Refusal(raw.source, InvalidDocument(Reason.UNREADABLE, words))
+            return
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Parses the documents of a source, and dates them.
+
+    :param now: when the run began; no index said anything later
+    """
+
+    reading: Reading
+    now: datetime
+    written: dict[str, datetime] = field(default_factory=dict)
+
+    def releases(self, raw: RawDocument | Refusal) -> Iterator[ReleaseDelivery | Refusal]:
+        if isinstance(raw, Refusal):
+            yield raw
+            return
+        for found in parse_releases(raw, addresses=self.reading.addresses, now=self.now):
+            if isinstance(found, ToldRelease):
+                as_of = found.as_of or self.reading.as_of or self._written_at(raw)
+                yield ReleaseDelivery(found.release, raw.source, as_of)
+            else:
+                yield found
+
+    def _written_at(self, raw: RawDocument) -> datetime:
+        """When the file was written that ``raw`` is in: what it says is no younger."""
+        file = raw.place.rpartition("line ")[0].strip() if "line " in raw.place else raw.place
+        if file not in self.written:
+            self.written[file] = min(_written_at(raw.source, file) or self.now, self.now)
+        return self.written[file]
+
+
+def _written_at(source: str, place: str) -> datetime | None:
+    local = local_path(source)
+    if local is None:
+        return None
+    path = Path(local)
+    inner = path / place
+    try:
+        written = (inner if path.is_dir() and inner.is_file() else path).stat().st_mtime
+    except OSError:
+        return None
+    return datetime.fromtimestamp(written, UTC)

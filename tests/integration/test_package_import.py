@@ -1,0 +1,301 @@
+"""Metadata dumps and solvers' results into the record, by the command, on real stores."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import func, select
+
+from common.releases import Release
+from common.settings import Settings
+from graph.engine import Stores
+from graph.projection import verify
+from graph.repositories.quarantine import open_refusals
+from graph.repositories.releases import ReleaseDelivery
+from graph.tables import Document, OutboxEntry, PackageVersionRow, ReleaseFileRow, RequirementRow
+from ingest import releases as importing
+from ingest.cli import ingest
+from ingest.commands.package_import import import_command
+from ingest.documents import Refusal
+from ingest.releases import Reading, import_releases, ingest_releases, read_releases
+from tests.factories.releases import (
+    failed,
+    file_document,
+    many_releases,
+    release_document,
+    solved,
+    solver_document,
+    write_dump,
+)
+
+
+def command(settings: Settings, *arguments: Path | str) -> Result:
+    """``thoth packages import …`` in this process."""
+    return CliRunner().invoke(import_command, [str(it) for it in arguments], obj=settings)
+
+
+def deliver(settings: Settings, *arguments: Path | str, code: int = 0) -> dict[str, Any]:
+    """The same with ``--json``: what became of the releases."""
+    result = command(settings, *arguments, "--json")
+    assert result.exit_code == code, (result.output, result.exception)
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
+def count(stores: Stores, column: Any) -> int:
+    with stores.engine.connect() as connection:
+        return connection.execute(select(func.count(column))).scalar_one()
+
+
+def versions(stores: Stores) -> dict[str, PackageVersionRow]:
+    with stores.engine.connect() as connection:
+        rows = connection.execute(select(PackageVersionRow.__table__)).all()
+    return {row.purl: row for row in rows}  # type: ignore[misc]
+
+
+DUMP = [
+    release_document("a", "1.0", ["b>=1", 'c; extra == "x"'], provides_extra=["x"]),
+    release_document("b", "1.5"),
+    release_document("c", "2.0", None),
+    release_document("d", "2004b-final"),
+]
+
+
+def test_a_dump_comes_in_and_the_graph_shows_it(stores: Stores, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.jsonl.gz", DUMP)
+    report = deliver(stores.settings, dump)
+    release = report["release"]
+    assert (release["read"], release["new"], release["quarantined"]) == (4, 4, 0)
+    assert release["states"] == {"solved": 2, "unsolvable": 1, "unparsable": 1}
+    assert release["problems"] == {"not_recorded": 1, "invalid_version": 1}
+    assert report["graph"] == {"lag": 0, "error": None}
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    with stores.driver.session(database=stores.database) as session:
+        found = session.run(
+            "MATCH (:PackageVersion {purl: 'pkg:pypi/a@1.0'})-[edge:REQUIRES]->(package:Package)"
+            " RETURN package.name AS name, edge.extra AS extra ORDER BY name"
+        )
+        assert [(it["name"], it["extra"]) for it in found] == [("b", None), ("c", ["x"])]
+
+
+def test_a_second_import_changes_nothing(stores: Stores, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.ndjson", DUMP)
+    deliver(stores.settings, dump)
+    before = versions(stores)
+    again = deliver(stores.settings, dump)
+    assert (again["release"]["new"], again["release"]["changed"]) == (0, 0)
+    assert again["release"]["known"] == 4
+    assert versions(stores) == before
+    assert count(stores, Document.document_id) == 4
+    assert count(stores, OutboxEntry.entry_id) == 0
+
+
+def test_what_an_older_dump_says_does_not_replace_what_is_newer(
+    stores: Stores, tmp_path: Path
+) -> None:
+    newer = write_dump(tmp_path / "new.jsonl", [release_document("a", "1.0", ["b>=2"])])
+    older = write_dump(
+        tmp_path / "old.jsonl", [release_document("a", "1.0", ["b>=1"], yanked=True)]
+    )
+    deliver(stores.settings, newer, "--as-of", "2026-01-01")
+    deliver(stores.settings, older, "--as-of", "2025-01-01")
+    (row,) = versions(stores).values()
+    assert not row.yanked
+    with stores.engine.connect() as connection:
+        assert connection.execute(select(RequirementRow.raw)).scalars().all() == ["b>=2"]
+
+
+def test_the_time_of_the_file_is_what_an_undated_dump_is_of(stores: Stores, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    dump = write_dump(folder / "dump.jsonl", DUMP[:1])
+    os.utime(dump, (1_700_000_000, 1_700_000_000))
+    for source in (dump, folder):
+        deliver(stores.settings, source)
+        (row,) = versions(stores).values()
+        assert row.as_of is not None
+        assert row.as_of.timestamp() == 1_700_000_000
+
+
+def test_bad_lines_are_quarantined_by_their_number_and_the_rest_comes_in(
+    stores: Stores, tmp_path: Path
+) -> None:
+    lines: list[dict[str, Any] | str] = [
+        DUMP[0],
+        '{"name": "b"',
+        {"name": "b"},
+        DUMP[1] | {"yanked": 3},
+        "",
+        DUMP[2],
+    ]
+    dump = write_dump(tmp_path / "dump.jsonl", lines)
+    report = deliver(stores.settings, dump, code=1)
+    assert (report["release"]["new"], report["release"]["quarantined"]) == (2, 3)
+    with stores.engine.connect() as connection:
+        entries = open_refusals(connection)
+    assert [(it.kind, it.source, it.place, it.reason, it.field) for it in entries] == [
+        ("release", str(dump), "line 2", "truncated_json", "$"),
+        ("release", str(dump), "line 3", "unknown_schema", "$"),
+        ("release", str(dump), "line 4", "wrong_type", "$.yanked"),
+    ]
+    write_dump(dump, DUMP)
+    report = deliver(stores.settings, dump)
+    assert (report["release"]["new"], report["release"]["mended"]) == (2, 3)
+    with stores.engine.connect() as connection:
+        assert open_refusals(connection) == []
+
+
+def test_a_changed_hash_is_an_alarm_and_never_stored(stores: Stores, tmp_path: Path) -> None:
+    first = release_document(files=[file_document("flask-3.0.0.tar.gz", "honest")])
+    other = release_document(files=[file_document("flask-3.0.0.tar.gz", "forged")])
+    deliver(stores.settings, write_dump(tmp_path / "a.jsonl", [first]))
+    with stores.engine.connect() as connection:
+        honest = connection.execute(select(ReleaseFileRow.sha256)).scalar_one()
+    result = command(stores.settings, write_dump(tmp_path / "b.jsonl", [other]))
+    assert result.exit_code == 1
+    assert "flask-3.0.0.tar.gz" in result.stderr
+    with stores.engine.connect() as connection:
+        assert connection.execute(select(ReleaseFileRow.sha256)).scalar_one() == honest
+
+
+def test_a_solvers_result_comes_in_with_its_own_date(stores: Stores, tmp_path: Path) -> None:
+    document = solver_document(
+        [solved("Flask", "1.0.2", {"click": ">=5.1"}), solved("click", "7.0", {})],
+        [failed("pygments", "1.0", "setup.py failed"), failed("click", "7.0", "a second time")],
+        unparsed=[{"requirement": "x y", "details": "…"}],
+        unresolved=[{"package_name": "protobuf", "version_spec": "==39.1.0"}],
+    )
+    source = tmp_path / "solver.json"
+    source.write_text(json.dumps(document))
+    report = deliver(stores.settings, source, code=1)["release"]
+    assert (report["read"], report["new"]) == (5, 3)
+    assert report["reasons"] == {"invalid_requirement": 1, "unresolved": 1}
+    found = versions(stores)
+    assert {row.state for row in found.values()} == {"solved", "unsolvable"}
+    assert {str(row.as_of) for row in found.values()} == {"2019-03-04 14:38:05.816406+00:00"}
+    assert found["pkg:pypi/pygments@1.0"].problem_message == "setup.py failed"
+
+
+def test_a_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path) -> None:
+    nowhere = replace(settings, database_url="postgresql://nobody@127.0.0.1:9/none")
+    dump = write_dump(tmp_path / "dump.jsonl", [*DUMP, DUMP[0], "{"])
+    report = deliver(nowhere, dump, "--dry-run", code=1)
+    release = report["release"]
+    assert (release["read"], release["new"], release["known"]) == (6, 4, 1)
+    assert report["dry_run"]
+    assert command(nowhere, write_dump(tmp_path / "b.jsonl", DUMP)).exit_code == 1
+    assert "4 can be taken in" in command(nowhere, dump, "--dry-run").stdout
+
+
+def test_a_file_of_something_else_is_not_read_to_its_end(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "PATIENCE_LINES", 20)
+    dump = write_dump(tmp_path / "dump.jsonl", [{"some": "thing"}] * 100)
+    report = deliver(stores.settings, dump, code=1)["release"]
+    assert (report["read"], report["reasons"]["unreadable"]) == (21, 1)
+    # One release among the first is enough to go on.
+    dump = write_dump(tmp_path / "mixed.jsonl", [DUMP[0], *[{"some": "thing"}] * 100])
+    assert deliver(stores.settings, dump, code=1)["release"]["read"] == 101
+
+
+def test_dates_that_are_none_are_usage_errors(settings: Settings, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.jsonl", DUMP)
+    for date in ("yesterday", "2999-01-01"):
+        assert command(settings, dump, "--as-of", date).exit_code == 2
+
+
+def test_more_than_a_batch_comes_in_whole(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "BATCH_RELEASES", 70)
+    dump = write_dump(tmp_path / "dump.jsonl.gz", many_releases(500, 3))
+    commits: list[int] = []
+    report = import_releases(
+        stores.settings, stores.engine, [str(dump)], Reading(), on_commit=lambda: commits.append(1)
+    )
+    assert (report.new, report.states["solved"], len(commits)) == (500, 500, 8)
+    assert count(stores, RequirementRow.purl) == 1_500
+
+
+def test_releases_from_elsewhere_go_the_same_way(stores: Stores, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.jsonl", [*DUMP, "{"])
+    found: list[ReleaseDelivery | Refusal] = []
+    for batch in read_releases(str(dump), Reading()):
+        found += [*batch.deliveries, *batch.refusals]
+    assert all(isinstance(it, Refusal) or isinstance(it.release, Release) for it in found)
+    report = ingest_releases(stores.settings, stores.engine, found)
+    assert (report.new, report.quarantined) == (4, 1)
+
+
+_RUN = """
+import sys
+from dataclasses import replace
+from common.settings import Settings
+from graph.engine import relational_engine
+from ingest import releases
+from ingest.releases import Reading, import_releases
+
+releases.BATCH_RELEASES = 50
+settings = Settings.from_env()
+print("began", flush=True)
+import_releases(
+    settings, relational_engine(settings), [sys.argv[1]], Reading(),
+    on_commit=lambda: print("committed", flush=True),
+)
+"""
+
+
+def test_killed_in_the_middle_and_run_again_nothing_is_missing_or_twice(
+    stores: Stores, tmp_path: Path
+) -> None:
+    dump = write_dump(tmp_path / "dump.jsonl.gz", many_releases(3_000, 5))
+    environ = {
+        **os.environ,
+        "THOTH_HOME": str(stores.settings.home),
+        "DATABASE_URL": stores.settings.database_url or "",
+    }
+    run = subprocess.Popen(
+        [sys.executable, "-c", _RUN, str(dump)], env=environ, stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    for line in run.stdout:
+        if line == "committed\n":
+            break
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    deadline = time.monotonic() + 5
+    while (before := count(stores, PackageVersionRow.purl)) == 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert 0 < before < 3_000
+    report = import_releases(stores.settings, stores.engine, [str(dump)], Reading())
+    assert report.new + report.known == 3_000
+    assert 0 < report.new <= 3_000 - before
+    assert count(stores, PackageVersionRow.purl) == 3_000
+    assert count(stores, RequirementRow.purl) == 15_000
+
+
+def test_another_kind_of_run_over_the_same_folder_mends_nothing(
+    stores: Stores, tmp_path: Path
+) -> None:
+    write_dump(tmp_path / "dump.jsonl", [DUMP[0], "{"])
+    deliver(stores.settings, tmp_path, code=1)
+    CliRunner().invoke(ingest, ["inspections", str(tmp_path)], obj=stores.settings)
+    result = CliRunner().invoke(ingest, ["quarantine", "--retry"], obj=stores.settings)
+    with stores.engine.connect() as connection:
+        entries = {(it.kind, it.place) for it in open_refusals(connection)}
+    assert entries == {("release", "dump.jsonl line 2"), ("inspection", "")}
+    assert result.exit_code == 1
+    write_dump(tmp_path / "dump.jsonl", [DUMP[0]])
+    assert deliver(stores.settings, tmp_path)["release"]["mended"] == 1

@@ -1,0 +1,230 @@
+"""Release documents: states, normalisation, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from common.errors import InvalidDocument
+from common.inspection import digest_bytes
+from common.reasons import Reason
+from common.releases import ReleaseProblem, ReleaseState
+from ingest.parsers.releases import release_of
+from tests.factories.releases import file_document, release, release_document, wheel_of
+
+Record = dict[str, Any]
+
+
+def refused(document: Any) -> tuple[Reason, str]:
+    with pytest.raises(InvalidDocument) as caught:
+        release_of(document)
+    return Reason(caught.value.reason), caught.value.field
+
+
+def test_a_release_is_normalised() -> None:
+    found = release(
+        "Keras_Preprocessing", "1.1.02", ['NumPy (>=1.9.1) ; extra == "Image.Ops"'],
+        provides_extra=["Image.Ops", "image-ops"], index="pypi-org",
+    )  # fmt: skip
+    assert (found.purl, found.index) == ("pkg:pypi/keras-preprocessing@1.1.2", "pypi")
+    assert (found.state, found.problem, found.problem_message) == (ReleaseState.SOLVED, None, None)
+    assert found.extras == ("image-ops",)
+    (asked,) = found.requirements
+    assert (asked.name, asked.specifier, asked.for_extras) == ("numpy", ">=1.9.1", ("image-ops",))
+    assert asked.raw == 'NumPy (>=1.9.1) ; extra == "Image.Ops"'
+
+
+def test_an_index_is_part_of_the_identity() -> None:
+    assert release(index="builds").purl == "pkg:pypi/flask@3.0.0?index=builds"
+    assert release(index="https://user:secret@builds.example/cpu/simple/").index == (
+        "builds-example-cpu"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "problem"),
+    [
+        ({}, ReleaseState.SOLVED, None),
+        ({"requires_dist": None}, ReleaseState.UNSOLVABLE, ReleaseProblem.NOT_RECORDED),
+        (
+            {"requires_dist": None, "problem": "dynamic_metadata"},
+            ReleaseState.UNSOLVABLE,
+            ReleaseProblem.DYNAMIC_METADATA,
+        ),
+        (
+            {"requires_dist": None, "problem": "broken_metadata"},
+            ReleaseState.UNPARSABLE,
+            ReleaseProblem.BROKEN_METADATA,
+        ),
+        ({"version": "2004b-final"}, ReleaseState.UNPARSABLE, ReleaseProblem.INVALID_VERSION),
+        (
+            {"version": "2004b-final", "requires_dist": None},
+            ReleaseState.UNPARSABLE,
+            ReleaseProblem.INVALID_VERSION,
+        ),
+        (
+            {"requires_dist": ["click", "ipython doctest plugin==0.1"]},
+            ReleaseState.UNPARSABLE,
+            ReleaseProblem.INVALID_REQUIREMENT,
+        ),
+        (
+            {"requires_python": ">=3.6.*"},
+            ReleaseState.UNPARSABLE,
+            ReleaseProblem.BROKEN_METADATA,
+        ),
+    ],
+)
+def test_the_state_tells_what_is_known(
+    changes: Record, state: ReleaseState, problem: ReleaseProblem | None
+) -> None:
+    found = release_of(release_document() | changes)
+    assert (found.state, found.problem) == (state, problem)
+    assert (found.problem_message is None) == (
+        problem in (None, ReleaseProblem.NOT_RECORDED, ReleaseProblem.DYNAMIC_METADATA)
+        or "problem" in changes
+    )
+
+
+def test_a_line_that_is_no_requirement_is_kept_and_told() -> None:
+    found = release(requires=["click>=8", "ipython doctest plugin==0.1"])
+    assert [asked.name for asked in found.requirements] == ["click", None]
+    assert found.requirements[1].raw == "ipython doctest plugin==0.1"
+    assert found.problem_message is not None
+    assert "ipython doctest plugin==0.1" in found.problem_message
+
+
+def test_unknown_requirements_are_not_the_same_as_none() -> None:
+    assert release(requires=None).document_id != release(requires=[]).document_id
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        release_document(),
+        release_document(requires=None, problem="no_files", problem_message="nothing there"),
+        release_document("pytz", "2004b-final"),
+        release_document(requires=["a b c", 'x; extra == "y"', "z @ file:///z.whl"]),
+        release_document(index="builds", yanked="broken", files_complete=False),
+        release_document(files=[wheel_of("flask", "3.0.0", attested=True, metadata_sha256="")]),
+    ],
+)
+def test_the_body_gives_the_same_release_again(document: Record) -> None:
+    found = release_of(document)
+    assert release_of(orjson.loads(found.body)) == found
+    assert found.document_id == digest_bytes(found.body)
+
+
+def test_one_content_has_one_document() -> None:
+    document = release_document(provides_extra=["b", "a"])
+    other = dict(reversed(document.items())) | {
+        "provides_extra": ["A", "b", "B"],
+        "files": document["files"][::-1],
+        "collected_at": "2026-11-21",
+        "upload_time": "2024-05-01T12:00:00+02:00",
+    }
+    assert release_of(other).document_id == release_of(document).document_id
+
+
+def test_a_release_is_yanked_with_all_its_files() -> None:
+    whole = wheel_of("flask", "3.0.0", yanked="it breaks")
+    part = file_document("flask-3.0.0.tar.gz")
+    found = release(files=[whole], yanked=None)
+    assert (found.yanked, found.yanked_reason) == (True, "it breaks")
+    assert not release(files=[whole, part], yanked=None).yanked
+    assert not release(files=[], yanked=None).yanked
+    assert release(files=[part], yanked=True).yanked
+    assert not release(files=[whole], yanked=False).yanked
+
+
+def test_the_upload_is_that_of_the_first_file_unless_told() -> None:
+    files = [wheel_of("flask", "3.0.0", upload_time=f"2024-05-0{day}T10:00:00Z") for day in (3, 2)]
+    files[1]["filename"] = "flask-3.0.0-1-py3-none-any.whl"
+    assert release(files=files, upload_time=None).uploaded_at == datetime(
+        2024, 5, 2, 10, tzinfo=UTC
+    )
+    assert release(files=files).uploaded_at == datetime(2024, 5, 1, 10, tzinfo=UTC)
+
+
+def test_nobodys_address_and_no_password_is_kept() -> None:
+    found = release(
+        requires=[
+            "a @ git+https://jo:secret@host.example/a.git",
+            "b @ git+ssh://git@host.example/b",
+        ],
+        license="MIT, ask jo@mail.example\nfull text",
+        yanked="write to jo@mail.example",
+    )
+    assert b"secret" not in found.body
+    assert b"mail.example" not in found.body
+    assert b"full text" not in found.body
+    assert [asked.url for asked in found.requirements] == [
+        "git+https://host.example/a.git",
+        "git+ssh://git@host.example/b",
+    ]
+
+
+def test_long_texts_for_people_are_cut() -> None:
+    found = release(requires=None, license="x" * 10**6, problem_message="y" * 10**6)
+    assert len(found.body) < 5_000
+
+
+SHA = "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "field"),
+    [
+        ({"name": None}, Reason.MISSING_FIELD, "$.name"),
+        ({"name": "../../etc"}, Reason.WRONG_TYPE, "$.name"),
+        ({"name": "x" * 201}, Reason.OUT_OF_RANGE, "$.name"),
+        ({"name": 7}, Reason.WRONG_TYPE, "$.name"),
+        ({"version": None}, Reason.MISSING_FIELD, "$.version"),
+        ({"version": " "}, Reason.MISSING_FIELD, "$.version"),
+        ({"version": "1" * 101}, Reason.OUT_OF_RANGE, "$.version"),
+        ({"version": "1\x1b[2J"}, Reason.WRONG_TYPE, "$.version"),
+        ({"version": "1\ud800"}, Reason.WRONG_TYPE, "$.version"),
+        ({"index": "two words"}, Reason.WRONG_TYPE, "$.index"),
+        ({"index": "https://["}, Reason.WRONG_TYPE, "$.index"),
+        ({"requires_dist": "click"}, Reason.WRONG_TYPE, "$.requires_dist"),
+        ({"requires_dist": ["click", None]}, Reason.WRONG_TYPE, "$.requires_dist[1]"),
+        ({"requires_dist": ["a"] * 10_001}, Reason.OUT_OF_RANGE, "$.requires_dist"),
+        ({"requires_dist": ["a\ud800"]}, Reason.LONE_SURROGATE, "$"),
+        ({"license": "M\0IT"}, Reason.NUL_CHARACTER, "$"),
+        ({"problem": "unheard_of", "requires_dist": None}, Reason.OUT_OF_RANGE, "$.problem"),
+        ({"provides_extra": [1]}, Reason.WRONG_TYPE, "$.provides_extra[0]"),
+        ({"yanked": 1}, Reason.WRONG_TYPE, "$.yanked"),
+        ({"upload_time": "yesterday"}, Reason.WRONG_TYPE, "$.upload_time"),
+        ({"files": [{"sha256": SHA}]}, Reason.MISSING_FIELD, "$.files[0].filename"),
+        ({"files": [{"filename": "a/b.whl"}]}, Reason.WRONG_TYPE, "$.files[0].filename"),
+        ({"files": [{"filename": "é" * 200}]}, Reason.OUT_OF_RANGE, "$.files[0].filename"),
+        ({"files": [{"filename": "a", "sha256": "b"}]}, Reason.WRONG_TYPE, "$.files[0].sha256"),
+        ({"files": [{"filename": "a", "size": -1}]}, Reason.OUT_OF_RANGE, "$.files[0].size"),
+        ({"files": [{"filename": "a", "attested": 1}]}, Reason.WRONG_TYPE, "$.files[0].attested"),
+        (
+            {"files": [{"filename": "a", "sha256": SHA}, {"filename": "a", "sha256": "b" * 64}]},
+            Reason.CONFLICTING_FIELDS,
+            "$.files[1].sha256",
+        ),
+        ({"files": [{"filename": "a"}] * 10_001}, Reason.OUT_OF_RANGE, "$.files"),
+        ({"files_complete": "yes"}, Reason.WRONG_TYPE, "$.files_complete"),
+    ],
+)  # fmt: skip
+def test_what_is_no_release_document_is_refused(
+    changes: Record, reason: Reason, field: str
+) -> None:
+    assert refused(release_document() | changes) == (reason, field)
+
+
+def test_a_release_from_the_future_is_refused() -> None:
+    later = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    assert refused(release_document(upload_time=later)) == (
+        Reason.FUTURE_TIMESTAMP,
+        "$.upload_time",
+    )
+
+
+def test_an_escaped_backslash_is_no_nul() -> None:
+    assert release(license="a\\u0000b").license == "a\\u0000b"
