@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from common.settings import Settings
+from ingest.commands.advisories import advisories
+from ingest.commands.analyze import analyze
+from ingest.commands.packages import packages
 
 if TYPE_CHECKING:
     from ingest.runs import RunReport
+
+__all__ = ["advisories", "analyze", "ingest", "packages"]
 
 
 @click.group()
@@ -47,15 +52,14 @@ def inspections(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def nightly(context: click.Context, as_json: bool) -> None:
-    """Take in every source in INGEST_SOURCES and project: what a cron line runs.
+    """Take in every source in INGEST_SOURCES, new releases and advisories: what a cron line runs.
 
+    Releases are those of all packages that are known; advisories are read if ADVISORIES is set.
     Exit code 5 if another nightly run is at work.
     """
     from ingest.runs import run_nightly
 
     settings: Settings = context.obj
-    if not settings.ingest_sources:
-        raise click.UsageError("INGEST_SOURCES is not set: name sources, separated by spaces")
     places = [absolute_source(source) for source in settings.ingest_sources]
     with ExitStack() as stack:
         report = run_nightly(settings, places, _progress(stack, places, quiet=as_json))
@@ -63,7 +67,7 @@ def nightly(context: click.Context, as_json: bool) -> None:
 
 
 @ingest.command()
-@click.option("--retry", is_flag=True, help="Read the sources of everything listed again.")
+@click.option("--retry", is_flag=True, help="Read the sources of listed inspections again.")
 @click.option("--forget", type=int, multiple=True, metavar="ID", help="Take ID off the list.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
@@ -120,5 +124,5 @@ def _finish(
     from ingest.reports import print_report
 
     print_report(report, as_json=as_json, dry_run=dry_run)
-    if report.inspections.quarantined:
+    if not report.clean:
         context.exit(1)

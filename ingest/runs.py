@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy.exc import DBAPIError
 
-from common.errors import AlreadyRunning, ProjectError, ServiceFailed
+from common.errors import AlreadyRunning, InvalidArgument, ProjectError
 from common.settings import Settings
-from graph.embedded import EmbeddedStores
-from graph.engine import Stores, graph_errors, relational_errors, to_stderr
 from graph.migrate import migrated_stores
-from graph.projection import lag, sync
+from graph.projection import lag
+from graph.repositories.crawls import is_following
 from graph.repositories.quarantine import QuarantineEntry, forget, open_refusals
 from graph.repositories.texts import as_named
+from ingest.beside import graph_beside, start_side_by_side
 from ingest.documents import Limits
-from ingest.pipeline import IngestReport, check_inspections, ingest_inspections
+from ingest.pipeline import KIND, IngestReport, check_inspections, ingest_inspections
 from ingest.projector import BackgroundProjector
+
+if TYPE_CHECKING:
+    from ingest.advisories.sync import AdvisoryReport
+    from ingest.crawl.reports import CrawlReport
 
 #: Key of the advisory lock of the nightly run; any number that nothing else uses.
 _NIGHTLY_LOCK = 7_401_311
@@ -40,6 +45,11 @@ class RunReport:
     lag: int | None = None
     graph_error: ProjectError | None = None
 
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left that a person should look at."""
+        return not self.inspections.quarantined
+
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
         return {
@@ -51,6 +61,35 @@ class RunReport:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class NightlyReport(RunReport):
+    """The outcome of a nightly run; what did not have to be done is ``None``.
+
+    :param packages: of each index
+    :param skipped: why a part could not be done, by its name
+    """
+
+    packages: tuple[CrawlReport, ...] | None = None
+    advisories: AdvisoryReport | None = None
+    skipped: tuple[tuple[str, ProjectError], ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        crawled = all(report.clean for report in self.packages or ())
+        refused = self.inspections.quarantined or (self.advisories and self.advisories.quarantined)
+        return crawled and not refused and not self.skipped
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        packages = None if self.packages is None else [it.as_json() for it in self.packages]
+        return {
+            **RunReport.as_json(self),
+            "packages": packages,
+            "advisory": self.advisories.as_json() if self.advisories else None,
+            "skipped": {name: str(error) for name, error in self.skipped},
+        }
+
+
 def check(settings: Settings, sources: Sequence[str], on_document: Callable[[], None]) -> RunReport:
     """What a run would do in an empty record; no store is started or written."""
     return RunReport(check_inspections(sources, _OPERATOR_LIMITS, on_document))
@@ -58,30 +97,113 @@ def check(settings: Settings, sources: Sequence[str], on_document: Callable[[], 
 
 def run(settings: Settings, sources: Sequence[str], on_document: Callable[[], None]) -> RunReport:
     """Take in ``sources`` while the graph catches up beside."""
-    _start_side_by_side(settings)
+    start_side_by_side(settings)
     with open_record(settings) as engine:
-        return _run(settings, engine, sources, on_document)
+        with graph_beside(settings, engine) as projector:
+            report = _ingest(settings, engine, projector, sources, on_document)
+        return RunReport(report, lag(engine).count, projector.error)
 
 
 def run_nightly(
     settings: Settings, sources: Sequence[str], on_document: Callable[[], None]
-) -> RunReport:
-    """The same, and never twice at once.
+) -> NightlyReport:
+    """Take in ``sources``, then releases that are new, then advisories; never twice at once.
+
+    A part that fails keeps none of the others from being done.
 
     :raises AlreadyRunning: if another process, on whatever machine, is at it
+    :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
     """
-    _start_side_by_side(settings)
-    with open_record(settings) as engine, engine.connect() as connection:
-        # Held by this session: it goes with the process, however that ends.
-        if not connection.scalar(select(func.pg_try_advisory_lock(_NIGHTLY_LOCK))):
-            raise AlreadyRunning("another nightly run is at work")
+    start_side_by_side(settings)
+    with (
+        open_record(settings) as engine,
+        only_one(engine, _NIGHTLY_LOCK, "another nightly run is at work") as connection,
+    ):
+        follows = is_following(connection)
         connection.commit()
-        return _run(settings, engine, sources, on_document)
+        if not (sources or settings.advisories or follows):
+            raise InvalidArgument("INGEST_SOURCES is not set: name sources, separated by spaces")
+        with graph_beside(settings, engine) as projector:
+            inspections = _ingest(settings, engine, projector, sources, on_document)
+            skipped: list[tuple[str, ProjectError]] = []
+            packages = advisories = None
+            with _skipping("packages", skipped):
+                packages = _refresh(settings, engine, projector) if follows else None
+            with _skipping("advisories", skipped):
+                advisories = _advisories(settings, engine, projector)
+        return NightlyReport(
+            inspections, lag(engine).count, projector.error, packages, advisories, tuple(skipped)
+        )
+
+
+@contextmanager
+def only_one(engine: Engine, key: int, words: str) -> Iterator[Connection]:
+    """A connection that holds a lock, which goes with the process, however that ends.
+
+    :raises AlreadyRunning: with ``words``, if another process holds it
+    """
+    with engine.connect() as connection:
+        # Not handed back to the pool, where it would keep the lock.
+        connection.detach()
+        if not connection.scalar(select(func.pg_try_advisory_lock(key))):
+            raise AlreadyRunning(words)
+        connection.commit()
+        try:
+            yield connection
+        finally:
+            # The server needs a moment to miss a connection that was closed.
+            with suppress(DBAPIError):
+                connection.execute(select(func.pg_advisory_unlock(key)))
+
+
+@contextmanager
+def _skipping(part: str, skipped: list[tuple[str, ProjectError]]) -> Iterator[None]:
+    """Go on without a part that could not be done."""
+    try:
+        yield
+    except ProjectError as error:
+        skipped.append((part, error))
+
+
+def _ingest(
+    settings: Settings,
+    engine: Engine,
+    projector: BackgroundProjector,
+    sources: Sequence[str],
+    on_document: Callable[[], None],
+) -> IngestReport:
+    return ingest_inspections(
+        settings, engine, sources, _OPERATOR_LIMITS,
+        on_document=on_document, on_commit=projector.wake,
+    )  # fmt: skip
+
+
+def _refresh(
+    settings: Settings, engine: Engine, projector: BackgroundProjector
+) -> tuple[CrawlReport, ...]:
+    # Loaded when it is needed: whoever takes in a document waits for no index client.
+    from ingest.crawl.runs import refresh_indexes
+
+    return tuple(refresh_indexes(settings, engine, on_commit=projector.wake))
+
+
+def _advisories(
+    settings: Settings, engine: Engine, projector: BackgroundProjector
+) -> AdvisoryReport | None:
+    from ingest.advisories.sync import sync_source
+
+    if settings.advisories is None:
+        return None
+    return sync_source(settings, engine, settings.advisories, on_commit=projector.wake)
 
 
 def retry_quarantine(settings: Settings, on_document: Callable[[], None]) -> RunReport:
-    """Read the sources of everything in quarantine again."""
-    sources = sorted({as_named(entry.source) for entry in list_quarantine(settings)})
+    """Read the sources of all inspections in quarantine again.
+
+    Other kinds have commands of their own, with options that are not kept here.
+    """
+    refused = (entry for entry in list_quarantine(settings) if entry.kind == KIND)
+    sources = sorted({as_named(entry.source) for entry in refused})
     return run(settings, sources, on_document)
 
 
@@ -102,48 +224,3 @@ def open_record(settings: Settings) -> Iterator[Engine]:
     """The record, with its schema in place; the graph is left alone."""
     with migrated_stores(settings, graph=False) as stores:
         yield stores.engine
-
-
-def _start_side_by_side(settings: Settings) -> None:
-    """Start both embedded stores at once: a run needs both.
-
-    If one cannot be, the record says so when it is opened, and the graph when it is
-    to catch up.
-    """
-    with suppress(ServiceFailed):
-        EmbeddedStores(settings).start(to_stderr)
-
-
-def _run(
-    settings: Settings, engine: Engine, sources: Sequence[str], on_document: Callable[[], None]
-) -> RunReport:
-    graph = ExitStack()
-    project = _projection(settings, engine, graph)
-    with BackgroundProjector(project, close=graph.close) as projector:
-        projector.wake()
-        report = ingest_inspections(
-            settings, engine, sources, _OPERATOR_LIMITS,
-            on_document=on_document, on_commit=projector.wake,
-        )  # fmt: skip
-    return RunReport(report, lag(engine).count, projector.error)
-
-
-def _projection(
-    settings: Settings, engine: Engine, stack: ExitStack
-) -> Callable[[Callable[[], None]], object]:
-    """Projects what is pending; the graph is opened the first time."""
-    opened: list[Stores] = []
-
-    def project(got_on: Callable[[], None]) -> object:
-        # Translated here: what leaves this function is looked at before the stack is left.
-        with graph_errors(settings), relational_errors(settings):
-            if not opened:
-                opened.append(stack.enter_context(migrated_stores(settings, relational=False)))
-            return sync(
-                engine,
-                opened[0].driver,
-                database=opened[0].database,
-                progress=lambda _done, _total: got_on(),
-            )
-
-    return project

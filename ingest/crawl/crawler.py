@@ -1,0 +1,272 @@
+"""Follows a closure through one index: pages, metadata, record, layer by layer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, Engine
+
+from common.errors import IndexFault, IndexProblem
+from common.indexes.client import IndexClient
+from common.indexes.configured import Index
+from common.indexes.pages import ProjectPage
+from common.releases import Release, ReleaseState
+from common.settings import Settings
+from graph.repositories.crawls import (
+    FailedRead,
+    QueueRow,
+    add_events,
+    project_row,
+    queue_releases,
+    queued_releases,
+    record_no_page,
+    record_page,
+    take_off_queue,
+)
+from graph.repositories.merging import KnownRelease
+from graph.repositories.releases import ReleasesAdded, known_releases
+from ingest.crawl.closure import Closure, Followed, Wanted
+from ingest.crawl.errands import Errand
+from ingest.crawl.patience import IndexLost, Patience
+from ingest.crawl.plans import Ask, Plan, listed_on, plan
+from ingest.crawl.reading import read_release
+from ingest.crawl.recorder import ReadRelease, Recorder
+from ingest.crawl.release_documents import release_document, release_from
+from ingest.crawl.reports import CrawlReport, Trouble
+from ingest.crawl.retries import retry_at
+from ingest.crawl.selection import Listed, needed
+from ingest.crawl.tasks import together
+
+logger = logging.getLogger(__name__)
+
+#: Packages, and releases, at a time; the client has as many connections.
+WORKERS = 4
+#: Releases, and seconds, after which what was read is committed.
+BATCH_RELEASES, BATCH_S = 200, 2.0
+#: A page that was asked for in this crawl is not asked for again.
+_SAME_CRAWL_S = 86_400.0
+
+OnProgress = Callable[[CrawlReport], None]
+
+
+def crawl(
+    settings: Settings,
+    engine: Engine,
+    index: Index,
+    errand: Errand,
+    *,
+    on_progress: OnProgress = lambda _report: None,
+    on_commit: Callable[[], None] = lambda: None,
+) -> CrawlReport:
+    """Bring a closure into the record; run again, it goes on where it was interrupted.
+
+    :param on_progress: hears of every page and release
+    :param on_commit: called after each transaction, such as to wake the projector
+    :raises StoreUnavailable: if the record is lost; what was committed stays
+    """
+    with Recorder(settings, engine, index.name, on_commit) as recorder:
+        return asyncio.run(_crawl(settings, index, errand, recorder, on_progress))
+
+
+async def _crawl(
+    settings: Settings, index: Index, errand: Errand, recorder: Recorder, on_progress: OnProgress
+) -> CrawlReport:
+    async with IndexClient(settings, index) as client:
+        return await _Crawler(client, errand, recorder, on_progress).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Project:
+    """A package in this crawl: what its page listed and what of it was selected."""
+
+    listed: Sequence[Listed]
+    selected: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A plan that is on record, with what it was made of."""
+
+    plan: Plan
+    known: Mapping[str, KnownRelease]
+    queue: Mapping[str, QueueRow]
+    added: ReleasesAdded
+
+
+class _Crawler:
+    def __init__(
+        self, client: IndexClient, errand: Errand, recorder: Recorder, on_progress: OnProgress
+    ) -> None:
+        self._client = client
+        self._errand = errand
+        self._recorder = recorder
+        self._index = client.index.name
+        self._closure = Closure(errand.bounds.max_packages + len(errand.known))
+        self._projects: dict[str, _Project] = {}
+        self._solved: set[str] = set()
+        self._patience = Patience()
+        self._packages = asyncio.Semaphore(WORKERS)
+        self._readers = asyncio.Semaphore(WORKERS)
+        self._read: list[ReadRelease] = []
+        self._failures: list[FailedRead] = []
+        self._stored_at = time.monotonic()
+        self._on_progress = on_progress
+        self._report = CrawlReport(self._index, traffic=client.traffic)
+
+    async def run(self) -> CrawlReport:
+        """Layers until nothing new is asked for."""
+        began = time.monotonic()
+        self._closure.want((*self._errand.roots, *map(Wanted, self._errand.known)))
+        try:
+            while layer := self._closure.next_layer():
+                self._report.followed = len(self._closure.followed)
+                await together(self._look_at(package) for package in layer)
+                await self._store()
+        except IndexLost as lost:
+            self._report.lost = lost.problem
+            await self._store()
+        self._conclude()
+        self._report.elapsed_s = time.monotonic() - began
+        return self._report
+
+    async def _look_at(self, package: Followed) -> None:
+        """A new package, or one that has to meet further specifiers."""
+        fresh, package.fresh = frozenset(package.fresh), set()
+        seen = self._projects.get(package.name)
+        if seen is not None and not needed(fresh, seen.listed, seen.selected):
+            return
+        async with self._packages:
+            page = await self._page(package.name, first=seen is None)
+            if page is None:
+                return
+            ask = self._ask_for(package.name, fresh, seen)
+            made = await self._recorder.transaction(lambda it: self._prepare(it, page, ask))
+            self._projects[page.name] = _Project(listed_on(page), made.plan.selected)
+            self._report.count_plan(made.plan, made.known, ask.chosen)
+            self._report.count_added(made.added)
+            self._learn_known(made, ask)
+            await together(
+                self._read_one(page, version, made.queue.get(version))
+                for version in made.plan.to_read
+            )
+
+    def _ask_for(self, name: str, specifiers: frozenset[str], seen: _Project | None) -> Ask:
+        if seen is not None:
+            return Ask(None, specifiers, seen.selected)
+        bounds = self._errand.bounds_of(name)
+        return Ask(
+            bounds, specifiers, frozenset(), self._errand.follows_known(name), self._errand.again
+        )
+
+    async def _page(self, name: str, *, first: bool) -> ProjectPage | None:
+        age_s = self._errand.max_age_s if first else _SAME_CRAWL_S
+        try:
+            return await self._patience.ask(lambda: self._client.project(name, max_age_s=age_s))
+        except IndexProblem as problem:
+            await self._no_page(name, problem)
+            return None
+        finally:
+            self._report.packages += first
+            self._on_progress(self._report)
+
+    async def _no_page(self, name: str, problem: IndexProblem) -> None:
+        missing = problem.code is IndexFault.NOT_FOUND
+        before = await self._recorder.transaction(
+            lambda connection: record_no_page(
+                connection, self._index, name, "missing" if missing else "failed",
+                problem.code, problem.message,
+            )
+        )  # fmt: skip
+        logger.warning(
+            "no_page", extra={"index": self._index, "package": name, "code": problem.code}
+        )
+        if missing:
+            self._report.missing.append(name)
+        if not missing or (before is not None and before.state == "known"):
+            self._report.failed.append(Trouble(name, None, problem.code, problem.message))
+
+    def _prepare(self, connection: Connection, page: ProjectPage, ask: Ask) -> _Prepared:
+        """Decide what to read, and keep that together with what the page alone tells."""
+        index, name = self._index, page.name
+        known = known_releases(connection, index, name)
+        queue = queued_releases(connection, index, name)
+        before = project_row(connection, index, name)
+        made = plan(index, page, ask, known, queue, before, datetime.now(UTC))
+        told = [
+            ReadRelease(release, page.as_of)
+            for release in filter(None, map(release_from, made.documents))
+            if release.version not in known
+            or known[release.version].document_id != release.document_id
+        ]
+        added = self._recorder.add(connection, told)
+        record_page(connection, index, name, page.digest, page.releases.keys(), page.as_of)
+        queue_releases(connection, index, name, made.to_read)
+        take_off_queue(connection, index, [(name, version) for version in made.stale])
+        add_events(connection, made.events)
+        return _Prepared(made, known, queue, added)
+
+    def _learn_known(self, made: _Prepared, ask: Ask) -> None:
+        """Follow what the record knows already."""
+        for version in sorted(made.plan.selected - ask.chosen):
+            known = made.known.get(version)
+            if known is not None and known.state is ReleaseState.SOLVED:
+                self._solved.add(known.name)
+                self._closure.learn(known.name, version, known.requirements)
+
+    async def _read_one(self, page: ProjectPage, version: str, queued: QueueRow | None) -> None:
+        files = page.releases[version]
+        async with self._readers:
+            try:
+                told = await self._patience.ask(
+                    lambda: read_release(self._client.metadata, page.name, version, files)
+                )
+            except IndexProblem as problem:
+                self._fail(page.name, version, queued, problem.code, problem.message)
+            else:
+                document = release_document(self._index, page.name, version, files, told)
+                self._take(page, version, queued, release_from(document))
+        self._on_progress(self._report)
+        if len(self._read) >= BATCH_RELEASES or time.monotonic() - self._stored_at > BATCH_S:
+            await self._store()
+
+    def _take(
+        self, page: ProjectPage, version: str, queued: QueueRow | None, release: Release | None
+    ) -> None:
+        if release is None:
+            self._fail(page.name, version, queued, "refused", "no document can be made of it")
+            return
+        self._read.append(ReadRelease(release, page.as_of))
+        self._report.read[release.state] += 1
+        if release.state is ReleaseState.SOLVED:
+            self._solved.add(release.name)
+            self._closure.learn(release.name, release.version, release.requirements)
+
+    def _fail(
+        self, name: str, version: str, queued: QueueRow | None, code: str, message: str
+    ) -> None:
+        attempts = 1 + (queued.attempts if queued else 0)
+        again_at = retry_at(attempts, datetime.now(UTC))
+        self._failures.append(FailedRead(name, version, code, message, attempts, again_at))
+        self._report.failed.append(Trouble(name, version, code, message))
+        logger.warning(
+            "release_not_read", extra={"package": name, "version": version, "code": code}
+        )
+
+    async def _store(self) -> None:
+        read, self._read = self._read, []
+        failures, self._failures = self._failures, []
+        self._stored_at = time.monotonic()
+        if read or failures:
+            self._report.count_added(await self._recorder.store(read, failures))
+
+    def _conclude(self) -> None:
+        roots = {root.name for root in self._errand.roots}
+        self._report.left_out = sorted(self._closure.left_out)
+        self._report.missing_roots = sorted(roots.intersection(self._report.missing))
+        self._report.unsolvable_roots = sorted((roots & self._projects.keys()) - self._solved)
+        logger.info("crawl_ended", extra={"index": self._index, "packages": self._report.packages})

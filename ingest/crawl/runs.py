@@ -1,0 +1,223 @@
+"""Runs of crawls: packages that a person adds, and all that is known, refreshed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine
+
+from common.errors import IndexFault, IndexProblem, InvalidArgument, ProjectError
+from common.indexes.configured import Index, configured_indexes, index_of
+from common.releases import parse_requirement
+from common.settings import Settings
+from graph.engine import relational_errors
+from graph.projection import lag
+from graph.repositories.crawls import (
+    Watched,
+    known_projects,
+    retry_all,
+    watch,
+    watched,
+)
+from ingest.beside import graph_beside, start_side_by_side
+from ingest.crawl.bounds import Bounds
+from ingest.crawl.closure import Wanted
+from ingest.crawl.crawler import crawl
+from ingest.crawl.errands import Errand
+from ingest.crawl.reports import CrawlReport
+from ingest.runs import only_one, open_record
+
+#: Key of the advisory lock of a refresh; any number that nothing else uses.
+_REFRESH_LOCK = 7_401_312
+
+OnProgress = Callable[[CrawlReport], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PackagesReport:
+    """Crawls of one or more indexes, and how far the graph is.
+
+    :param lag: outbox entries that the graph does not show yet
+    :param graph_error: why the graph could not catch up, if it could not
+    """
+
+    crawls: tuple[CrawlReport, ...]
+    lag: int
+    graph_error: ProjectError | None
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 if something is left to look at, 3 if no index answered."""
+        if self.crawls and all(report.unanswered for report in self.crawls):
+            return 3
+        return 0 if all(report.clean for report in self.crawls) else 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        error = str(self.graph_error) if self.graph_error else None
+        return {
+            "indexes": [report.as_json() for report in self.crawls],
+            "graph": {"lag": self.lag, "error": error},
+        }
+
+
+def roots_of(names: Iterable[str]) -> tuple[Wanted, ...]:
+    """Packages as a person names them: with extras and a specifier, if need be.
+
+    :raises InvalidArgument: if one is no requirement, or one that cannot be followed
+
+    >>> roots_of(["Torch[Opt]==2.9"])
+    (Wanted(name='torch', specifier='==2.9', extras=frozenset({'opt'})),)
+    """
+    return tuple(map(_root, names))
+
+
+def _root(text: str) -> Wanted:
+    asked = parse_requirement(text)
+    if asked.name is None:
+        raise InvalidArgument(f"{text!r} names no package: {asked.problem}")
+    if asked.url is not None or asked.marker is not None:
+        raise InvalidArgument(f"{text!r}: neither an address nor a marker can be followed")
+    return Wanted(asked.name, asked.specifier, frozenset(asked.extras))
+
+
+def add_packages(
+    settings: Settings,
+    roots: Sequence[Wanted],
+    bounds: Bounds,
+    *,
+    index: str | None = None,
+    watching: bool = True,
+    retry: bool = False,
+    on_progress: OnProgress = lambda _report: None,
+) -> PackagesReport:
+    """Bring the closure of ``roots`` into the record, and watch them from now on.
+
+    :param retry: look again at what was given up, failed and waits, or was found broken
+    :raises InvalidArgument: if there is no such index
+    """
+    served = index_of(settings, index)
+    start_side_by_side(settings)
+    with open_record(settings) as engine:
+        with graph_beside(settings, engine) as projector:
+            if retry:
+                _retry(settings, engine, served)
+            report = crawl(
+                settings, engine, served, _adding(roots, bounds, retry),
+                on_progress=on_progress, on_commit=projector.wake,
+            )  # fmt: skip
+            if watching:
+                _watch(settings, engine, served, roots, bounds, report)
+        return PackagesReport((report,), lag(engine).count, projector.error)
+
+
+def refresh(
+    settings: Settings, *, on_progress: OnProgress = lambda _report: None
+) -> PackagesReport:
+    """Look at everything known again; never twice at once.
+
+    :raises AlreadyRunning: if another process, on whatever machine, is at it
+    """
+    start_side_by_side(settings)
+    with open_record(settings) as engine:
+        with graph_beside(settings, engine) as projector:
+            reports = refresh_indexes(
+                settings, engine, on_progress=on_progress, on_commit=projector.wake
+            )
+        return PackagesReport(tuple(reports), lag(engine).count, projector.error)
+
+
+def refresh_indexes(
+    settings: Settings,
+    engine: Engine,
+    *,
+    on_progress: OnProgress = lambda _report: None,
+    on_commit: Callable[[], None] = lambda: None,
+) -> list[CrawlReport]:
+    """Ask every index for what is new of the packages that the record has from it.
+
+    :raises AlreadyRunning: if another process, on whatever machine, is at it
+    """
+    with (
+        relational_errors(settings),
+        only_one(engine, _REFRESH_LOCK, "another refresh is at work") as connection,
+    ):
+        projects, followed = known_projects(connection), watched(connection)
+        connection.commit()
+        indexes = configured_indexes(settings)
+        names = sorted(projects.keys() | {it.index for it in followed})
+        return [
+            crawl(
+                settings, engine, indexes[name],
+                _refreshing(name, projects.get(name, []), followed),
+                on_progress=on_progress, on_commit=on_commit,
+            )
+            if name in indexes
+            else _unconfigured(name)
+            for name in names
+        ]  # fmt: skip
+
+
+def _adding(roots: Sequence[Wanted], bounds: Bounds, retry: bool) -> Errand:
+    """Of two words about a release the later one holds, so a retry asks for pages anew."""
+    if retry:
+        return Errand(tuple(roots), bounds, again=True, max_age_s=0.0)
+    return Errand(tuple(roots), bounds)
+
+
+def _refreshing(index: str, known: Sequence[str], followed: Iterable[Watched]) -> Errand:
+    """All that is known of an index; of what is watched, within its own bounds."""
+    ours = [it for it in followed if it.index == index]
+    return Errand(
+        tuple(Wanted(it.name, extras=frozenset(it.extras)) for it in ours),
+        known=frozenset(known),
+        own_bounds={it.name: _bounds_of(it) for it in ours},
+        max_age_s=0.0,
+    )
+
+
+def _bounds_of(followed: Watched) -> Bounds:
+    bounds = Bounds(newer_than=followed.newer_than, prereleases=followed.prereleases)
+    if followed.max_versions is None:
+        return bounds
+    return Bounds(
+        bounds.max_packages, followed.max_versions, followed.newer_than, followed.prereleases
+    )
+
+
+def _unconfigured(name: str) -> CrawlReport:
+    words = f"no index of this machine is called {name!r} any more"
+    return CrawlReport(name, lost=IndexProblem(IndexFault.UNREACHABLE, words))
+
+
+def _watch(
+    settings: Settings,
+    engine: Engine,
+    index: Index,
+    roots: Sequence[Wanted],
+    bounds: Bounds,
+    report: CrawlReport,
+) -> None:
+    """Follow the roots from now on, but for those that the index does not have."""
+    extras: dict[str, frozenset[str]] = {}
+    for root in roots:
+        if root.name not in report.missing_roots:
+            extras[root.name] = extras.get(root.name, frozenset()) | root.extras
+    with relational_errors(settings), engine.begin() as connection:
+        watch(
+            connection,
+            [
+                Watched(
+                    index.name, name, bounds.max_versions, bounds.newer_than,
+                    tuple(sorted(asked)), bounds.prereleases,
+                )
+                for name, asked in sorted(extras.items())
+            ],
+        )  # fmt: skip
+
+
+def _retry(settings: Settings, engine: Engine, index: Index) -> None:
+    with relational_errors(settings), engine.begin() as connection:
+        retry_all(connection, index.name)

@@ -1,0 +1,373 @@
+"""Crawls of a local index into the real record: what is read, what is told, what is tried again."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from common.errors import AlreadyRunning, InvalidArgument
+from common.indexes.configured import index_of
+from common.settings import Settings
+from graph.repositories.crawls import Watched, watch
+from ingest.crawl.bounds import Bounds
+from ingest.crawl.crawler import crawl
+from ingest.crawl.errands import Errand
+from ingest.crawl.reports import CrawlReport
+from ingest.crawl.runs import refresh_indexes, roots_of
+from tests.services.commands import row_counts
+from tests.services.index import Index, package_index, status
+
+
+@pytest.fixture
+def index(settings: Settings) -> Iterator[Index]:
+    """An index without a password; no page of another test's index is in the cache."""
+    shutil.rmtree(settings.home / "cache", ignore_errors=True)
+    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
+        yield made
+
+
+@pytest.fixture
+def at(settings: Settings, index: Index) -> Settings:
+    """Settings that name the index."""
+    return replace(settings, package_indexes=(("local", index.url),))
+
+
+def add(
+    at: Settings, engine: Engine, *names: str, bounds: Bounds | None = None, **more: Any
+) -> CrawlReport:
+    errand = Errand(roots_of(names), bounds or Bounds(), **more)
+    return crawl(at, engine, index_of(at, "local"), errand)
+
+
+def wheels(index: Index, name: str, *versions: str, metadata: str = "") -> None:
+    for version in versions:
+        index.add_wheel(name, version, metadata=metadata)
+
+
+def requires(*lines: str) -> str:
+    return "".join(f"Requires-Dist: {line}\n" for line in lines)
+
+
+def rows(engine: Engine, query: str) -> list[tuple[Any, ...]]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(text(query))]
+
+
+def versions(engine: Engine, name: str) -> list[tuple[Any, ...]]:
+    return rows(
+        engine,
+        f"SELECT version, state FROM package_versions WHERE name = '{name}' ORDER BY version",
+    )
+
+
+def files_asked_for(index: Index) -> list[str]:
+    return [path.rpartition("/")[2] for path in index.paths if path.startswith("/files/")]
+
+
+def test_a_closure_is_read_layer_by_layer(at: Settings, relational: Engine, index: Index) -> None:
+    wheels(index, "app", "1.0", metadata=requires("lib>=1", "old ; python_version < '3'"))
+    wheels(index, "lib", "1.0", "2.0", metadata=requires("leaf"))
+    wheels(index, "leaf", "1.0")
+    wheels(index, "old", "1.0")
+    report = add(at, relational, "App")
+    assert (report.packages, report.releases, report.new) == (3, 4, 4)
+    assert report.clean
+    pages = [path for path in index.paths if path.startswith("/simple/")]
+    assert [path.strip("/").rpartition("/")[2] for path in pages] == ["app", "lib", "leaf"]
+    assert versions(relational, "lib") == [("1.0", "solved"), ("2.0", "solved")]
+    assert rows(relational, "SELECT count(*) FROM release_queue") == [(0,)]
+    asked = rows(
+        relational,
+        "SELECT name, specifier, marker FROM requirements WHERE name <> 'leaf' ORDER BY name",
+    )
+    assert asked == [("lib", ">=1", None), ("old", "", 'python_version < "3"')]
+
+
+def test_a_second_crawl_asks_for_no_file_and_changes_nothing(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", "1.1", metadata=requires("lib"))
+    wheels(index, "lib", "1.0")
+    add(at, relational, "app")
+    before, asked = row_counts(relational), len(index.seen)
+    report = add(at, relational, "app", max_age_s=0)
+    assert (report.known, report.new, report.changed, report.read.total()) == (3, 0, 0, 0)
+    assert report.traffic.revalidated == 2
+    assert len(index.seen) == asked + 2
+    assert row_counts(relational) == before
+    assert add(at, relational, "app").traffic.requests == 0
+
+
+def test_a_requirement_below_the_newest_gets_candidates_and_they_are_followed(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "array", "1.0", "1.1", "1.2", metadata=requires("legacy"))
+    wheels(index, "array", "2.0", "2.1")
+    wheels(index, "legacy", "0.1")
+    wheels(index, "app", "1.0", metadata=requires("lib"))
+    wheels(index, "lib", "1.0", metadata=requires("array<2"))
+    report = add(at, relational, "app", "array", bounds=Bounds(max_versions=1))
+    assert report.clean
+    found = [version for version, _ in versions(relational, "array")]
+    assert found == ["1.1", "1.2", "2.1"]
+    assert versions(relational, "legacy") == [("0.1", "solved")]
+
+
+def test_extras_are_followed_when_they_are_asked_for(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(
+        index, "app", "1.0", metadata="Provides-Extra: net\n" + requires("http ; extra == 'net'")
+    )
+    wheels(index, "http", "1.0")
+    assert add(at, relational, "app").packages == 1
+    assert add(at, relational, "app[net]").packages == 2
+    assert versions(relational, "http") == [("1.0", "solved")]
+
+
+def test_bounds_are_kept_and_told(at: Settings, relational: Engine, index: Index) -> None:
+    wheels(index, "app", *(f"1.{minor}" for minor in range(6)), metadata=requires("b", "c", "d"))
+    for name in "bcd":
+        wheels(index, name, "1.0")
+    report = add(at, relational, "app", bounds=Bounds(max_packages=2, max_versions=3))
+    assert (report.packages, report.left_out) == (2, ["c", "d"])
+    assert [it for it, _ in versions(relational, "app")] == ["1.3", "1.4", "1.5"]
+    assert report.clean
+
+
+def test_a_package_of_ten_thousand_releases_costs_as_much_as_one_of_few(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    for number in range(10_000):
+        index.add_file("many", f"many-1.{number}-py3-none-any.whl", b"no wheel")
+    for number in (9_998, 9_999):
+        wheels(index, "many", f"1.{number}")
+    began = time.monotonic()
+    report = add(at, relational, "many", bounds=Bounds(max_versions=2))
+    assert time.monotonic() - began < 20
+    assert report.read == {"solved": 2}
+    assert len(files_asked_for(index)) == 2
+
+
+def test_what_is_broken_ends_in_a_state_and_the_rest_goes_on(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", metadata=requires("lib"))
+    wheels(index, "lib", "2.0")
+    index.add_file("lib", "lib-1.0-py3-none-any.whl", b"this is no archive")
+    index.add_file("lib", "lib-0.9-py3.7.egg", b"nor this")
+    index.add_source("lib", "0.8")
+    index.add_wheel("lib", "0.7", metadata="Requires-Dist: not a requirement\n")
+    index.add_file("lib", "lib-2004b.final-py3-none-any.whl", b"")
+    wheels(index, "other", "3.0")
+    index.files["lib"]["lib-0.6-py3-none-any.whl"] = index.files["other"].popitem()[1]
+    report = add(at, relational, "app")
+    assert report.clean
+    found = rows(
+        relational, "SELECT version, state, problem FROM package_versions WHERE name = 'lib'"
+        " ORDER BY version",
+    )  # fmt: skip
+    assert found == [
+        ("0.6", "unparsable", "other_metadata"),
+        ("0.7", "unparsable", "invalid_requirement"),
+        ("0.8", "unsolvable", "dynamic_metadata"),
+        ("0.9", "unsolvable", "no_files"),
+        ("1.0", "unparsable", "broken_metadata"),
+        ("2.0", "solved", None),
+        ("2004b.final", "unparsable", "invalid_version"),
+    ]
+    asked = len(files_asked_for(index))
+    add(at, relational, "app", max_age_s=0)
+    assert len(files_asked_for(index)) == asked
+
+
+def test_a_root_of_which_nothing_can_be_chosen_is_told(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    index.add_source("app", "1.0")
+    report = add(at, relational, "app")
+    assert report.unsolvable_roots == ["app"]
+    assert not report.clean
+
+
+def test_missing_and_failing_packages_are_told_and_hold_up_no_other(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", metadata=requires("absent", "wrong", "lib"))
+    wheels(index, "lib", "1.0")
+    index.answers["/simple/wrong/"] = status(200, b"<html>", Content_Type="text/plain")
+    report = add(at, relational, "app", "nowhere")
+    assert report.missing == ["absent", "nowhere"] or set(report.missing) == {"absent", "nowhere"}
+    assert report.missing_roots == ["nowhere"]
+    assert [(it.name, it.version, it.code) for it in report.failed] == [
+        ("wrong", None, "wrong_content_type")
+    ]
+    assert versions(relational, "lib") == [("1.0", "solved")]
+    states = rows(relational, "SELECT name, state, problem FROM index_projects ORDER BY name")
+    assert states == [
+        ("absent", "missing", "not_found"), ("app", "known", None), ("lib", "known", None),
+        ("nowhere", "missing", "not_found"), ("wrong", "failed", "wrong_content_type"),
+    ]  # fmt: skip
+
+
+def test_a_release_that_cannot_be_read_is_tried_again_later_and_then_given_up(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", "2.0")
+    index.answers["/files/app/app-2.0-py3-none-any.whl"] = status(404)
+    first = add(at, relational, "app")
+    assert [(it.version, it.code) for it in first.failed] == [("2.0", "not_found")]
+    assert first.read == {"solved": 1}
+    asked = len(index.seen)
+    waiting = add(at, relational, "app")
+    assert (waiting.waiting, waiting.failed, len(index.seen)) == (1, [], asked)
+    assert not waiting.clean
+    for attempt in range(2, 6):
+        _make_due(relational)
+        assert len(add(at, relational, "app").failed) == 1, attempt
+    _make_due(relational)
+    assert add(at, relational, "app").waiting == 1
+    queue = rows(relational, "SELECT attempts, problem, given_up_at IS NULL FROM release_queue")
+    assert queue == [(5, "not_found", False)]
+    index.answers.clear()
+    mended = add(at, relational, "app", again=True)
+    assert (mended.read, mended.clean) == ({"solved": 1}, True)
+    assert rows(relational, "SELECT count(*) FROM release_queue") == [(0,)]
+
+
+def _make_due(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE release_queue SET retry_at = now() - interval '1 day'"))
+
+
+def test_a_file_with_another_hash_is_an_alarm_and_the_first_is_kept(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    first = index.add_wheel("app", "1.0", "first").removeprefix("sha256:")
+    add(at, relational, "app")
+    second = index.add_wheel("app", "1.0", "second", metadata=requires("evil")).removeprefix(
+        "sha256:"
+    )
+    report = add(at, relational, "app", max_age_s=0)
+    assert [(it.known, it.offered) for it in report.alarms] == [(first, second)]
+    assert not report.clean
+    assert rows(relational, "SELECT sha256 FROM release_files") == [(first,)]
+    assert rows(relational, "SELECT count(*) FROM requirements") == [(0,)]
+    assert rows(relational, "SELECT kind FROM package_events") == [("changed_hash",)]
+
+
+def test_a_refresh_finds_what_is_new_yanked_and_gone(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", "1.1", "1.2", metadata=requires("lib"))
+    wheels(index, "lib", "1.0", "1.1")
+    add(at, relational, "app", bounds=Bounds(max_versions=2))
+    quiet = one(refresh_indexes(at, relational))
+    assert (quiet.packages, quiet.new, quiet.changed, quiet.events) == (2, 0, 0, {})
+    assert quiet.traffic.revalidated == 2
+    wheels(index, "lib", "2.0", metadata=requires("leaf"))
+    wheels(index, "leaf", "1.0")
+    index.facts["lib-1.1-py3-none-any.whl"] = {"yanked": "breaks"}
+    del index.files["app"]["app-1.1-py3-none-any.whl"]
+    report = one(refresh_indexes(at, relational))
+    assert report.clean
+    assert report.read == {"solved": 2}
+    events = rows(
+        relational, "SELECT kind, name, version, detail FROM package_events ORDER BY kind, name"
+    )
+    assert events == [
+        ("new_release", "lib", "2.0", {}),
+        ("removed", "app", "1.1", {}),
+        ("yanked", "lib", "1.1", {"reason": "breaks"}),
+    ]
+    assert versions(relational, "leaf") == [("1.0", "solved")]
+    files = rows(
+        relational,
+        "SELECT wheels, files_complete FROM package_versions"
+        " WHERE name = 'app' AND version = '1.1'",
+    )
+    assert files == [([], True)]
+    assert one(refresh_indexes(at, relational)).events == {}
+
+
+def one(reports: list[CrawlReport]) -> CrawlReport:
+    (report,) = reports
+    return report
+
+
+def test_a_refresh_does_not_dig_for_older_releases_and_keeps_to_what_is_watched(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", "1.1", "1.2", metadata="Provides-Extra: net\n")
+    add(at, relational, "app", bounds=Bounds(max_versions=1))
+    assert one(refresh_indexes(at, relational)).read == {}
+    with relational.begin() as connection:
+        watch(connection, [Watched("local", "app", 2, extras=("net",))])
+    wheels(index, "app", "1.3", metadata=requires("http ; extra == 'net'"))
+    wheels(index, "http", "1.0")
+    report = one(refresh_indexes(at, relational))
+    assert [it for it, _ in versions(relational, "app")] == ["1.2", "1.3"]
+    assert versions(relational, "http") == [("1.0", "solved")]
+    assert report.clean
+
+
+def test_a_refresh_reads_what_an_interrupted_crawl_left_in_the_queue(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", metadata=requires("lib"))
+    wheels(index, "lib", "1.0")
+    add(at, relational, "app")
+    with relational.begin() as connection:
+        connection.execute(text("DELETE FROM requirements WHERE purl LIKE '%lib%'"))
+        connection.execute(text("DELETE FROM release_files WHERE purl LIKE '%lib%'"))
+        connection.execute(text("DELETE FROM package_versions WHERE name = 'lib'"))
+        connection.execute(
+            text("INSERT INTO release_queue (index_name, name, version)"
+                 " VALUES ('local', 'lib', '1.0'), ('local', 'lib', '9.9')")
+        )  # fmt: skip
+    assert one(refresh_indexes(at, relational)).read == {"solved": 1}
+    assert rows(relational, "SELECT count(*) FROM release_queue") == [(0,)]
+
+
+def test_a_project_that_vanishes_is_told_once_and_its_releases_stay(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", metadata=requires("lib"))
+    wheels(index, "lib", "1.0")
+    add(at, relational, "app")
+    kept = index.files.pop("lib")
+    report = one(refresh_indexes(at, relational))
+    assert [(it.name, it.code) for it in report.failed] == [("lib", "not_found")]
+    assert versions(relational, "lib") == [("1.0", "solved")]
+    assert one(refresh_indexes(at, relational)).clean
+    index.files["lib"] = kept
+    assert one(refresh_indexes(at, relational)).missing == []
+
+
+def test_a_second_refresh_ends_at_once(at: Settings, relational: Engine) -> None:
+    with relational.connect() as connection:
+        connection.execute(text("SELECT pg_advisory_lock(7401312)"))
+        with pytest.raises(AlreadyRunning):
+            refresh_indexes(at, relational)
+
+
+def test_an_index_that_is_gone_from_the_settings_is_told(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0")
+    add(at, relational, "app")
+    report = one(refresh_indexes(replace(at, package_indexes=()), relational))
+    assert "local" in str(report.lost)
+    assert not report.clean
+
+
+@pytest.mark.parametrize("name", ["a b c", "a @ https://host.example/a.whl", "a; os_name=='nt'"])
+def test_what_names_no_package_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument):
+        roots_of([name])

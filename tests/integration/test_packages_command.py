@@ -1,0 +1,206 @@
+"""``thoth packages`` as a person runs it, on a local index, into both stores."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from common.settings import Settings
+from graph.engine import Stores
+from graph.projection import verify
+from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
+from tests.services.index import Index, package_index
+from tests.services.ports import closed_port
+
+
+@pytest.fixture
+def index(settings: Settings) -> Iterator[Index]:
+    """An index with a small closure; no page of another test's index is in the cache."""
+    shutil.rmtree(settings.home / "cache", ignore_errors=True)
+    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
+        for version in ("1.0", "1.1"):
+            made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
+        for version in ("1.0", "2.0"):
+            made.add_wheel("lib", version)
+        made.add_source("lib", "3.0")
+        yield made
+
+
+def at(index: Index) -> dict[str, str]:
+    """The variables that name the index."""
+    return {"PACKAGE_INDEXES": f"local={index.url}"}
+
+
+def test_a_closure_is_added_shown_and_projected(stores: Stores, index: Index) -> None:
+    settings = stores.settings
+    report = thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
+    (crawled,) = report["indexes"]
+    assert crawled["read"] == {"solved": 4, "unsolvable": 1}
+    assert (crawled["packages"], crawled["new"], crawled["missing"]) == (2, 5, [])
+    assert report["graph"] == {"lag": 0, "error": None}
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    with stores.driver.session(database=stores.database) as session:
+        found = session.run(
+            "MATCH (:PackageVersion {name: 'app'})-[edge:REQUIRES]->(:Package {name: 'lib'})"
+            " RETURN edge.specifier AS specifier"
+        ).value()
+    assert found == [">=1", ">=1"]
+
+    (status,) = thoth_json(settings, "packages", "status")["indexes"]
+    assert status["releases"] == {"solved": 4, "unsolvable": 1}
+    assert status["problems"] == {"dynamic_metadata": 1}
+    assert (status["projects"], status["watched"], status["queue"]) == ({"known": 2}, 1, {})
+    assert status["oldest"] <= status["newest"]
+    assert "dynamic metadata" in thoth(settings, "packages", "status").stdout
+
+    shown = thoth_json(settings, "packages", "show", "lib")
+    assert [(it["version"], it["state"]) for it in shown["releases"]] == [
+        ("3.0", "unsolvable"), ("2.0", "solved"), ("1.0", "solved"),
+    ]  # fmt: skip
+    one = thoth(settings, "packages", "show", "app==1.1").stdout
+    wheel = index.files["app"]["app-1.1-py3-none-any.whl"]
+    assert f"sha256:{hashlib.sha256(wheel).hexdigest()}" in one
+    assert "lib>=1" in one
+    assert "1.0" not in one.partition("\n")[2].replace("lib>=1", "")
+
+
+def test_what_is_unknown_is_said_so(settings: Settings) -> None:
+    assert thoth_json(settings, "packages", "status") == {"days": 7, "indexes": []}
+    done = thoth(settings, "packages", "show", "app")
+    assert (done.returncode, "nothing is known of app" in done.stderr) == (1, True)
+    assert thoth_json(settings, "packages", "refresh")["indexes"] == []
+
+
+def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: Index) -> None:
+    done = thoth(settings, "packages", "add", "app", "nowhere", "--index", "local", **at(index))
+    assert done.returncode == 1
+    assert "nowhere, which was asked for" in done.stderr
+    watched = thoth_json(settings, "packages", "watch", "list")
+    assert [it["name"] for it in watched] == ["app"]
+    removed = thoth(settings, "packages", "watch", "remove", "App", "--index", "local")
+    assert (removed.returncode, removed.stdout) == (0, "app\n")
+    again = thoth(settings, "packages", "watch", "remove", "app", "--index", "local")
+    assert (again.returncode, "not watched: app" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("app", "--index", "elsewhere"), "local"),
+        (("not a name",), "names no package"),
+        (("app", "--newer-than", "yesterday"), "is not a date"),
+        (("app", "--max-versions", "0"), "0"),
+    ],
+)
+def test_what_cannot_be_used_ends_with_2(
+    settings: Settings, arguments: tuple[str, ...], words: str
+) -> None:
+    named = {"PACKAGE_INDEXES": "local=http://127.0.0.1:9/simple"}
+    done = thoth(settings, "packages", "add", *arguments, **named)
+    assert (done.returncode, words in done.stderr) == (2, True)
+
+
+def test_an_index_that_nobody_listens_at_ends_with_3(settings: Settings) -> None:
+    named = {"PACKAGE_INDEXES": f"local=http://127.0.0.1:{closed_port()}/simple"}
+    done = thoth(settings, "packages", "add", "app", "--index", "local", **named)
+    assert done.returncode == 3, done.stderr
+    assert "unreachable" in done.stderr
+
+
+@contextmanager
+def at_work(settings: Settings, index: Index) -> Iterator[subprocess.Popen[bytes]]:
+    """A crawl that waits for a file of the last package, which never comes."""
+
+    def hang(handler: BaseHTTPRequestHandler) -> None:
+        index.closing.wait(30)
+        handler.close_connection = True
+
+    index.answers["/files/lib/lib-2.0-py3-none-any.whl"] = hang
+    process = subprocess.Popen(
+        [THOTH, "packages", "add", "app", "--index", "local"],
+        env={**os.environ, **variables(settings, **at(index))}, cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            index.answers.clear()
+
+
+def wait_for(engine: Engine, query: str, wanted: Any) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with engine.connect() as connection:
+            if connection.scalar(text(query)) == wanted:
+                return
+        time.sleep(0.05)
+    raise AssertionError(query)
+
+
+_STORED = "SELECT count(*) FROM package_versions WHERE name = 'app'"
+_QUEUED = "SELECT count(*) FROM release_queue WHERE name = 'lib'"
+
+
+def test_a_crawl_that_was_killed_is_resumed_without_reading_twice(
+    stores: Stores, index: Index
+) -> None:
+    with at_work(stores.settings, index) as process:
+        wait_for(stores.engine, _STORED, 2)
+        wait_for(stores.engine, _QUEUED, 3)
+        process.send_signal(signal.SIGKILL)
+    index.seen.clear()
+    report = thoth_json(stores.settings, "packages", "add", "app", "--index", "local", **at(index))
+    assert report["indexes"][0]["known"] >= 2
+    assert not any("/app/" in path for path in index.paths if path.startswith("/files/"))
+    assert row_counts(stores.engine)["package_versions"] == 5
+    assert row_counts(stores.engine)["release_queue"] == 0
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+
+def test_an_interrupted_crawl_ends_with_130_and_keeps_its_queue(
+    stores: Stores, index: Index
+) -> None:
+    with at_work(stores.settings, index) as process:
+        wait_for(stores.engine, _QUEUED, 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    wait_for(stores.engine, _QUEUED, 3)
+
+
+def test_the_nightly_run_refreshes_what_is_known(stores: Stores, index: Index) -> None:
+    settings = stores.settings
+    thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
+    index.add_wheel("app", "2.0", metadata="Requires-Dist: leaf\n")
+    index.add_wheel("leaf", "1.0")
+    report = thoth_json(settings, "ingest", "nightly", **at(index))
+    (crawled,) = report["packages"]
+    assert (crawled["read"], crawled["events"]) == ({"solved": 2}, {"new_release": 1})
+    assert report["graph"] == {"lag": 0, "error": None}
+    done = thoth(settings, "ingest", "nightly", **at(index))
+    assert (done.returncode, "3 asked for at local" in done.stdout) == (0, True)
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+
+def test_a_refresh_at_work_keeps_the_night_from_nothing_else(stores: Stores, index: Index) -> None:
+    settings = stores.settings
+    thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
+    with stores.engine.connect() as connection:
+        connection.execute(text("SELECT pg_advisory_lock(7401312)"))
+        assert thoth(settings, "packages", "refresh", **at(index)).returncode == 5
+        done = thoth(settings, "ingest", "nightly", **at(index))
+    assert done.returncode == 1
+    assert "another refresh is at work" in done.stderr
+    assert "graph         up to date" in done.stdout

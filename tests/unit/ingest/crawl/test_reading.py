@@ -1,0 +1,173 @@
+"""Which file is read, and what becomes of what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import pytest
+
+from common.errors import IndexFault, IndexProblem
+from common.indexes.client import MetadataRead
+from common.indexes.pages import IndexFile
+from common.releases import ReleaseProblem, ReleaseState, kind_of_file
+from ingest.crawl.files import metadata_files
+from ingest.crawl.patience import IndexLost, Patience
+from ingest.crawl.reading import read_release
+from ingest.crawl.release_documents import Told, refused, release_document
+from ingest.crawl.retries import ATTEMPTS, retry_at
+from ingest.parsers.releases import release_of
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+
+T = TypeVar("T")
+
+
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """What it returns; it waits for nothing, so that no event loop is needed."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")
+
+
+def file(name: str, **more: object) -> IndexFile:
+    return IndexFile(name, "1.0", kind_of_file(name), "a" * 64, **more)  # type: ignore[arg-type]
+
+
+WHEEL, SDIST = file("demo-1.0-py3-none-any.whl"), file("demo-1.0.tar.gz")
+
+
+def text(name: str = "Demo", version: str = "1.0", more: str = "") -> str:
+    return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}\n"
+
+
+def read(answers: dict[str, MetadataRead | IndexProblem], *files: IndexFile) -> Told:
+    """What is told when each file gives its answer."""
+
+    async def metadata(asked: IndexFile) -> MetadataRead:
+        answer = answers[asked.filename]
+        if isinstance(answer, IndexProblem):
+            raise answer
+        return answer
+
+    return finished(read_release(metadata, "demo", "1.0", files))
+
+
+def test_the_wheel_of_the_usual_machine_comes_first() -> None:
+    names = [
+        "demo-1.0-cp311-cp311-win_amd64.whl",
+        "demo-1.0-cp311-cp311-macosx_11_0_arm64.whl",
+        "demo-1.0-cp311-cp311-musllinux_1_2_x86_64.whl",
+        "demo-1.0-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        "demo-1.0.tar.gz",
+    ]
+    assert [it.filename for it in metadata_files(map(file, names))] == [
+        names[3], names[2], names[4],
+    ]  # fmt: skip
+    assert metadata_files([file(names[3]), WHEEL])[0] == WHEEL
+
+
+def test_a_metadata_file_and_little_to_read_are_preferred_and_yanked_files_are_not() -> None:
+    cp311, cp312 = "demo-1.0-cp311-cp311-linux_x86_64.whl", "demo-1.0-cp312-cp312-linux_x86_64.whl"
+    small, offered = file(cp311, size_bytes=1), file(cp312, size_bytes=9, metadata_sha256="")
+    assert metadata_files([small, offered])[0] == offered
+    assert metadata_files([file(cp312, size_bytes=9), small])[0] == small
+    assert metadata_files([file(cp311, yanked=True), file(cp312)])[0].filename == cp312
+
+
+def test_what_a_wheel_says_is_told() -> None:
+    said = text(more="Requires-Dist: a<2\nRequires-Python: >=3.8\nProvides-Extra: x")
+    told = read({WHEEL.filename: MetadataRead(said, "wheel-range")}, SDIST, WHEEL)
+    assert told == Told(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
+
+
+def test_a_source_distribution_whose_metadata_may_change_says_nothing() -> None:
+    told = read({SDIST.filename: MetadataRead(text(), "sdist", static=False)}, SDIST)
+    assert (told.problem, told.requires_dist) == (ReleaseProblem.DYNAMIC_METADATA, None)
+    release = release_of(release_document("local", "demo", "1.0", (SDIST,), told))
+    assert release.state is ReleaseState.UNSOLVABLE
+
+
+@pytest.mark.parametrize(("name", "version"), [("other", "1.0"), ("demo", "1.1")])
+def test_the_metadata_of_another_release_is_not_taken(name: str, version: str) -> None:
+    told = read({WHEEL.filename: MetadataRead(text(name, version), "wheel")}, WHEEL)
+    assert told.problem is ReleaseProblem.OTHER_METADATA
+
+
+def test_another_spelling_of_name_and_version_is_the_same_release() -> None:
+    told = read({WHEEL.filename: MetadataRead(text("DEMO", "1"), "wheel")}, WHEEL)
+    assert told.problem is None
+
+
+def test_a_broken_wheel_makes_way_for_another_file() -> None:
+    problem = IndexProblem(IndexFault.MALFORMED, "no archive")
+    said = {WHEEL.filename: problem, SDIST.filename: MetadataRead(text(), "sdist")}
+    assert read(said, WHEEL, SDIST).metadata_file == SDIST.filename
+    told = read({WHEEL.filename: problem}, WHEEL)
+    assert (told.problem, told.problem_message) == (ReleaseProblem.BROKEN_METADATA, "no archive")
+    release = release_of(release_document("local", "demo", "1.0", (WHEEL,), told))
+    assert release.state is ReleaseState.UNPARSABLE
+
+
+def test_in_vain_it_names_its_first_choice_so_that_it_is_not_read_every_time() -> None:
+    said = {
+        WHEEL.filename: IndexProblem(IndexFault.MALFORMED, "no archive"),
+        SDIST.filename: MetadataRead(text(), "sdist", static=False),
+    }
+    assert read(said, WHEEL, SDIST).metadata_file == WHEEL.filename
+
+
+@pytest.mark.parametrize("fault", [IndexFault.TIMEOUT, IndexFault.UNAUTHORIZED])
+def test_an_index_that_does_not_answer_says_nothing_about_the_release(fault: IndexFault) -> None:
+    said = {WHEEL.filename: IndexProblem(fault, "silence"), SDIST.filename: MetadataRead("", "")}
+    with pytest.raises(IndexProblem):
+        read(said, WHEEL, SDIST)
+
+
+def test_a_file_that_is_not_there_or_has_another_hash_is_tried_again_later() -> None:
+    with pytest.raises(IndexProblem) as raised:
+        read({WHEEL.filename: IndexProblem(IndexFault.HASH_MISMATCH, "another hash")}, WHEEL)
+    assert raised.value.code is IndexFault.HASH_MISMATCH
+
+
+def test_a_refused_document_leaves_the_release_on_record() -> None:
+    document = release_document("local", "demo", "1.0", (WHEEL,), Told(requires_dist=("a",)))
+    release = release_of(refused(document, "text holds a NUL"))
+    assert (release.state, release.problem) == (
+        ReleaseState.UNPARSABLE, ReleaseProblem.BROKEN_METADATA,
+    )  # fmt: skip
+
+
+def test_waits_grow_and_end() -> None:
+    moments = [retry_at(attempts, NOW) for attempts in range(1, ATTEMPTS + 1)]
+    waits = [(it - NOW).total_seconds() / 60 for it in moments if it]
+    assert waits == [1, 5, 25, 125]
+    assert moments[-1] is None
+
+
+def test_an_index_is_lost_when_it_answers_nothing_for_long() -> None:
+    patience = Patience(limit=3)
+
+    async def ask(fault: IndexFault | None) -> None:
+        async def question() -> None:
+            if fault is not None:
+                raise IndexProblem(fault, "no")
+
+        await patience.ask(question)
+
+    async def asked() -> None:
+        for fault in (IndexFault.TIMEOUT, IndexFault.UNREACHABLE, IndexFault.NOT_FOUND):
+            with pytest.raises(IndexProblem):
+                await ask(fault)
+        await ask(None)
+        for _ in range(2):
+            with pytest.raises(IndexProblem):
+                await ask(IndexFault.TIMEOUT)
+        with pytest.raises(IndexLost):
+            await ask(IndexFault.TIMEOUT)
+
+    finished(asked())

@@ -1,0 +1,46 @@
+"""What a crawl's outcome means to scripts."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.errors import IndexFault, IndexProblem
+from common.packages import Purl
+from graph.repositories.releases import HashAlarm
+from ingest.crawl.reports import CrawlReport, Trouble
+from ingest.crawl.runs import PackagesReport
+
+
+def trouble(version: str | None, code: str) -> Trouble:
+    return Trouble("app", version, code, "words")
+
+
+def code(*reports: CrawlReport) -> int:
+    return PackagesReport(reports, 0, None).exit_code
+
+
+@pytest.mark.parametrize(
+    ("report", "wanted"),
+    [
+        (CrawlReport("local", packages=2), 0),
+        (CrawlReport("local", packages=2, missing=["lib"]), 0),
+        (CrawlReport("local", packages=2, left_out=["lib"]), 0),
+        (CrawlReport("local", missing=["app"], missing_roots=["app"]), 1),
+        (CrawlReport("local", unsolvable_roots=["app"]), 1),
+        (CrawlReport("local", waiting=1), 1),
+        (CrawlReport("local", alarms=[HashAlarm(Purl("p"), "f", "a", "b")]), 1),
+        (CrawlReport("local", packages=1, failed=[trouble("1.0", "timeout")]), 1),
+        (CrawlReport("local", packages=2, failed=[trouble(None, "timeout")]), 1),
+        (CrawlReport("local", packages=1, failed=[trouble(None, "malformed")]), 1),
+        (CrawlReport("local", packages=1, failed=[trouble(None, "timeout")]), 3),
+        (CrawlReport("local", lost=IndexProblem(IndexFault.TIMEOUT, "silence")), 3),
+    ],
+)
+def test_each_outcome_has_its_exit_code(report: CrawlReport, wanted: int) -> None:
+    assert code(report) == wanted
+
+
+def test_one_index_that_does_not_answer_among_others_is_worth_a_look() -> None:
+    silent = CrawlReport("a", lost=IndexProblem(IndexFault.TIMEOUT, "silence"))
+    assert code(silent, CrawlReport("b", packages=1)) == 1
+    assert code() == 0
