@@ -1,0 +1,1 @@
+"""Security advisories in the OSV format: fetched, parsed, recorded."""

@@ -1,0 +1,190 @@
+"""Reads one advisory by the OSV schema; what is about other ecosystems is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from common.advisories import (
+    FROM_THE_FIRST,
+    NO_LIMIT,
+    Advisory,
+    AdvisoryHead,
+    AffectedPackage,
+    Event,
+    EventKind,
+    Range,
+)
+from common.errors import InvalidDocument
+from common.inspection import DocumentId
+from common.reasons import Reason
+from common.version_ranges import version_of
+from ingest.advisories.ratings import rating_of
+from ingest.parsers.fields import (
+    Record,
+    as_record,
+    list_of,
+    path,
+    record_of,
+    text_of,
+    time_of,
+    too_long,
+    wrong_type,
+)
+
+ECOSYSTEM = "PyPI"
+#: Ranges of other types are about commits.
+_VERSION_RANGES = ("ECOSYSTEM", "SEMVER")
+_LONGEST_SUMMARY = 300
+_LONGEST_IDENTIFIER = 200
+#: No advisory comes near; beyond it, evaluating one would take seconds.
+_MOST_EVENTS = 20_000
+#: Both of these are no versions, and well known; an end that cannot be read is left out.
+_SAFE_SIDE = {
+    EventKind.INTRODUCED: Event(EventKind.INTRODUCED, FROM_THE_FIRST),
+    EventKind.LIMIT: Event(EventKind.LIMIT, NO_LIMIT),
+}
+
+
+def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: datetime) -> Advisory:
+    """Check and normalise one advisory.
+
+    :param value: the parsed JSON, of which ``canonical`` are the bytes
+    :returns: the advisory, without packages if it is about other ecosystems only
+    :raises InvalidDocument: if a field that is needed is missing or of the wrong type
+    """
+    record = as_record(value, "$")
+    reading = _Reading()
+    affected = [
+        (as_record(item, path("$.affected", place)), path("$.affected", place))
+        for place, item in enumerate(list_of(record, "affected", "$"))
+    ]
+    ours = [(item, at) for item, at in affected if _is_python(item, at)]
+    packages = tuple(reading.package(item, at) for item, at in ours)
+    rating, malformed = rating_of([record, *(item for item, _ in ours)])
+    identifier = _identifier(record)
+    head = AdvisoryHead(
+        advisory_id=identifier,
+        aliases=tuple(
+            sorted({*_texts(record, "aliases", "$", _LONGEST_IDENTIFIER)} - {identifier})
+        ),
+        summary=_summary(record),
+        rating=rating,
+        published_at=time_of(record, "published", "$", now),
+        modified_at=_modified(record, now),
+        withdrawn_at=time_of(record, "withdrawn", "$", now),
+        document_id=document_id,
+    )
+    return Advisory(head, packages, canonical, reading.unreadable, malformed)
+
+
+def _is_python(item: Record, at: str) -> bool:
+    ecosystem = text_of(record_of(item, "package", at), "ecosystem", path(at, "package"))
+    return (ecosystem or "").partition(":")[0].casefold() == ECOSYSTEM.casefold()
+
+
+def _identifier(record: Record) -> str:
+    identifier = text_of(record, "id", "$", _LONGEST_IDENTIFIER)
+    if identifier is None:
+        raise InvalidDocument(Reason.MISSING_FIELD, "an advisory without id", field="$.id")
+    return identifier
+
+
+def _modified(record: Record, now: datetime) -> datetime:
+    modified = time_of(record, "modified", "$", now)
+    if modified is None:
+        raise InvalidDocument(
+            Reason.MISSING_FIELD, "without it, old and new cannot be told apart", field="$.modified"
+        )
+    return modified
+
+
+def _summary(record: Record) -> str | None:
+    """The summary, else the first line of the details; cut to a line on a screen or three."""
+    for key in ("summary", "details"):
+        text = record.get(key)
+        if isinstance(text, str) and (line := _first_line(text)):
+            return line if len(line) <= _LONGEST_SUMMARY else line[: _LONGEST_SUMMARY - 1] + "…"
+    return None
+
+
+def _first_line(text: str) -> str:
+    lines = (line.strip().lstrip("#").strip() for line in text.splitlines())
+    return next(filter(None, lines), "")
+
+
+def _texts(record: Record, key: str, at: str, most: int) -> Iterator[str]:
+    for place, value in enumerate(list_of(record, key, at)):
+        if not isinstance(value, str):
+            raise wrong_type(value, "text", path(path(at, key), place))
+        if len(value) > most:
+            raise too_long(path(path(at, key), place), most)
+        if value := value.strip():
+            yield value
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads affected packages, and counts the versions in them that are none."""
+
+    unreadable: int = 0
+    events: int = 0
+
+    def package(self, item: Record, at: str) -> AffectedPackage:
+        name = text_of(record_of(item, "package", at), "name", path(at, "package"))
+        if name is None:
+            raise InvalidDocument(
+                Reason.MISSING_FIELD, "a package without name", field=f"{at}.package.name"
+            )
+        ranges = [
+            self._range(as_record(value, where), where)
+            for place, value in enumerate(list_of(item, "ranges", at))
+            if _is_of_versions(value, where := path(path(at, "ranges"), place))
+        ]
+        listed = {_normal(it) for it in _texts(item, "versions", at, _LONGEST_IDENTIFIER)}
+        return AffectedPackage(
+            canonicalize_name(name), tuple(filter(None, ranges)), tuple(sorted(listed))
+        )
+
+    def _range(self, record: Record, at: str) -> Range:
+        events: list[Event] = []
+        for place, value in enumerate(list_of(record, "events", at)):
+            where = path(path(at, "events"), place)
+            found = as_record(value, where)
+            for kind in EventKind:
+                version = text_of(found, kind.value, where, _LONGEST_IDENTIFIER)
+                if version is not None and (event := self._event(kind, version.strip())):
+                    events.append(event)
+        self.events += len(events)
+        if self.events > _MOST_EVENTS:
+            raise InvalidDocument(
+                Reason.OUT_OF_RANGE, f"more than {_MOST_EVENTS} events", field=path(at, "events")
+            )
+        return tuple(events)
+
+    def _event(self, kind: EventKind, version: str) -> Event | None:
+        """One end of a range; what is no version is taken to the safe side.
+
+        A range that begins nowhere begins at the first version, and one that ends
+        nowhere does not end: a false alarm is better than none.
+        """
+        if Event(kind, version) in _SAFE_SIDE.values():
+            return Event(kind, version)
+        parsed = version_of(version)
+        if parsed is not None:
+            return Event(kind, str(parsed))
+        self.unreadable += 1
+        return _SAFE_SIDE.get(kind)
+
+
+def _is_of_versions(value: Any, at: str) -> bool:
+    return text_of(as_record(value, at), "type", at) in _VERSION_RANGES
+
+
+def _normal(version: str) -> str:
+    parsed = version_of(version)
+    return version if parsed is None else str(parsed)

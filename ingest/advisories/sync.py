@@ -1,0 +1,219 @@
+"""Advisories of a source into the record: read, parsed, merged, matched; each document once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from common.errors import InvalidDocument
+from common.inspection import DocumentId, digest_bytes
+from common.settings import Settings
+from graph.engine import relational_errors
+from graph.repositories.advisories import KIND, AdvisoriesAdded, AdvisoryDelivery, add_advisories
+from graph.repositories.advisory_sources import (
+    SourceState,
+    known_advisories,
+    save_source,
+    source_states,
+)
+from graph.repositories.texts import storable
+from ingest.advisories.opening import OpenedSource, opened_source
+from ingest.advisories.osv import advisory_of
+from ingest.batches import Batch, Recorder, in_batches
+from ingest.documents import RawDocument, Refusal
+from ingest.parsers.json_documents import load_json
+from ingest.sources import stored_source
+from ingest.sources.urls import local_path
+
+#: Advisories a transaction. Larger ones look up fewer versions twice, and hold back those
+#: who add versions for longer.
+BATCH = 2_500
+
+
+@dataclass(slots=True)
+class AdvisoryReport:
+    """What became of the advisories of a source.
+
+    :param unchanged: the source is what it was, so nothing of it was read
+    :param read: documents met, refused ones included
+    :param skipped: documents that were in the record before
+    :param repeated: documents that were met twice
+    :param older: documents that are older than what the record has
+    :param foreign: documents about packages of other ecosystems only
+    :param withdrawn: of the new and updated ones
+    :param mended: entries of the quarantine that were met no more
+    :param vulnerabilities: identifiers of those that are new, changed or merged away
+    :param versions: package URLs of versions that something else affects now
+    """
+
+    source: str
+    as_of: datetime | None = None
+    unchanged: bool = False
+    read: int = 0
+    new: int = 0
+    updated: int = 0
+    skipped: int = 0
+    repeated: int = 0
+    older: int = 0
+    foreign: int = 0
+    withdrawn: int = 0
+    quarantined: int = 0
+    mended: int = 0
+    malformed_vectors: int = 0
+    unreadable_versions: int = 0
+    vulnerabilities: set[str] = field(default_factory=set)
+    versions: set[str] = field(default_factory=set)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def count(self, batch: Batch[AdvisoryDelivery], added: AdvisoriesAdded) -> None:
+        """Count a batch that was recorded."""
+        self.new += added.new
+        self.updated += added.updated
+        self.repeated += added.known
+        self.older += added.older
+        self.foreign += added.foreign
+        self.vulnerabilities |= added.vulnerabilities | added.removed
+        self.versions |= added.versions
+        self.quarantined += len(batch.refusals)
+        self.reasons.update(str(it.error.reason) for it in batch.refusals)
+        for advisory in (it.advisory for it in batch.deliveries if it.advisory.packages):
+            self.withdrawn += advisory.head.withdrawn_at is not None
+            self.malformed_vectors += advisory.malformed_vectors
+            self.unreadable_versions += advisory.unreadable_versions
+
+    @property
+    def known(self) -> int:
+        """Documents that brought nothing new."""
+        return self.skipped + self.repeated
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        counts = (
+            "unchanged", "read", "new", "updated", "known", "older", "foreign", "withdrawn",
+            "quarantined", "mended", "malformed_vectors", "unreadable_versions",
+        )  # fmt: skip
+        return {
+            "source": self.source,
+            "as_of": self.as_of.isoformat() if self.as_of else None,
+            **{name: getattr(self, name) for name in counts},
+            "vulnerabilities_changed": len(self.vulnerabilities),
+            "versions_changed": len(self.versions),
+            "reasons": dict(self.reasons),
+        }
+
+
+def check_source(source: str, on_document: Callable[[], None] = lambda: None) -> AdvisoryReport:
+    """What a sync would make of ``source`` in an empty record; nothing is written.
+
+    :raises StoreUnavailable: if a server does not answer
+    """
+    report = AdvisoryReport(stored_source(source))
+    ids: set[str] = set()
+    with opened_source(source) as opened:
+        report.as_of = opened.as_of
+        for batch in _batches(opened.documents or (), set(), report, on_document):
+            ours = [it.advisory for it in batch.deliveries if it.advisory.packages]
+            fresh = {it.head.advisory_id for it in ours} - ids
+            ids |= fresh
+            foreign = len(batch.deliveries) - len(ours)
+            report.count(batch, AdvisoriesAdded(new=len(fresh), foreign=foreign))
+            report.updated += len(ours) - len(fresh)
+    return report
+
+
+def sync_source(
+    settings: Settings,
+    engine: Engine,
+    source: str,
+    *,
+    on_document: Callable[[], None] = lambda: None,
+    on_commit: Callable[[], None] = lambda: None,
+) -> AdvisoryReport:
+    """Take in what is new in ``source``, and quarantine what cannot be.
+
+    It is committed batch by batch, so an interrupted run is resumed by running it again.
+    A source that is what it was is not read; one in which something was refused is.
+
+    :param source: a folder, a file, an archive or a URL
+    :raises StoreUnavailable: if a store is lost or a server does not answer
+    """
+    if local_path(source) == source:
+        # A setting may hold a relative path; it is one source wherever it is named from.
+        source = str(Path(source).expanduser().absolute())
+    report = AdvisoryReport(stored_source(source))
+    with relational_errors(settings), engine.begin() as connection:
+        states = {state.source: state for state in source_states(connection)}
+        documents = known_advisories(connection)
+    known = states.get(storable(report.source))
+
+    def recorded(batch: Batch[AdvisoryDelivery], added: AdvisoriesAdded) -> None:
+        report.count(batch, added)
+        on_commit()
+
+    with opened_source(source, known) as opened:
+        report.as_of, report.unchanged = opened.as_of, opened.documents is None
+        if opened.documents is not None:
+            recorder = Recorder(settings, engine, KIND, add_advisories, recorded)
+            batches = _batches(opened.documents, documents, report, on_document)
+            report.mended = recorder.record_source(source, batches)
+    with relational_errors(settings), engine.begin() as connection:
+        save_source(connection, _state(report, opened, known))
+    return report
+
+
+def _state(report: AdvisoryReport, opened: OpenedSource, known: SourceState | None) -> SourceState:
+    """What to remember; a source with refused documents is to be read whole again."""
+    as_of = opened.as_of
+    if report.unchanged and known is not None:
+        validators = opened.validators
+        return SourceState(
+            report.source, validators.etag, validators.last_modified, known.sha256,
+            known.advisories, as_of,
+        )  # fmt: skip
+    count = report.read - report.foreign - report.quarantined
+    if report.quarantined:
+        return SourceState(report.source, None, None, None, count, as_of)
+    etag, last_modified = opened.validators.etag, opened.validators.last_modified
+    return SourceState(report.source, etag, last_modified, opened.sha256, count, as_of)
+
+
+def _batches(
+    found: Iterable[RawDocument | Refusal],
+    known: Collection[str],
+    report: AdvisoryReport,
+    on_document: Callable[[], None],
+) -> Iterator[Batch[AdvisoryDelivery]]:
+    deliveries = _deliveries(found, known, report, on_document)
+    return in_batches(deliveries, lambda it: len(it.advisory.body), BATCH)
+
+
+def _deliveries(
+    found: Iterable[RawDocument | Refusal],
+    known: Collection[str],
+    report: AdvisoryReport,
+    on_document: Callable[[], None],
+) -> Iterator[AdvisoryDelivery | Refusal]:
+    """What is not known yet; of what is, nothing but its digest is looked at."""
+    now = datetime.now(UTC)
+    for raw in found:
+        report.read += 1
+        on_document()
+        if isinstance(raw, Refusal):
+            yield raw
+            continue
+        try:
+            value, canonical = load_json(raw.data or b"")
+            document_id = DocumentId(digest_bytes(canonical))
+            if document_id in known:
+                report.skipped += 1
+                continue
+            yield AdvisoryDelivery(advisory_of(value, canonical, document_id, now), raw.source)
+        except InvalidDocument as error:
+            error.place = raw.place
+            yield Refusal(raw.source, error)

@@ -1,0 +1,421 @@
+"""Advisories from an archive to the graph: incremental, merged, matched, and never in the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import event, text
+
+from common.errors import StoreUnavailable
+from common.settings import Settings
+from graph.engine import Stores
+from graph.repositories.advisories import match_versions
+from graph.repositories.packages import refresh_revisions
+from ingest.advisories import fetching
+from ingest.advisories.sync import AdvisoryReport, sync_source
+from tests.factories.advisories import (
+    CRITICAL,
+    add_versions,
+    affected,
+    flask_sessions,
+    generated,
+    osv,
+    requests_headers,
+    write_archive,
+)
+from tests.services.commands import row_counts, thoth, thoth_json
+from tests.services.ports import closed_port
+from tests.services.projection import answer as graph_answer
+from tests.services.projection import project, verified
+from tests.services.web import Site, answer, site
+
+VERSIONS = (
+    "flask==2.2.4",
+    "flask==2.2.5",
+    "flask==2.3.1",
+    "flask==2.3.1@mirror",
+    "requests==2.19.1",
+)
+
+
+class Record:
+    """The record of a test, and archives to take into it."""
+
+    def __init__(self, settings: Settings, engine: sqlalchemy.Engine, folder: Path) -> None:
+        self.settings, self.engine, self.folder = settings, engine, folder
+
+    def sync(self, *documents: dict[str, Any], name: str = "all.zip") -> AdvisoryReport:
+        archive = write_archive(self.folder / name, documents)
+        return sync_source(self.settings, self.engine, str(archive))
+
+    def add(self, *versions: str) -> None:
+        with self.engine.begin() as connection:
+            match_versions(connection, add_versions(connection, *versions))
+            refresh_revisions(connection, {version.partition("==")[0] for version in versions})
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(query))]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        rows = self.rows("SELECT vulnerability_id, purl FROM affected_versions ORDER BY 1, 2")
+        return [(row[0], row[1].removeprefix("pkg:pypi/")) for row in rows]
+
+    @property
+    def revisions(self) -> dict[str, str]:
+        return dict(self.rows("SELECT name, revision FROM packages"))
+
+    def taken(self) -> list[tuple[str, str]]:
+        """The outbox, emptied."""
+        rows = self.rows("SELECT DISTINCT kind, key FROM outbox ORDER BY kind, key")
+        with self.engine.begin() as connection:
+            connection.execute(text("DELETE FROM outbox"))
+        return [(row[0], row[1].removeprefix("pkg:pypi/")) for row in rows]
+
+
+@pytest.fixture
+def record(settings: Settings, relational: sqlalchemy.Engine, tmp_path: Path) -> Record:
+    return Record(settings, relational, tmp_path)
+
+
+FLASK = [
+    ("CVE-2023-30861", "flask@2.2.4"),
+    ("CVE-2023-30861", "flask@2.3.1"),
+    ("CVE-2023-30861", "flask@2.3.1?index=mirror"),
+]
+
+
+def test_known_versions_are_matched_when_advisories_come(record: Record) -> None:
+    record.add(*VERSIONS)
+    before = record.revisions
+    record.taken()
+    report = record.sync(*flask_sessions(), requests_headers())
+    assert (report.read, report.new, report.quarantined) == (3, 3, 0)
+    assert record.pairs == [("CVE-2018-18074", "requests@2.19.1"), *FLASK]
+    assert {name for name, old in before.items() if record.revisions[name] != old} == {
+        "flask",
+        "requests",
+    }
+    assert record.taken() == [
+        ("package", "flask"), ("package", "requests"),
+        ("package_version", "flask@2.2.4"), ("package_version", "flask@2.3.1"),
+        ("package_version", "flask@2.3.1?index=mirror"), ("package_version", "requests@2.19.1"),
+        ("vulnerability", "CVE-2018-18074"), ("vulnerability", "CVE-2023-30861"),
+    ]  # fmt: skip
+
+
+def test_known_advisories_are_matched_when_versions_come(record: Record) -> None:
+    record.sync(*flask_sessions())
+    record.taken()
+    record.add(*VERSIONS)
+    assert record.pairs == FLASK
+    assert [key for kind, key in record.taken() if kind == "package_version"] == [
+        purl for _, purl in FLASK
+    ]
+
+
+def test_a_second_sync_reads_nothing_and_changes_nothing(record: Record) -> None:
+    record.add(*VERSIONS)
+    record.sync(*flask_sessions())
+    counts, revisions = row_counts(record.engine), record.revisions
+    assert record.sync(*flask_sessions(), name="all.zip").unchanged
+    other = record.sync(*flask_sessions(), name="other.zip")
+    assert (other.unchanged, other.new, other.known, len(other.versions)) == (False, 0, 2, 0)
+    assert row_counts(record.engine) == counts | {"advisory_sources": 2}
+    assert record.revisions == revisions
+
+
+def test_only_what_changed_is_written(record: Record) -> None:
+    record.add(*VERSIONS)
+    ghsa, pysec = flask_sessions()
+    record.sync(ghsa, pysec, requests_headers())
+    revisions = record.revisions
+    record.taken()
+    fixed = affected("flask", ("introduced", "0"), ("fixed", "2.3.2"))
+    later = {"modified": "2024-02-01T00:00:00Z", "affected": [fixed]}
+    report = record.sync(ghsa, pysec | later, requests_headers())
+    assert (report.new, report.updated, report.known) == (0, 1, 2)
+    assert ("CVE-2023-30861", "flask@2.2.5") in record.pairs
+    assert ("package_version", "flask@2.2.5") in (entries := record.taken())
+    assert ("vulnerability", "CVE-2018-18074") not in entries
+    assert record.revisions["requests"] == revisions["requests"]
+    assert record.revisions["flask"] != revisions["flask"]
+
+
+def test_a_change_of_words_changes_no_answer(record: Record) -> None:
+    record.add(*VERSIONS)
+    ghsa, pysec = flask_sessions()
+    record.sync(ghsa, pysec)
+    revisions = record.revisions
+    record.taken()
+    record.sync(ghsa | {"modified": "2024-02-01T00:00:00Z", "summary": "In other words"}, pysec)
+    assert record.taken() == [("vulnerability", "CVE-2023-30861")]
+    assert record.revisions == revisions
+
+
+def test_an_advisory_that_joins_two_vulnerabilities_leaves_one(record: Record) -> None:
+    record.add("flask==1.0")
+    record.sync(osv("GHSA-1"), osv("PYSEC-1"))
+    assert [pair[0] for pair in record.pairs] == ["GHSA-1", "PYSEC-1"]
+    record.taken()
+    record.sync(osv("OSV-1", aliases=["GHSA-1", "PYSEC-1", "CVE-1"]))
+    assert record.pairs == [("CVE-1", "flask@1.0")]
+    assert record.rows("SELECT vulnerability_id FROM vulnerabilities") == [("CVE-1",)]
+    assert {key for kind, key in record.taken() if kind == "vulnerability"} == {
+        "CVE-1",
+        "GHSA-1",
+        "PYSEC-1",
+    }
+
+
+def test_an_alias_that_is_taken_back_parts_them_again(record: Record) -> None:
+    record.add("flask==1.0")
+    joined = osv("GHSA-1", aliases=["PYSEC-1"])
+    record.sync(joined, osv("PYSEC-1"))
+    assert record.pairs == [("GHSA-1", "flask@1.0")]
+    record.sync(osv("GHSA-1", modified="2024-02-01T00:00:00Z"))
+    assert record.pairs == [("GHSA-1", "flask@1.0"), ("PYSEC-1", "flask@1.0")]
+
+
+def test_withdrawn_advisories_affect_nothing_until_they_stand_again(record: Record) -> None:
+    record.add("flask==1.0")
+    record.sync(osv("GHSA-1"))
+    taken_back = osv("GHSA-1", modified="2024-02-01T00:00:00Z", withdrawn="2024-02-01T00:00:00Z")
+    assert record.sync(taken_back).withdrawn == 1
+    assert record.pairs == []
+    record.sync(osv("GHSA-1", modified="2024-03-01T00:00:00Z"))
+    assert record.pairs == [("GHSA-1", "flask@1.0")]
+
+
+def test_an_older_archive_changes_nothing(record: Record) -> None:
+    record.add("flask==1.0")
+    record.sync(osv("GHSA-1", affected("flask", versions=["0.5"]), modified="2024-02-01T00:00:00Z"))
+    report = record.sync(osv("GHSA-1"))
+    assert (report.older, report.updated, record.pairs) == (1, 0, [])
+
+
+def test_an_advisory_that_is_about_python_no_more_affects_nothing(record: Record) -> None:
+    record.add("flask==1.0")
+    record.sync(osv("GHSA-1"))
+    elsewhere = affected("flask", ("introduced", "0"), ecosystem="npm")
+    foreign = osv("GHSA-2", elsewhere)
+    report = record.sync(osv("GHSA-1", elsewhere, modified="2024-02-01T00:00:00Z"), foreign)
+    assert (report.updated, report.foreign, record.pairs) == (1, 1, [])
+    assert row_counts(record.engine)["advisories"] == 1
+
+
+def test_broken_documents_are_quarantined_and_the_rest_goes_on(record: Record) -> None:
+    record.add("flask==1.0")
+    report = record.sync(osv("GHSA-1"), osv("GHSA-2") | {"modified": "yesterday"})
+    assert (report.new, report.quarantined, dict(report.reasons)) == (1, 1, {"wrong_type": 1})
+    (entry,) = record.rows("SELECT kind, place, field FROM quarantine")
+    assert entry == ("advisory", "GHSA-2.json", "$.modified")
+    # The archive is read again although it is the same, as something in it was refused.
+    assert not record.sync(osv("GHSA-1"), osv("GHSA-2") | {"modified": "yesterday"}).unchanged
+    mended = record.sync(osv("GHSA-1"), osv("GHSA-2"))
+    assert (mended.new, mended.mended) == (1, 1)
+
+
+def test_the_number_of_statements_does_not_grow_with_the_advisories(record: Record) -> None:
+    record.add(*(f"package-{number}==1.{minor}" for number in range(30) for minor in range(10)))
+    counts = []
+    for size in (20, 400):
+        seen: list[str] = []
+        listener = lambda *arguments, seen=seen: seen.append(arguments[2])  # noqa: E731
+        event.listen(record.engine, "before_cursor_execute", listener)
+        record.sync(*generated(size, 30, seed=size), name=f"{size}.zip")
+        event.remove(record.engine, "before_cursor_execute", listener)
+        counts.append(len(seen))
+    assert max(counts) <= min(counts) + 8  # temporary tables are made once a connection
+
+
+def test_versions_and_advisories_that_come_at_once_meet(record: Record) -> None:
+    record.sync(requests_headers())
+    ready = threading.Event()
+
+    def add() -> None:
+        with record.engine.begin() as connection:
+            match_versions(connection, add_versions(connection, "flask==1.0"))
+            ready.set()
+            # The other one waits for the end of this transaction, or it would not see the row.
+            threading.Event().wait(0.3)
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    assert ready.wait(10)
+    record.sync(osv("GHSA-1"))
+    thread.join()
+    assert record.pairs == [("GHSA-1", "flask@1.0")]
+
+
+def test_the_graph_shows_each_change(stores: Stores, tmp_path: Path) -> None:
+    record = Record(stores.settings, stores.engine, tmp_path)
+    record.add("flask==1.0", "flask==2.2.4")
+    later = {"modified": "2024-02-01T00:00:00Z"}
+    query = (
+        "MATCH (v:Vulnerability)-[:AFFECTS]->(p:PackageVersion)"
+        " RETURN v.vulnerability_id AS id, v.score AS score, p.version AS version"
+        " ORDER BY id, version"
+    )
+    for documents, expected in (
+        (flask_sessions(), [["CVE-2023-30861", 7.5, "1.0"], ["CVE-2023-30861", 7.5, "2.2.4"]]),
+        ([osv("CVE-2020-1", vector=CRITICAL, aliases=["PYSEC-2023-62"])],
+         [["CVE-2020-1", 9.8, "1.0"], ["CVE-2020-1", 9.8, "2.2.4"]]),
+        ([osv("CVE-2020-1", affected("x"), **later), *(it | later for it in flask_sessions())],
+         [["CVE-2023-30861", 7.5, "1.0"], ["CVE-2023-30861", 7.5, "2.2.4"]]),
+        ([it | {"modified": "2024-03-01T00:00:00Z", "withdrawn": "2024-03-01T00:00:00Z"}
+          for it in flask_sessions()], []),
+    ):  # fmt: skip
+        record.sync(*documents)
+        project(stores)
+        assert graph_answer(stores, query) == expected
+        assert verified(stores).equal
+
+
+@pytest.fixture
+def web() -> Iterator[Site]:
+    with site() as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_backing_off", lambda _: 0.0)
+
+
+def archive(folder: Path, *documents: dict[str, Any]) -> bytes:
+    return write_archive(folder / "served.zip", documents).read_bytes()
+
+
+def test_a_url_is_asked_for_what_changed_only(record: Record, web: Site) -> None:
+    web.bodies["/all.zip"] = archive(record.folder, osv("GHSA-1"))
+    url = f"{web.url}/all.zip"
+    assert sync_source(record.settings, record.engine, url).new == 1
+    first = record.rows("SELECT as_of FROM advisory_sources")
+    assert sync_source(record.settings, record.engine, url).unchanged
+    assert "If-None-Match" not in web.seen[0][1]
+    assert "If-None-Match" in web.seen[1][1]
+    assert record.rows("SELECT as_of FROM advisory_sources") > first
+    web.bodies["/all.zip"] = archive(record.folder, osv("GHSA-1"), osv("GHSA-2"))
+    assert sync_source(record.settings, record.engine, url).new == 1
+
+
+def test_a_server_without_validators_costs_a_download_and_no_more(
+    record: Record, web: Site
+) -> None:
+    body = archive(record.folder, osv("GHSA-1"))
+    web.answers += [lambda handler: answer(handler, 200, body)] * 2
+    assert sync_source(record.settings, record.engine, web.url).new == 1
+    assert sync_source(record.settings, record.engine, web.url).unchanged
+
+
+def test_a_busy_server_is_asked_again(record: Record, web: Site) -> None:
+    web.bodies["/one.json"] = json.dumps(osv("GHSA-1")).encode()
+    web.answers += [
+        lambda handler: answer(handler, 503, Retry_After="0"),
+        lambda handler: answer(handler, 200, b"{", Content_Length="500"),
+    ]
+    assert sync_source(record.settings, record.engine, f"{web.url}/one.json").new == 1
+    assert len(web.seen) == 3
+
+
+def redirect(target: str) -> Any:
+    def answers(handler: BaseHTTPRequestHandler) -> None:
+        answer(handler, 302, Location=target)
+
+    return answers
+
+
+def test_redirects_are_followed_within_bounds(record: Record, web: Site) -> None:
+    web.bodies["/all.zip"] = archive(record.folder, osv("GHSA-1"))
+    web.answers.append(redirect("/all.zip"))
+    assert sync_source(record.settings, record.engine, f"{web.url}/old").new == 1
+    web.answers += [redirect("/again")] * 6
+    with pytest.raises(StoreUnavailable, match="redirected more than 5 times"):
+        sync_source(record.settings, record.engine, f"{web.url}/again")
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/all.zip"])
+def test_a_redirect_to_anything_but_the_web_is_refused(
+    record: Record, web: Site, target: str
+) -> None:
+    web.answers.append(redirect(target))
+    with pytest.raises(StoreUnavailable, match="redirected to something"):
+        sync_source(record.settings, record.engine, web.url)
+
+
+def test_a_server_that_does_not_answer_leaves_what_is_known(record: Record, web: Site) -> None:
+    record.sync(osv("GHSA-1"))
+    with pytest.raises(StoreUnavailable, match="HTTP status 404"):
+        sync_source(record.settings, record.engine, f"{web.url}/all.zip?key=hidden-word")
+    with pytest.raises(StoreUnavailable) as refused:
+        sync_source(
+            record.settings, record.engine, f"http://127.0.0.1:{closed_port()}/?hidden-word"
+        )
+    assert "hidden-word" not in str(refused.value)
+    assert row_counts(record.engine)["advisories"] == 1
+
+
+def test_an_answer_without_end_is_cut(tmp_path: Path, web: Site) -> None:
+    web.bodies["/all.zip"] = bytes(3 * 2**20)
+    with pytest.raises(StoreUnavailable, match="more than 2 MiB"):
+        fetching.fetch_archive(
+            f"{web.url}/all.zip", fetching.Validators(), tmp_path, most_bytes=2 * 2**20
+        )
+
+
+def test_what_is_no_archive_is_quarantined(record: Record, web: Site) -> None:
+    web.bodies["/all.zip"] = b"<html>Sorry</html>"
+    report = sync_source(record.settings, record.engine, f"{web.url}/all.zip")
+    assert dict(report.reasons) == {"invalid_json": 1}
+    web.bodies["/all.zip"] = b"PK and nothing else"
+    report = sync_source(record.settings, record.engine, f"{web.url}/all.zip")
+    assert dict(report.reasons) == {"archive_broken": 1}
+
+
+def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None:
+    record = Record(stores.settings, stores.engine, tmp_path)
+    record.add(*VERSIONS)
+    documents = [*flask_sessions(), requests_headers()]
+    source = str(write_archive(tmp_path / "all.zip", documents))
+    assert thoth_json(stores.settings, "advisories", "sync", source, "--dry-run")["dry_run"]
+    assert row_counts(stores.engine)["advisories"] == 0
+    done = thoth_json(stores.settings, "advisories", "sync", ADVISORIES=source)
+    assert (done["advisories"]["new"], done["graph"]) == (3, {"lag": 0, "error": None})
+    status = thoth_json(stores.settings, "advisories", "status")
+    assert status["vulnerabilities"] == {"high": 2}
+    assert (status["packages"], status["versions"]) == (2, 4)
+    assert [it["source"] for it in status["sources"]] == [source]
+    listed = thoth_json(stores.settings, "advisories", "list", "Flask==2.3.1")
+    assert [it["vulnerability_id"] for it in listed] == ["CVE-2023-30861"]
+    assert listed[0]["versions"] == ["2.2.4", "2.3.1"]
+    assert thoth_json(stores.settings, "advisories", "list", "flask==2.2.5") == []
+    shown = thoth(stores.settings, "advisories", "list", "requests").stdout
+    assert ">=0, <2.20.0" in shown
+    assert "2.19.1" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("sync",), 2, "set ADVISORIES"),
+        (("list", "flask==final"), 2, "not a version"),
+        (("list", "../flask"), 2, "not the name of a package"),
+        (("sync", "/nowhere/all.zip"), 1, "unreadable"),
+        (("sync", f"http://127.0.0.1:{closed_port()}/"), 3, "try again later"),
+    ],
+)
+def test_commands_end_with_codes_that_scripts_can_tell_apart(
+    settings: Settings, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = thoth(settings, "advisories", *arguments, ADVISORIES="")
+    assert done.returncode == code, done.stderr
+    assert words in done.stdout + done.stderr
