@@ -1,0 +1,1 @@
+"""Native interfaces read from wheels, images and this machine."""

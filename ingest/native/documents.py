@@ -1,0 +1,117 @@
+"""Analyses as documents: canonical JSON, named by its content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from common.inspection import DocumentId, canonical_json, digest, digest_bytes
+from common.native import (
+    ANALYSIS_SCHEMA,
+    EnvironmentAnalysis,
+    EnvironmentKind,
+    Interface,
+    NativeLibrary,
+    Skipped,
+    WheelAnalysis,
+)
+from common.packages import package_version
+from common.wheels import Wheel
+
+
+@dataclass(frozen=True, slots=True)
+class WheelContent:
+    """What was found in a wheel; the fields of :class:`common.native.WheelAnalysis`, unordered."""
+
+    imports: Iterable[str]
+    bundled: Iterable[str]
+    needs: Iterable[Interface]
+    libraries: Iterable[NativeLibrary]
+    skipped: Iterable[Skipped]
+
+
+def wheel_analysis(
+    wheel: Wheel, index: str | None, sha256: str, content: WheelContent
+) -> WheelAnalysis:
+    """The analysis of a wheel and its document."""
+    package = package_version(wheel.name, wheel.version, index)
+    imports, bundled = tuple(sorted(content.imports)), tuple(sorted(content.bundled))
+    needs = tuple(sorted(content.needs))
+    libraries = tuple(sorted(content.libraries, key=lambda library: library.path))
+    skipped = tuple(sorted(content.skipped, key=lambda it: it.path))
+    body = canonical_json(
+        {
+            "schema_version": ANALYSIS_SCHEMA,
+            "kind": "wheel",
+            "name": package.name,
+            "version": package.version,
+            "index": package.index,
+            "sha256": sha256,
+            "filename": wheel.filename,
+            "tags": wheel.tags,
+            "imports": imports,
+            "bundled": bundled,
+            "needs": _by_library(needs),
+            "libraries": [_library(library) for library in libraries],
+            "skipped": _skipped(skipped),
+        }
+    )
+    return WheelAnalysis(
+        sha256, wheel.filename, package, wheel.tags, imports, bundled, needs, libraries, skipped,
+        DocumentId(digest_bytes(body)), body,
+    )  # fmt: skip
+
+
+def environment_analysis(
+    *,
+    kind: EnvironmentKind,
+    name: str,
+    architecture: str,
+    os_release: tuple[str | None, str | None],
+    provides: Iterable[Interface],
+    skipped: Iterable[Skipped],
+) -> EnvironmentAnalysis:
+    """The analysis of a machine or an image and its document."""
+    interfaces = tuple(sorted(set(provides)))
+    left_out = tuple(sorted(skipped, key=lambda it: it.path))
+    content = {
+        "schema_version": ANALYSIS_SCHEMA,
+        "kind": kind.value,
+        "name": name,
+        "architecture": architecture,
+        "os_name": os_release[0],
+        "os_version": os_release[1],
+        "provides": _by_library(interfaces),
+    }
+    body = canonical_json({**content, "skipped": _skipped(left_out)})
+    return EnvironmentAnalysis(
+        digest(content), kind, name, architecture, *os_release, interfaces, left_out,
+        DocumentId(digest_bytes(body)), body,
+    )  # fmt: skip
+
+
+def _skipped(files: Iterable[Skipped]) -> list[dict[str, str]]:
+    return [{"path": it.path, "message": it.message} for it in files]
+
+
+def _by_library(interfaces: Iterable[Interface]) -> dict[str, list[str]]:
+    """Versions by library; a library that only is there has none."""
+    found: dict[str, list[str]] = {}
+    for interface in interfaces:
+        versions = found.setdefault(interface.library, [])
+        if interface.version:
+            versions.append(interface.version)
+    return found
+
+
+def _library(library: NativeLibrary) -> dict[str, Any]:
+    return {
+        "path": library.path,
+        "soname": library.soname,
+        "architecture": library.architecture,
+        "needed": list(library.needed),
+        "needs": _by_library(library.needs),
+        "defines": list(library.defines),
+        "search": list(library.search),
+    }

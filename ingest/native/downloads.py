@@ -1,0 +1,106 @@
+"""A wheel by its name and version, fetched from a configured index for as long as it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from common.environments import Environment
+from common.errors import InvalidArgument
+from common.indexes.client import IndexClient
+from common.indexes.configured import Index, index_of
+from common.indexes.pages import IndexFile
+from common.settings import Settings
+from common.wheels import compatibility, parse_wheel
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """One version of one package.
+
+    >>> pinned("Flask==3.0")
+    Pinned(name='Flask', version=<Version('3.0')>)
+    """
+
+    name: str
+    version: Version
+
+
+def pinned(text: str) -> Pinned:
+    """Read ``NAME==VERSION``.
+
+    :raises InvalidArgument: if it is anything else
+    """
+    try:
+        wanted = Requirement(text)
+        ((operator, version),) = [(it.operator, it.version) for it in wanted.specifier]
+        if operator == "==" and wanted.marker is None and wanted.url is None:
+            return Pinned(wanted.name, Version(version))
+    except (InvalidRequirement, InvalidVersion, ValueError):
+        pass
+    raise InvalidArgument(f"{text!r} is neither a file nor written NAME==VERSION")
+
+
+@contextmanager
+def fetched_wheel(
+    settings: Settings, wanted: Pinned, index_name: str | None, environment: Environment
+) -> Iterator[tuple[Path, str]]:
+    """The wheel that an installer would take, and the name of its index.
+
+    :raises InvalidArgument: if there is none that fits, saying why
+    :raises IndexProblem: if the index does not give it, or gives another
+    """
+    index = index_of(settings, index_name)
+    with tempfile.TemporaryDirectory(prefix="thoth-wheel-") as folder:
+        yield asyncio.run(_fetch(settings, index, wanted, environment, Path(folder))), index.name
+
+
+async def _fetch(
+    settings: Settings, index: Index, wanted: Pinned, environment: Environment, folder: Path
+) -> Path:
+    async with IndexClient(settings, index) as client:
+        page = await client.project(wanted.name)
+        file = best_wheel(page.files, wanted, environment)
+        target = folder / parse_wheel(file.filename).filename
+        await client.download(file, target)
+    return target
+
+
+def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environment) -> IndexFile:
+    """The wheel of the version whose tag comes first among the environment's.
+
+    :raises InvalidArgument: if none fits, saying why
+    """
+    fitting: list[tuple[int, str, IndexFile]] = []
+    tags: list[str] = []
+    sdist = False
+    for file in files:
+        if not _is(file.version, wanted.version):
+            continue
+        sdist = sdist or file.kind == "sdist"
+        if file.kind == "wheel":
+            tags.append(parse_wheel(file.filename).tags)
+            rank = compatibility(tags[-1:], None, True, environment).rank
+            if rank is not None:
+                fitting.append((rank, file.filename, file))
+    if fitting:
+        return min(fitting, key=lambda it: it[:2])[2]
+    name = f"{wanted.name} {wanted.version}"
+    if not tags and not sdist:
+        raise InvalidArgument(f"the index has no {name}")
+    why = compatibility(tags, sdist, True, environment).message
+    raise InvalidArgument(f"no wheel of {name} for {environment.label}: {why}")
+
+
+def _is(text: str, version: Version) -> bool:
+    try:
+        return Version(text) == version
+    except InvalidVersion:
+        return False

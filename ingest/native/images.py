@@ -1,0 +1,231 @@
+"""Images of containers: a root folder, an OCI layout, what ``save`` or ``export`` wrote."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.errors import InvalidArgument, InvalidDocument
+from common.reasons import Reason
+from common.terminal import printable
+from ingest.native.blobs import (
+    Blobs,
+    FolderBlobs,
+    TarBlobs,
+    TooManyBlobs,
+    check_content,
+    plain_tar,
+    read_json,
+)
+from ingest.native.layers import Layer, LayeredTree
+from ingest.native.trees import FolderTree, Tree
+
+#: How images name machines, and how Python does.
+_ARCHITECTURES = {
+    "amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l", "loong64": "loongarch64",
+}  # fmt: skip
+_SAVE_S = 1_800
+_MOST_LAYERS = 1_000
+_DEEPEST_INDEX = 4
+_INDEXES = re.compile(
+    r"application/vnd\.(?:oci\.image\.index|docker\.distribution\.manifest\.list)\b.*"
+)
+_SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that can be read.
+
+    :param name: what it calls itself; empty if it does not
+    :param architecture: as Python names machines; ``None`` if it does not say
+    :param environ: what its programs start with
+    """
+
+    tree: Tree
+    name: str = ""
+    architecture: str | None = None
+    environ: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def open_image(wanted: str) -> Iterator[Image]:
+    """The image at a path, or of that name on this machine; nothing is fetched.
+
+    :raises InvalidArgument: if there is neither
+    :raises InvalidDocument: if it is no image, or a broken one
+    """
+    path = Path(wanted)
+    if path.exists():
+        with _image_at(path) as image:
+            yield image
+        return
+    with tempfile.TemporaryDirectory(prefix="thoth-image-") as folder:
+        saved = Path(folder) / "image.tar"
+        _save(wanted, saved)
+        with _image_at(saved) as image:
+            yield image
+
+
+@contextmanager
+def _image_at(path: Path) -> Iterator[Image]:
+    try:
+        if path.is_dir():
+            blobs = FolderBlobs(path)
+            if blobs.has("index.json") and blobs.has("oci-layout"):
+                yield _oci(blobs)
+            else:
+                yield Image(FolderTree(path))
+            return
+        with plain_tar(path) as tar:
+            yield _in_tar(tar)
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise InvalidDocument(Reason.UNREADABLE, words, place=str(path)) from error
+
+
+def _in_tar(path: Path) -> Image:
+    try:
+        blobs = TarBlobs(path)
+    except TooManyBlobs:  # no image's archive has so many, and the root of one may
+        return _exported(path)
+    if blobs.has("manifest.json"):
+        return _saved(blobs)
+    return _oci(blobs) if blobs.has("index.json") else _exported(path)
+
+
+def _exported(path: Path) -> Image:
+    return Image(LayeredTree([Layer(path.name, lambda: path.open("rb"))]))
+
+
+def _saved(blobs: Blobs) -> Image:
+    """What ``docker save`` writes."""
+    listed = read_json(blobs, "manifest.json")
+    if not isinstance(listed, list) or len(listed) != 1:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, "it must hold one image, and holds another number of them",
+            place="manifest.json",
+        )  # fmt: skip
+    manifest = _table(listed[0], "manifest.json")
+    names = _list(manifest.get("Layers"), "manifest.json")
+    config = read_json(blobs, _text(manifest.get("Config"), "manifest.json"))
+    tags = _list(manifest.get("RepoTags") or [""], "RepoTags")
+    layers = [_layer(blobs, _text(name, "manifest.json")) for name in names]
+    return _image(layers, _table(config, "the configuration"), str(tags[0]))
+
+
+def _oci(blobs: Blobs) -> Image:
+    """An image by the OCI image layout."""
+    entry: dict[str, Any] = {}
+    index = _table(read_json(blobs, "index.json"), "index.json")
+    for _ in range(_DEEPEST_INDEX):
+        entry = _chosen(index)
+        if not _INDEXES.match(str(entry.get("mediaType", ""))):
+            break
+        index = _blob_json(blobs, entry)
+    manifest = _blob_json(blobs, entry)
+    layers = []
+    for layer in _list(manifest.get("layers"), "layers"):
+        name, sha256 = _blob(_table(layer, "layers"))
+        check_content(blobs, name, sha256)
+        layers.append(_layer(blobs, name))
+    config = _blob_json(blobs, _table(manifest.get("config"), "config"))
+    notes = entry.get("annotations")
+    called = notes.get("org.opencontainers.image.ref.name") if isinstance(notes, dict) else None
+    return _image(layers, config, str(called or ""))
+
+
+def _chosen(index: dict[str, Any]) -> dict[str, Any]:
+    """The image for this machine's architecture, else the first."""
+    entries = [_table(entry, "manifests") for entry in _list(index.get("manifests"), "manifests")]
+    if not entries:
+        raise InvalidDocument(Reason.MISSING_FIELD, "it holds no image", field="manifests")
+    for entry in entries:
+        wanted = entry.get("platform")
+        if isinstance(wanted, dict) and _machine(wanted.get("architecture")) == platform.machine():
+            return entry
+    return entries[0]
+
+
+def _image(layers: list[Layer], config: dict[str, Any], name: str) -> Image:
+    if len(layers) > _MOST_LAYERS:
+        raise InvalidDocument(Reason.ARCHIVE_BOMB, f"{len(layers)} layers")
+    inner = config.get("config")
+    listed = inner.get("Env") if isinstance(inner, dict) else None
+    pairs = (str(item).partition("=") for item in (listed if isinstance(listed, list) else ()))
+    return Image(
+        LayeredTree(layers), name, _machine(config.get("architecture")),
+        {key: value for key, _, value in pairs},
+    )  # fmt: skip
+
+
+def _machine(name: object) -> str | None:
+    return _ARCHITECTURES.get(name, name) if isinstance(name, str) and name else None
+
+
+def _layer(blobs: Blobs, name: str) -> Layer:
+    return Layer(name, lambda: blobs.open(name))
+
+
+def _blob(descriptor: dict[str, Any]) -> tuple[str, str]:
+    """The file that a descriptor names, and its digest."""
+    found = _SHA256.fullmatch(str(descriptor.get("digest")))
+    if found is None:
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, f"{str(descriptor.get('digest'))[:80]!r} is no sha256",
+            field="digest",
+        )  # fmt: skip
+    return f"blobs/sha256/{found[1]}", found[1]
+
+
+def _blob_json(blobs: Blobs, descriptor: dict[str, Any]) -> dict[str, Any]:
+    name, sha256 = _blob(descriptor)
+    return _table(read_json(blobs, name, sha256), name)
+
+
+def _table(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidDocument(Reason.WRONG_TYPE, "not an object", place=where)
+    return value
+
+
+def _list(value: object, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidDocument(Reason.WRONG_TYPE, "not a list", place=where)
+    return value
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidDocument(Reason.WRONG_TYPE, "not a text", place=where)
+    return value
+
+
+def _save(name: str, target: Path) -> None:
+    """Have podman or docker write an image of theirs to a file."""
+    engines = [path for path in map(shutil.which, ("podman", "docker")) if path]
+    causes = []
+    for engine in engines if not name.startswith("-") else ():
+        try:
+            done = subprocess.run(
+                [engine, "save", "-o", str(target), name],
+                capture_output=True, text=True, errors="replace", timeout=_SAVE_S, check=False,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            causes.append(f"{Path(engine).name}: {type(error).__name__}")
+            continue
+        if done.returncode == 0:
+            return
+        words = done.stderr.strip().splitlines()
+        causes.append(f"{Path(engine).name}: {printable(words[-1][:200]) if words else 'failed'}")
+    why = "; ".join(causes) or "neither podman nor docker is installed"
+    raise InvalidArgument(f"no file or folder {name!r}, and no image of that name: {why}")

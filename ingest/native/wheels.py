@@ -1,0 +1,227 @@
+"""A wheel's native libraries: what they need, what they bring along, what can be imported."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.errors import InvalidDocument
+from common.native import Interface, NativeLibrary, Skipped, WheelAnalysis
+from common.reasons import Reason
+from common.wheels import parse_wheel
+from ingest.native.documents import WheelContent, wheel_analysis
+from ingest.native.elf import MAGIC, read_library
+from ingest.native.streams import MEBIBYTE, copy_bounded
+
+
+@dataclass(frozen=True, slots=True)
+class WheelLimits:
+    """How much a wheel may make us read; the largest real ones stay below a quarter of each.
+
+    :param members: of the archive
+    :param unpacked_bytes: of all members together
+    :param library_bytes: of one library; so much goes to a temporary file
+    :param ratio: unpacked to packed bytes; tables of numbers reach some 60
+    """
+
+    members: int = 200_000
+    unpacked_bytes: int = 32 * 1024 * MEBIBYTE
+    library_bytes: int = 8 * 1024 * MEBIBYTE
+    ratio: float = 200.0
+
+
+#: Little archives unpack to little, whatever the ratio.
+_RATIO_FLOOR_BYTES = 256 * MEBIBYTE
+#: A library above this is unpacked to a file, not to memory.
+_IN_MEMORY_BYTES = 32 * MEBIBYTE
+_SMALLEST_ELF_BYTES = 52
+#: Never native code, and most of what is in a wheel: not even opened.
+_TEXTS = (".py", ".pyi", ".pyc", ".h", ".hpp", ".cuh", ".inc", ".txt", ".md", ".json", ".csv")
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError,
+    OverflowError,
+)  # fmt: skip
+#: The suffixes by which an interpreter knows an extension module of its own.
+_EXTENSION = re.compile(r"\.(?:cpython-[^.]+|abi3t?|pypy[^.]*|graalpy[^.]*)\.so$")
+_MODULE = re.compile(r"([^\W\d]\w*)(?:\.[\w-]+)*\.(?:py|pyc|so|pyd)")
+_PYTHON_FILES = (".py", ".pyc", ".so", ".pyd")
+
+
+def analyze_wheel(
+    path: Path, *, filename: str | None = None, index: str | None = None,
+    limits: WheelLimits | None = None,
+) -> WheelAnalysis:  # fmt: skip
+    """Read a wheel; nothing of it is run, and nothing stays on disk.
+
+    :param filename: the wheel's name, if the file has another
+    :param index: name of the index that served it; the default one if unset
+    :raises InvalidArgument: if it is not named like a wheel
+    :raises InvalidDocument: if it is none, or unpacks to more than any real one
+    """
+    named = parse_wheel(filename or path.name)
+    try:
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+            stream.seek(0)
+            with zipfile.ZipFile(stream) as archive:
+                members = _members(archive, stream.seek(0, 2), limits or WheelLimits())
+                _check_is_wheel(members)
+                found = _Libraries(archive, members, limits or WheelLimits())
+                libraries = list(found)
+    except _BROKEN as error:
+        words = str(error)[:200] or type(error).__name__
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=named.filename) from error
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise InvalidDocument(Reason.UNREADABLE, words, place=str(path)) from error
+    except InvalidDocument as error:
+        error.place = "/".join(filter(None, (named.filename, error.place)))
+        raise
+    content = WheelContent(
+        imports=imports_of([member.filename for member in members]),
+        bundled={_called(library) for library in libraries if _is_shared(library)},
+        needs=needs_of(libraries, architectures_of(named.tags)),
+        libraries=libraries,
+        skipped=found.skipped,
+    )
+    return wheel_analysis(named, index, sha256, content)
+
+
+def _members(archive: zipfile.ZipFile, packed: int, limits: WheelLimits) -> list[zipfile.ZipInfo]:
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    unpacked = sum(member.file_size for member in members)
+    if len(members) > limits.members:
+        raise _bomb(f"{len(members)} members, more than {limits.members}")
+    if unpacked > limits.unpacked_bytes:
+        raise _bomb(f"unpacks to {unpacked} bytes, more than {limits.unpacked_bytes}")
+    if unpacked > _RATIO_FLOOR_BYTES and unpacked > limits.ratio * packed:
+        raise _bomb(f"{packed} bytes claim to unpack to {unpacked}")
+    for member in members:
+        _check_place(member)
+    return members
+
+
+def _bomb(message: str, place: str = "") -> InvalidDocument:
+    return InvalidDocument(Reason.ARCHIVE_BOMB, message, place=place)
+
+
+def _check_place(member: zipfile.ZipInfo) -> None:
+    name = member.filename.replace("\\", "/")
+    if name.startswith("/") or name[1:3] == ":/" or ".." in name.split("/"):
+        raise InvalidDocument(Reason.ARCHIVE_PATH, "leaves the archive", place=name[:200])
+
+
+def _check_is_wheel(members: list[zipfile.ZipInfo]) -> None:
+    if not any(re.fullmatch(r"[^/]+\.dist-info/WHEEL", it.filename) for it in members):
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, "not a wheel: it has no .dist-info/WHEEL")
+
+
+class _Libraries:
+    """Libraries of an archive, read one after the other."""
+
+    def __init__(
+        self, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], limits: WheelLimits
+    ) -> None:
+        self._archive = archive
+        self._members = members
+        self._limits = limits
+        self.skipped: list[Skipped] = []
+
+    def __iter__(self) -> Iterator[NativeLibrary]:
+        for member in self._members:
+            if self._is_elf(member):
+                try:
+                    library = self._read(member)
+                except InvalidDocument as error:
+                    if error.reason != Reason.ELF_BROKEN:
+                        raise
+                    self.skipped.append(Skipped(member.filename, error.message))
+                    continue
+                if library is not None:
+                    yield library
+
+    def _is_elf(self, member: zipfile.ZipInfo) -> bool:
+        if member.file_size < _SMALLEST_ELF_BYTES or member.filename.endswith(_TEXTS):
+            return False
+        if member.compress_type not in _METHODS:
+            raise InvalidDocument(
+                Reason.ARCHIVE_BROKEN, "only stored and deflated members are read",
+                place=member.filename,
+            )  # fmt: skip
+        with self._archive.open(member) as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+
+    def _read(self, member: zipfile.ZipInfo) -> NativeLibrary | None:
+        if member.file_size > self._limits.library_bytes:
+            raise _bomb(f"a library of {member.file_size} bytes", member.filename)
+        with (
+            self._archive.open(member) as packed,
+            tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as unpacked,
+        ):
+            copy_bounded(packed, unpacked, member.file_size)
+            unpacked.seek(0)
+            return read_library(unpacked, member.filename)
+
+
+def imports_of(names: list[str]) -> set[str]:
+    """Top-level names that can be imported, by the paths of a wheel's files.
+
+    >>> sorted(imports_of(["six.py", "a/b.py", "_c.abi3.so", "a.libs/x.so", "x-1.data/purelib/d.py",
+    ...                    "x-1.dist-info/f.py", "share/doc.txt"]))
+    ['_c', 'a', 'd', 'six']
+    """
+    found = set()
+    for name in names:
+        parts = name.split("/")
+        if parts[0].endswith(".data") and len(parts) > 2 and parts[1] in ("purelib", "platlib"):
+            parts = parts[2:]
+        if len(parts) > 1:
+            if parts[0].isidentifier() and parts[-1].endswith(_PYTHON_FILES):
+                found.add(parts[0])
+        elif module := _MODULE.fullmatch(parts[0]):
+            found.add(module[1])
+    return found
+
+
+def needs_of(libraries: list[NativeLibrary], architectures: frozenset[str]) -> set[Interface]:
+    """What the loader asks for and the wheel does not bring along.
+
+    :param architectures: those that the wheel is for; code for others, which some bring
+        to send it elsewhere, is not loaded; empty for all
+    """
+    own = {name for it in libraries for name in (it.soname, _file_name(it)) if name}
+    loaded = [it for it in libraries if not architectures or it.architecture in architectures]
+    wanted = {Interface(name) for it in loaded for name in it.needed}
+    wanted |= {version for it in loaded for version in it.needs}
+    return {interface for interface in wanted if interface.library not in own}
+
+
+def architectures_of(tags: str) -> frozenset[str]:
+    """Of Linux platforms such as ``manylinux_2_17_x86_64``."""
+    platforms = tags.rpartition("-")[2].split(".")
+    found = (re.fullmatch(r"(?:(?:many|musl)linux\w*?|linux)_((?:x86_|i|[a-z])\w+)", it)
+             for it in platforms)  # fmt: skip
+    return frozenset(match[1] for match in found if match)
+
+
+def _file_name(library: NativeLibrary) -> str:
+    return library.path.rpartition("/")[2]
+
+
+def _called(library: NativeLibrary) -> str:
+    return library.soname or _file_name(library)
+
+
+def _is_shared(library: NativeLibrary) -> bool:
+    """Whether it is there for other libraries, not an extension module or a program."""
+    name = _file_name(library)
+    if _EXTENSION.search(name) or ".so" not in name:
+        return False
+    return name.startswith("lib") or ".so." in name or ".libs/" in library.path

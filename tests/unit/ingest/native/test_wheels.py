@@ -1,0 +1,176 @@
+"""Wheels by their native libraries; hostile archives end in a typed refusal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from common.environments import environment
+from common.errors import InvalidArgument, InvalidDocument
+from common.indexes.pages import IndexFile
+from common.native import Interface, highest_versions
+from common.reasons import Reason
+from ingest.native.downloads import best_wheel, pinned
+from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of
+from tests.factories.native import AARCH64, elf, write_wheel
+
+EXTENSION = elf(needed=("libhelp.so.1", "libc.so.6"), needs={"libc.so.6": ["GLIBC_2.34"]})
+HELPER = elf("libhelp.so.1", ("libcudart.so.12",), {"libcudart.so.12": ["libcudart.so.12"]})
+
+
+def test_a_wheel_needs_what_its_libraries_need_and_it_does_not_bring_along(tmp_path: Path) -> None:
+    path = write_wheel(
+        tmp_path,
+        {
+            "demo/__init__.py": b"",
+            "demo/_core.cpython-311-x86_64-linux-gnu.so": EXTENSION,
+            "demo.libs/libhelp.so.1": HELPER,
+            "demo-1.0.data/purelib/other.py": b"",
+            "demo/data.txt": b"nothing" * 10,
+        },
+    )
+    found = analyze_wheel(path)
+    assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (found.package.purl, found.tags) == ("pkg:pypi/demo@1.0", "cp311-cp311-linux_x86_64")
+    assert found.imports == ("demo", "other")
+    assert found.bundled == ("libhelp.so.1",)
+    assert found.needs == (
+        Interface("libc.so.6"),
+        Interface("libc.so.6", "GLIBC_2.34"),
+        Interface("libcudart.so.12"),
+        Interface("libcudart.so.12", "libcudart.so.12"),
+    )
+    assert highest_versions(found.needs) == {"CUDA": "12", "GLIBC": "2.34"}
+    assert not found.skipped
+
+
+def test_the_same_content_is_the_same_document_and_other_content_another(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first = write_wheel(tmp_path / "a", {"demo/_c.abi3.so": EXTENSION})
+    again = tmp_path / "b" / first.name
+    again.write_bytes(first.read_bytes())
+    other = write_wheel(tmp_path, {"demo/_c.abi3.so": HELPER})
+    ids = [analyze_wheel(it).document_id for it in (first, again, other)]
+    assert ids[0] == ids[1] != ids[2]
+    assert analyze_wheel(first, index="mirror").document_id != ids[0]
+    assert json.loads(analyze_wheel(first).body)["libraries"][0]["needed"] == [
+        "libhelp.so.1", "libc.so.6",
+    ]  # fmt: skip
+
+
+def test_code_for_another_machine_is_listed_and_not_needed(tmp_path: Path) -> None:
+    foreign = elf("libremote.so", ("librpc.so.1",), machine=AARCH64)
+    found = analyze_wheel(write_wheel(tmp_path, {"demo/libremote.so": foreign}))
+    assert [it.architecture for it in found.libraries] == ["aarch64"]
+    assert not found.needs
+    pure = write_wheel(tmp_path, {"demo/libremote.so": foreign}, "demo-1.0-py3-none-any")
+    assert analyze_wheel(pure).needs == (Interface("librpc.so.1"),)
+
+
+def test_a_broken_library_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, {"demo/bad.so": EXTENSION[:150], "demo/good.so": EXTENSION})
+    found = analyze_wheel(path)
+    assert [it.path for it in found.skipped] == ["demo/bad.so"]
+    assert Interface("libc.so.6", "GLIBC_2.34") in found.needs
+
+
+@pytest.mark.parametrize(
+    ("members", "limits", "reason"),
+    [
+        ({"../evil.so": EXTENSION}, WheelLimits(), Reason.ARCHIVE_PATH),
+        ({"/etc/evil.so": EXTENSION}, WheelLimits(), Reason.ARCHIVE_PATH),
+        ({"a": b"", "b": b"", "c": b""}, WheelLimits(members=4), Reason.ARCHIVE_BOMB),
+        ({"a": bytes(2000)}, WheelLimits(unpacked_bytes=1000), Reason.ARCHIVE_BOMB),
+        ({"a.so": EXTENSION}, WheelLimits(library_bytes=100), Reason.ARCHIVE_BOMB),
+    ],
+    ids=["leaves", "absolute", "members", "size", "library"],
+)
+def test_a_hostile_wheel_is_refused(
+    tmp_path: Path, members: dict[str, bytes], limits: WheelLimits, reason: Reason
+) -> None:
+    with pytest.raises(InvalidDocument) as refused:
+        analyze_wheel(write_wheel(tmp_path, members), limits=limits)
+    assert refused.value.reason == reason
+    assert refused.value.place.startswith("demo-1.0-")
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, {"demo/libbomb.so": bytes(300 * 1024 * 1024)})
+    assert path.stat().st_size < 1024 * 1024
+    with pytest.raises(InvalidDocument, match="claim to unpack") as refused:
+        analyze_wheel(path)
+    assert refused.value.reason == Reason.ARCHIVE_BOMB
+
+
+def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "demo-1.0-py3-none-any.whl"
+    for data in (b"", b"PK\x03\x04 cut", bytes(1000)):
+        path.write_bytes(data)
+        with pytest.raises(InvalidDocument) as refused:
+            analyze_wheel(path)
+        assert refused.value.reason == Reason.ARCHIVE_BROKEN
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("demo.py", "")
+    with pytest.raises(InvalidDocument, match="not a wheel"):
+        analyze_wheel(path)
+    with pytest.raises(InvalidDocument) as refused:
+        analyze_wheel(tmp_path / "absent-1.0-py3-none-any.whl")
+    assert refused.value.reason == Reason.UNREADABLE
+    with pytest.raises(InvalidArgument):
+        analyze_wheel(tmp_path / "demo.zip")
+
+
+def test_a_library_that_was_changed_after_packing_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "demo-1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("demo/a.so", EXTENSION)
+        archive.writestr("demo-1.0.dist-info/WHEEL", "")
+    path.write_bytes(path.read_bytes().replace(b"GLIBC_2.34", b"GLIBC_2.17"))
+    with pytest.raises(InvalidDocument, match="CRC"):
+        analyze_wheel(path)
+
+
+@pytest.mark.parametrize(
+    ("tags", "machines"),
+    [
+        ("cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64", {"x86_64"}),
+        ("py3-none-manylinux1_i686.musllinux_1_1_aarch64", {"i686", "aarch64"}),
+        ("py3-none-linux_armv7l", {"armv7l"}),
+        ("py3-none-any", set()),
+        ("cp311-cp311-win_amd64", set()),
+    ],
+)
+def test_the_machines_of_a_wheel_are_in_its_tags(tags: str, machines: set[str]) -> None:
+    assert architectures_of(tags) == machines
+
+
+def _file(tags: str, version: str = "1.0") -> IndexFile:
+    return IndexFile(f"demo-{version}-{tags}.whl", version, "wheel", None)
+
+
+def test_the_wheel_that_an_installer_would_take_is_chosen() -> None:
+    files = [_file("py3-none-any"), _file("cp311-cp311-manylinux_2_17_x86_64"),
+             _file("cp311-cp311-manylinux_2_39_x86_64"), _file("cp311-cp311-linux_x86_64", "2.0"),
+             replace(_file("py3-none-any"), filename="demo-1.0.tar.gz", kind="sdist")]  # fmt: skip
+    linux, mac = environment("3.11", "linux_x86_64"), environment("3.11", "macosx_14_0_arm64")
+    assert best_wheel(files, pinned("demo==1"), linux).filename == files[1].filename
+    assert best_wheel(files, pinned("Demo==1.0"), mac).filename == files[0].filename
+    with pytest.raises(InvalidArgument, match=r"demo 2\.0 for CPython 3\.11 on macosx.*built for"):
+        best_wheel(files, pinned("demo==2.0"), mac)
+    with pytest.raises(InvalidArgument, match=r"has no demo 3\.0"):
+        best_wheel(files, pinned("demo==3.0"), linux)
+
+
+@pytest.mark.parametrize(
+    "text", ["demo", "demo>=1", "demo==1,<2", "demo==1.*", "demo===x", "demo==1; os_name=='nt'",
+             "demo @ file:///x", "==1", ""]
+)  # fmt: skip
+def test_only_a_name_and_a_version_pin_a_wheel(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="NAME==VERSION"):
+        pinned(text)
