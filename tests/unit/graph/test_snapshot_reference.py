@@ -1,0 +1,37 @@
+"""The reference page says what snapshots are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from graph.candidates import Candidate, ExclusionReason
+from graph.commands.closure import closure
+from graph.snapshot import Snapshot
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "snapshot.md"
+
+
+def section(title: str) -> str:
+    return PAGE.read_text(encoding="utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def codes(text: str) -> set[str]:
+    return set(re.findall(r"(?m)^\| `([^`]+)`", text))
+
+
+def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
+    assert codes(section("Why a version is no candidate")) == {*ExclusionReason}
+
+
+def test_every_field_is_explained() -> None:
+    text = section("What is in it")
+    assert codes(text) == {it.name for it in dataclasses.fields(Snapshot)}
+    told = set(re.findall(r"`(\w+)`", text))
+    assert {it.name for it in dataclasses.fields(Candidate)} <= told
+
+
+def test_every_option_has_its_line() -> None:
+    options = {option for it in closure.params for option in it.opts if option.startswith("--")}
+    assert codes(section("Commands")) == options
