@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import identical, indicators, ingest, interruptions
+from benchmarks import closures, identical, indicators, ingest, interruptions, packages
+from common.logs import set_up_logs
 
 MEASUREMENTS = {
     "ingest": ingest.main,
+    "packages": packages.main,
+    "closures": closures.main,
     "interruptions": interruptions.main,
     "indicators": indicators.main,
     "identical": identical.main,
@@ -16,6 +19,7 @@ MEASUREMENTS = {
 
 def main() -> None:
     """Run the measurements named on the command line, all by default."""
+    set_up_logs()
     for name in sys.argv[1:] or MEASUREMENTS:
         print(f"== {name}")
         MEASUREMENTS[name]()

@@ -1,0 +1,84 @@
+"""Snapshots: milliseconds for the closure of a real request, cold and warm, on both graphs.
+
+And of one request in a small world and in one of 25 times its size, in which the same
+packages are its closure.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from benchmarks.dumps import VERSIONS, name_of, write_dump
+from benchmarks.homes import THOTH, Home, fresh_home
+from benchmarks.packages import LARGE, SMALL, second_product
+from common.environments import environment
+from graph.engine import Stores, open_stores
+from graph.projection import rebuild
+from graph.snapshot import Snapshot, is_current, load_snapshot
+
+DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
+ROOTS = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")
+#: Among the packages that the small dump has, too.
+DRAWN = tuple(name_of(SMALL // VERSIONS - place) for place in (1, 5, 9, 13))
+GOAL_MS = 160
+REPETITIONS = 20
+
+
+def main() -> None:
+    """Measure and print; takes some three minutes."""
+    with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
+        if DUMP.exists():
+            _measure(DUMP, ROOTS, "a real dump")
+        else:
+            print(f"no dump at {DUMP}: only generated ones")
+        for versions in (SMALL, LARGE):
+            dump = Path(folder, f"{versions}.jsonl.gz")
+            write_dump(dump, versions)
+            _measure(dump, DRAWN, f"{versions} generated versions")
+
+
+def _measure(dump: Path, roots: tuple[str, ...], words: str) -> None:
+    print(f"{' + '.join(roots)} in {words}")
+    with fresh_home() as home:
+        home.thoth("packages", "import", str(dump))
+        _restart(home)
+        with open_stores(home.settings) as stores:
+            _print("ArcadeDB", stores, roots)
+            with second_product(stores) as other:
+                if other is not None:
+                    rebuild(other.engine, other.driver, database=other.database)
+                    _print("Neo4j", other, roots)
+
+
+def _restart(home: Home) -> None:
+    """So that the first question finds nothing in memory."""
+    for command in ("down", "up"):
+        subprocess.run([THOTH, command], env=home.environ, capture_output=True, check=True)
+
+
+def _print(product: str, stores: Stores, roots: tuple[str, ...]) -> None:
+    cold, snapshot = _load_ms(stores, roots)
+    warm = sorted(_load_ms(stores, roots)[0] for _ in range(REPETITIONS))
+    began = time.perf_counter()
+    if not is_current(stores.driver, snapshot, database=stores.database):
+        raise RuntimeError("a snapshot that was just read is not current")
+    current = (time.perf_counter() - began) * 1000
+    edges = sum(len(it.requires) for some in snapshot.packages.values() for it in some)
+    print(
+        f"  {product:<9} first {cold:6.0f} ms, then median {median(warm):5.0f} ms "
+        f"({warm[0]:.0f} to {warm[-1]:.0f}; goal ≤ {GOAL_MS}), current? {current:.1f} ms; "
+        f"{len(snapshot.packages)} packages, {snapshot.candidate_count} candidates, "
+        f"{edges} requirements, {len(snapshot.layers)} layers",
+        flush=True,
+    )
+
+
+def _load_ms(stores: Stores, roots: tuple[str, ...]) -> tuple[float, Snapshot]:
+    there = environment("3.11", "manylinux_2_28_x86_64")
+    began = time.perf_counter()
+    snapshot = load_snapshot(stores.driver, roots, there, database=stores.database)
+    return (time.perf_counter() - began) * 1000, snapshot
