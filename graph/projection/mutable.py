@@ -33,6 +33,7 @@ class Mutable:
     :param edges: those that the node owns, and that follow its row
     :param needs: what is at the other ends; projected before, where it is missing
     :param create: writes new nodes faster than one statement a kind does
+    :param named: the node as it is written when only another one needs it
     """
 
     node: NodeKind
@@ -40,6 +41,7 @@ class Mutable:
     edges: tuple[EdgeKind, ...] = ()
     needs: tuple[Mutable, ...] = ()
     create: Creator | None = None
+    named: NodeKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ def _by_owner(kind: EdgeKind, rows: Iterable[Row]) -> dict[str, list[Row]]:
 def _ensure(connection: Connection, session: neo4j.Session, needed: Mutable, work: _Work) -> None:
     """Project other ends that are missing: their own entries may come later, or be lost."""
     if absent := missing(session, needed.node, work.far_keys(needed.node)):
-        project_mutable(connection, session, needed, absent)
+        subject = needed if needed.named is None else Mutable(node=needed.named)
+        project_mutable(connection, session, subject, absent)
 
 
 def _apply(tx: neo4j.ManagedTransaction, work: _Work, keys: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,6 +37,8 @@ _LOCK = 0x70726F6A
 _POLL_S = 0.1
 _ATTEMPTS = 5
 _DELETE = text("DELETE FROM outbox WHERE entry_id = ANY(:ids)")
+_ONE_STATE = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+_PACKAGE = "package"
 #: Nodes deleted in one transaction.
 _DELETED = 2_000
 
@@ -49,9 +51,10 @@ def _following(subject: Mutable) -> Projector:
     return lambda connection, session, keys: project_mutable(connection, session, subject, keys)
 
 
-#: By kind of entry, those before what points at them.
+#: By kind of entry, those before what points at them; packages come when nothing else waits,
+#: and versions make those that they need without a revision.
 PROJECTORS: dict[str, Projector] = {
-    "package": _following(PACKAGES),
+    _PACKAGE: _following(PACKAGES),
     "vulnerability": _following(VULNERABILITIES),
     "package_version": _following(PACKAGE_VERSIONS),
     "native_interface": _following(NATIVE_INTERFACES),
@@ -110,6 +113,8 @@ def drain(
     refused: dict[_Entry, Neo4jError] = {}
     while True:
         entries = _take(connection, batch, last)
+        if not entries and not seen:
+            entries = _take_packages(connection, batch, refused)
         if entries:
             refused |= _project_what_can_be(connection, session, entries)
             ids = [entry.entry_id for entry in entries if entry not in refused]
@@ -155,11 +160,36 @@ def _project_what_can_be(
     return {}
 
 
-def _take(connection: Connection, batch: int, last: int) -> list[_Entry]:
-    """The next entries in order; a rebuild comes alone."""
+def _take_packages(connection: Connection, batch: int, refused: Collection[_Entry]) -> list[_Entry]:
+    """Packages, once no version waits: a revision must not say more than the graph shows.
+
+    A snapshot that was read between the revision and the versions would count as current
+    for ever. The transaction sees one state of the record: either a version still waits, or
+    the revisions in it are those of the versions that were projected.
+    """
+    connection.rollback()
+    connection.execute(_ONE_STATE)
+    kept = [entry.entry_id for entry in refused]
+    waiting = select(OutboxEntry.entry_id).where(
+        OutboxEntry.kind != _PACKAGE, OutboxEntry.entry_id.not_in(kept)
+    )
+    if connection.execute(waiting.limit(1)).first() is not None:
+        connection.rollback()
+        return _take(connection, batch, 0)
     query = (
         select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
-        .where(OutboxEntry.entry_id > last)
+        .where(OutboxEntry.kind == _PACKAGE, OutboxEntry.entry_id.not_in(kept))
+        .order_by(OutboxEntry.entry_id)
+        .limit(batch)
+    )
+    return [_Entry(*row) for row in connection.execute(query)]
+
+
+def _take(connection: Connection, batch: int, last: int) -> list[_Entry]:
+    """The next entries in order, but for packages; a rebuild comes alone."""
+    query = (
+        select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
+        .where(OutboxEntry.entry_id > last, OutboxEntry.kind != _PACKAGE)
         .order_by(OutboxEntry.entry_id)
         .limit(batch)
     )

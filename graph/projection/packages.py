@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import neo4j
-from sqlalchemy import func, select
+from sqlalchemy import func, null, select
 
 from graph.projection.model import EdgeKind, NodeKind, Row, listed, own, utc_text
 from graph.projection.mutable import Mutable
@@ -135,7 +135,13 @@ _CREATE_VERSIONS = own(
     " RETURN count(*) AS edges"
 )
 
-PACKAGES = Mutable(node=PACKAGE)
+#: Its revision follows when the versions that it stands for are all in the graph.
+_NAMED_PACKAGE = NodeKind(
+    label="Package",
+    rows=select(PackageRow.name, null().label("revision"), PackageRow.document_id),
+    owner=PackageRow.name,
+)
+PACKAGES = Mutable(node=PACKAGE, named=_NAMED_PACKAGE)
 PACKAGE_VERSIONS = Mutable(
     node=PACKAGE_VERSION,
     shared=(PACKAGE_INDEX,),

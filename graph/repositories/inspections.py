@@ -17,6 +17,7 @@ from common.inspection import (
     Stack,
 )
 from common.settings import Settings
+from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import copy_new, copy_rows, insert_new
 from graph.repositories.documents import known_documents, store_body
 from graph.repositories.packages import add_unread_versions
@@ -96,6 +97,7 @@ def add_inspections(
     :returns: the identifiers of the documents that were new
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
+    share_advisories(connection)
     unique = {delivery.document.document_id: delivery for delivery in deliveries}
     known = known_documents(connection, [str(document_id) for document_id in unique])
     fresh = [delivery for key, delivery in unique.items() if key not in known]

@@ -86,7 +86,8 @@ class KnownRelease:
         uploaded = None if self.uploaded_at is None else self.uploaded_at.timestamp()
         return digest(
             [
-                self.state, self.version, self.requires_python, self.yanked, sorted(asked),
+                self.state, self.problem, self.version, self.requires_python, self.yanked,
+                self.yanked_reason, sorted(asked),
                 self.wheels, self.has_sdist, self.files_complete, uploaded, sorted(self.extras),
             ]
         )  # fmt: skip

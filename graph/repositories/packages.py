@@ -17,24 +17,24 @@ _LOCK = text("SELECT name FROM packages WHERE name = ANY(:names) ORDER BY name F
 #: A digest of digests: each version's facts, and what affects it as far as answers tell it.
 _REFRESH = text(
     """
-    WITH affected AS (
-        SELECT version.name, version.purl,
-               concat_ws(' ', version.purl, coalesce(version.facts, version.state),
-                         harm.known) AS line
-        FROM package_versions AS version
-        LEFT JOIN LATERAL (
-            SELECT string_agg(
-                concat_ws(' ', vulnerability_id, severity, score), ',' ORDER BY vulnerability_id
-            ) AS known
-            FROM affected_versions JOIN vulnerabilities USING (vulnerability_id)
-            WHERE affected_versions.purl = version.purl
-        ) AS harm ON true
-        WHERE version.name = ANY(:names)
+    WITH harm AS (
+        SELECT purl, string_agg(
+            concat_ws(' ', vulnerability_id, severity, score), ',' ORDER BY vulnerability_id
+        ) AS known
+        FROM package_versions
+        JOIN affected_versions USING (purl) JOIN vulnerabilities USING (vulnerability_id)
+        WHERE name = ANY(:names)
+        GROUP BY purl
     ), latest AS (
         SELECT name, 'sha256:' || encode(
-            sha256(convert_to(string_agg(line, E'\\n' ORDER BY purl COLLATE "C"), 'UTF8')), 'hex'
+            sha256(convert_to(string_agg(
+                concat_ws(' ', purl, coalesce(facts, state), known), E'\\n'
+                ORDER BY purl COLLATE "C"
+            ), 'UTF8')), 'hex'
         ) AS revision
-        FROM affected GROUP BY name
+        FROM package_versions LEFT JOIN harm USING (purl)
+        WHERE name = ANY(:names)
+        GROUP BY name
     )
     UPDATE packages SET revision = latest.revision FROM latest
     WHERE packages.name = latest.name AND packages.revision IS DISTINCT FROM latest.revision

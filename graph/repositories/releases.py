@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 
 from common.releases import Release
 from common.settings import Settings
+from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import copy_new, copy_rows, update_rows
 from graph.repositories.documents import known_documents, store_body
 from graph.repositories.known_releases import known_releases, locked_releases
@@ -92,6 +93,7 @@ def add_releases(
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
+    share_advisories(connection)
     ordered = sorted(deliveries, key=lambda it: (it.as_of, it.release.document_id))
     _add_documents(connection, settings, ordered)
     new, changed, findings = _add_versions(connection, ordered)
