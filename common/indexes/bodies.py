@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, Iterator
 from typing import BinaryIO
 
 from common.errors import IndexFault, IndexProblem
+from common.indexes.words import cut
 
 _PACKED = ("gzip", "x-gzip")
 #: Bytes unpacked at once.
@@ -26,7 +27,7 @@ async def unpack(
     if kind in _PACKED:
         return await _unzip(pieces, limit, into, what)
     if kind not in ("", "identity"):
-        raise IndexProblem(IndexFault.MALFORMED, f"{what} is packed as {kind[:40]!r}")
+        raise IndexProblem(IndexFault.MALFORMED, f"{what} is packed as {cut(kind)!r}")
     received = 0
     async for piece in pieces:
         received += len(piece)

@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
+from common.addresses import without_secrets
 from common.errors import InvalidArgument, InvalidSettings
 from common.indexes.configuration import pip_options, uv_indexes
 from common.packages import DEFAULT_INDEX, package_version
@@ -77,7 +78,8 @@ def index_of(
     wanted = package_version("any", "1", name or None).index
     if wanted not in indexes:
         known = ", ".join(indexes) or "none is"
-        raise InvalidArgument(f"no index is called {wanted!r}; configured: {known}")
+        said = without_secrets(wanted)
+        raise InvalidArgument(f"no index is called {said!r}; configured: {known}")
     return indexes[wanted]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass
 
@@ -10,6 +11,12 @@ from packaging.metadata import parse_email
 #: A licence's name is shorter; what is longer is its text.
 _LONGEST_LICENCE = 120
 _NO_BUILD_CHANGES_IT = (2, 2)
+#: What is read here; the parser takes the square of the number of different names.
+_FIELDS = frozenset(
+    {"metadata-version", "name", "version", "requires-python", "requires-dist", "provides-extra",
+     "license-expression", "license", "classifier", "dynamic"}
+)  # fmt: skip
+_FIELD = re.compile(r"([!-9;-~]+):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class CoreMetadata:
     @property
     def is_static(self) -> bool:
         """Whether a source distribution with this metadata promises its requirements (PEP 643)."""
-        numbers = re.match(r"(\d+)\.(\d+)", self.metadata_version or "")
+        numbers = re.match(r"(\d{1,9})\.(\d{1,9})(?!\d)", self.metadata_version or "")
         if numbers is None or (int(numbers[1]), int(numbers[2])) < _NO_BUILD_CHANGES_IT:
             return False
         return "requires-dist" not in self.dynamic
@@ -46,7 +53,7 @@ def parse_core_metadata(text: str) -> CoreMetadata:
     '1'
     """
     header = re.split(r"\r?\n\r?\n", text.lstrip("\ufeff\r\n"), maxsplit=1)[0]
-    known, other = parse_email(header + "\n")
+    known, other = parse_email(_needed(header) + "\n")
 
     def one(key: str) -> str | None:
         value = known.get(key) or next(iter(other.get(key.replace("_", "-"), [])), None)
@@ -62,6 +69,20 @@ def parse_core_metadata(text: str) -> CoreMetadata:
         license=_license(one("license_expression"), one("license"), known.get("classifiers", ())),
         dynamic=tuple(it.lower() for it in known.get("dynamic", ())),
     )
+
+
+def _needed(header: str) -> str:
+    """The lines of the fields that are read, and whatever ends a header too early."""
+    kept, keeping = [], True
+    for line in io.StringIO(header, newline=""):
+        name = ""
+        if not line.startswith((" ", "\t")):
+            field = _FIELD.match(line)
+            name = field[1].lower() if field else ""
+            keeping = field is None or name in _FIELDS
+        if keeping:
+            kept.append(f"{name}{line[len(name) :]}")
+    return "".join(kept)
 
 
 def _license(expression: str | None, name: str | None, classifiers: object) -> str | None:

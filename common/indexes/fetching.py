@@ -7,6 +7,7 @@ import base64
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar
 from typing import BinaryIO
 
 import httpcore
@@ -37,13 +38,25 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 #: What a connection, its protocol or an address that cannot be read raise.
 _ERRORS = (
     httpx.HTTPError,
-    httpx.InvalidURL,
     httpcore.TimeoutException,
     httpcore.NetworkError,
     httpcore.ProtocolError,
     httpcore.ProxyError,
-    httpcore.UnsupportedProtocol,
 )
+#: What an address raises that leads nowhere; names of hosts that are none by IDNA too.
+_NO_ADDRESS = (
+    httpx.InvalidURL,
+    httpx.UnsupportedProtocol,
+    httpcore.UnsupportedProtocol,
+    UnicodeError,
+)
+
+
+class _NoCookies(CookieJar):
+    """Keeps none: an index's would also go to other ports and hosts of its domain."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Look at nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +102,7 @@ class Fetcher:
         self._client = httpx.AsyncClient(
             transport=GuardedTransport(guard, limits.connections),
             trust_env=False,
+            cookies=_NoCookies(),
             headers={"User-Agent": f"thoth/{__version__}"},
             timeout=httpx.Timeout(limits.silence_s, connect=limits.connect_s, pool=None),
         )
@@ -148,6 +162,12 @@ class Fetcher:
                     return redirected(url, response.headers["location"], wanted.what)
                 await self._take(wanted, response)
                 return Answer(response.status_code, response.headers, url)
+        except _NO_ADDRESS as error:
+            if answering:
+                raise problem_of(error, host_of(url), answering) from error
+            # The address may hold a password, so it is not repeated.
+            message = f"{wanted.what}: the index names an address that nobody can connect to"
+            raise IndexProblem(IndexFault.ADDRESS_REFUSED, message) from error
         except _ERRORS as error:
             raise problem_of(error, host_of(url), answering) from error
 

@@ -6,21 +6,29 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import orjson
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-from pypi_simple import DistributionPackage
+from pypi_simple import DistributionPackage, Link
 
 from common.errors import IndexFault, IndexProblem
-from common.indexes.links import read_links
+from common.indexes.links import base_of, read_links
 from common.indexes.pages import IndexFile, ProjectPage, page_of, spelling
+from common.indexes.unforeseen import as_malformed
+from common.indexes.words import cut
 from common.releases import kind_of_file
 
 _JSON = ("application/vnd.pypi.simple.v1+json", "application/json")
 _HTML = ("application/vnd.pypi.simple.v1+html", "text/html")
 
+#: What names of distributions end with, those of old kinds too.
+_DISTRIBUTIONS = (
+    ".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz", ".tar.z", ".tar", ".egg", ".exe",
+    ".msi", ".rpm", ".deb", ".dmg",
+)  # fmt: skip
 #: Names of files are shorter than this on every file system that they could be kept on.
 _LONGEST_NAME = 255
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -28,6 +36,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NEEDED = ("filename", "url", "hashes", "yanked")
 #: From this version of the JSON API on, a file without attestations is one that has none.
 _ATTESTED_SINCE = Version("1.3")
+#: Characters of a version, of the API or of a release; no real one has half as many.
+_LONGEST_VERSION = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +59,29 @@ def parse_page(name: str, text: PageText, as_of: datetime, from_cache: bool = Fa
     :param name: of the project, normalised
     :raises IndexProblem: if it is in neither, is broken, or of another major version
     """
+    with as_malformed(f"the page of {name}"):
+        entries, versions = _read(name, text)
+        return page_of(name, entries, versions, as_of, from_cache)
+
+
+def _read(name: str, text: PageText) -> tuple[Iterable[IndexFile | str], list[str]]:
     kind, _, parameters = text.content_type.partition(";")
-    kind, versions = kind.strip().lower(), list[str]()
-    entries: Iterable[IndexFile | str]
+    kind, base_url = kind.strip().lower(), base_of(text.url)
+    if base_url is None:
+        raise _malformed(name, "has no address that others could be relative to")
     if kind in _JSON:
-        entries, versions = _from_json(name, text)
-    elif kind in _HTML:
-        entries = _from_html(name, text, parameters)
-    else:
-        said = kind if kind.isprintable() and kind else "of no type"
-        raise IndexProblem(IndexFault.WRONG_CONTENT_TYPE, f"the page of {name} is {said[:80]}")
-    return page_of(name, entries, versions, as_of, from_cache)
+        return _from_json(name, text.body, base_url)
+    if kind in _HTML:
+        return _from_html(name, text.body, base_url, parameters), []
+    said = kind if kind.isprintable() and kind else "of no type"
+    raise IndexProblem(IndexFault.WRONG_CONTENT_TYPE, f"the page of {name} is {cut(said)}")
 
 
-def _from_json(name: str, text: PageText) -> tuple[Iterator[IndexFile | str], list[str]]:
+def _from_json(
+    name: str, body: bytes, base_url: str
+) -> tuple[Iterable[IndexFile | str], list[str]]:
     try:
-        page = orjson.loads(text.body)
+        page = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise _malformed(name, f"is broken JSON: {error}") from None
     meta = page.get("meta") if isinstance(page, dict) else None
@@ -72,13 +89,18 @@ def _from_json(name: str, text: PageText) -> tuple[Iterator[IndexFile | str], li
         raise _malformed(name, "has no `meta` or no list of `files`")
     api = _checked_api(name, meta.get("api-version"))
     versions = page.get("versions")
-    spelled = [it for it in versions if isinstance(it, str)] if isinstance(versions, list) else []
-    return (_entry_of_json(name, it, text.url, api) for it in page["files"]), spelled
+    listed = [it for it in versions if isinstance(it, str)] if isinstance(versions, list) else []
+    entries = (_entry_of_json(name, it, base_url, api) for it in page["files"])
+    # What is no version for its length alone is told as are files that cannot be read.
+    return chain(entries, (cut(it) for it in listed if not _is_version(it))), [
+        it for it in listed if _is_version(it)
+    ]
 
 
 def _entry_of_json(name: str, entry: Any, url: str, api: Version) -> IndexFile | str:
     if not isinstance(entry, dict) or not _is_readable(entry.get("filename")):
-        return "(an entry without a name)"
+        named = entry.get("filename") if isinstance(entry, dict) else None
+        return cut(named) if isinstance(named, str) and named else "(an entry without a name)"
     # What PEP 714 renamed; and an address of attestations is kept as a yes or no.
     given = {"core-metadata": entry.get("dist-info-metadata")} | entry
     attested = bool(given.pop("provenance", None))
@@ -96,16 +118,23 @@ def _package(entry: dict[str, Any], name: str, url: str) -> DistributionPackage 
     return None
 
 
-def _from_html(name: str, text: PageText, parameters: str) -> Iterator[IndexFile | str]:
+def _from_html(name: str, body: bytes, base_url: str, parameters: str) -> Iterator[IndexFile | str]:
     charset = re.search(r"charset\s*=\s*[\"']?([\w.-]+)", parameters)
-    api, links = read_links(text.body, text.url, charset[1] if charset else "utf-8")
+    api, links = read_links(body, base_url, charset[1] if charset else "utf-8")
     if api is not None:
         _checked_api(name, api)
+    elif not any(map(_is_distribution, links)):
+        # The standards ask nothing of a page without files: so does a page for logging in.
+        raise IndexProblem(
+            IndexFault.WRONG_CONTENT_TYPE,
+            f"the page of {name} is HTML and no index's: it links to no file and names no version"
+            " of the repository API",
+        )
     for link in links:
         if not link.text:
             continue
         if not _is_readable(link.text):
-            yield link.text[:_LONGEST_NAME]
+            yield cut(link.text)
             continue
         link.attrs.setdefault("data-core-metadata", link.attrs.pop("data-dist-info-metadata", ""))
         if not link.attrs["data-core-metadata"]:
@@ -116,6 +145,11 @@ def _from_html(name: str, text: PageText, parameters: str) -> Iterator[IndexFile
             yield link.text
             continue
         yield _file(package, name, bool(package.provenance_url) or None)
+
+
+def _is_distribution(link: Link) -> bool:
+    path = link.url.partition("#")[0].partition("?")[0]
+    return any(it.lower().endswith(_DISTRIBUTIONS) for it in (link.text, path))
 
 
 def _is_readable(filename: Any) -> bool:
@@ -130,9 +164,6 @@ def _is_readable(filename: Any) -> bool:
 def _file(package: DistributionPackage, name: str, attested: bool | None) -> IndexFile | str:
     if package.version is None or canonicalize_name(package.project or "") != name:
         return package.filename
-    uploaded = package.upload_time
-    if uploaded is not None:
-        uploaded = uploaded.replace(tzinfo=uploaded.tzinfo or UTC).astimezone(UTC)
     size = package.size
     return IndexFile(
         filename=package.filename,
@@ -143,7 +174,7 @@ def _file(package: DistributionPackage, name: str, attested: bool | None) -> Ind
         requires_python=package.requires_python,
         yanked=package.is_yanked,
         yanked_reason=package.yanked_reason or None,
-        uploaded_at=uploaded,
+        uploaded_at=_in_utc(package.upload_time),
         metadata_sha256=(_sha256(package.metadata_digests or {}) or "")
         if package.has_metadata
         else None,
@@ -152,20 +183,34 @@ def _file(package: DistributionPackage, name: str, attested: bool | None) -> Ind
     )
 
 
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """``None`` also where the calendar has no such moment in UTC."""
+    try:
+        return moment and moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except OverflowError:
+        return None
+
+
 def _sha256(digests: Mapping[str, str]) -> str | None:
     digest = digests.get("sha256", "").lower()
     return digest if _SHA256.fullmatch(digest) else None
 
 
+def _is_version(said: Any) -> bool:
+    """Whether it may be one; numbers of thousands of digits are refused by Python."""
+    return isinstance(said, str) and len(said) <= _LONGEST_VERSION
+
+
 def _checked_api(name: str, declared: Any) -> Version:
     try:
-        api = Version(declared)
-    except (InvalidVersion, TypeError):
-        raise _malformed(name, f"has no version of the API: {declared!r}") from None
+        api = Version(declared if _is_version(declared) else "")
+    except InvalidVersion:
+        said = repr(cut(declared)) if isinstance(declared, str) else type(declared).__name__
+        raise _malformed(name, f"has no version of the API: {said}") from None
     if api.major != 1:
         raise IndexProblem(
             IndexFault.UNSUPPORTED_VERSION,
-            f"the page of {name} is of version {api} of the repository API, not of 1.x",
+            f"the page of {name} is of version {cut(api)} of the repository API, not of 1.x",
         )
     return api
 

@@ -12,10 +12,14 @@ from urllib.parse import urlsplit
 import httpcore
 
 from common.errors import IndexFault, IndexProblem
+from common.indexes.words import cut
 
 _PORTS = {"http": 80, "https": 443}
 #: Addresses of the old protocol as the new one writes them for translators (RFC 6052).
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+#: What is given out for the public network so far (RFC 4291, 2.4; IANA). All else is some
+#: machine's own, a translator's or an old way to write either.
+_GIVEN_OUT = ipaddress.ip_network("2000::/3")
 
 
 class AddressGuard:
@@ -54,7 +58,8 @@ class AddressGuard:
         """
         if self._is_trusted(host, port):
             return
-        if host == "localhost" or host.endswith(".localhost") or not _may_be_public(host):
+        name = host.lower().rstrip(".")
+        if name == "localhost" or name.endswith(".localhost") or not _may_be_public(name):
             raise refused(host)
 
     def _is_trusted(self, host: str, port: int) -> bool:
@@ -102,15 +107,17 @@ def is_public(address: str) -> bool:
         inner = ip.ipv4_mapped or ip.sixtofour
         if ip in _TRANSLATED:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner is not None:
-            ip = inner
+        if inner is None and ip not in _GIVEN_OUT:
+            return False
+        ip = inner or ip
     return ip.is_global and not ip.is_multicast
 
 
 def refused(host: str) -> IndexProblem:
     """The index sends us to a private address."""
     error = IndexProblem(
-        IndexFault.ADDRESS_REFUSED, f"the index sends us to {host}, which has a private address"
+        IndexFault.ADDRESS_REFUSED,
+        f"the index sends us to {cut(host)}, which has a private address",
     )
     error.hint = "if files of the index are meant to be there, name the host in PACKAGE_FILE_HOSTS"
     return error
@@ -134,6 +141,6 @@ async def _resolve(host: str, port: int) -> list[str]:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         raise IndexProblem(
-            IndexFault.UNREACHABLE, f"{host} is not known: {error}", retryable=True
+            IndexFault.UNREACHABLE, f"{cut(host)} is not known: {cut(error)}", retryable=True
         ) from None
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import orjson
+from packaging.utils import canonicalize_version
 from packaging.version import InvalidVersion, Version
 
 from common.releases import as_json_time
@@ -61,13 +62,16 @@ class ProjectPage:
 
     :param name: normalised
     :param releases: files by version, in the page's order; a version that is none by PEP 440
-        keeps the text it has in file names
-    :param digest: of what the page says of ``files``, whatever their order and addresses
+        keeps the text it has in file names, and one that is only named (PEP 700) has no files
+    :param digest: of what the page says of ``files``, whatever their order and addresses;
+        :data:`NO_FILES` if there are none
     :param as_of: when the index said so, or last confirmed it (this machine's clock, UTC)
     :param from_cache: whether the page was not transferred again: it was young enough, or the
         index confirmed it
     :param skipped: names of files that belong to no version of this project, and of entries
         that cannot be read
+    :param conflicts: files that are listed with two hashes, of which the first counts: version,
+        name, first hash and the other
     """
 
     name: str
@@ -76,6 +80,7 @@ class ProjectPage:
     as_of: datetime
     from_cache: bool = False
     skipped: tuple[str, ...] = ()
+    conflicts: tuple[tuple[str, str, str, str], ...] = ()
 
     @property
     def files(self) -> tuple[IndexFile, ...]:
@@ -94,39 +99,57 @@ def page_of(
 
     :param entries: files, and the names of what cannot be one
     :param versions: as the index writes them, which decides between spellings such as
-        ``1.0`` and ``1.0.0``; otherwise the first file does
+        ``1.0`` and ``1.0.0``; otherwise the first file does. Those without files come last
     """
-    spelled: dict[Version | str, str] = {}
+    spelled: dict[str, str] = {}
     for version in versions:
         spelled.setdefault(*spelling(version))
     files: dict[str, IndexFile] = {}
     skipped: list[str] = []
+    conflicts: dict[tuple[str, str, str, str], None] = {}
     releases: dict[str, list[IndexFile]] = {}
     for entry in entries:
-        if isinstance(entry, str) or entry.filename in files:
-            skipped.append(entry if isinstance(entry, str) else entry.filename)
+        if isinstance(entry, str):
+            skipped.append(entry)
             continue
-        files[entry.filename] = entry
-        releases.setdefault(spelled.setdefault(*spelling(entry.version)), []).append(entry)
+        first = files.setdefault(entry.filename, entry)
+        version = spelled.setdefault(*spelling(entry.version))
+        if first is entry:
+            releases.setdefault(version, []).append(entry)
+            continue
+        skipped.append(entry.filename)
+        if first.sha256 and entry.sha256 and first.sha256 != entry.sha256:
+            conflicts[version, entry.filename, first.sha256, entry.sha256] = None
+    for version in spelled.values():
+        releases.setdefault(version, [])
     return ProjectPage(
         name=name,
         releases={version: tuple(files) for version, files in releases.items()},
-        digest=_digest(files.values()),
+        digest=_digest(files.values(), sorted(conflicts)),
         as_of=as_of,
         from_cache=from_cache,
         skipped=tuple(skipped),
+        conflicts=tuple(conflicts),
     )
 
 
-def spelling(version: str) -> tuple[Version | str, str]:
-    """What a version is known as, and how it is written: equal ones have one key."""
+def spelling(version: str) -> tuple[str, str]:
+    """What a version is known as, and how it is written: equal ones have one key.
+
+    The key is text, as a page can be full of numbers that hash to the same.
+    """
     try:
         known = Version(version)
     except InvalidVersion:
         return version, version
-    return known, str(known)
+    return canonicalize_version(known), str(known)
 
 
-def _digest(files: Iterable[IndexFile]) -> str:
+def _digest(files: Iterable[IndexFile], conflicts: Iterable[tuple[str, ...]] = ()) -> str:
     described = sorted((it.as_document() for it in files), key=lambda it: str(it["filename"]))
-    return f"sha256:{hashlib.sha256(orjson.dumps(described)).hexdigest()}"
+    said = orjson.dumps([*described, *conflicts])
+    return f"sha256:{hashlib.sha256(said).hexdigest()}"
+
+
+#: Digest of a page that lists no file.
+NO_FILES = _digest(())

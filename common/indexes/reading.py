@@ -18,6 +18,7 @@ from common.indexes.fetching import Fetcher, Wanted
 from common.indexes.pages import IndexFile
 from common.indexes.spans import MissingSpan, SparseFile, content_range
 from common.indexes.tails import entry_in_tail
+from common.indexes.unforeseen import as_malformed
 
 #: Bytes of a wheel's end that are asked for first: its table of contents, before it METADATA.
 TAIL = 32 << 10
@@ -91,7 +92,15 @@ def check_hash(file: IndexFile, archive: BinaryIO) -> None:
 
 
 async def fetch_metadata(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
-    """Read the metadata file if there is one, else parts of a wheel, else the whole file."""
+    """Read the metadata file if there is one, else parts of a wheel, else the whole file.
+
+    :raises IndexProblem: also for what its parsers did not foresee
+    """
+    with as_malformed(f"the metadata of {file.filename}"):
+        return await _fetch_metadata(fetcher, file)
+
+
+async def _fetch_metadata(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     if file.metadata_sha256 is not None:
         try:
             return await _metadata_file(fetcher, file)
@@ -136,6 +145,9 @@ async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
         if file.size_bytes not in (None, size):
             raise _other_size(file, size)
         tail = body.read()
+    if first + len(tail) != size:
+        message = f"{file.filename}: another part than the end that was asked for"
+        raise IndexProblem(IndexFault.MALFORMED, message)
     sparse = SparseFile(size)
     sparse.add(first, tail)
     if first == 0:
@@ -161,6 +173,9 @@ async def _by_entry(
     sparse.seek(entry.start)
     try:
         return entry.read(sparse.read(entry.end - entry.start), file.filename, limit)
+    except MissingSpan:
+        # A server may give less than it was asked for; the rest is asked for part by part.
+        return None
     except IndexProblem as problem:
         if problem.code is not IndexFault.MALFORMED:
             raise

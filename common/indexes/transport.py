@@ -15,6 +15,7 @@ import httpx
 from common.errors import IndexFault, IndexProblem, InvalidSettings
 from common.indexes.configuration import pip_options
 from common.indexes.guard import AddressGuard, GuardedBackend
+from common.indexes.words import cut
 
 #: How long a connection is kept that nothing is asked on.
 _KEPT_S = 30.0
@@ -147,15 +148,17 @@ def problem_of(error: Exception, host: str, answering: bool) -> IndexProblem:
 
     :param answering: whether the beginning of an answer had come
     """
-    words = f"{host}: {error or type(error).__name__}"
+    words = cut(f"{host}: {error or type(error).__name__}")
     if isinstance(error, TimeoutError | httpcore.TimeoutException | httpx.TimeoutException):
-        return IndexProblem(IndexFault.TIMEOUT, f"{host} does not answer in time", retryable=True)
+        return IndexProblem(
+            IndexFault.TIMEOUT, f"{cut(host)} does not answer in time", retryable=True
+        )
     if isinstance(error, httpcore.RemoteProtocolError):
         if answering or "disconnected" in str(error):
             return IndexProblem(IndexFault.TRUNCATED, words, retryable=True)
         return IndexProblem(IndexFault.MALFORMED, words)
     if isinstance(error, httpcore.ReadError | httpcore.WriteError):
-        return IndexProblem(IndexFault.TRUNCATED, f"{host} cut the connection", retryable=True)
+        return IndexProblem(IndexFault.TRUNCATED, f"{cut(host)} cut the connection", retryable=True)
     if isinstance(error, httpcore.NetworkError | httpcore.ProxyError):
         # The pool raises its errors anew, without their cause.
         no_tls = isinstance(error.__cause__ or error.__context__, ssl.SSLError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import hashlib
 import io
@@ -161,6 +162,70 @@ def test_a_broken_cache_is_no_cache(index: Index, settings: Settings) -> None:
     assert not ask(settings, lambda client: client.project("parrot")).from_cache
 
 
+def test_a_page_without_files_is_known_by_what_it_says_of_itself(
+    index: Index, settings: Settings
+) -> None:
+    body = b'<meta name="pypi:repository-version" content="1.0"><title>Links for parrot</title>'
+    index.answers["/simple/parrot/"] = status(200, body, Content_Type="text/html")
+    assert page(settings).files == ()
+
+
+def test_a_page_for_logging_in_does_not_replace_what_is_kept(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    page(settings)
+    index.answers["/simple/parrot/"] = [status(200, b"log in", Content_Type="text/html")]
+    assert problem(settings).code is IndexFault.WRONG_CONTENT_TYPE
+    assert page(settings).from_cache
+
+
+@pytest.mark.parametrize("sign", ["@", "\\u0040"])
+def test_a_page_that_names_users_is_not_kept_and_its_files_can_be_fetched(
+    index: Index, settings: Settings, sign: str
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    name = next(iter(index.files["parrot"]))
+    index.facts[name]["url"] = f"http://me:SECRET{sign}127.0.0.1:{index.port}/files/parrot/{name}"
+    _, body = index.page("parrot")
+    body = body.replace(b"\\\\u0040", b"\\u0040")
+    index.answers["/simple/parrot/"] = status(200, body, Content_Type=JSON, ETag='"1"')
+    assert metadata_of(settings, only_file(settings)).source == "wheel-range"
+    expected = "Basic " + base64.b64encode(b"me:SECRET").decode()
+    assert index.seen[-1][1]["authorization"] == expected
+    assert not list((settings.home / "cache").rglob("pages/*"))
+
+
+def test_pages_with_tokens_and_metadata_are_kept_for_the_owner_only(
+    index: Index, settings: Settings
+) -> None:
+    secret = "Requires-Dist: seed @ https://me:SECRET@h.example/seed.whl?sig=SECRET\n"
+    index.add_wheel("parrot", "1.0", metadata=secret)
+    name = next(iter(index.files["parrot"]))
+    index.facts[name]["url"] = f"/files/parrot/{name}"
+    (settings.home / "cache").mkdir(mode=0o755)
+    read = metadata_of(settings, only_file(settings))
+    assert "SECRET" in read.text
+    again = metadata_of(settings, only_file(settings))
+    assert "seed @ https://h.example/seed.whl\n" in again.text
+    places = [settings.home / "cache", *(settings.home / "cache").rglob("*")]
+    assert len(places) >= 7
+    assert not [it for it in places if it.stat().st_mode & 0o077]
+
+
+@pytest.mark.parametrize("host", ["0177.0.0.1", "①②⑦.0.0.1", "u:p/w@127.0.0.1", "a..b"])
+def test_an_address_that_is_none_is_refused_and_the_file_is_not_called_broken(
+    index: Index, settings: Settings, host: str
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    name = next(iter(index.files["parrot"]))
+    index.facts[name]["url"] = f"http://{host}:9/{name}"
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, only_file(settings))
+    assert refused.value.code in (IndexFault.ADDRESS_REFUSED, IndexFault.UNREACHABLE)
+    assert "p/w" not in str(refused.value)
+
+
 def test_ten_thousand_versions_are_read_in_a_moment(index: Index, settings: Settings) -> None:
     for number in range(10_000):
         index.add_file("parrot", f"parrot-1.{number}-py3-none-any.whl", b"")
@@ -231,6 +296,8 @@ def test_a_project_that_is_not_there(index: Index, settings: Settings) -> None:
     [
         (IndexFault.WRONG_CONTENT_TYPE, b"<html>", "image/png"),
         (IndexFault.MALFORMED, b"<html>please log in</html>", JSON),
+        (IndexFault.WRONG_CONTENT_TYPE, b"", "text/html"),
+        (IndexFault.WRONG_CONTENT_TYPE, b'<h1>log in</h1><a href="/in">log in</a>', "text/html"),
         (IndexFault.MALFORMED, b'{"meta": {"api-version": "1.0"}, "files": [', JSON),
         (IndexFault.MALFORMED, b'{"files": []}', JSON),
         (IndexFault.MALFORMED, b"[" * 100_000, JSON),
@@ -331,6 +398,9 @@ def test_a_cache_that_cannot_be_written_costs_no_answer(index: Index, settings: 
         (IndexFault.ADDRESS_REFUSED, status(302, Location="http://[::1]:8080/")),
         (IndexFault.ADDRESS_REFUSED, status(302, Location="http://2130706433:1/")),
         (IndexFault.ADDRESS_REFUSED, status(302, Location="http://localhost:1/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://[64:ff9b:1::a00:1]/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://xn--zz/")),
+        (IndexFault.MALFORMED, raw(b"HTTP/1.1 200 OK\r\nx" * 3000 + b"\r\n\r\n")),
     ],
 )
 def test_what_will_not_pass_is_asked_once(
@@ -339,6 +409,39 @@ def test_what_will_not_pass_is_asked_once(
     index.answers["/simple/parrot/"] = answer
     refused = problem(settings, limits=replace(LIMITS, archive_bytes=1 << 20))
     assert (refused.code, refused.retryable) == (code, False)
+    assert len(str(refused)) < 400
+
+
+def test_cookies_go_nowhere(index: Index, settings: Settings, tmp_path: Path) -> None:
+    with package_index(protected=False, json=True) as other:
+        for served in (index, other):
+            served.add_wheel("parrot", "1.0")
+        elsewhere = f"http://127.0.0.1:{other.port}/simple/parrot/"
+        cookie = "word=hidden; Path=/; Max-Age=9999"
+        sent_on = status(302, Location=elsewhere, Set_Cookie=cookie)
+        index.answers["/simple/parrot/"] = [sent_on, sent_on]
+        named = settings_for(index, tmp_path, hosts="127.0.0.1")
+
+        async def twice(client: IndexClient) -> None:
+            for _ in range(2):
+                await client.project("parrot", max_age_s=0)
+
+        ask(named, twice)
+        seen = [*index.seen, *other.seen]
+        assert len(seen) == 4
+        assert not any("cookie" in headers for _, headers in seen)
+
+
+def test_what_confirms_a_page_and_cannot_be_sent_back_is_not(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.validators = False
+    kind, body = index.page("parrot")
+    answer = status(200, body, Content_Type=kind, ETag='"\xe9"', Last_Modified="\xe9")
+    index.answers["/simple/parrot/"] = answer
+    assert page(settings).files == page(settings).files
+    assert len(index.seen) == 2
 
 
 def test_another_port_of_the_indexs_own_address_is_private(
@@ -554,6 +657,51 @@ def test_a_part_that_does_not_say_which_it_is(
     assert refused.value.code is IndexFault.MALFORMED
 
 
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("promised", [True, False])
+def test_another_part_than_the_end_is_refused(
+    index: Index, settings: Settings, first: int, promised: bool
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    file = only_file(settings)
+    header = f"bytes {first}-{first + 99}/{file.size_bytes}"
+    answer = status(206, b"x" * 100, Content_Range=header)
+    index.answers["/files/parrot/parrot-1.0-py3-none-any.whl"] = answer
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, file if promised else replace(file, size_bytes=None))
+    assert refused.value.code is IndexFault.MALFORMED
+
+
+def test_a_server_that_gives_less_than_was_asked_for_is_asked_for_the_rest(
+    index: Index, settings: Settings
+) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number in range(3000):
+            archive.writestr(f"parrot/{number:05}.txt", b"")
+        archive.writestr("parrot-1.0.dist-info/METADATA", b"Name: parrot\n")
+    data, name = packed.getvalue(), "parrot-1.0-py3-none-any.whl"
+    index.add_file("parrot", name, data)
+    file = only_file(settings)
+
+    def part(first: int, last: int) -> Any:
+        header = f"bytes {first}-{last}/{len(data)}"
+        return status(206, data[first : last + 1], Content_Range=header)
+
+    place = data.index(b"PK\x03\x04", data.index(b"parrot/02999.txt"))
+    answers = [part(len(data) - (32 << 10), len(data) - 1), part(place, place + 9)]
+    index.answers[f"/files/parrot/{name}"] = answers
+    assert metadata_of(settings, file).text == "Name: parrot\n"
+
+
+def test_a_file_at_an_address_that_is_none_is_refused(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.facts["parrot-1.0-py3-none-any.whl"]["url"] = "http://xn--zz/f"
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, only_file(settings))
+    assert refused.value.code is IndexFault.ADDRESS_REFUSED
+
+
 def test_a_file_at_a_private_address_is_not_fetched(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     name = "parrot-1.0-py3-none-any.whl"
@@ -644,17 +792,38 @@ def test_a_tree_of_pages_is_an_index_that_does_not_leave_its_place(
     index.add_wheel("parrot", "1.0")
     name, data = next(iter(index.files["parrot"].items()))
     project = tmp_path / "web" / "simple" / "parrot"
-    packages = tmp_path / "web" / "packages"
+    packages = tmp_path / "web" / "simple" / "packages"
     project.mkdir(parents=True)
     packages.mkdir()
     (packages / name).write_bytes(data)
-    (tmp_path / name).write_bytes(data)
+    (tmp_path / "web" / name).write_bytes(data)
     link = project / "index.html"
-    link.write_text(f'<a href="../../packages/{name}">{name}</a>')
+    link.write_text(f'<a href="../packages/{name}">{name}</a>')
     root = (tmp_path / "web" / "simple").as_uri()
     settings = replace(settings_for(index, tmp_path), package_indexes=(("own", root),))
     assert metadata_of(settings, only_file(settings)).source == "wheel"
-    link.write_text(f'<a href="../../../{name}">{name}</a>')
+    (packages / "away").symlink_to(tmp_path / "web")
+    for outside in (f"../../{name}", f"../packages/away/{name}"):
+        link.write_text(f'<a href="{outside}">{name}</a>')
+        assert _refusal(settings) is IndexFault.ADDRESS_REFUSED
+    link.rename(tmp_path / "web" / "page.html")
+    link.symlink_to(tmp_path / "web" / "page.html")
+    assert problem(settings).code is IndexFault.ADDRESS_REFUSED
+
+
+def test_a_folder_of_wheels_is_not_left_by_a_link(index: Index, tmp_path: Path) -> None:
+    index.add_wheel("parrot", "1.0")
+    name, data = next(iter(index.files["parrot"].items()))
+    (tmp_path / name).write_bytes(data)
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    (folder / name).symlink_to(tmp_path / name)
+    settings = replace(settings_for(index, tmp_path), package_indexes=(("own", folder.as_uri()),))
+    assert only_file(settings).sha256 is None
+    assert _refusal(settings) is IndexFault.ADDRESS_REFUSED
+
+
+def _refusal(settings: Settings) -> IndexFault:
     with pytest.raises(IndexProblem) as refused:
         metadata_of(settings, only_file(settings))
-    assert refused.value.code is IndexFault.ADDRESS_REFUSED
+    return refused.value.code

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from itertools import product
+
 import pytest
 
 from common.indexes.core_metadata import parse_core_metadata
@@ -51,3 +54,26 @@ def test_only_new_metadata_promises_its_requirements(
 ) -> None:
     line = f"Dynamic: {dynamic}\n" if dynamic else ""
     assert parse_core_metadata(f"Metadata-Version: {version}\n{line}").is_static is static
+
+
+def test_names_that_nobody_reads_take_no_longer_than_others() -> None:
+    names = (f"X-{number}" for number in range(60_000))
+    cases = (
+        "".join(it) for it in product(*zip("supported-platfo", "SUPPORTED-PLATFO", strict=True))
+    )
+    started = time.process_time()
+    read = parse_core_metadata(
+        HEAD + "".join(f"{it}: 1\n" for it in (*names, *cases)) + "REQUIRES-dist: seed\n more\n"
+    )
+    assert read.requires_dist == ("seed\n more",)
+    assert time.process_time() - started < 3
+
+
+def test_a_line_that_is_no_field_ends_the_fields() -> None:
+    assert parse_core_metadata(f"{HEAD}oops\nRequires-Dist: seed\n").requires_dist == ()
+
+
+def test_a_metadata_version_of_any_length_is_read() -> None:
+    digits = "9" * 5_000
+    assert not parse_core_metadata(f"Metadata-Version: {digits}.1\n").is_static
+    assert not parse_core_metadata(f"Metadata-Version: 2.{digits}\n").is_static

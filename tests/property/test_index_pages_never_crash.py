@@ -1,0 +1,284 @@
+"""Whatever an index sends, it is a page, metadata, or an :class:`IndexProblem`."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import io
+import zipfile
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from common.errors import IndexProblem
+from common.indexes.core_metadata import parse_core_metadata
+from common.indexes.fetching import Answer, Wanted
+from common.indexes.formats import PageText, parse_page
+from common.indexes.limits import Limits
+from common.indexes.pages import IndexFile, spelling
+from common.indexes.reading import fetch_metadata
+from common.indexes.refusals import redirected, refusal
+from common.indexes.unforeseen import logger
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+URL = "https://index.example/simple/parrot/"
+JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html"
+WHEEL = "parrot-1.0-py3-none-any.whl"
+DIGEST = "ab" * 32
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.sampled_from(
+    [
+        "9999-12-31T23:59:59-23:00",
+        "0001-01-01T00:00:00+23:00",
+        "http://[",
+        "http://xn--zz/",
+        "//[::1]:x/",
+        "1" * 5_000,
+        "x" * 3_000,
+        "1.1",
+        "1!2.0+local.1",
+        "parrot-1.0.tar.gz",
+        WHEEL,
+        "\0",
+        "sha256",
+        DIGEST,
+    ]
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+PAGE = {
+    "meta": {"api-version": "1.1"},
+    "name": "parrot",
+    "versions": ["1.0", "1.0.0"],
+    "files": [
+        {
+            "filename": WHEEL,
+            "url": f"../../files/{WHEEL}",
+            "hashes": {"sha256": DIGEST},
+            "requires-python": ">=3.8",
+            "core-metadata": {"sha256": DIGEST},
+            "yanked": "broken",
+            "size": 100,
+            "upload-time": "2024-02-03T04:05:06Z",
+            "provenance": "https://index.example/p",
+        }
+    ],
+}
+PATHS: list[tuple[Any, ...]] = [
+    ("meta",), ("meta", "api-version"), ("files",), ("versions",), ("versions", 0), ("files", 0),
+    *(("files", 0, key) for key in PAGE["files"][0]),
+    ("files", 0, "hashes", "sha256"), ("files", 0, "core-metadata", "sha256"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_unforeseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The net below the parsers is for what these tests do not find."""
+
+    def found(event: str, **more: Any) -> None:
+        raise AssertionError(event)
+
+    monkeypatch.setattr(logger, "exception", found)
+
+
+def check_words(problem: IndexProblem) -> None:
+    """They are stored, and PostgreSQL takes no NUL."""
+    assert len(str(problem)) < 600
+    assert "\0" not in str(problem)
+
+
+def check(body: bytes, kind: str, url: str = URL) -> None:
+    try:
+        page = parse_page("parrot", PageText(body, kind, url), NOW)
+    except IndexProblem as problem:
+        check_words(problem)
+        return
+    assert all(it.size_bytes is None or it.size_bytes >= 0 for it in page.files)
+    assert {it.uploaded_at.tzinfo for it in page.files if it.uploaded_at} <= {UTC}
+
+
+@given(path=st.sampled_from(PATHS), value=values)
+@example(path=("files", 0, "upload-time"), value="9999-12-31T23:59:59-23:00")
+@example(path=("files", 0, "upload-time"), value="0001-01-01T00:00:00+23:00")
+@example(path=("meta", "api-version"), value="1" * 5_000)
+@example(path=("meta", "api-version"), value="x" * 3_000_000)
+@example(path=("versions", 0), value="1" * 5_000)
+@settings(max_examples=800, deadline=None)
+def test_a_page_of_json_with_any_value_replaced(path: tuple[Any, ...], value: Any) -> None:
+    changed: Any = copy.deepcopy(PAGE)
+    target = changed
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    with suppress(orjson.JSONEncodeError):
+        check(orjson.dumps(changed), JSON)
+
+
+pieces = st.sampled_from(
+    [
+        f'<a href="../{WHEEL}#sha256={DIGEST}" data-yanked="x">', f"{WHEEL}</a>", "<a ", "<a href=",
+        "<a href='http://[/x'>", "<a href=//xn--zz/>", "<base href='http://['>",
+        "<base href='/b/'>", "<!--", "-->", "<!", "<?", "</", "<script>", "</script>", "<style",
+        "'", '"', "=", "/", ">",
+        "&#" + "9" * 5_000 + ";", "&#xD800;", "&amp", "parrot-1.0.tar.gz", "\0", "\ufffe",
+        '<meta name="pypi:repository-version" content="', '">', "1.0", "9" * 5_000,
+    ]
+)  # fmt: skip
+kinds = st.sampled_from(
+    [
+        "utf-8",
+        "idna",
+        "punycode",
+        "undefined",
+        "hex",
+        "utf-16",
+        "latin-1",
+        "unicode_escape",
+        "é",
+        ".",
+    ]
+).map(lambda it: f"text/html; charset={it}")
+
+
+@given(st.lists(pieces | texts, max_size=12).map("".join), kinds)
+@example("<base href='http://['><a href=x>parrot-1.0.zip", HTML)
+@example("parrot", f"{HTML}; charset=idna")
+@example("parrot", f"{HTML}; charset=undefined")
+@example("<a href=x>&#" + "9" * 5_000 + ";", HTML)
+@settings(max_examples=800, deadline=None)
+def test_a_page_of_html_made_of_tags_and_their_pieces(page: str, kind: str) -> None:
+    check(page.encode(), kind)
+
+
+@given(st.binary(max_size=200), st.sampled_from([JSON, HTML, "", "x"]) | kinds | texts, texts)
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_of_any_type_from_any_address(body: bytes, kind: str, url: str) -> None:
+    check(body, kind, url)
+
+
+versions = st.builds(
+    "{}{}.{}{}{}".format,
+    st.sampled_from(["", "1!", "0!", "v"]), st.integers(0, 20),
+    st.sampled_from(["0", "0.0", "1", "10"]),
+    st.sampled_from(["", "a1", ".post0", ".dev1", "rc.01"]), st.sampled_from(["", "+a.1", "+A-01"]),
+)  # fmt: skip
+
+
+@given(versions, versions)
+@settings(max_examples=500, deadline=None)
+def test_versions_have_one_key_if_they_are_equal(one: str, other: str) -> None:
+    assert (spelling(one)[0] == spelling(other)[0]) == (Version(one) == Version(other))
+
+
+def wheel() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number in range(1_500):
+            archive.writestr(f"parrot/{number:05}.txt", b"")
+        archive.writestr("parrot-1.0.dist-info/METADATA", b"Name: parrot\n")
+    return packed.getvalue()
+
+
+DATA = wheel()
+
+
+class Served:
+    """Stands in for the fetcher: parts as an index likes to give them."""
+
+    def __init__(self, give: Callable[[int, int], tuple[bytes, str]]) -> None:
+        self.limits = Limits()
+        self._give = give
+
+    async def fetch(self, wanted: Wanted) -> Answer:
+        first, _, last = wanted.headers["Range"].removeprefix("bytes=").partition("-")
+        begin = int(first) if first else max(0, len(DATA) - int(last))
+        end = int(last) + 1 if first else len(DATA)
+        body, header = self._give(begin, end)
+        wanted.into.seek(0)
+        wanted.into.truncate()
+        wanted.into.write(body[: wanted.limits[206]])
+        wanted.into.seek(0)
+        return Answer(206, httpx.Headers({"content-range": header}), wanted.url)
+
+
+def run(question: Awaitable[Any]) -> Any:
+    async def asked() -> Any:
+        return await question
+
+    return asyncio.run(asked())
+
+
+offsets = st.integers(-3, 3) | st.integers(-len(DATA), len(DATA)) | st.just(0)
+
+
+@given(
+    given_size=st.booleans(),
+    with_hash=st.booleans(),
+    shifts=st.lists(st.tuples(offsets, offsets, offsets | st.just(10**17)), max_size=4),
+)
+@example(given_size=True, with_hash=True, shifts=[(-len(DATA), 100 - len(DATA), 0)])
+@example(given_size=True, with_hash=True, shifts=[(0, 0, 0), (0, -10, 0)])
+@settings(max_examples=400, deadline=None)
+def test_parts_of_a_wheel_that_are_others_than_was_asked_for(
+    given_size: bool, with_hash: bool, shifts: list[tuple[int, int, int]]
+) -> None:
+    left = list(shifts)
+
+    def give(begin: int, end: int) -> tuple[bytes, str]:
+        first, last, size = left.pop(0) if left else (0, 0, 0)
+        begin = min(max(0, begin + first), len(DATA) - 1)
+        end = min(max(begin + 1, end + last), len(DATA))
+        return DATA[begin:end], f"bytes {begin}-{end - 1}/{len(DATA) + size}"
+
+    size = len(DATA) if given_size else None
+    digest = hashlib.sha256(DATA).hexdigest() if with_hash else None
+    file = IndexFile(WHEEL, "1.0", "wheel", digest, size, url="https://index.example/x.whl")
+    served: Any = Served(give)
+    try:
+        read = run(fetch_metadata(served, file))
+    except IndexProblem as problem:
+        check_words(problem)
+        return
+    assert read.text == "Name: parrot\n"
+
+
+@given(st.lists(texts | st.sampled_from(["Name: ", "Metadata-Version: ", "\n", " ", ":"])))
+@example(["Metadata-Version: ", "9" * 5_000, ".1\n"])
+@settings(max_examples=300, deadline=None)
+def test_any_core_metadata(text: list[str]) -> None:
+    assert parse_core_metadata("".join(text)).is_static in (True, False)
+
+
+@given(st.integers(400, 599), texts | st.from_regex(r"[A-Z][a-z]{2}, \d{1,5} Jan \d+ \d+:\d+"))
+@example(429, "Fri, 31 Dec 9999 23:59:59 -2300")
+@settings(max_examples=300, deadline=None)
+def test_any_refusal(status: int, after: str) -> None:
+    headers = httpx.Headers([(b"retry-after", after.encode())])
+    assert refusal(httpx.Response(status, headers=headers), "x").status == status
+
+
+@given(texts)
+@settings(max_examples=200, deadline=None)
+def test_any_redirect(location: str) -> None:
+    with suppress(IndexProblem):
+        assert redirected(URL, location, "x").startswith("http")
