@@ -1,0 +1,203 @@
+"""From a snapshot and a request to the universe: which versions may be chosen, and why others not.
+
+The rules of a request are applied here once; what depends on the choice of other packages is
+left to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from adviser.resolver.requests import Request
+from adviser.resolver.specifiers import admits, names_prerelease, pins
+from adviser.resolver.universe import Refused, Rule, Universe
+from common.packages import Purl
+from graph.candidates import Candidate, Dependency, Excluded
+
+#: Contributions to each criterion, in the order of the criteria, as fixed-point integers.
+Scores = Mapping[Purl, tuple[int, ...]]
+
+
+class Knowledge(Protocol):
+    """What is read of a :class:`graph.snapshot.Snapshot`."""
+
+    @property
+    def roots(self) -> tuple[Dependency, ...]: ...
+    @property
+    def packages(self) -> Mapping[str, tuple[Candidate, ...]]: ...
+    @property
+    def excluded(self) -> Mapping[str, tuple[Excluded, ...]]: ...
+
+
+def universe_of(snapshot: Knowledge, request: Request, scores: Scores) -> Universe:
+    """What ``request`` may choose of ``snapshot``.
+
+    :param scores: by Package URL; a version that is not named scores 0
+    """
+    screen = _Screen(request)
+    packages: dict[str, Sequence[Candidate]] = {}
+    refused: dict[str, Sequence[Refused]] = {}
+    baseline: dict[str, int] = {}
+    for name, candidates in snapshot.packages.items():
+        excluded = snapshot.excluded.get(name, ())
+        source = _index_of(name, candidates, excluded, request)
+        packages[name], out = screen.screened(name, candidates, source)
+        refused[name] = _told(out, excluded)
+        baseline[name] = _baseline((it for it in candidates if it.index == source), scores, screen)
+    return Universe(
+        packages=packages,
+        refused=refused,
+        roots=snapshot.roots if request.roots is None else request.roots,
+        contributions=scores,
+        baseline=baseline,
+        prereleases=screen.prereleases(packages),
+        pinned=screen.pinned(packages),
+        overrides=request.overrides,
+    )
+
+
+def _index_of(
+    name: str,
+    candidates: Sequence[Candidate],
+    excluded: Sequence[Excluded],
+    request: Request,
+) -> str | None:
+    """The one index that a package comes from; ``None`` if none of the request's has it.
+
+    An index has a package if it has any version, usable or not: otherwise a stranger's package
+    of the same name elsewhere would step in for one that does not fit this environment.
+    """
+    if name in request.index_of:
+        return request.index_of[name]
+    has = {it.index for it in candidates} | {it.index for it in excluded}
+    return next((index for index in request.indexes if index in has), None)
+
+
+class _Screen:
+    """The rules of one request, looked up by package."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._constraints = _by_name(request.constraints)
+        self._exclusions = _by_name(request.exclusions)
+
+    def screened(
+        self, name: str, candidates: Sequence[Candidate], source: str | None
+    ) -> tuple[Sequence[Candidate], list[Refused]]:
+        """Usable versions and those that a rule refuses, both in the order given."""
+        checks = list(self._checks(name))
+        if not checks and all(it.index == source for it in candidates):
+            return candidates, []
+        usable, out = [], []
+        for it in candidates:
+            why = _other_index(it, source) or next(filter(None, (c(it) for c in checks)), None)
+            if why is None:
+                usable.append(it)
+            else:
+                rule, message, text = why
+                out.append(Refused(it.version, rule, message, it, text))
+        return tuple(usable), out
+
+    def _checks(self, name: str) -> Iterable[Callable[[Candidate], _Why | None]]:
+        for text in self._constraints.get(name, ()):
+            yield partial(_outside, name, text)
+        for text in self._exclusions.get(name, ()):
+            yield partial(_within, name, text)
+        if self._request.published_after or self._request.published_before:
+            yield self._untimely
+        if self._request.refused:
+            yield self._by_policy
+
+    def _untimely(self, it: Candidate) -> _Why | None:
+        after, before = self._request.published_after, self._request.published_before
+        if it.uploaded_at is None:
+            return Rule.PUBLISHED, "nobody knows when it was published", "published"
+        if before is not None and it.uploaded_at >= before:
+            limit = f"published before {before:%Y-%m-%d}"
+        elif after is not None and it.uploaded_at < after:
+            limit = f"published since {after:%Y-%m-%d}"
+        else:
+            return None
+        return Rule.PUBLISHED, f"not {limit} but on {it.uploaded_at:%Y-%m-%d}", limit
+
+    def _by_policy(self, it: Candidate) -> _Why | None:
+        words = self._request.refused.get(it.purl)
+        return None if words is None else (Rule.POLICY, words, "policy")
+
+    def prereleases(self, names: Iterable[str]) -> frozenset[str]:
+        """Packages whose pre-releases the request asks for."""
+        if self._request.all_prereleases:
+            return frozenset(names)
+        named = {n for n, texts in self._constraints.items() if any(map(names_prerelease, texts))}
+        return self._request.prereleases | named
+
+    def pinned(self, packages: Mapping[str, Sequence[Candidate]]) -> frozenset[Purl]:
+        """Yanked versions that a constraint pins."""
+        return frozenset(
+            it.purl
+            for name, texts in self._constraints.items()
+            if any(map(pins, texts))
+            for it in packages.get(name, ())
+            if it.yanked
+        )
+
+    def plain(self, it: Candidate) -> bool:
+        """Whether nothing has to ask for this version by name."""
+        if it.prerelease and not (
+            self._request.all_prereleases or it.name in self._request.prereleases
+        ):
+            return False
+        return not it.yanked
+
+
+_Why = tuple[Rule, str, str]  # rule, message, the rule in full
+
+
+def _other_index(it: Candidate, source: str | None) -> _Why | None:
+    if it.index == source:
+        return None
+    if source is None:
+        return Rule.OTHER_INDEX, f"it is on {it.index}, which is not asked", f"not on {it.index}"
+    text = f"from {source}"
+    return Rule.OTHER_INDEX, f"it is on {it.index}, and the package comes {text}", text
+
+
+def _outside(name: str, text: str, it: Candidate) -> _Why | None:
+    if admits(text, it.version):
+        return None
+    return Rule.CONSTRAINT, f"outside the constraint {name}{text}", f"{name}{text}"
+
+
+def _within(name: str, text: str, it: Candidate) -> _Why | None:
+    if not admits(text, it.version):
+        return None
+    return Rule.EXCLUSION, f"excluded by {name}{text}", f"{name}{text}"
+
+
+def _by_name(dependencies: Iterable[Dependency]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for it in sorted(dependencies, key=lambda it: it.order):
+        found.setdefault(it.name, {})[it.specifier] = None
+    return {name: tuple(texts) for name, texts in found.items()}
+
+
+def _told(out: Sequence[Refused], excluded: Sequence[Excluded]) -> Sequence[Refused]:
+    """What rules refuse first; the rest as the snapshot explains it."""
+    if not out and not excluded:
+        return ()
+    return (*out, *(Refused(it.version, it.reason, it.message) for it in excluded))
+
+
+def _baseline(candidates: Iterable[Candidate], scores: Scores, screen: _Screen) -> int:
+    """The best score of a package, before what a request refuses.
+
+    So a further constraint can make an answer worse and never better. Versions that something
+    has to ask for by name count only where there are no others.
+    """
+    if not scores:
+        return 0
+    known = [(screen.plain(it), sum(scores.get(it.purl, ()))) for it in candidates]
+    plain = [score for counts, score in known if counts]
+    return max(plain or [score for _, score in known], default=0)

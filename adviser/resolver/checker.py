@@ -1,0 +1,162 @@
+"""An independent check of an answer: only the universe is believed, and none of the resolver.
+
+It shares no code with the compression, the model or the search; specifiers are asked of
+``packaging`` one version at a time, and what a stack needs is followed anew from the roots.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from adviser.resolver.results import Choice, Resolution, Stack, Status
+from adviser.resolver.universe import Universe
+from graph.candidates import Candidate, Dependency
+
+
+def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
+    """What is wrong with an answer, in words; nothing if all of it holds.
+
+    Feasibility and scores of each stack, their order and that they differ, and the bound
+    against the objective. That no better stack exists is the solver's to prove.
+    """
+    problems = [
+        f"stack {number}: {problem}"
+        for number, stack in enumerate(resolution.stacks, 1)
+        for problem in check_stack(universe, stack)
+    ]
+    problems.extend(_order(universe, resolution))
+    if resolution.stacks and resolution.objective != resolution.stacks[0].regret:
+        problems.append("the objective is not the first stack's regret")
+    if resolution.objective is not None and resolution.bound is not None:
+        if resolution.bound < resolution.objective:
+            problems.append("the bound is below the objective")
+        if (resolution.bound == resolution.objective) != (resolution.status is Status.OPTIMAL):
+            problems.append("optimal is what reaches its bound, and nothing else")
+    if bool(resolution.stacks) != (resolution.status in (Status.OPTIMAL, Status.FEASIBLE)):
+        problems.append(f"{resolution.status} does not go with {len(resolution.stacks)} stacks")
+    return problems
+
+
+def check_stack(universe: Universe, stack: Stack) -> list[str]:
+    """What is wrong with one stack."""
+    chosen: dict[str, Candidate] = {}
+    problems: list[str] = []
+    for choice in stack.choices:
+        found = [it for it in universe.packages.get(choice.name, ()) if it.purl == choice.purl]
+        if not found or found[0].version != choice.version:
+            problems.append(f"{choice.name} {choice.version} may not be chosen")
+        elif choice.name in chosen:
+            problems.append(f"{choice.name} is chosen twice")
+        else:
+            chosen[choice.name] = found[0]
+            problems.extend(_values(universe, choice, found[0]))
+    asked, extras = _asked(universe, chosen)
+    problems.extend(_unmet(universe, chosen, asked))
+    problems.extend(f"nothing requires {name}" for name in sorted(chosen.keys() - asked.keys()))
+    problems.extend(
+        f"{it.name} {it.version}: extras are {sorted(extras.get(it.name, ()))}"
+        for it in stack.choices
+        if set(it.extras) != extras.get(it.name, set())
+    )
+    for name, candidate in chosen.items():
+        problems.extend(_uninvited(universe, candidate, asked.get(name, [])))
+    if stack.regret != sum(it.regret for it in stack.choices):
+        problems.append("its regret is not the sum of its choices'")
+    if stack.passed_over != sum(it.place for it in stack.choices):
+        problems.append("it does not pass over as many versions as its choices")
+    return problems
+
+
+def _values(universe: Universe, choice: Choice, it: Candidate) -> Iterator[str]:
+    contributions = universe.contributions.get(it.purl, ())
+    total = sum(contributions)
+    best = universe.baseline.get(it.name, total)
+    if choice.regret != (total - best if total < best else 0):
+        yield f"{it.name} {it.version}: the regret is {total - best}"
+    if tuple(choice.contributions) != tuple(contributions):
+        yield f"{it.name} {it.version}: the contributions are {contributions}"
+    newer = [other for other in universe.packages[it.name] if _newer(other.version, it.version)]
+    if choice.place != len(newer):
+        yield f"{it.name} {it.version}: {len(newer)} versions are newer"
+
+
+def _newer(one: str, other: str) -> bool:
+    return Version(one) > Version(other)
+
+
+def _asked(
+    universe: Universe, chosen: Mapping[str, Candidate]
+) -> tuple[dict[str, list[Dependency]], dict[str, set[str]]]:
+    """What is asked of each package, and which extras, starting from the roots."""
+    asked: dict[str, list[Dependency]] = {}
+    extras: dict[str, set[str]] = {}
+    pending, done = list(universe.roots), set[tuple[str, int]]()
+    while pending:
+        it = pending.pop()
+        asked.setdefault(it.name, []).append(it)
+        extras.setdefault(it.name, set()).update(it.extras)
+        candidate = chosen.get(it.name)
+        if candidate is None:
+            continue
+        for place, required in enumerate(candidate.requires):
+            holds = required.extra is None or required.extra in extras[it.name]
+            if holds and (it.name, place) not in done:
+                done.add((it.name, place))
+                pending.append(required)
+    return asked, extras
+
+
+def _unmet(
+    universe: Universe,
+    chosen: Mapping[str, Candidate],
+    asked: Mapping[str, Sequence[Dependency]],
+) -> Iterator[str]:
+    for name, dependencies in sorted(asked.items()):
+        for it in dependencies:
+            text = _text(universe, it)
+            if it.url is not None:
+                yield f"{name} is required by address"
+            elif name not in chosen:
+                yield f"{name}{text} is required and missing"
+            elif not SpecifierSet(text).contains(chosen[name].version, prereleases=True):
+                yield f"{name} {chosen[name].version} is not within {text}"
+
+
+def _uninvited(universe: Universe, it: Candidate, asked: Sequence[Dependency]) -> Iterator[str]:
+    texts = [SpecifierSet(_text(universe, dependency)) for dependency in asked]
+    if it.yanked and it.purl not in universe.pinned:
+        exact = [s for text in texts for s in text if s.operator in ("==", "===")]
+        if all(s.version.endswith(".*") for s in exact):
+            yield f"{it.name} {it.version} is yanked and nothing pins it"
+    if it.prerelease and it.name not in universe.prereleases:
+        others = [
+            other.version
+            for other in universe.packages[it.name]
+            if not other.prerelease and not other.yanked
+        ]
+        left = [v for v in others if all(text.contains(v, prereleases=True) for text in texts)]
+        if left and not any(text.prereleases for text in texts):
+            yield f"{it.name} {it.version} is a pre-release, and {left[0]} would do"
+
+
+def _text(universe: Universe, it: Dependency) -> str:
+    return universe.overrides.get(it.name, it.specifier)
+
+
+def _order(universe: Universe, resolution: Resolution) -> Iterator[str]:
+    names = sorted(universe.packages)
+
+    def key(stack: Stack) -> tuple[int, int, list[int]]:
+        places = {it.name: it.place for it in stack.choices}
+        return -stack.regret, stack.passed_over, [places.get(name, -1) for name in names]
+
+    keys = [key(stack) for stack in resolution.stacks]
+    for before, after in itertools.pairwise(keys):
+        if before == after:
+            yield "two stacks are the same"
+        elif before > after:
+            yield "the stacks are out of order"

@@ -1,0 +1,60 @@
+"""What is asked of the resolver, beside the snapshot that it chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from common.packages import DEFAULT_INDEX, Purl
+from graph.candidates import Dependency
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The rules of one request; markers are evaluated already.
+
+    Of the dependencies only name and specifier count, except for roots and their extras.
+
+    :param roots: what is asked for; ``None`` for the roots of the snapshot
+    :param constraints: bounds for whatever of these packages is installed; they install nothing
+    :param exclusions: versions that are not to be chosen, an empty specifier for all of them
+    :param overrides: by name, the specifier that replaces whatever anybody asks of the package,
+        the roots included (what uv calls an override)
+    :param prereleases: packages whose pre-releases are as good as any other version
+    :param all_prereleases: the same for every package
+    :param published_before: later releases are left out, as those without a time are
+    :param published_after: earlier releases are left out
+    :param indexes: searched in this order; a package comes from the first that has it, in any
+        version, as with uv. pip would take the best version of all of them
+    :param index_of: packages that come from one named index and no other
+    :param refused: versions that a rule of the caller's refuses, with its words
+    """
+
+    roots: tuple[Dependency, ...] | None = None
+    constraints: tuple[Dependency, ...] = ()
+    exclusions: tuple[Dependency, ...] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    prereleases: frozenset[str] = frozenset()
+    all_prereleases: bool = False
+    published_before: datetime | None = None
+    published_after: datetime | None = None
+    indexes: tuple[str, ...] = (DEFAULT_INDEX,)
+    index_of: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[Purl, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a search may spend, and how.
+
+    :param time_s: seconds of wall time for all of the search
+    :param memory_bytes: of the search; only a child process can be held to it
+    :param threads: of the solver; the answer does not depend on them
+    :param seed: of the solver; neither on this
+    """
+
+    time_s: float = 10.0
+    memory_bytes: int | None = None
+    threads: int = 1
+    seed: int = 0

@@ -1,0 +1,93 @@
+"""Which of a package's versions a specifier admits, and what it says by naming them.
+
+Membership here takes pre-releases like any other version, and yanked ones too: whether such a
+version may be chosen at all depends on everything that is asked of the package together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from graph.candidates import parsed_version
+
+
+@lru_cache(maxsize=65_536)
+def specifier_set(text: str) -> SpecifierSet:
+    """``text`` parsed, pre-releases admitted."""
+    return SpecifierSet(text, prereleases=True)
+
+
+@lru_cache(maxsize=65_536)
+def members(specifier: str, versions: tuple[str, ...]) -> int:
+    """The places of ``versions`` that ``specifier`` admits, as the bits of an integer.
+
+    >>> bin(members(">=2", ("3.0", "2.0rc1", "2.0", "1.0")))
+    '0b101'
+    """
+    if not specifier:
+        return (1 << len(versions)) - 1
+    admits = specifier_set(specifier)
+    found = 0
+    for place, text in enumerate(versions):
+        if admits.contains(_version(text)):
+            found |= 1 << place
+    return found
+
+
+def _version(text: str) -> Version | str:
+    return parsed_version(text) or text
+
+
+def admits(specifier: str, version: str) -> bool:
+    """Whether one version is within a specifier."""
+    return not specifier or specifier_set(specifier).contains(_version(version))
+
+
+@lru_cache(maxsize=65_536)
+def names_prerelease(specifier: str) -> bool:
+    """Whether a specifier asks for pre-releases by naming one (PEP 440).
+
+    >>> names_prerelease(">=2.0rc1"), names_prerelease("!=2.0rc1"), names_prerelease("<2")
+    (True, False, False)
+    """
+    return bool(specifier) and SpecifierSet(specifier).prereleases is True
+
+
+@lru_cache(maxsize=65_536)
+def pins(specifier: str) -> bool:
+    """Whether a specifier names one version exactly, which takes it even if it is yanked.
+
+    >>> pins("==1.4"), pins(">=1,==1.4"), pins("==1.*"), pins("~=1.4")
+    (True, True, False, False)
+    """
+    return bool(specifier) and any(
+        it.operator == "===" or (it.operator == "==" and not it.version.endswith(".*"))
+        for it in specifier_set(specifier)
+    )
+
+
+def places(mask: int) -> list[int]:
+    """The set bits of an integer, lowest first.
+
+    >>> places(0b1010)
+    [1, 3]
+    """
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def mask_of(found: Sequence[bool]) -> int:
+    """The opposite: an integer with a bit for each true value.
+
+    >>> mask_of([False, True])
+    2
+    """
+    return sum(1 << place for place, value in enumerate(found) if value)

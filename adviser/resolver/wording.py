@@ -1,0 +1,228 @@
+"""A conflict in words: the chain of its facts, and why each version is out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from adviser.resolver.results import Account, Conflict, Step, spans
+from adviser.resolver.specifiers import admits
+from adviser.resolver.universe import Refused, Rule, Universe
+from graph.candidates import Candidate, Dependency, newest_first
+
+
+class Kind(StrEnum):
+    """What sort of a fact; the value is stored, never renamed."""
+
+    ASKED = "asked"
+    REQUIRES = "requires"
+    RULE = "rule"
+    PRERELEASE = "prerelease"
+    YANKED = "yanked"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that would have to give way.
+
+    :param source: the package that requires; of a rule, its reason; empty for the request
+    :param name: the package that it is about
+    :param text: the specifier; of a rule, the rule in full; else the version
+    """
+
+    kind: Kind
+    source: str
+    name: str
+    text: str
+    extras: tuple[str, ...] = ()
+    extra: str | None = None
+    url: str | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks for a package."""
+        return self.kind in (Kind.ASKED, Kind.REQUIRES)
+
+    @property
+    def wanted(self) -> str:
+        """``name[extra]>=1``."""
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        return f"{self.name}{extras}" + (f" @ {self.url}" if self.url else self.text)
+
+
+def told_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> Conflict:
+    """Facts that contradict each other, as a chain from the request to where it ends."""
+    ordered = _chain(facts)
+    names = dict.fromkeys(fact.name for fact in ordered)
+    accounts = [account for name in names for account in _accounts(universe, name, ordered)]
+    return Conflict(tuple(_step(universe, it) for it in ordered), tuple(accounts), minimal)
+
+
+def conflict_of_roots(universe: Universe) -> Conflict:
+    """What is asked, where there was no time or memory to find out which of it contradicts."""
+    return told_conflict(universe, facts_of_roots(universe), minimal=False)
+
+
+def facts_of_roots(universe: Universe) -> list[Fact]:
+    """What the request asks, in a stated order."""
+    roots = sorted(universe.roots, key=lambda it: it.order)
+    return [Fact(Kind.ASKED, "", it.name, universe.asked(it), it.extras) for it in roots]
+
+
+def _chain(facts: Sequence[Fact]) -> list[Fact]:
+    """What the request asks, then what that requires, layer by layer; rules where they bite."""
+    left, found = list(facts), list[Fact]()
+    pending: deque[str] = deque([""])
+    met = {""}
+    while pending:
+        source = pending.popleft()
+        for fact in [it for it in left if _belongs(it, source)]:
+            left.remove(fact)
+            found.append(fact)
+            if fact.name not in met:
+                met.add(fact.name)
+                pending.append(fact.name)
+    return found + left
+
+
+def _belongs(fact: Fact, source: str) -> bool:
+    return fact.source == source if fact.asks else fact.name == source
+
+
+def _step(universe: Universe, fact: Fact) -> Step:
+    versions = _askers(universe, fact) if fact.kind is Kind.REQUIRES else ()
+    return Step(
+        fact.kind.value,
+        fact.source if fact.kind is Kind.REQUIRES else fact.name,
+        versions,
+        fact.name if fact.asks else None,
+        fact.text,
+        _message(universe, fact, versions),
+        fact.extras,
+        fact.extra,
+    )
+
+
+def _message(universe: Universe, fact: Fact, versions: tuple[str, ...]) -> str:
+    match fact.kind:
+        case Kind.ASKED:
+            over = " (overridden)" if fact.name in universe.overrides else ""
+            return f"you ask for {fact.wanted}{over}" + _unknown(universe, fact)
+        case Kind.REQUIRES:
+            by = f"[{fact.extra}]" if fact.extra else ""
+            verb = "requires" if len(versions) == 1 else "require"
+            what = f"{fact.source}{by} {spans(versions)} {verb} {fact.wanted}"
+            return what + _unknown(universe, fact)
+        case Kind.PRERELEASE:
+            return f"{fact.name} {fact.text} is a pre-release, and nothing asks for one"
+        case Kind.YANKED:
+            return f"{fact.name} {fact.text} is yanked, and nothing pins it exactly"
+        case Kind.RULE:
+            return _RULES[Rule(fact.source)].format(name=fact.name, text=fact.text)
+
+
+_RULES = {
+    Rule.CONSTRAINT: "a constraint of the request says {text}",
+    Rule.EXCLUSION: "the request excludes {text}",
+    Rule.PUBLISHED: "the request takes of {name} only what was {text}",
+    Rule.OTHER_INDEX: "{name} comes {text}",
+    Rule.POLICY: "a rule of the request refuses versions of {name}",
+}
+
+
+def _unknown(universe: Universe, fact: Fact) -> str:
+    name = fact.name
+    if universe.packages.get(name) or universe.refused.get(name):
+        return ""
+    return f"; no version of {name} is known"
+
+
+def _requirements(universe: Universe, name: str) -> Iterator[tuple[Candidate, Dependency]]:
+    for candidate in _candidates(universe, name):
+        for it in candidate.requires:
+            yield candidate, it
+
+
+def _candidates(universe: Universe, name: str) -> list[Candidate]:
+    refused = (it.candidate for it in universe.refused.get(name, ()) if it.candidate)
+    return newest_first([*universe.packages.get(name, ()), *refused])
+
+
+def _askers(universe: Universe, fact: Fact) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(
+            candidate.version
+            for candidate, it in _requirements(universe, fact.source)
+            if _says(universe, it, fact)
+        )
+    )
+
+
+def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
+    asked = it.name, universe.asked(it), it.extras, it.extra, it.url
+    return asked == (fact.name, fact.text, fact.extras, fact.extra, fact.url)
+
+
+def _accounts(universe: Universe, name: str, facts: Sequence[Fact]) -> Iterator[Account]:
+    """Why each version of a package is out, neighbours with one reason together."""
+    told = [(version, *_why(universe, version, facts)) for version in _all_versions(universe, name)]
+    for (step, message), group in groupby(told, key=lambda it: it[1:]):
+        versions = tuple(it[0].version for it in group)
+        yield Account(name, versions, step, message)
+
+
+def _all_versions(universe: Universe, name: str) -> list[Candidate | Refused]:
+    """Usable or not, newest first; what the snapshot left out last, as its order is its own."""
+    usable: list[Candidate | Refused] = [*universe.packages.get(name, ())]
+    order = {it.purl: at for at, it in enumerate(_candidates(universe, name))}
+    ruled: list[Candidate | Refused] = []
+    rest: list[Candidate | Refused] = []
+    for it in universe.refused.get(name, ()):
+        (ruled if it.candidate else rest).append(it)
+
+    def place(it: Candidate | Refused) -> int:
+        candidate = it.candidate if isinstance(it, Refused) else it
+        return order[candidate.purl] if candidate else len(order)
+
+    return [*sorted([*usable, *ruled], key=place), *rest]
+
+
+def _why(
+    universe: Universe, version: Candidate | Refused, facts: Sequence[Fact]
+) -> tuple[int | None, str]:
+    candidate = version.candidate if isinstance(version, Refused) else version
+    if candidate is None:
+        return None, version.message if isinstance(version, Refused) else ""
+    for number, fact in enumerate(facts, 1):
+        if why := _ruled_out(universe, version, candidate, fact):
+            return number, f"{why} (step {number})"
+    return None, "fits, but nothing that fits with it is left"
+
+
+def _rule_of(fact: Fact) -> tuple[str, str]:
+    return fact.source, fact.text
+
+
+def _ruled_out(
+    universe: Universe, version: Candidate | Refused, it: Candidate, fact: Fact
+) -> str | None:
+    requires = fact.kind is Kind.REQUIRES and fact.source == it.name
+    if requires and any(_says(universe, needed, fact) for needed in it.requires):
+        return f"requires {fact.wanted}"
+    return _barred(version, it, fact) if fact.name == it.name else None
+
+
+def _barred(version: Candidate | Refused, it: Candidate, fact: Fact) -> str | None:
+    """Why what is said of a package leaves this version of it out."""
+    if fact.kind is Kind.RULE:
+        if isinstance(version, Refused) and (version.reason, version.rule) == _rule_of(fact):
+            return version.message
+        return None
+    if fact.kind in (Kind.PRERELEASE, Kind.YANKED):
+        return f"{fact.kind.value}, and nothing asks for it" if it.version == fact.text else None
+    if fact.url is None and not admits(fact.text, it.version):
+        return f"outside {fact.name}{fact.text}"
+    return None

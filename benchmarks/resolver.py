@@ -1,0 +1,220 @@
+"""The resolver: milliseconds to a proven optimum beside installers, on the same real closures.
+
+And a large universe of generated packages, and how time grows with the number of versions.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from adviser.resolver.admission import universe_of
+from adviser.resolver.checker import check_resolution
+from adviser.resolver.requests import Budget, Request
+from adviser.resolver.resolve import resolve
+from adviser.resolver.results import Resolution
+from adviser.resolver.universe import Universe
+from adviser.resolver.worker import Worker
+from benchmarks.local_index import served, write_index
+from graph.snapshot import Snapshot
+from tests.factories.installers import resolved
+from tests.factories.universes import (
+    drawn_scores,
+    dump_index,
+    newest_scores,
+    snapshot_of,
+    synthetic_index,
+)
+
+DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
+CLOSURES = {
+    "a": ("flask",),
+    "b": ("tensorflow-cpu",),
+    "c": ("torch", "transformers"),
+    "d": ("tensorflow-cpu", "flask", "pandas", "scikit-learn"),
+}
+ROUNDS = 21
+GOAL_WARM_MS, GOAL_COLD_MS, GOAL_MIB = 40, 1000, 300
+UV = str(Path(sys.executable).with_name("uv"))
+
+#: A new process reads a snapshot from a file and resolves it, as a command would.
+COLD = """
+import resource, sys
+from pathlib import Path
+from adviser.resolver.admission import universe_of
+from adviser.resolver.requests import Request
+from adviser.resolver.resolve import resolve
+from graph.snapshot import Snapshot
+snapshot = Snapshot.from_json(Path(sys.argv[1]).read_bytes())
+scores = {it.purl: (-1000 * place,) for candidates in snapshot.packages.values()
+          for place, it in enumerate(candidates)}
+assert resolve(universe_of(snapshot, Request(), scores)).settled
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def main() -> None:
+    """Measure and print; takes some three minutes."""
+    if DUMP.exists():
+        _real()
+    else:
+        print(f"no dump at {DUMP}: only generated universes")
+    _large()
+    _growth()
+
+
+def _real() -> None:
+    index = dump_index(DUMP)
+    with tempfile.TemporaryDirectory(prefix="thoth-bench-") as name, Worker() as worker:
+        folder = Path(name)
+        write_index(folder / "index", index)
+        with served(folder / "index") as url:
+            for label, roots in CLOSURES.items():
+                _closure(label, roots, index, folder, (worker, url))
+
+
+def _closure(
+    label: str,
+    roots: tuple[str, ...],
+    index: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    others: tuple[Worker, str],
+) -> None:
+    worker, url = others
+    snapshot = snapshot_of(index, roots)
+    scores = newest_scores(snapshot)
+    universe = universe_of(snapshot, Request(), scores)
+    answer = resolve(universe)
+    assert answer.settled, answer.status
+    assert check_resolution(universe, answer) == []
+    sizes = answer.sizes
+    assert sizes is not None
+    print(
+        f"({label}) {' + '.join(roots)}: {len(answer.stacks[0].choices)} packages of "
+        f"{sizes.packages}, {sizes.kept} of {sizes.versions} versions kept, regret "
+        f"{answer.objective} = bound {answer.bound}"
+    )
+    warm = _median_ms(lambda: resolve(universe_of(snapshot, Request(), scores)))
+    child = _median_ms(lambda: worker.resolve(universe_of(snapshot, Request(), scores)))
+    cold, memory = _cold(folder, snapshot)
+    _line("snapshot warm", warm, f"goal {GOAL_WARM_MS}")
+    _line("the same in a warm child process", child, "")
+    _line("snapshot cold, with the start of Python", cold, f"goal {GOAL_COLD_MS}")
+    print(f"  {'peak memory':42}{memory:8} MiB  goal {GOAL_MIB}")
+    compiled = _uv(folder, url, roots)
+    _line("uv pip compile --offline, cache warm", compiled, f"{compiled / warm:.1f} times ours")
+    pip = _pip(folder, url, roots)
+    _line("pip install --dry-run, metadata cached", pip, f"{pip / warm:.0f} times ours")
+    _line("resolvelib, on the same universe", *_resolvelib(universe, warm))
+
+
+def _line(what: str, milliseconds: float, words: str) -> None:
+    print(f"  {what:42}{milliseconds:8.1f} ms   {words}")
+
+
+def _median_ms(work: Callable[[], object], rounds: int = ROUNDS) -> float:
+    work()
+    return median(_timed_ms(work) for _ in range(rounds))
+
+
+def _timed_ms(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
+def _cold(folder: Path, snapshot: Snapshot) -> tuple[float, int]:
+    """Median milliseconds of a process, and its peak memory in MiB."""
+    path = folder / "snapshot.json"
+    path.write_bytes(snapshot.to_json())
+    command = [sys.executable, "-c", COLD, str(path)]
+    peaks: list[int] = []
+
+    def run() -> None:
+        peaks.append(int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+    return _median_ms(run, 5), max(peaks)
+
+
+def _environ(folder: Path) -> dict[str, str]:
+    """Without what would send an installer to another index."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("UV_", "PIP_"))}
+    return kept | {"UV_CACHE_DIR": str(folder / "uv"), "PIP_CONFIG_FILE": os.devnull}
+
+
+def _uv(folder: Path, url: str, roots: tuple[str, ...]) -> float:
+    wanted = folder / "requirements.in"
+    wanted.write_text("\n".join(roots))
+    command = [UV, "pip", "compile", "--quiet", "--no-config", "--python", sys.executable]
+    command += ["--index-url", url, "--only-binary", ":all:", str(wanted)]
+
+    def run(*options: str) -> None:
+        subprocess.run(
+            [*command, *options], check=True, env=_environ(folder), stdout=subprocess.DEVNULL
+        )
+
+    run()
+    return _median_ms(lambda: run("--offline"))
+
+
+def _pip(folder: Path, url: str, roots: tuple[str, ...]) -> float:
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--quiet"]
+    command += ["--ignore-installed", "--only-binary", ":all:", "--disable-pip-version-check"]
+    command += ["--cache-dir", str(folder / "pip"), "--index-url", url, *roots]
+
+    def run() -> None:
+        subprocess.run(command, check=True, env=_environ(folder), stdout=subprocess.DEVNULL)
+
+    return _median_ms(run, 3)
+
+
+def _resolvelib(universe: Universe, warm: float) -> tuple[float, str]:
+    """Any stack, the newest it happens on; it proves nothing of it."""
+    found: list[dict[str, str] | None] = []
+    took = _median_ms(lambda: found.append(resolved(universe)), 3)
+    newest = resolve(universe).stacks[0].versions()
+    same = "the same stack" if found[0] == newest else "another stack"
+    return took, f"{took / warm:.1f} times ours, {same if found[0] else 'no stack'}"
+
+
+def _large() -> None:
+    print("150 packages × 60 versions, generated, two criteria, 10 s")
+    for era, seed in ((6, 1), (6, 2), (6, 3), (1, 1)):
+        universe = _generated(150, 60, era=era, seed=seed)
+        answer = resolve(universe, Budget(time_s=10))
+        assert check_resolution(universe, answer) == []
+        words = f"requirements change every {era} versions, draw {seed}"
+        _line(words, answer.wall_s * 1000, _told(answer))
+
+
+def _generated(packages: int, versions: int, *, era: int, seed: int) -> Universe:
+    snapshot = snapshot_of(*synthetic_index(packages, versions, era=era, seed=seed))
+    return universe_of(snapshot, Request(), drawn_scores(snapshot, seed))
+
+
+def _told(answer: Resolution) -> str:
+    if answer.objective is None or answer.bound is None:
+        return answer.status.value
+    gap = (answer.bound - answer.objective) / max(1, -answer.objective)
+    return f"{answer.status}, gap {gap:.2%}" + ("" if answer.settled else ", ties not settled")
+
+
+def _growth() -> None:
+    print("150 packages, growth with the number of versions")
+    for versions in (5, 10, 20, 40, 60):
+        universe = _generated(150, versions, era=6, seed=1)
+        took = _median_ms(partial(resolve, universe), 3)
+        count = sum(map(len, universe.packages.values()))
+        _line(f"{count} versions", took, f"{took / count * 1000:.0f} µs a version")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""All stacks of a small universe, by trying every one: what the resolver is compared with.
+
+It knows the rules in the words of the standards and nothing of the resolver's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from packaging.specifiers import SpecifierSet
+
+from adviser.resolver.universe import Universe
+from graph.candidates import Candidate, Dependency
+
+#: Regret, versions passed over, and the place in each package, -1 where it is not there.
+Key = tuple[int, int, tuple[int, ...]]
+
+
+def stacks_by_force(universe: Universe) -> list[tuple[Key, dict[str, str]]]:
+    """Every stack, in the stated order."""
+    names = sorted(universe.packages)
+    found = []
+    for choice in product(*(range(-1, len(universe.packages[name])) for name in names)):
+        chosen = {
+            n: universe.packages[n][at] for n, at in zip(names, choice, strict=True) if at >= 0
+        }
+        if _is_stack(universe, chosen):
+            regret = sum(_regret(universe, it) for it in chosen.values())
+            key = (-regret, sum(at for at in choice if at > 0), choice)
+            found.append((key, {name: it.version for name, it in chosen.items()}))
+    return sorted(found, key=lambda it: it[0])
+
+
+def _regret(universe: Universe, it: Candidate) -> int:
+    score = sum(universe.contributions.get(it.purl, ()))
+    return min(0, score - universe.baseline[it.name])
+
+
+def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:
+    asked = list(_asked(universe, chosen))
+    return (
+        {it.name for it in asked} == set(chosen)
+        and all(
+            it.url is None and SpecifierSet(it.specifier).contains(chosen[it.name].version, True)
+            for it in asked
+        )
+        and all(
+            _invited(universe, it, [a for a in asked if a.name == it.name])
+            for it in chosen.values()
+        )
+    )
+
+
+def _asked(universe: Universe, chosen: dict[str, Candidate]) -> Iterator[Dependency]:
+    """What is asked by the roots and by what they reach, overrides applied; each once."""
+    seen: set[Dependency] = set()
+    extras: set[tuple[str, str]] = set()
+    pending = list(universe.roots)
+    while pending:
+        for it in pending:
+            seen.add(it)
+            extras.update((it.name, extra) for extra in it.extras)
+        reached = {it.name for it in seen}
+        pending = [
+            it
+            for name in reached & chosen.keys()
+            for it in chosen[name].requires
+            if it not in seen and (it.extra is None or (name, it.extra) in extras)
+        ]
+    for it in seen:
+        text = universe.overrides.get(it.name, it.specifier)
+        yield Dependency(it.name, text, it.extras, it.extra, it.url)
+
+
+def _invited(universe: Universe, it: Candidate, asked: list[Dependency]) -> bool:
+    sets = [SpecifierSet(one.specifier) for one in asked]
+    if it.yanked and it.purl not in universe.pinned:
+        exact = [s for many in sets for s in many if s.operator == "==" and "*" not in s.version]
+        if not exact:
+            return False
+    if it.prerelease and it.name not in universe.prereleases:
+        finals = [
+            other
+            for other in universe.packages[it.name]
+            if not (other.prerelease or other.yanked)
+            and all(many.contains(other.version, prereleases=True) for many in sets)
+        ]
+        return not finals or any(many.prereleases for many in sets)
+    return True

@@ -1,0 +1,217 @@
+"""Laws of the resolver: it finds what trying everything finds, however it is asked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adviser.resolver.admission import universe_of
+from adviser.resolver.checker import check_resolution
+from adviser.resolver.requests import Budget, Request
+from adviser.resolver.resolve import resolve
+from adviser.resolver.results import Status, Step
+from adviser.resolver.universe import Universe
+from graph.candidates import Candidate, Dependency
+from graph.snapshot import Snapshot
+from tests.factories.installers import resolved
+from tests.factories.stacks_by_force import stacks_by_force
+from tests.factories.universes import snapshot_of
+
+NAMES = ["a", "b", "c", "d", "e"]
+VERSIONS = ["3.0", "3.0rc1", "2.0", "1.5", "1.0"]
+SPECIFIERS = [
+    "",
+    "",
+    "",
+    ">=1.5",
+    "<2",
+    "==2.0",
+    "!=2.0",
+    ">=2",
+    "~=1.0",
+    ">=3.0rc1",
+    "==3.0rc1",
+    ">2",
+]
+PLAIN = [text for text in SPECIFIERS if "rc" not in text]
+
+Drawn = dict[str, dict[str, dict[str, Any]]]
+
+
+def drawn_index(draw: random.Random, *, plain: bool = False) -> Drawn:
+    """Some packages that require each other, in circles too, with extras and all else."""
+    index: Drawn = {}
+    for name in NAMES[: draw.randint(2, 5)]:
+        versions = [v for v in VERSIONS if draw.random() < 0.6 and not (plain and "rc" in v)]
+        index[name] = {
+            version: {
+                "requires": [drawn_requirement(draw, plain) for _ in range(draw.randint(0, 3))],
+                "yanked": not plain and draw.random() < 0.15,
+            }
+            for version in versions or ["1.0"]
+        }
+    return index
+
+
+def drawn_requirement(draw: random.Random, plain: bool = False) -> str:
+    extras = draw.choice(["", "", "", "[x]", "[x,y]"])
+    marker = draw.choice(["", "", "", "; extra == 'x'", "; extra == 'y'"])
+    # Now and then a package that nobody knows.
+    name = draw.choice(NAMES)
+    return f"{name}{extras}{draw.choice(PLAIN if plain else SPECIFIERS)}{marker}"
+
+
+def drawn_case(seed: int, *, plain: bool = False) -> tuple[Snapshot, Request, Mapping[Any, Any]]:
+    draw = random.Random(seed)
+    index = drawn_index(draw, plain=plain)
+    roots = [drawn_requirement(draw, plain).partition(";")[0] for _ in range(draw.randint(1, 2))]
+    snapshot = snapshot_of(index, roots)
+    bounds = [drawn_bound(draw, plain) for _ in range(draw.randint(0, 1))]
+    overrides = {draw.choice(NAMES): draw.choice(PLAIN)} if draw.random() < 0.1 else {}
+    request = Request(constraints=tuple(bounds), overrides=overrides)
+    # Few different scores, so that much ties.
+    scores = {
+        it.purl: (draw.randint(-2, 0), draw.choice([0, 0, -3]))
+        for candidates in snapshot.packages.values()
+        for it in candidates
+    }
+    return snapshot, request, scores
+
+
+def drawn_bound(draw: random.Random, plain: bool) -> Dependency:
+    return Dependency(draw.choice(NAMES), draw.choice(PLAIN if plain else SPECIFIERS))
+
+
+def drawn_universe(seed: int, *, plain: bool = False) -> Universe:
+    return universe_of(*drawn_case(seed, plain=plain))
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_500_small_universes_equal_brute_force(part: int) -> None:
+    solved = 0
+    for seed in range(part * 100, part * 100 + 100):
+        universe = drawn_universe(seed)
+        expected = stacks_by_force(universe)
+        count = 1 + seed % 4
+        resolution = resolve(universe, count=count)
+        found = [stack.versions() for stack in resolution.stacks]
+        assert found == [versions for _, versions in expected[:count]], seed
+        assert check_resolution(universe, resolution) == [], seed
+        assert resolution.status is (Status.OPTIMAL if expected else Status.INFEASIBLE), seed
+        assert resolution.settled == bool(expected)
+        if expected:
+            assert -expected[0][0][0] == resolution.objective == resolution.bound
+            solved += 1
+        else:
+            assert resolution.conflict is not None
+            assert resolution.conflict.minimal, seed
+    assert 20 < solved < 95  # both kinds are drawn
+
+
+def test_a_conflict_contradicts_itself_and_can_spare_none_of_its_steps() -> None:
+    seen = 0
+    for seed in range(4000, 4200):
+        universe = drawn_universe(seed, plain=True)
+        conflict = resolve(universe).conflict
+        if conflict is None:
+            continue
+        seen += 1
+        assert conflict.minimal
+        assert not stacks_by_force(with_only(universe, conflict.steps)), seed
+        for step in conflict.steps:
+            others = tuple(it for it in conflict.steps if it is not step)
+            assert stacks_by_force(with_only(universe, others)), (seed, step)
+    assert seen > 40
+
+
+def with_only(universe: Universe, steps: tuple[Step, ...]) -> Universe:
+    """A world in which these are the only facts; whatever else is said is not said."""
+    roots = {(it.required, it.specifier, it.extras) for it in steps if it.kind == "asked"}
+    rules = {it.specifier for it in steps if it.kind == "rule"}
+    needs = {
+        (it.name, it.required, it.specifier, it.extras, it.extra)
+        for it in steps
+        if it.kind == "requires"
+    }
+    packages = {}
+    for name, candidates in universe.packages.items():
+        refused = [it for it in universe.refused[name] if it.candidate and it.rule not in rules]
+        packages[name] = tuple(
+            replace(
+                it,
+                requires=tuple(
+                    one
+                    for one in it.requires
+                    if (name, one.name, universe.asked(one), one.extras, one.extra) in needs
+                ),
+            )
+            for it in (*candidates, *(one.candidate for one in refused if one.candidate))
+        )
+    return replace(
+        universe,
+        packages=packages,
+        roots=tuple(
+            it for it in universe.roots if (it.name, universe.asked(it), it.extras) in roots
+        ),
+    )
+
+
+def test_200_universes_agree_with_resolvelib_on_feasibility() -> None:
+    solved = 0
+    for seed in range(1000, 1200):
+        universe = drawn_universe(seed, plain=True)
+        feasible = resolved(universe) is not None
+        assert bool(resolve(universe).stacks) == feasible, seed
+        solved += feasible
+    assert 40 < solved < 190
+
+
+def test_a_further_constraint_never_improves_the_optimum() -> None:
+    compared = 0
+    for seed in range(2000, 2250):
+        snapshot, request, scores = drawn_case(seed, plain=True)
+        extra = drawn_bound(random.Random(seed), plain=True)
+        tighter = replace(request, constraints=(*request.constraints, extra))
+        before = resolve(universe_of(snapshot, request, scores))
+        after = resolve(universe_of(snapshot, tighter, scores))
+        if before.objective is None:
+            assert after.objective is None, seed
+        elif after.objective is not None:
+            assert after.objective <= before.objective, seed
+            compared += 1
+    assert compared > 50
+
+
+def test_neither_input_order_nor_seed_nor_threads_change_the_answer() -> None:
+    for seed in range(3000, 3040):
+        universe = drawn_universe(seed)
+        expected = answer_of(universe, Budget())
+        draw = random.Random(seed)
+        names, refused = list(universe.packages), list(universe.refused)
+        roots = list(universe.roots)
+        for shuffled in (names, refused, roots):
+            draw.shuffle(shuffled)
+        other = replace(
+            universe,
+            packages={name: with_shuffled(draw, universe.packages[name]) for name in names},
+            refused={name: universe.refused[name] for name in refused},
+            roots=tuple(roots),
+        )
+        budget = Budget(threads=draw.choice([1, 2, 4]), seed=draw.randint(1, 1000))
+        assert answer_of(other, budget) == expected, seed
+
+
+def with_shuffled(draw: random.Random, candidates: Any) -> tuple[Candidate, ...]:
+    """Versions stay in their order, which has a meaning; what they require has none."""
+    return tuple(
+        replace(it, requires=tuple(draw.sample(it.requires, len(it.requires)))) for it in candidates
+    )
+
+
+def answer_of(universe: Universe, budget: Budget) -> Any:
+    resolution = resolve(universe, budget, count=3)
+    return replace(resolution, wall_s=0.0)

@@ -1,0 +1,129 @@
+"""The checker finds what is wrong with an answer that was tampered with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from adviser.resolver.admission import universe_of
+from adviser.resolver.checker import check_resolution
+from adviser.resolver.requests import Request
+from adviser.resolver.resolve import resolve
+from adviser.resolver.results import Resolution, Stack, Status
+from adviser.resolver.universe import Universe
+from tests.factories.universes import newest_scores, snapshot_of
+
+INDEX = {
+    "app": {"2.0": {"requires": ["lib[fast]>=2"]}, "1.0": {"requires": ["lib"]}},
+    "lib": {
+        "3.0rc1": {},
+        "2.5": {"yanked": True},
+        "2.0": {"requires": ["speed; extra == 'fast'"]},
+        "1.0": {},
+    },
+    "speed": {"1.0": {}},
+}
+
+
+@pytest.fixture
+def universe() -> Universe:
+    snapshot = snapshot_of(INDEX, ["app"])
+    return universe_of(snapshot, Request(), newest_scores(snapshot))
+
+
+def changed(stack: Stack, name: str, universe: Universe, version: str) -> Stack:
+    """Another version of a package, with everything that is said of it right."""
+    choices = list(stack.choices)
+    at = next(at for at, it in enumerate(choices) if it.name == name)
+    candidates = universe.packages[name]
+    place = next(place for place, it in enumerate(candidates) if it.version == version)
+    choices[at] = replace(
+        choices[at],
+        version=version,
+        purl=candidates[place].purl,
+        place=place,
+        regret=universe.regret(candidates[place]),
+        contributions=universe.contributions[candidates[place].purl],
+    )
+    regret = sum(it.regret for it in choices)
+    return Stack(tuple(choices), regret, sum(it.place for it in choices))
+
+
+def without(stack: Stack, name: str) -> Stack:
+    choices = tuple(it for it in stack.choices if it.name != name)
+    return Stack(choices, sum(it.regret for it in choices), sum(it.place for it in choices))
+
+
+Tamper = Callable[[Stack, Universe], Stack]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "found"),
+    [
+        (lambda stack, u: changed(stack, "lib", u, "1.0"), "lib 1.0 is not within >=2"),
+        (lambda stack, u: changed(stack, "lib", u, "2.5"), "is yanked"),
+        (lambda stack, u: changed(stack, "lib", u, "3.0rc1"), "is a pre-release, and 2.0 would do"),
+        (lambda stack, u: changed(stack, "app", u, "1.0"), "nothing requires speed"),
+        (lambda stack, u: without(stack, "speed"), "speed is required and missing"),
+        (lambda stack, u: without(stack, "app"), "app is required and missing"),
+        (lambda stack, u: replace(stack, regret=7), "not the sum"),
+        (lambda stack, u: replace(stack, passed_over=7), "pass over"),
+        (lambda stack, u: Stack((*stack.choices, stack.choices[0]), 0, 2), "chosen twice"),
+        (
+            lambda stack, u: replace(
+                stack, choices=tuple(replace(it, version="9.9") for it in stack.choices)
+            ),
+            "app 9.9 may not be chosen",
+        ),
+        (
+            lambda stack, u: replace(
+                stack, choices=tuple(replace(it, extras=()) for it in stack.choices)
+            ),
+            "extras are ['fast']",
+        ),
+        (
+            lambda stack, u: replace(
+                stack, choices=tuple(replace(it, contributions=(1,)) for it in stack.choices)
+            ),
+            "the contributions are",
+        ),
+        (
+            lambda stack, u: replace(
+                stack, choices=tuple(replace(it, place=0) for it in stack.choices)
+            ),
+            "2 versions are newer",
+        ),
+        (
+            lambda stack, u: replace(
+                stack, choices=tuple(replace(it, regret=-1) for it in stack.choices)
+            ),
+            "the regret is 0",
+        ),
+    ],
+)
+def test_a_wrong_stack_is_found_out(tamper: Tamper, found: str, universe: Universe) -> None:
+    resolution = resolve(universe)
+    assert check_resolution(universe, resolution) == []
+    wrong = replace(resolution, stacks=(tamper(resolution.stacks[0], universe),))
+    assert any(found in problem for problem in check_resolution(universe, wrong))
+
+
+def test_a_wrong_answer_is_found_out(universe: Universe) -> None:
+    right = resolve(universe, count=2)
+    assert len(right.stacks) == 2
+    one, other = right.stacks
+
+    def problems(**changes: object) -> str:
+        return "; ".join(check_resolution(universe, replace(right, **changes)))  # type: ignore[arg-type]
+
+    assert "out of order" in problems(stacks=(other, one))
+    assert "two stacks are the same" in problems(stacks=(one, one))
+    assert "the objective is not" in problems(objective=-5, bound=-5)
+    assert "bound is below" in problems(bound=(right.objective or 0) - 1)
+    assert "optimal is what reaches its bound" in problems(bound=(right.objective or 0) + 1)
+    assert "does not go with" in problems(stacks=())
+    assert "does not go with" in problems(status=Status.INFEASIBLE)
+    assert problems() == ""
+    assert check_resolution(universe, Resolution(Status.UNKNOWN)) == []
