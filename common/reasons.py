@@ -39,6 +39,9 @@ class Reason(StrEnum):
     ARCHIVE_BOMB = "archive_bomb"
     ARCHIVE_PATH = "archive_path"
     ELF_BROKEN = "elf_broken"
+    INVALID_TOML = "invalid_toml"
+    INCLUDE_MISSING = "include_missing"
+    INCLUDE_CYCLE = "include_cycle"
 
 
 class Correction(StrEnum):

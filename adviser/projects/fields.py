@@ -1,0 +1,69 @@
+"""Values of TOML tables by their type, refused by their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from adviser.projects.problems import refuse, shown
+from common.reasons import Reason
+
+
+def table_in(table: Mapping[str, Any], key: str, at: str) -> Mapping[str, Any]:
+    """A table within a table, empty if it is not there.
+
+    :param at: place of the outer table
+    :raises InvalidProject: if it is something else
+    """
+    value = table.get(key, {})
+    if not isinstance(value, Mapping):
+        wrong_type(value, "a table", inside(at, key))
+    return value
+
+
+def text_in(table: Mapping[str, Any], key: str, at: str) -> str | None:
+    """A text within a table, or ``None``."""
+    value = table.get(key)
+    if value is not None and not isinstance(value, str):
+        wrong_type(value, "a text", inside(at, key))
+    return value
+
+
+def flag_in(table: Mapping[str, Any], key: str, at: str, default: bool = False) -> bool:
+    """A truth value within a table."""
+    value = table.get(key, default)
+    if not isinstance(value, bool):
+        wrong_type(value, "true or false", inside(at, key))
+    return value
+
+
+def texts_in(table: Mapping[str, Any], key: str, at: str) -> list[str]:
+    """A list of texts within a table, empty if it is not there."""
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
+        wrong_type(value, "a list of texts", inside(at, key))
+    return value
+
+
+def tables_in(table: Mapping[str, Any], key: str, at: str) -> list[Mapping[str, Any]]:
+    """A list of tables within a table, empty if it is not there."""
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(it, Mapping) for it in value):
+        wrong_type(value, "a list of tables", inside(at, key))
+    return value
+
+
+def inside(at: str, key: str) -> str:
+    """The place of a key: ``Pipfile`` and ``packages`` give ``Pipfile:packages``."""
+    named = key if key.isprintable() else repr(key)
+    return f"{at}{'.' if ':' in at else ':'}{named[:80]}"
+
+
+def wrong_type(value: Any, wanted: str, at: str) -> NoReturn:
+    """Refuse a value of another type."""
+    refuse(
+        Reason.WRONG_TYPE,
+        f"{shown(value)} where {wanted} was expected",
+        at,
+        f"write {wanted} there",
+    )

@@ -1,0 +1,175 @@
+"""One requirement of a manifest, whatever kind of file it stands in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from packaging.markers import UndefinedComparison
+
+from adviser.projects.documents import MAX_REQUIREMENTS
+from adviser.projects.problems import refuse, shown
+from adviser.projects.project import AskedRequirement, ProjectWarning, WarningCode, marker_holds
+from common.indexes.configuration import without_credentials
+from common.reasons import Reason
+from common.releases import Requirement, parse_requirement
+
+_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_ARCHIVE = re.compile(
+    r"\.(?:whl|zip|tar|tar\.(?:gz|bz2|xz|Z|lzma)|tgz|tbz|txz|tlz)$", re.IGNORECASE
+)
+_HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
+_VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Z_]\w*)")
+#: Keys of pipenv's entries that send them elsewhere than to an index, the deciding ones first.
+ELSEWHERE = {
+    "editable": WarningCode.EDITABLE, "git": WarningCode.REPOSITORY, "hg": WarningCode.REPOSITORY,
+    "svn": WarningCode.REPOSITORY, "bzr": WarningCode.REPOSITORY, "path": WarningCode.LOCAL_PATH,
+    "file": WarningCode.ADDRESS,
+}  # fmt: skip
+_WHAT = {
+    WarningCode.EDITABLE: "an editable install",
+    WarningCode.LOCAL_PATH: "a path",
+    WarningCode.REPOSITORY: "a repository",
+    WarningCode.ADDRESS: "an address",
+}
+#: What markers are asked with to see that they can be asked at all.
+_ANYWHERE = {
+    "implementation_name": "cpython", "implementation_version": "3.11.0", "os_name": "posix",
+    "platform_machine": "x86_64", "platform_python_implementation": "CPython",
+    "platform_release": "6.1", "platform_system": "Linux", "platform_version": "#1",
+    "python_full_version": "3.11.0", "python_version": "3.11", "sys_platform": "linux",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Reading:
+    """What readers of a project's files add up: warnings, and how much was read."""
+
+    warnings: list[ProjectWarning] = field(default_factory=list)
+    _seen: set[tuple[WarningCode, str]] = field(default_factory=set)
+    _count: int = 0
+
+    def warn(self, code: WarningCode, message: str, at: str) -> None:
+        """Tell it once a place; credentials in what it quotes are taken out."""
+        if (code, at) not in self._seen:
+            self._seen.add((code, at))
+            self.warnings.append(ProjectWarning(code, without_credentials(message), at))
+
+    def leave_out(self, code: WarningCode, what: str, at: str) -> None:
+        """Tell of a requirement that no index could meet."""
+        self.warn(
+            code,
+            f"{shown(what)} is {_WHAT[code]}: it stays as it is and is not "
+            "advised on, nor is what it needs",
+            at,
+        )
+
+    def count(self, at: str) -> None:
+        """Bound how many requirements a project has."""
+        self._count += 1
+        if self._count > MAX_REQUIREMENTS:
+            refuse(
+                Reason.OUT_OF_RANGE,
+                f"more than {MAX_REQUIREMENTS} requirements",
+                at,
+                "no real project has so many; check what is included",
+            )
+
+
+def asked_by(text: str, at: str, reading: Reading) -> AskedRequirement | None:
+    """A requirement by PEP 508, or ``None`` for one that leads to no index, with a warning.
+
+    :raises InvalidProject: if it is neither
+    """
+    reading.count(at)
+    parsed = parse_requirement(text.strip())
+    if parsed.name is None:
+        _refuse(parsed, at)
+    if parsed.url is not None:
+        reading.leave_out(kind_of_reference(parsed.url), parsed.raw, at)
+        return None
+    check_marker(parsed.marker, at)
+    return AskedRequirement(parsed.name, parsed.specifier, parsed.extras, parsed.marker, origin=at)
+
+
+def check_marker(marker: str | None, at: str) -> None:
+    """Refuse a marker that can be written and not be asked, such as ``os_name ~= "nt"``."""
+    try:
+        marker_holds(marker, _ANYWHERE)
+    except (UndefinedComparison, KeyError, ValueError, RecursionError) as error:
+        told = (str(error) or type(error).__name__).splitlines()[0][:200]
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"the marker {shown(marker)} cannot be asked of an environment: {told}",
+            at,
+            "see PEP 508 for what markers compare",
+        )
+
+
+def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
+    """``algorithm:digits``, sorted, none twice.
+
+    :raises InvalidProject: at one that is no hash
+    """
+    for value in hashes:
+        if not _HASH.match(value):
+            refuse(
+                Reason.OUT_OF_RANGE,
+                f"{shown(value)} is not a hash",
+                at,
+                "write it as `sha256:` and 64 hexadecimal digits",
+            )
+    return tuple(sorted(set(hashes)))
+
+
+def kind_of_reference(text: str) -> WarningCode:
+    """What a direct reference leads to.
+
+    >>> [kind_of_reference(it).value for it in ("git+https://h/r", "file:///w", "https://h/x.whl")]
+    ['repository', 'local_path', 'address']
+    """
+    if _REPOSITORY.match(text):
+        return WarningCode.REPOSITORY
+    return WarningCode.LOCAL_PATH if text.lower().startswith("file:") else WarningCode.ADDRESS
+
+
+def reference_without_name(text: str) -> WarningCode | None:
+    """What a line leads to that names no package: an address or a path; ``None`` for neither.
+
+    >>> [reference_without_name(it) for it in ("./here", "a-1.whl", "https://h/a.zip#egg=a", "a>1")]
+    [<WarningCode.LOCAL_PATH: 'local_path'>, <WarningCode.LOCAL_PATH: 'local_path'>, \
+<WarningCode.ADDRESS: 'address'>, None]
+    """
+    head = text.partition(";")[0].strip()
+    if _SCHEME.match(head):
+        return kind_of_reference(head)
+    if "@" in head and not head.startswith((".", "/", "~")):
+        return None
+    bare = head.partition("[")[0].strip()
+    if head.startswith((".", "/", "~")) or "\\" in bare or "/" in bare or _ARCHIVE.search(bare):
+        return WarningCode.LOCAL_PATH
+    return None
+
+
+def has_variable(text: str) -> bool:
+    """Whether a text has a variable in it that a tool would expand.
+
+    >>> has_variable("https://${TOKEN}@h/simple"), has_variable("https://h/$x")
+    (True, False)
+    """
+    return _VARIABLE.search(text) is not None
+
+
+def _refuse(parsed: Requirement, at: str) -> NoReturn:
+    hint = "write it as PEP 508 says, such as `flask[async]>=3,<4; python_version < '3.13'`"
+    if has_variable(parsed.raw):
+        hint = "variables are not expanded here: write what is meant"
+    refuse(
+        Reason.INVALID_REQUIREMENT,
+        f"{shown(parsed.raw)} is not a requirement: {(parsed.problem or '')[:200]}",
+        at,
+        hint,
+    )

@@ -1,0 +1,286 @@
+"""From a folder's files, given as bytes by name, to one project."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from packaging.utils import canonicalize_name
+
+from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
+from adviser.projects.lines import Reading
+from adviser.projects.locks import Lock, is_pylock, lock_of
+from adviser.projects.pipfile import pipfile_hash, read_pipfile
+from adviser.projects.problems import refuse, shown
+from adviser.projects.project import (
+    AskedRequirement,
+    Project,
+    ProjectFormat,
+    WarningCode,
+)
+from adviser.projects.pyproject import has_requirements, read_pyproject
+from adviser.projects.requirement_lines import lines_of
+from adviser.projects.requirements_files import (
+    Listed,
+    included,
+    pinned,
+    read_requirements,
+)
+from common.reasons import Reason
+
+PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"
+REQUIREMENTS_IN, REQUIREMENTS_TXT = "requirements.in", "requirements.txt"
+CONSTRAINTS = "constraints.txt"
+#: Requirements of development, by the names that people give such files.
+DEVELOPMENT_FILES = tuple(
+    f"{stem}.{ending}"
+    for ending in ("in", "txt")
+    for stem in ("requirements-dev", "requirements_dev", "dev-requirements", "dev_requirements")
+)
+#: What is looked for in a project's folder, beside ``pylock.toml`` and ``pylock.NAME.toml``.
+PROJECT_FILES = (
+    PIPFILE, PIPFILE_LOCK, PYPROJECT, "pylock.toml", REQUIREMENTS_IN, REQUIREMENTS_TXT,
+    CONSTRAINTS, *DEVELOPMENT_FILES,
+)  # fmt: skip
+
+
+def parse_project(files: Mapping[str, bytes], name: str | None = None) -> Project:
+    """Read what a project asks for, and its lock.
+
+    The manifest is the first there is of ``Pipfile``, ``pyproject.toml`` (if it has ``[project]``
+    or groups), ``requirements.in`` and ``requirements.txt``; without one, a lock's packages are
+    asked for in any version. ``constraints.txt`` bounds all of them.
+
+    :param files: content by path within the project's folder, with ``/``; nothing else is read
+    :param name: the file that a person named, which is then the manifest
+    :raises InvalidProject: naming file, field and remedy
+    """
+    check_sizes(files)
+    reading = Reading()
+    project = _read(files, name or _manifest(files), reading)
+    project = _bounded(_with_lock(project, files, reading), files, reading)
+    _tell_of_doubles(project, reading)
+    return replace(project, warnings=tuple(reading.warnings))
+
+
+def wanted_files(files: Mapping[str, bytes]) -> frozenset[str]:
+    """Which files those given include that are not among them; ask again with more.
+
+    :raises InvalidProject: if an include leaves the project's folder, or a file cannot be read
+    """
+    check_sizes(files)
+    return frozenset(
+        wanted
+        for name, data in files.items()
+        if _is_requirements(name)
+        for line in lines_of(requirements_text_of(name, data), name)
+        for option in ("--requirement", "--constraint")
+        for value in line.values(option)
+        if (wanted := included(value, name, f"{name}:{line.number}")) not in files
+    )
+
+
+def _is_requirements(name: str) -> bool:
+    return name.endswith((".txt", ".in")) or "." not in posixpath.basename(name) != PIPFILE
+
+
+def _manifest(files: Mapping[str, bytes]) -> str:
+    """The file that says what is required."""
+    found = [it for it in (PIPFILE, PYPROJECT, REQUIREMENTS_IN, REQUIREMENTS_TXT) if it in files]
+    if PYPROJECT in found and not has_requirements(toml_of(PYPROJECT, files[PYPROJECT])):
+        found.remove(PYPROJECT)
+    found += _pylocks(files) + [it for it in (PIPFILE_LOCK,) if it in files]
+    if not found and len(others := [it for it in files if _is_requirements(it)]) == 1:
+        found = others
+    if not found and PYPROJECT in files:
+        found = [PYPROJECT]  # which tells what is missing from it
+    if not found:
+        names = ", ".join(sorted(files)[:5]) or "no file"
+        refuse(
+            Reason.MISSING_FIELD,
+            f"nothing says what is required: {names}",
+            "project:$",
+            f"there should be one of {PIPFILE}, {PYPROJECT} with [project], {REQUIREMENTS_IN} and "
+            f"{REQUIREMENTS_TXT}",
+        )
+    return found[0]
+
+
+def _pylocks(files: Iterable[str]) -> list[str]:
+    """``pylock.toml`` first."""
+    return sorted(filter(is_pylock, files), key=lambda it: (it != "pylock.toml", it))
+
+
+def _read(files: Mapping[str, bytes], name: str, reading: Reading) -> Project:
+    if name not in files:
+        refuse(Reason.UNREADABLE, "is not there", f"{name}:$", "check the path")
+    base = posixpath.basename(name)
+    if base == PIPFILE:
+        return read_pipfile(toml_of(name, files[name]), name, reading)
+    if base == PIPFILE_LOCK or is_pylock(base):
+        return _of_lock(lock_of(name, files, reading), reading)
+    if base.endswith(".toml"):
+        content = toml_of(name, files[name])
+        if not has_requirements(content):
+            _refuse_settings(name, "poetry" in str(content.get("tool", "")))
+        return read_pyproject(content, name, reading)
+    return _of_requirements(name, files, reading)
+
+
+def _refuse_settings(name: str, poetry: bool) -> None:
+    refuse(
+        Reason.MISSING_FIELD,
+        "has neither [project] nor [dependency-groups]",
+        f"{name}:$",
+        "Poetry's own table is not read: move the dependencies to [project], or export a "
+        "requirements file" if poetry else "list what is required in project.dependencies",
+    )  # fmt: skip
+
+
+def _of_requirements(name: str, files: Mapping[str, bytes], reading: Reading) -> Project:
+    listed = read_requirements(name, files, reading)
+    dev = Listed()
+    for other in DEVELOPMENT_FILES:
+        # The first is the source, and of the same name with .txt its lock.
+        if other in files and other != name:
+            dev = read_requirements(other, files, reading)
+            break
+    return Project(
+        requirements=tuple(listed.requirements),
+        dev=tuple(it for it in dev.requirements if it not in listed.requirements),
+        constraints=(*listed.constraints, *dev.constraints),
+        indexes=listed.indexes or dev.indexes,
+        prereleases=frozenset(listed.prereleases | dev.prereleases),
+        all_prereleases=listed.all_prereleases,
+        format=ProjectFormat.REQUIREMENTS,
+        source=name,
+    )
+
+
+def _of_lock(lock: Lock, reading: Reading) -> Project:
+    """A lock by itself: what nothing else in it requires is asked for, in any version."""
+    required = {name for it in lock.entries for name in it.dependencies}
+    roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
+    reading.warn(
+        WarningCode.LOCK_ONLY,
+        f"only a lock was given: {len(roots)} of its packages are asked for, in any version; give "
+        "the manifest, too",
+        f"{lock.source}:$",
+    )
+    asked = [
+        (it.dev, AskedRequirement(it.name, "", it.extras, it.marker, it.index, origin=it.origin))
+        for it in roots
+    ]
+    return Project(
+        requirements=tuple(it for dev, it in asked if not dev),
+        dev=tuple(it for dev, it in asked if dev),
+        indexes=lock.indexes,
+        format=ProjectFormat.LOCK,
+        source=lock.source,
+        python=lock.python,
+        requires_python=lock.requires_python,
+    )
+
+
+def _with_lock(project: Project, files: Mapping[str, bytes], reading: Reading) -> Project:
+    """The project with the first lock that fits its manifest; others are told."""
+    names = _lock_names(project, files)
+    chosen: Lock | None = None
+    for name in names:
+        if chosen is not None:
+            reading.warn(
+                WarningCode.FILE_IGNORED, f"{chosen.source} is taken as the lock", f"{name}:$"
+            )
+            continue
+        if not files[name].strip():
+            reading.warn(WarningCode.LOCK_INCOMPLETE, "the lock is empty", f"{name}:$")
+            continue
+        own = name == project.source and project.format is ProjectFormat.REQUIREMENTS
+        # Read before as a manifest: its warnings are told already.
+        lock = lock_of(name, files, Reading() if name == project.source else reading)
+        if own and not lock.complete:
+            continue
+        chosen = _usable(lock, project, reading)
+    if chosen is None:
+        return project
+    first = {it.name: it for it in reversed(chosen.entries)}
+    return replace(
+        project,
+        locked=first,
+        lock_entries=chosen.entries,
+        lock_source=chosen.source,
+        python=project.python or chosen.python,
+    )
+
+
+def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
+    """Locks, those of the manifest's own tool first."""
+    if project.format is ProjectFormat.LOCK:
+        return [project.source]
+    pipfile = [it for it in (PIPFILE_LOCK,) if it in files]
+    pylocks = _pylocks(files)
+    compiled = [it for it in (REQUIREMENTS_TXT,) if it in files]
+    if project.format is ProjectFormat.PIPFILE:
+        return pipfile + pylocks + compiled
+    if project.format is ProjectFormat.PYPROJECT:
+        return pylocks + compiled + pipfile
+    own = project.source.removesuffix(".in") + ".txt" if project.source.endswith(".in") else None
+    mine = [it for it in (own or project.source,) if it in files]
+    return mine + [it for it in pylocks + pipfile if it not in mine]
+
+
+def _usable(lock: Lock, project: Project, reading: Reading) -> Lock | None:
+    """The lock, unless it is no lock at all; what is wrong with it is told."""
+    at = f"{lock.source}:$"
+    if not lock.complete and lock.source.endswith(".txt"):
+        reading.warn(
+            WarningCode.FILE_IGNORED,
+            f"not every line names one version, so it is no lock of {project.source}",
+            at,
+        )
+        return None
+    if not lock.complete:
+        reading.warn(WarningCode.LOCK_INCOMPLETE, "some of its packages are left out", at)
+    manifest = project.manifest
+    if manifest is not None and lock.manifest_hash is not None:
+        hashes = {pipfile_hash(manifest), pipfile_hash(manifest, as_written=True)}
+        if "source" in manifest and lock.manifest_hash not in hashes:
+            reading.warn(
+                WarningCode.LOCK_OUTDATED,
+                f"it was made for another {project.source}: lock again for an exact baseline",
+                at,
+            )
+    return lock
+
+
+def _bounded(project: Project, files: Mapping[str, bytes], reading: Reading) -> Project:
+    if CONSTRAINTS in files and project.source != CONSTRAINTS:
+        listed = read_requirements(CONSTRAINTS, files, reading, constraint=True)
+        known = {(it.name, it.specifier, it.marker) for it in project.constraints}
+        further = [
+            it for it in listed.constraints if (it.name, it.specifier, it.marker) not in known
+        ]
+        project = replace(project, constraints=(*project.constraints, *further))
+    pins = [pinned(it.specifier) for it in project.requirements]
+    if pins and None not in pins and project.format is not ProjectFormat.LOCK:
+        reading.warn(
+            WarningCode.ALL_PINNED,
+            "every requirement names one version, so there is little to choose: bounds such as "
+            "`>=3,<4` leave room for advice",
+            f"{project.source}:$",
+        )
+    return project
+
+
+def _tell_of_doubles(project: Project, reading: Reading) -> None:
+    for asked in (project.requirements, project.dev):
+        seen: dict[str, AskedRequirement] = {}
+        for it in asked:
+            first = seen.setdefault(canonicalize_name(it.name), it)
+            if first is not it and first.marker == it.marker:
+                reading.warn(
+                    WarningCode.ASKED_TWICE,
+                    f"{shown(it.name)} is also asked for at {first.origin}; both count",
+                    it.origin,
+                )

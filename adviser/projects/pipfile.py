@@ -1,0 +1,312 @@
+"""``Pipfile``: what pipenv reads, and the hash that it knows a lock's manifest by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from adviser.projects.fields import (
+    flag_in,
+    inside,
+    table_in,
+    tables_in,
+    text_in,
+    texts_in,
+    wrong_type,
+)
+from adviser.projects.indexes import index_named, public_address
+from adviser.projects.lines import ELSEWHERE, Reading, asked_by
+from adviser.projects.problems import refuse, shown
+from adviser.projects.project import (
+    AskedRequirement,
+    Project,
+    ProjectFormat,
+    ProjectIndex,
+    WarningCode,
+)
+from common.reasons import Reason
+
+#: Tables that hold no packages; every other one is a category, as pipenv takes it.
+_OTHER_TABLES = frozenset(
+    {"source", "requires", "scripts", "pipenv", "pipfile", "thoth", "build-system"}
+)
+_DEFAULT, _DEVELOP = "packages", "dev-packages"
+#: Variables of markers that may be keys of an entry.
+_MARKERS = (
+    "implementation_name", "implementation_version", "os_name", "platform_machine",
+    "platform_python_implementation", "platform_release", "platform_system", "platform_version",
+    "python_full_version", "python_version", "sys_platform",
+)  # fmt: skip
+_KNOWN = {"version", "extras", "markers", "index", *_MARKERS, *ELSEWHERE}
+_BEGINS_WITH_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?=?|\*\s*$|$)")
+
+
+def read_pipfile(manifest: Mapping[str, Any], name: str, reading: Reading) -> Project:
+    """A Pipfile's content as a project.
+
+    ``[thoth]`` may name packages whose pre-releases are welcome:
+    ``allow_prereleases = {numpy = true}``.
+
+    :raises InvalidProject: naming the entry
+    """
+    indexes = _indexes(manifest, name, reading)
+    thoth = table_in(manifest, "thoth", name)
+    allowed = table_in(thoth, "allow_prereleases", inside(name, "thoth"))
+    welcome = frozenset(
+        canonicalize_name(key)
+        for key in allowed
+        if flag_in(allowed, key, f"{name}:thoth.allow_prereleases")
+    )
+    sections = {
+        key: _section(manifest, key, name, indexes, welcome, reading)
+        for key in manifest
+        if key not in _OTHER_TABLES
+    }
+    requires = table_in(manifest, "requires", name)
+    python = [text_in(requires, it, f"{name}:requires") for it in _PYTHONS]
+    return Project(
+        requirements=sections.pop(_DEFAULT, ()),
+        dev=sections.pop(_DEVELOP, ()),
+        groups=sections,
+        indexes=indexes,
+        prereleases=welcome,
+        all_prereleases=flag_in(
+            table_in(manifest, "pipenv", name), "allow_prereleases", f"{name}:pipenv"
+        ),
+        format=ProjectFormat.PIPFILE,
+        source=name,
+        manifest=manifest,
+        python=next(filter(None, python), None),
+    )
+
+
+_PYTHONS = ("python_full_version", "python_version")
+
+
+def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> str:
+    """SHA-256 by which a ``Pipfile.lock`` names the Pipfile that it was made of.
+
+    pipenv's own: the JSON of sources, requirements on Python and packages, keys sorted.
+    Since 2026 pipenv normalises the packages' names first.
+
+    :param as_written: leave names as they are, as older versions of pipenv did
+    """
+    sections = {_DEFAULT: "default", _DEVELOP: "develop"}
+    data: dict[str, Any] = {
+        "_meta": {"sources": manifest.get("source", {}), "requires": manifest.get("requires", {})},
+        "default": {},
+        "develop": {},
+    }
+    for key, section in manifest.items():
+        named = sections.get(key, key)
+        if key in _NOT_HASHED:
+            continue
+        data[named] = section if as_written else _normalised(section)
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+#: ``default`` and ``develop`` are the lock's names of two sections, so no categories.
+_NOT_HASHED = frozenset(
+    {"source", "requires", "scripts", "pipenv", "pipfile", "default", "develop"}
+)
+
+
+def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
+    """A project as the content of a Pipfile; what a Pipfile says is given back as it is.
+
+    Passwords in it included: the hash of a lock counts them, and it is the user's own file.
+
+    :param indexes: name to address, for a project that names no index
+    """
+    if project.manifest is not None:
+        manifest = dict(project.manifest)
+        if "source" in manifest:
+            return manifest
+        return {"source": sources_of(project, indexes), **manifest}
+    requires = {"python_version": project.python} if project.python else {}
+    return {
+        "source": sources_of(project, indexes),
+        _DEFAULT: _entries(project.requirements),
+        _DEVELOP: _entries(project.dev),
+        "requires": requires,
+    }
+
+
+def sources_of(project: Project, indexes: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The indexes of a project, or those of the machine, as a Pipfile lists them."""
+    if project.indexes:
+        return [
+            {"name": it.name, "url": it.url, "verify_ssl": it.verify_ssl} for it in project.indexes
+        ]
+    return [
+        {"name": name, "url": url, "verify_ssl": url.startswith("https")}
+        for name, url in indexes.items()
+    ]
+
+
+def _normalised(section: Any) -> Any:
+    if not isinstance(section, Mapping):
+        return section
+    return {canonicalize_name(key): value for key, value in section.items()}
+
+
+def _entries(asked: tuple[AskedRequirement, ...]) -> dict[str, Any]:
+    """Entries of a Pipfile; of a package that is asked for twice all that is asked counts."""
+    entries: dict[str, Any] = {}
+    for it in asked:
+        entry = {
+            "version": it.specifier or "*",
+            "extras": list(it.extras),
+            "markers": it.marker,
+            "index": it.index,
+        }
+        entry = {key: value for key, value in entry.items() if value}
+        before = entries.get(it.name)
+        if before is None:
+            entries[it.name] = entry
+        elif before != entry:
+            entries[it.name] = _both(before, entry)
+    return {
+        name: entry["version"] if entry.keys() == {"version"} else entry
+        for name, entry in sorted(entries.items())
+    }
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Two requirements of a package as one, which is wider if their markers differ."""
+    same = one.get("markers") == other.get("markers")
+    bounds = sorted({one["version"], other["version"]} - {"*"}) if same else []
+    extras = sorted({*one.get("extras", ()), *other.get("extras", ())})
+    merged = {
+        "version": ",".join(bounds) or "*",
+        "extras": extras,
+        "markers": one.get("markers") if same else None,
+        "index": one.get("index") or other.get("index"),
+    }
+    return {key: value for key, value in merged.items() if value}
+
+
+def _indexes(manifest: Mapping[str, Any], name: str, reading: Reading) -> tuple[ProjectIndex, ...]:
+    indexes: dict[str, ProjectIndex] = {}
+    for number, source in enumerate(tables_in(manifest, "source", name)):
+        at = f"{name}:source[{number}]"
+        url = text_in(source, "url", at)
+        if url is None:
+            refuse(Reason.MISSING_FIELD, "an index without a url", at, "add its url")
+        called = text_in(source, "name", at) or f"source-{number + 1}"
+        if called in indexes:
+            refuse(
+                Reason.CONFLICTING_FIELDS,
+                f"two indexes are called {shown(called)}",
+                at,
+                "give each a name of its own",
+            )
+        indexes[called] = index_named(
+            called, url, at, reading,
+            verify_ssl=flag_in(source, "verify_ssl", at, True), default=number == 0,
+        )  # fmt: skip
+    return tuple(indexes.values())
+
+
+def _section(
+    manifest: Mapping[str, Any],
+    key: str,
+    name: str,
+    indexes: tuple[ProjectIndex, ...],
+    welcome: frozenset[str],
+    reading: Reading,
+) -> tuple[AskedRequirement, ...]:
+    section = table_in(manifest, key, name)
+    at, seen, asked = inside(name, key), dict[str, str](), list[AskedRequirement]()
+    for package, entry in section.items():
+        here = inside(at, package)
+        if (first := seen.setdefault(canonicalize_name(package), package)) != package:
+            refuse(
+                Reason.CONFLICTING_FIELDS,
+                f"{shown(first)} and {shown(package)} are one package",
+                here,
+                "keep one of the two",
+            )
+        if (one := _entry(package, entry, here, indexes, reading)) is not None:
+            asked.append(_welcoming(one, welcome))
+    return tuple(asked)
+
+
+def _welcoming(asked: AskedRequirement, welcome: frozenset[str]) -> AskedRequirement:
+    return replace(asked, prereleases=True) if asked.name in welcome else asked
+
+
+def _entry(
+    package: str, entry: Any, at: str, indexes: tuple[ProjectIndex, ...], reading: Reading
+) -> AskedRequirement | None:
+    if isinstance(entry, str):
+        entry = {"version": entry}
+    if not isinstance(entry, Mapping):
+        wrong_type(entry, "a version or a table", at)
+    for key, code in ELSEWHERE.items():
+        if value := entry.get(key):
+            reading.leave_out(code, package if value is True else str(value), at)
+            return None
+    for key in entry.keys() - _KNOWN:
+        reading.warn(
+            WarningCode.OPTION_IGNORED, f"{shown(key)} has no meaning for advice", inside(at, key)
+        )
+    version = text_in(entry, "version", at) or ""
+    if not _BEGINS_WITH_OPERATOR.match(version):
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{shown(version)} is not a bound of versions",
+            at,
+            f"write `=={version[:40]}` for that version alone, `*` for any",
+        )
+    extras = texts_in(entry, "extras", at)
+    asked = asked_by(_pep508(package, version, extras, _marker(entry, at)), at, reading)
+    return asked if asked is None else _from_index(asked, entry, at, indexes, reading)
+
+
+def _pep508(package: str, version: str, extras: list[str], marker: str) -> str:
+    bounds = "" if version.strip() == "*" else version
+    named = f"[{','.join(extras)}]" if extras else ""
+    return f"{package}{named}{bounds}{f' ; {marker}' if marker else ''}"
+
+
+def _marker(entry: Mapping[str, Any], at: str) -> str:
+    """All conditions of an entry: its marker, and those that are keys of their own."""
+    parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
+    for key in _MARKERS:
+        if condition := text_in(entry, key, at):
+            parts.append(f"{key} {condition}")
+    return " and ".join(parts)
+
+
+def _from_index(
+    asked: AskedRequirement,
+    entry: Mapping[str, Any],
+    at: str,
+    indexes: tuple[ProjectIndex, ...],
+    reading: Reading,
+) -> AskedRequirement:
+    index = text_in(entry, "index", at)
+    if index is None:
+        return asked
+    if "://" in index:
+        index = public_address(index, at, reading)
+        index = next((it.name for it in indexes if _same(it.url, index)), index)
+    if index not in {it.name for it in indexes}:
+        reading.warn(
+            WarningCode.UNKNOWN_INDEX,
+            f"the index {shown(index)} is none of the project's sources",
+            inside(at, "index"),
+        )
+    return replace(asked, index=index)
+
+
+def _same(url: str, other: str) -> bool:
+    return url.rstrip("/") == other.rstrip("/")

@@ -1,0 +1,230 @@
+"""A project as the adviser sees it: what it asks for, and what it has now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from packaging.markers import Marker
+
+from graph.candidates import Dependency
+
+
+class ProjectFormat(StrEnum):
+    """Which file says what a project asks for; the value is stored, never renamed."""
+
+    PIPFILE = "pipfile"
+    PYPROJECT = "pyproject"
+    REQUIREMENTS = "requirements"
+    #: A lock by itself: its packages are asked for, in any version.
+    LOCK = "lock"
+
+
+class WarningCode(StrEnum):
+    """What a reader of a project left out or understood in a way of its own; never renamed."""
+
+    #: A requirement by path, repository or address: nothing is known of what is there.
+    EDITABLE = "editable"
+    LOCAL_PATH = "local_path"
+    REPOSITORY = "repository"
+    ADDRESS = "address"
+    #: An option or a key that has no meaning for advice.
+    OPTION_IGNORED = "option_ignored"
+    #: A variable in an address or a line; none is ever expanded.
+    VARIABLE_NOT_EXPANDED = "variable_not_expanded"
+    #: The same package is asked for twice; all of it counts.
+    ASKED_TWICE = "asked_twice"
+    #: A lock that was made for another manifest than the one beside it.
+    LOCK_OUTDATED = "lock_outdated"
+    #: A lock without all of its packages pinned; it is no baseline.
+    LOCK_INCOMPLETE = "lock_incomplete"
+    #: Only a lock was given.
+    LOCK_ONLY = "lock_only"
+    #: Every requirement names one version: there is nothing to choose.
+    ALL_PINNED = "all_pinned"
+    #: Requirements that a build would compute (``dynamic`` of PEP 621).
+    DYNAMIC = "dynamic"
+    #: A package is asked from an index that the project does not list.
+    UNKNOWN_INDEX = "unknown_index"
+    #: Credentials in an address; they were taken out.
+    CREDENTIALS_REMOVED = "credentials_removed"
+    #: A file that another one of the given files makes superfluous.
+    FILE_IGNORED = "file_ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectWarning:
+    """Something of a project that does not count, or not as one might expect.
+
+    :param field: file and place, such as ``Pipfile:packages.flask``
+    """
+
+    code: WarningCode
+    message: str
+    field: str
+
+
+def marker_holds(
+    marker: str | None, markers: Mapping[str, str], groups: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a marker holds without extras.
+
+    :param groups: dependency groups that are installed, which only markers of locks ask for
+    """
+    if marker is None:
+        return True
+    variables: dict[str, str | AbstractSet[str]] = {
+        "extra": "",
+        **markers,
+        "dependency_groups": groups,
+    }
+    return Marker(marker).evaluate(variables, context="lock_file")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRequirement:
+    """One requirement of a project.
+
+    :param name: normalised (PEP 503)
+    :param specifier: canonical text (PEP 440), empty for any version
+    :param extras: normalised and sorted
+    :param marker: canonical text (PEP 508), ``None`` for everywhere
+    :param index: name of the one index that it comes from, as the project calls it
+    :param prereleases: whether they are as good as any other version; ``None`` if nothing is said
+    :param origin: file and place, such as ``Pipfile:packages.flask`` or ``requirements.in:3``
+    """
+
+    name: str
+    specifier: str = ""
+    extras: tuple[str, ...] = ()
+    marker: str | None = None
+    index: str | None = None
+    prereleases: bool | None = None
+    origin: str = ""
+
+    @property
+    def dependency(self) -> Dependency:
+        """What the resolver takes; the marker is not part of it."""
+        return Dependency(self.name, self.specifier, self.extras)
+
+    @property
+    def text(self) -> str:
+        """By PEP 508.
+
+        >>> AskedRequirement("flask", ">=3", ("async",), 'os_name == "nt"').text
+        'flask[async]>=3 ; os_name == "nt"'
+        """
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        marker = f" ; {self.marker}" if self.marker else ""
+        return f"{self.name}{extras}{self.specifier}{marker}"
+
+    def holds(self, markers: Mapping[str, str]) -> bool:
+        """Whether it is asked in an environment with these variables of PEP 508."""
+        return marker_holds(self.marker, markers)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPackage:
+    """What a lock says of one package.
+
+    :param hashes: ``sha256:…`` and others, sorted; empty where the lock names none
+    :param marker: when it is installed, ``None`` for always
+    :param index: name of its index as the lock calls it, ``None`` if it does not say
+    :param dev: whether only development needs it
+    :param dependencies: names, if the lock says so
+    :param groups: dependency groups that its lock installs unless told otherwise
+    """
+
+    name: str
+    version: str
+    hashes: tuple[str, ...] = ()
+    marker: str | None = None
+    index: str | None = None
+    extras: tuple[str, ...] = ()
+    dev: bool = False
+    dependencies: tuple[str, ...] = ()
+    origin: str = ""
+    groups: frozenset[str] = frozenset()
+
+    def holds(self, markers: Mapping[str, str]) -> bool:
+        """Whether it is installed in an environment with these variables of PEP 508."""
+        return marker_holds(self.marker, markers, self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectIndex:
+    """An index that a project names.
+
+    :param url: without credentials; variables such as ``${TOKEN}`` stay as they are written
+    :param default: whether packages come from there unless they say otherwise
+    :param explicit: whether only packages that name it come from there
+    """
+
+    name: str
+    url: str
+    verify_ssl: bool = True
+    default: bool = False
+    explicit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a project asks for, and what it has now. Nothing in it is evaluated.
+
+    :param requirements: in the order of the file
+    :param dev: what development needs beside them
+    :param extras: optional requirements by extra (``pyproject.toml``)
+    :param groups: those by group, includes followed; ``dev`` among them
+    :param constraints: bounds for whatever of these is installed; they install nothing
+    :param overrides: what replaces whatever anybody asks of a package
+    :param locked: the lock beside it by package name, ``None`` without a usable one; of several
+        entries of one package the first, so ask :meth:`locked_in` for an environment's
+    :param lock_entries: all entries of that lock
+    :param lock_source: name of its file
+    :param indexes: in the order in which they are searched, none if the project names none
+    :param prereleases: packages whose pre-releases are welcome, required directly or not
+    :param manifest: the Pipfile, if that is what it is
+    :param python: what the project is made for, such as ``3.11``
+    :param requires_python: the specifier of Pythons that it supports
+    :param source: name of the file
+    """
+
+    requirements: tuple[AskedRequirement, ...] = ()
+    dev: tuple[AskedRequirement, ...] = ()
+    extras: Mapping[str, tuple[AskedRequirement, ...]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[AskedRequirement, ...]] = field(default_factory=dict)
+    constraints: tuple[AskedRequirement, ...] = ()
+    overrides: tuple[AskedRequirement, ...] = ()
+    locked: Mapping[str, LockedPackage] | None = None
+    lock_entries: tuple[LockedPackage, ...] = ()
+    lock_source: str | None = None
+    indexes: tuple[ProjectIndex, ...] = ()
+    prereleases: frozenset[str] = frozenset()
+    all_prereleases: bool = False
+    warnings: tuple[ProjectWarning, ...] = ()
+    format: ProjectFormat = ProjectFormat.REQUIREMENTS
+    source: str = ""
+    manifest: Mapping[str, Any] | None = None
+    python: str | None = None
+    requires_python: str | None = None
+
+    def asked(
+        self, *, dev: bool = False, extras: Iterable[str] = (), groups: Iterable[str] = ()
+    ) -> tuple[AskedRequirement, ...]:
+        """The requirements of one request; the same one is there once.
+
+        :raises InvalidProject: naming what there is, if an extra or a group is none of the project
+        """
+        from adviser.projects.choosing import asked_of
+
+        return asked_of(self, dev=dev, extras=extras, groups=groups)
+
+    def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockedPackage] | None:
+        """What the lock installs where PEP 508's variables are these, by name."""
+        if self.locked is None:
+            return None
+        entries = self.lock_entries or tuple(self.locked.values())
+        return {it.name: it for it in reversed(entries) if it.holds(markers)}

@@ -1,0 +1,210 @@
+"""``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735), and what uv is told of indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from adviser.projects.fields import inside, table_in, text_in, texts_in, wrong_type
+from adviser.projects.lines import Reading, asked_by
+from adviser.projects.problems import refuse, shown
+from adviser.projects.project import AskedRequirement, Project, ProjectFormat, WarningCode
+from adviser.projects.uv_table import read_uv
+from common.reasons import Reason
+
+_Asked = tuple[AskedRequirement, ...]
+
+#: The group that uv installs unless told otherwise, and that people mean by development.
+DEVELOPMENT = "dev"
+
+
+def has_requirements(content: Mapping[str, Any]) -> bool:
+    """Whether a ``pyproject.toml`` says what is required, or is only a tool's settings."""
+    return "project" in content or "dependency-groups" in content
+
+
+def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> Project:
+    """The content of a ``pyproject.toml`` as a project.
+
+    An extra that asks for other extras of the project itself brings theirs.
+
+    :raises InvalidProject: naming the entry; a cycle of groups is told with its path
+    """
+    project = table_in(content, "project", name)
+    uv = read_uv(content, name, reading)
+    _tell_of_dynamic(project, name, reading)
+    at = f"{name}:project"
+    own = canonicalize_name(text_in(project, "name", at) or "")
+    optional = table_in(project, "optional-dependencies", at)
+    extras: dict[str, _Asked] = {
+        canonicalize_name(key): _lines(optional, key, f"{at}.optional-dependencies", reading)
+        for key in optional
+    }
+    groups = _groups(table_in(content, "dependency-groups", name), name, reading)
+    base = _lines(project, "dependencies", at, reading)
+    follow = _Extras(own, extras, base)
+    known = {key: uv.placed(follow.of(asked), reading) for key, asked in groups.items()}
+    dev = (*known.get(DEVELOPMENT, ()), *uv.placed(uv.dev, reading))
+    if dev:
+        known[DEVELOPMENT] = dev
+    return Project(
+        requirements=uv.placed(follow.of(base), reading),
+        dev=dev,
+        extras={key: uv.placed(follow.of(asked), reading) for key, asked in extras.items()},
+        groups=known,
+        constraints=uv.constraints,
+        overrides=uv.overrides,
+        indexes=uv.indexes,
+        all_prereleases=uv.all_prereleases,
+        format=ProjectFormat.PYPROJECT,
+        source=name,
+        requires_python=_requires_python(project, at),
+    )
+
+
+class _Extras:
+    """Requirements with those of the project itself replaced by what they stand for."""
+
+    def __init__(self, own: str, extras: Mapping[str, _Asked], base: _Asked) -> None:
+        self._own, self._extras, self._base = own, extras, base
+
+    def of(self, asked: Iterable[AskedRequirement]) -> _Asked:
+        """In their order, each once."""
+        found: dict[AskedRequirement, None] = {}
+        seen: set[tuple[str | None, str | None]] = set()
+        pending: list[tuple[AskedRequirement, str | None]] = []
+        pending += [(it, None) for it in asked][::-1]
+        while pending:
+            it, marker = pending.pop()
+            if not self._own or it.name != self._own:
+                found[_narrowed(it, marker)] = None
+                continue
+            brought = [(None, self._base), *((key, self._extras.get(key, ())) for key in it.extras)]
+            marker = _both(it.marker, marker)
+            for key, lines in reversed(brought):
+                if (key, marker) not in seen:
+                    seen.add((key, marker))
+                    pending += [(line, marker) for line in lines][::-1]
+        return tuple(found)
+
+
+def _narrowed(asked: AskedRequirement, marker: str | None) -> AskedRequirement:
+    return asked if marker is None else replace(asked, marker=_both(asked.marker, marker))
+
+
+def _both(one: str | None, other: str | None) -> str | None:
+    if one is None or other is None or one == other:
+        return one or other
+    return f"({one}) and ({other})"
+
+
+def _lines(table: Mapping[str, Any], key: str, at: str, reading: Reading) -> _Asked:
+    place = inside(at, key)
+    lines = (
+        asked_by(text, f"{place}[{number}]", reading)
+        for number, text in enumerate(texts_in(table, key, at))
+    )
+    return tuple(it for it in lines if it is not None)
+
+
+def _requires_python(project: Mapping[str, Any], at: str) -> str | None:
+    said = text_in(project, "requires-python", at)
+    if said is None:
+        return None
+    try:
+        return str(SpecifierSet(said))
+    except InvalidSpecifier:
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{shown(said)} is not a bound of versions",
+            f"{at}.requires-python",
+            "write it as PEP 440 says, such as `>=3.11`",
+        )
+
+
+def _tell_of_dynamic(project: Mapping[str, Any], name: str, reading: Reading) -> None:
+    at = f"{name}:project.dynamic"
+    for key in texts_in(project, "dynamic", f"{name}:project"):
+        if key in ("dependencies", "optional-dependencies"):
+            reading.warn(
+                WarningCode.DYNAMIC,
+                f"{key} are known only to the build: none of them is advised on; give a "
+                "requirements file that has them",
+                at,
+            )
+
+
+def _groups(table: Mapping[str, Any], name: str, reading: Reading) -> dict[str, _Asked]:
+    """Every group with what it includes, each requirement once.
+
+    ``packaging`` can follow includes, too, but two includes of one group double what it
+    holds, so that forty small groups would fill the memory.
+    """
+    names: dict[str, str] = {}
+    for key in table:
+        if (first := names.setdefault(canonicalize_name(key), key)) != key:
+            refuse(
+                Reason.CONFLICTING_FIELDS,
+                f"{shown(first)} and {shown(key)} are one group",
+                f"{name}:dependency-groups",
+                "keep one of the two",
+            )
+    lines = {
+        group: list(_members(table, key, f"{name}:dependency-groups", reading))
+        for group, key in names.items()
+    }
+    return {group: _flat(group, lines, name) for group in lines}
+
+
+def _members(
+    table: Mapping[str, Any], key: str, at: str, reading: Reading
+) -> Iterator[AskedRequirement | str]:
+    """Requirements of a group, and names of groups that it includes."""
+    place, members = inside(at, key), table[key]
+    if not isinstance(members, list):
+        wrong_type(members, "a list", place)
+    for number, member in enumerate(members):
+        here = f"{place}[{number}]"
+        if isinstance(member, str):
+            if (asked := asked_by(member, here, reading)) is not None:
+                yield asked
+        elif isinstance(member, Mapping) and member.keys() == {"include-group"}:
+            yield canonicalize_name(text_in(member, "include-group", here) or "")
+        else:
+            wrong_type(member, "a requirement, or a table with `include-group` alone,", here)
+
+
+def _flat(group: str, lines: Mapping[str, list[AskedRequirement | str]], name: str) -> _Asked:
+    """A group with its includes, where they stand."""
+    found: dict[AskedRequirement, None] = {}
+    seen, path = {group}, [group]
+    stack = [iter(lines[group])]
+    while stack:
+        member = next(stack[-1], None)
+        if member is None:
+            stack.pop(), path.pop()
+        elif isinstance(member, AskedRequirement):
+            found[member] = None
+        elif member in path:
+            refuse(
+                Reason.INCLUDE_CYCLE,
+                f"groups include each other: {' → '.join([*path[path.index(member) :], member])}",
+                f"{name}:dependency-groups.{path[-1]}",
+                "take out one of these includes",
+            )
+        elif member not in lines:
+            refuse(
+                Reason.INCLUDE_MISSING,
+                f"includes the group {shown(member)}, which there is not",
+                f"{name}:dependency-groups.{path[-1]}",
+                f"there are {', '.join(sorted(lines)[:20])}",
+            )
+        elif member not in seen:
+            seen.add(member)
+            path.append(member)
+            stack.append(iter(lines[member]))
+    return tuple(found)

@@ -1,0 +1,204 @@
+"""Requirements and constraints files with what they include, as far as it was given."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from packaging.utils import canonicalize_name
+
+from adviser.projects.documents import requirements_text_of
+from adviser.projects.indexes import index_named
+from adviser.projects.lines import (
+    Reading,
+    asked_by,
+    checked_hashes,
+    has_variable,
+    reference_without_name,
+)
+from adviser.projects.problems import refuse, shown
+from adviser.projects.project import AskedRequirement, LockedPackage, ProjectIndex, WarningCode
+from adviser.projects.requirement_lines import Line, lines_of
+from common.reasons import Reason
+from graph.candidates import parsed_version
+
+#: Options that say how something is installed, or that hashes are wanted: nothing is left out.
+_OF_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})
+
+
+@dataclass(slots=True)
+class Listed:
+    """What requirements files add up to.
+
+    :param pins: entries of a lock, for those of ``requirements`` that name one version
+    """
+
+    requirements: list[AskedRequirement] = field(default_factory=list)
+    constraints: list[AskedRequirement] = field(default_factory=list)
+    pins: list[LockedPackage] = field(default_factory=list)
+    default: list[ProjectIndex] = field(default_factory=list)
+    further: list[ProjectIndex] = field(default_factory=list)
+    prereleases: set[str] = field(default_factory=set)
+    all_prereleases: bool = False
+
+    @property
+    def indexes(self) -> tuple[ProjectIndex, ...]:
+        """The default one first, as pip has it; the last that is said to be it counts."""
+        return (*self.default[-1:], *{it.url: it for it in self.further}.values())
+
+    @property
+    def is_lock(self) -> bool:
+        """Whether every requirement names one version."""
+        return bool(self.pins) and len(self.pins) == len(self.requirements)
+
+
+def read_requirements(
+    name: str, files: Mapping[str, bytes], reading: Reading, *, constraint: bool = False
+) -> Listed:
+    """A requirements file and all that it includes with ``-r`` and ``-c``.
+
+    A file is read once however often it is included, since asking twice asks for nothing more.
+
+    :param constraint: read it as constraints
+    :raises InvalidProject: naming file and line; a cycle, or an include that is not among
+        ``files``, is told by its path
+    """
+    reader = _Reader(files, reading)
+    reader.read(name, constraint, ())
+    return reader.listed
+
+
+class _Reader:
+    def __init__(self, files: Mapping[str, bytes], reading: Reading) -> None:
+        self._files, self._reading = files, reading
+        self._done: set[tuple[str, bool]] = set()
+        self.listed = Listed()
+
+    def read(self, name: str, constraint: bool, path: tuple[str, ...]) -> None:
+        """One file; ``path`` is what led to it."""
+        if name in path:
+            refuse(
+                Reason.INCLUDE_CYCLE,
+                f"files include each other: {' → '.join([*path[path.index(name) :], name])}",
+                f"{path[-1]}:$",
+                "take out one of these includes",
+            )
+        if (name, constraint) in self._done:
+            return
+        self._done.add((name, constraint))
+        text = requirements_text_of(name, self._files[name])
+        for line in lines_of(text, name):
+            at = f"{name}:{line.number}"
+            if line.requirement:
+                self._requirement(line, constraint, at)
+            else:
+                self._options(line, constraint, at, (*path, name))
+
+    def _requirement(self, line: Line, constraint: bool, at: str) -> None:
+        elsewhere = reference_without_name(line.requirement)
+        if elsewhere is not None:
+            self._reading.leave_out(elsewhere, line.requirement, at)
+            return
+        for option in ("--config-settings", "--global-option", "--install-option"):
+            if line.values(option):
+                self._ignored(option, at)
+        asked = asked_by(line.requirement, at, self._reading)
+        if asked is None:
+            return
+        if constraint:
+            self._constraint(asked, at)
+            return
+        self.listed.requirements.append(asked)
+        hashes = checked_hashes(line.values("--hash"), at)
+        if (version := pinned(asked.specifier)) is not None:
+            self.listed.pins.append(
+                LockedPackage(
+                    asked.name, version, hashes, asked.marker,
+                    extras=asked.extras, origin=at,
+                )
+            )  # fmt: skip
+
+    def _constraint(self, asked: AskedRequirement, at: str) -> None:
+        if asked.extras:
+            refuse(
+                Reason.INVALID_REQUIREMENT,
+                f"a constraint with extras: {shown(asked.text)}",
+                at,
+                "constraints install nothing: ask for extras in the requirements",
+            )
+        self.listed.constraints.append(asked)
+
+    def _options(self, line: Line, constraint: bool, at: str, path: tuple[str, ...]) -> None:
+        for option, value in line.options:
+            if option in ("--requirement", "--constraint"):
+                # What a constraints file includes by -r are requirements, as with pip.
+                name = included(value, path[-1], at)
+                if name not in self._files:
+                    _missing(option, name, at)
+                self.read(name, option == "--constraint", path)
+            elif option == "--editable":
+                self._reading.leave_out(WarningCode.EDITABLE, value, at)
+            else:
+                self._option(option, value, at)
+
+    def _option(self, option: str, value: str, at: str) -> None:
+        listed = self.listed
+        if option == "--index-url":
+            listed.default.append(index_named("index-url", value, at, self._reading, default=True))
+        elif option == "--extra-index-url":
+            number = len(listed.further) + 1
+            listed.further.append(index_named(f"extra-{number}", value, at, self._reading))
+        elif option == "--pre":
+            listed.all_prereleases = True
+        elif option == "--all-releases":
+            names = {it.strip() for it in value.split(",")}
+            listed.all_prereleases |= ":all:" in names
+            listed.prereleases |= {canonicalize_name(it) for it in names - {":all:", ":none:"}}
+        elif option not in _OF_NO_EFFECT:
+            self._ignored(option, at)
+
+    def _ignored(self, option: str, at: str) -> None:
+        self._reading.warn(WarningCode.OPTION_IGNORED, f"{option} has no effect on advice", at)
+
+
+def pinned(specifier: str) -> str | None:
+    """The version that a specifier names alone, normalised.
+
+    >>> pinned("==1.0RC1"), pinned("==1.*"), pinned("===2.0"), pinned("==1.0,>0")
+    ('1.0rc1', None, '2.0', None)
+    """
+    version = specifier.removeprefix("===") if specifier[:3] == "===" else specifier[2:]
+    if not specifier.startswith("==") or "," in specifier or version.endswith(".*"):
+        return None
+    parsed = parsed_version(version)
+    return version if parsed is None else str(parsed)
+
+
+def included(value: str, includer: str, at: str) -> str:
+    """The name of an included file, relative to the folder of the project.
+
+    :raises InvalidProject: if it lies outside that folder, or is an address
+
+    >>> included("../base.txt", "requirements/dev.txt", "")
+    'base.txt'
+    """
+    name = posixpath.normpath(posixpath.join(posixpath.dirname(includer), value))
+    outside = name.startswith(("../", "/")) or name == ".." or "\\" in value
+    if outside or "://" in value or has_variable(value):
+        refuse(
+            Reason.INCLUDE_MISSING,
+            f"includes {shown(value)}, which is not a file of the project",
+            at,
+            "only files within the project's folder are read: copy it there",
+        )
+    return name
+
+
+def _missing(option: str, name: str, at: str) -> None:
+    refuse(
+        Reason.INCLUDE_MISSING,
+        f"{option} names {shown(name)}, which is not among the project's files",
+        at,
+        "add the file, or take the line out",
+    )

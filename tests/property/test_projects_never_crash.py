@@ -1,0 +1,253 @@
+"""Whatever a project's files hold, reading gives a project or says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adviser.locks.rendering import render_lock
+from adviser.locks.stacks import Chosen, LockFormat, LockOptions
+from adviser.projects.locks import read_lock
+from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import Project
+from adviser.projects.requirement_lines import lines_of
+from common.environments import environment
+from common.releases import ReleaseFile, parse_requirement
+
+HERE = environment("3.11", "linux_x86_64")
+NAMES = [*PROJECT_FILES, "pylock.toml", "pylock.x.toml", "a/b.txt", "c.toml"]
+
+#: Fragments of the formats, so that texts come near to something that can be read.
+fragments = st.sampled_from(
+    [
+        "[packages]\n", "[dev-packages]\n", "[[source]]\n", "name = 'm'\n", "url = 'https://h/s'\n",
+        "a = '*'\n", "a = {git = 'x'}\n", "[project]\n", "dependencies = ['a>1']\n", "-r a/b.txt\n",
+        "[dependency-groups]\n", "dev = ['a', {include-group = 'dev'}]\n", "-c constraints.txt\n",
+        "a==1 --hash=sha256:aa\n", "--pre\n", "-e .\n", "\\\n", "# c\n", "'", '"', "\\", "-", "--",
+        "a[x]>=1; os_name == 'nt'\n", "a; os_name ~= 'x'\n", "a @ https://u:p@h/x\n", "${X}",
+        "(" * 90,
+        "a==1.*\n", "a===x\n", "\x0c", "\x85", "\u2028", "\ufeff", "https://[::1\n", "-i https://[\n",
+        '{"default": {"a": {"version": "==1"}}}', "lock-version = '1.0'\n", "[[packages]]\n",
+    ]
+)  # fmt: skip
+texts = st.lists(fragments | st.text(max_size=8), max_size=8).map("".join)
+contents = texts.map(lambda it: it.encode("utf-8", "surrogatepass")) | st.binary(max_size=40)
+files = st.dictionaries(st.sampled_from(NAMES), contents, max_size=4)
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["==1", "*", ">=3.6.*", "os_name ~= 'x'", "https://u:p@[::1]:x/",
+                       "a" * 3_000])
+)  # fmt: skip
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+WHOLE: dict[str, Any] = {
+    "Pipfile": {
+        "source": [{"name": "m", "url": "https://h.example/s", "verify_ssl": True}],
+        "packages": {"a": "*", "b": {"version": ">1", "extras": ["x"], "markers": "os_name == 'a'",
+                                     "index": "m", "python_version": "> '3'"}},
+        "dev-packages": {"c": {"git": "x"}},
+        "requires": {"python_version": "3.11"},
+        "pipenv": {"allow_prereleases": True},
+        "thoth": {"allow_prereleases": {"a": True}},
+    },
+    "pyproject.toml": {
+        "project": {"name": "me", "dependencies": ["a>1"], "requires-python": ">=3",
+                    "optional-dependencies": {"x": ["b", "me[x]"]}, "dynamic": ["version"]},
+        "dependency-groups": {"dev": ["c", {"include-group": "t"}], "t": ["d"]},
+        "tool": {"uv": {"index": [{"name": "m", "url": "https://h.example/s", "default": True}],
+                        "sources": {"a": {"index": "m"}, "b": [{"git": "x", "marker": "y"}]},
+                        "constraint-dependencies": ["e<2"], "prerelease": "allow"}},
+    },
+    "Pipfile.lock": {
+        "_meta": {"hash": {"sha256": "0"}, "requires": {"python_version": "3.11"},
+                  "sources": [{"name": "m", "url": "https://h.example/s", "verify_ssl": True}]},
+        "default": {"a": {"version": "==1", "hashes": ["sha256:aa"], "markers": "os_name == 'a'",
+                          "index": "m", "extras": ["x"]}},
+        "develop": {"b": {"git": "x"}},
+    },
+    "pylock.toml": {
+        "lock-version": "1.0", "created-by": "x", "requires-python": ">=3",
+        "environments": ["os_name == 'posix'"],
+        "packages": [
+            {"name": "a", "version": "1", "marker": "'x' in extras",
+             "dependencies": [{"name": "b"}], "index": "https://h.example/s",
+             "wheels": [{"name": "a-1-py3-none-any.whl", "url": "https://h.example/a",
+                         "size": 1, "hashes": {"sha256": "aa"}}],
+             "sdist": {"name": "a-1.tar.gz", "path": "a", "hashes": {"sha256": "bb"}}},
+            {"name": "b", "directory": {"path": ".", "editable": True}},
+        ],
+    },
+}  # fmt: skip
+
+
+def check(read: Callable[[], Any]) -> Any:
+    """Only one kind of error, and it says where and what to do."""
+    told: InvalidProject | None = None
+    try:
+        return read()
+    except InvalidProject as error:
+        told = error
+    assert told.hint
+    assert told.place
+    assert told.message
+    str(told).encode()  # can be printed
+    return None
+
+
+def check_project(given: dict[str, bytes]) -> None:
+    project = check(lambda: parse_project(given))
+    if project is None:
+        return
+    asked = [*project.requirements, *project.dev, *project.constraints, *project.overrides]
+    for it in asked:
+        it.holds(HERE.markers)
+        assert parse_requirement(it.text).name == it.name
+        assert it.origin.partition(":")[0] in given
+    project.asked(dev=True, extras=project.extras, groups=project.groups)
+    project.locked_in(HERE.markers)
+    for warning in project.warnings:
+        f"{warning.field} {warning.message}".encode()
+        assert warning.field.partition(":")[0] in given
+
+
+@given(files)
+@settings(max_examples=400, deadline=None)
+def test_any_files_give_a_project_or_an_error_that_helps(given: dict[str, bytes]) -> None:
+    check_project(given)
+    check(lambda: wanted_files(given))
+
+
+@given(st.sampled_from(NAMES), contents)
+@settings(max_examples=200, deadline=None)
+def test_any_file_is_a_lock_or_an_error_that_helps(name: str, content: bytes) -> None:
+    lock = check(lambda: read_lock(name, {name: content}))
+    if lock is not None:
+        lock.packages(HERE.markers)
+
+
+def paths_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place within a document."""
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value))
+    return [at, *(path for key, it in inner for path in paths_of(it, (*at, key)))]
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy of a document with another value at a place."""
+    if not path:
+        return new
+    copied = value.copy()
+    copied[path[0]] = put(value[path[0]], path[1:], new)
+    return copied
+
+
+def encoded(name: str, document: Any) -> bytes | None:
+    """As a file; ``None`` for what the format cannot hold."""
+    if name == "Pipfile.lock":
+        return json.dumps(document).encode()
+    try:
+        return tomli_w.dumps(document).encode()
+    except (TypeError, AttributeError, ValueError):
+        return None
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_documents_that_are_changed_are_right(name: str) -> None:
+    data = encoded(name, WHOLE[name])
+    assert data is not None
+    assert isinstance(parse_project({name: data}), Project)
+
+
+@given(st.data(), st.sampled_from(sorted(WHOLE)), values)
+@settings(max_examples=600, deadline=None)
+def test_a_document_with_any_value_at_any_place_is_read_or_refused(
+    data: st.DataObject, name: str, value: Any
+) -> None:
+    path = data.draw(st.sampled_from(paths_of(WHOLE[name])))
+    content = encoded(name, put(WHOLE[name], path, value))
+    if content is not None:
+        check_project({name: content})
+
+
+lines = st.lists(
+    st.sampled_from(
+        ["a", "b==1", " ", "#", "\\", "\n", "\r\n", " # c", "\\\n", " --hash=sha256:aa", "-r x.txt",
+         "-rx.txt", "--requirement=x", "-e .", "--pre", "'", "; os_name == 'nt'", "-i https://h",
+         "https://h/a#egg=a", "\u2028"]
+    ), max_size=9,
+).map("".join)  # fmt: skip
+
+
+@given(lines)
+@settings(max_examples=400, deadline=None)
+def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
+    requirements_files = pytest.importorskip("pip._internal.req.req_file")
+    try:
+        mine = list(lines_of(text, "requirements.txt"))
+    except InvalidProject:
+        return  # stricter than pip about options that stand where they mean nothing
+    theirs, parse = [], requirements_files.get_line_parser(None)
+    for number, line in requirements_files.preprocess(text):
+        requirement, options = parse(line)
+        hashes = [it for found in (options.hashes or {}).values() for it in found]
+        included = (options.requirements or [])[:1]
+        theirs.append((number, requirement.strip(), hashes, included, options.index_url))
+    assert theirs == [
+        (
+            it.number,
+            it.requirement,
+            [hash.removeprefix("sha256:") for hash in it.values("--hash")],
+            it.values("--requirement")[:1],
+            next(iter(it.values("--index-url")[::-1]), None),
+        )
+        for it in mine
+    ]
+
+
+names = st.from_regex(r"[a-z][a-z0-9]{0,6}(-[a-z0-9]{1,3})?", fullmatch=True)
+versions = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,2}){0,2}(rc[0-9])?", fullmatch=True)
+
+
+@given(st.dictionaries(names, versions, min_size=1, max_size=6), st.data())
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_read_again(stack: dict[str, str], data: st.DataObject) -> None:
+    from packaging.version import Version
+
+    chosen = []
+    for name, text in stack.items():
+        version, stem = str(Version(text)), name.replace("-", "_")
+        file = f"{stem}-{version}-py3-none-any.whl"
+        needs = data.draw(st.sets(st.sampled_from(sorted(stack))))
+        chosen.append(
+            Chosen(
+                name, version, files=(ReleaseFile(file, "ab" * 32, "wheel"),),
+                dependencies=tuple(sorted(needs)), urls={file: f"https://h.example/{file}"},
+            )
+        )  # fmt: skip
+    options = LockOptions(HERE, {"pypi": "https://h.example/simple"})
+    for format in LockFormat:
+        lock = render_lock(format, chosen, Project(), options)
+        read = read_lock(lock.name, {lock.name: lock.data}).packages(HERE.markers)
+        assert {it.name: it.version for it in read.values()} == {
+            it.name: it.version for it in chosen
+        }
+        shuffled = data.draw(st.permutations(chosen))
+        assert render_lock(format, shuffled, Project(), options) == lock

@@ -1,0 +1,257 @@
+"""Locks in four formats: what is in them, where it comes from, and when there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import tomllib
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from packaging.pylock import Pylock
+
+from adviser.locks.pylock import environment_marker
+from adviser.locks.rendering import render_lock
+from adviser.locks.stacks import Chosen, LockFormat, LockOptions, NoLock
+from adviser.projects.parsing import parse_project
+from adviser.projects.project import Project
+from common.environments import environment
+from common.releases import ReleaseFile, kind_of_file
+from tests.unit.adviser.projects.test_pipfile import BY_PIPENV, WHOLE
+
+LINUX = environment("3.11", "manylinux_2_28_x86_64")
+INDEX = "https://index.example/simple"
+OPTIONS = LockOptions(LINUX, {"pypi": INDEX, "gpu": "https://me:hidden@gpu.example/simple/"})
+EMPTY = Project()
+ANY = "py3-none-any"
+
+
+def file_named(filename: str, **facts: Any) -> ReleaseFile:
+    digest = hashlib.sha256(filename.encode()).hexdigest()
+    return replace(ReleaseFile(filename, digest, kind_of_file(filename)), **facts)
+
+
+def digest_of(filename: str) -> str:
+    return f"sha256:{hashlib.sha256(filename.encode()).hexdigest()}"
+
+
+def chosen(name: str, version: str = "1.0", *tags: str, **facts: Any) -> Chosen:
+    stem = name.replace("-", "_")
+    names = [f"{stem}-{version}-{it}.whl" for it in tags or (ANY,)]
+    names.append(f"{stem}-{version}.tar.gz")
+    urls = {it: f"https://me:hidden@files.example/{it}#sha256=1" for it in names}
+    return replace(Chosen(name, version, files=tuple(map(file_named, names)), urls=urls), **facts)
+
+
+def text(format: LockFormat, *stack: Chosen, options: LockOptions = OPTIONS) -> str:
+    return render_lock(format, stack, EMPTY, options).data.decode()
+
+
+def pipfile_lock(project: Project, *stack: Chosen, options: LockOptions = OPTIONS) -> Any:
+    return json.loads(render_lock(LockFormat.PIPFILE_LOCK, stack, project, options).data)
+
+
+@pytest.mark.parametrize("format", LockFormat)
+def test_the_same_stack_gives_the_same_bytes(format: LockFormat) -> None:
+    stack = [chosen(f"p{n}", dependencies=("p1", "p2")) for n in range(12)]
+    first = render_lock(format, stack, EMPTY, OPTIONS)
+    assert first.sha256 == hashlib.sha256(first.data).hexdigest()
+    assert "hidden" not in first.data.decode()
+    for seed in range(5):
+        mixed = [
+            replace(it, files=it.files[::-1], urls=dict(reversed(it.urls.items())))
+            for it in random.Random(seed).sample(stack, len(stack))
+        ]
+        assert render_lock(format, mixed, EMPTY, OPTIONS) == first
+
+
+def test_requirements_name_every_file_by_its_hash() -> None:
+    one = chosen(
+        "a-b", "1.0", ANY, "cp311-cp311-win_amd64", extras=("x", "w"), marker="os_name == 'posix'"
+    )
+    assert text(LockFormat.REQUIREMENTS, one) == (
+        "# Made by thoth for CPython 3.11 on manylinux_2_28_x86_64.\n"
+        "a-b[w,x]==1.0 ; os_name == 'posix' \\\n"
+        + " \\\n".join(
+            f"    --hash={it}" for it in sorted(digest_of(f.filename) for f in one.files)
+        )
+        + "\n"
+    )
+
+
+def test_constraints_have_neither_hashes_nor_extras() -> None:
+    made = text(LockFormat.CONSTRAINTS, chosen("b", extras=("x",)), chosen("a", files=()))
+    assert made.splitlines()[1:] == ["a==1.0", "b==1.0"]
+
+
+@pytest.mark.parametrize(
+    ("used", "lines"),
+    [
+        (("pypi",), []),
+        (("gpu",), ["--index-url https://gpu.example/simple/"]),
+        (("pypi", "gpu"), ["--extra-index-url https://gpu.example/simple/"]),
+        (("pypi", "wheels"), ["--find-links file:///wheels"]),
+    ],
+)
+def test_requirements_name_the_indexes_that_are_not_the_machines_own(
+    used: tuple[str, ...], lines: list[str]
+) -> None:
+    options = replace(OPTIONS, indexes={**OPTIONS.indexes, "wheels": "file:///wheels"})
+    stack = [chosen(f"p{n}", index=index) for n, index in enumerate(used)]
+    made = text(LockFormat.REQUIREMENTS, *stack, options=options)
+    assert [it for it in made.splitlines() if it.startswith("--")] == lines
+
+
+@pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK])
+def test_an_index_without_an_address_is_told(format: LockFormat) -> None:
+    with pytest.raises(NoLock, match="the index none has no address"):
+        text(format, chosen("a", index="none"))
+
+
+def test_a_pipfile_lock_knows_its_pipfile_and_names_its_sources() -> None:
+    project = parse_project({"Pipfile": WHOLE.encode()})
+    made = pipfile_lock(project, chosen("flask"), chosen("torch", index="gpu"))
+    assert made["_meta"] == {
+        "hash": {"sha256": BY_PIPENV},
+        "pipfile-spec": 6,
+        "requires": {"python_version": "3.11"},
+        "sources": [
+            {"name": "main", "url": INDEX, "verify_ssl": True},
+            {"name": "gpu", "url": "https://gpu.example/simple", "verify_ssl": True},
+        ],
+    }
+    assert made["default"]["flask"]["index"] == "main"
+    assert made["default"]["torch"]["index"] == "gpu"
+
+
+def test_a_pipfile_lock_is_written_as_pipenv_writes_it() -> None:
+    made = text(LockFormat.PIPFILE_LOCK, chosen("a", extras=("y", "x"), marker="os_name == 'nt'"))
+    entry = json.loads(made)["default"]["a"]
+    assert entry == {
+        "version": "==1.0", "index": "pypi", "extras": ["x", "y"], "markers": "os_name == 'nt'",
+        "hashes": sorted([digest_of("a-1.0.tar.gz"), digest_of(f"a-1.0-{ANY}.whl")]),
+    }  # fmt: skip
+    assert made.startswith('{\n    "_meta": {\n        "hash": {\n            "sha256": ')
+    assert made.endswith('    "develop": {}\n}\n')
+
+
+def test_development_has_what_nothing_else_needs() -> None:
+    project = parse_project(
+        {"Pipfile": b"[packages]\na='*'\n[dev-packages]\nt='*'\n[docs]\ns='*'\nt='*'\n"}
+    )
+    made = pipfile_lock(
+        project,
+        chosen("a", dependencies=("shared", "b")),
+        chosen("b", dependencies=("a",)),
+        chosen("shared"),
+        chosen("t", dependencies=("shared", "only-t", "not-there")),
+        chosen("only-t"),
+        chosen("s"),
+        chosen("of-nobody"),
+    )
+    assert {key: list(it) for key, it in made.items() if key != "_meta"} == {
+        "default": ["a", "b", "of-nobody", "shared"], "develop": ["only-t", "t"], "docs": ["s"]
+    }  # fmt: skip
+
+
+def test_variables_of_a_source_stay_and_passwords_go() -> None:
+    for url, kept in (
+        ("https://${U}:${P}@h.example/s", "https://${U}:${P}@h.example/s"),
+        ("https://me:hidden@h.example/$x", "https://h.example/$x"),
+    ):
+        manifest = f"[[source]]\nname='m'\nurl='{url}'\nverify_ssl=true\n[packages]\n"
+        made = pipfile_lock(parse_project({"Pipfile": manifest.encode()}), chosen("a"))
+        assert made["_meta"]["sources"][0]["url"] == kept
+
+
+def test_a_pylock_is_one_by_the_standard() -> None:
+    uploaded = datetime(2024, 5, 1, 10, tzinfo=UTC)
+    wheel = f"a-1.0-{ANY}.whl"
+    one = chosen("a", dependencies=("b", "none"), requires_python=">=3.8")
+    one = replace(
+        one, files=(file_named(wheel, size_bytes=7, uploaded_at=uploaded), *one.files[1:],
+                    file_named("a-1.0.zip")),
+        urls={**one.urls, "a-1.0.zip": "https://files.example/a-1.0.zip"},
+    )  # fmt: skip
+    made = tomllib.loads(text(LockFormat.PYLOCK, chosen("b"), one))
+    lock = Pylock.from_dict(made)
+    first = lock.packages[0]
+    assert made["packages"][0]["wheels"] == [
+        {"name": wheel, "url": f"https://files.example/{wheel}", "size": 7,
+         "upload-time": uploaded, "hashes": {"sha256": digest_of(wheel)[7:]}}
+    ]  # fmt: skip
+    assert first.sdist is not None
+    assert first.sdist.name == "a-1.0.tar.gz"
+    assert (first.index, first.dependencies) == (INDEX, [{"name": "b"}])
+    assert [it.name for it in lock.packages] == ["a", "b"]
+
+
+def test_a_pylock_says_which_environment_it_is_for() -> None:
+    marker = environment_marker(LINUX)
+    assert marker.evaluate(dict(LINUX.markers))
+    for python, platform in (
+        ("3.12", "linux_x86_64"),
+        ("3.11", "win_amd64"),
+        ("3.11", "linux_aarch64"),
+    ):
+        assert not marker.evaluate(dict(environment(python, platform).markers))
+
+
+def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
+    with pytest.raises(NoLock, match=r"a 1\.0: the address of its files") as caught:
+        text(LockFormat.PYLOCK, chosen("a", urls={}))
+    assert "requirements" in (caught.value.hint or "")
+    two = chosen("a", "1.0", ANY, "cp311-cp311-win_amd64")
+    other = {name: url for name, url in two.urls.items() if "win" in name}
+    with pytest.raises(NoLock):
+        text(LockFormat.PYLOCK, replace(two, urls=other))
+    fitting = {name: url for name, url in two.urls.items() if "any" in name}
+    made = text(LockFormat.PYLOCK, replace(two, urls=fitting))
+    assert "any.whl" in made
+    assert "win" not in made
+
+
+@pytest.mark.parametrize("format", [it for it in LockFormat if it is not LockFormat.CONSTRAINTS])
+def test_only_what_an_installer_takes_is_locked(format: LockFormat) -> None:
+    wheel, yanked, egg = f"a-1.0-{ANY}.whl", "a-1.0-cp311-cp311-any.whl", "a-1.0-py3.11.egg"
+    files = (
+        file_named(wheel),
+        file_named(yanked, yanked=True),
+        file_named(egg),
+        replace(file_named("a-1.0.tar.gz"), sha256=None),
+    )
+    urls = {it.filename: f"https://files.example/{it.filename}" for it in files}
+    made = text(format, chosen("a", files=files, urls=urls))
+    assert digest_of(wheel)[7:] in made
+    assert made.count(digest_of(wheel)[7:]) == 1
+    for other in (yanked, egg):
+        assert digest_of(other)[7:] not in made
+
+
+def test_a_yanked_release_is_locked_with_its_files() -> None:
+    wheel = f"a-1.0-{ANY}.whl"
+    made = text(LockFormat.REQUIREMENTS, chosen("a", files=(file_named(wheel, yanked=True),)))
+    assert digest_of(wheel) in made
+
+
+def test_only_wheels_that_fit_if_that_is_wanted() -> None:
+    one = chosen("a", "1.0", "cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-win_amd64")
+    made = text(LockFormat.REQUIREMENTS, one, options=replace(OPTIONS, all_files=False))
+    assert made.count("--hash") == 1
+    assert digest_of(one.files[0].filename) in made
+    elsewhere = chosen("a", "1.0", "cp311-cp311-win_amd64")
+    with pytest.raises(NoLock, match="a wheel that fits"):
+        text(LockFormat.REQUIREMENTS, elsewhere, options=replace(OPTIONS, all_files=False))
+
+
+@pytest.mark.parametrize("format", [it for it in LockFormat if it is not LockFormat.CONSTRAINTS])
+@pytest.mark.parametrize("files", [(), (ReleaseFile("a-1.0-py3-none-any.whl", None, "wheel"),)])
+def test_a_package_without_hashes_is_told_with_the_remedy(
+    format: LockFormat, files: tuple[ReleaseFile, ...]
+) -> None:
+    with pytest.raises(NoLock, match=r"a 1\.0: a file with a SHA-256 is not known") as caught:
+        text(format, chosen("a", files=files))
+    assert "packages refresh" in (caught.value.hint or "")

@@ -1,0 +1,171 @@
+"""Locks as a baseline: each format, what is left out of it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from adviser.projects.locks import Lock, read_lock
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import LockedPackage, WarningCode
+
+HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+LINUX = {"os_name": "posix", "sys_platform": "linux", "python_version": "3.11"}
+WINDOWS = {"os_name": "nt", "sys_platform": "win32", "python_version": "3.11"}
+
+PYLOCK = f"""
+lock-version = "1.0"
+created-by = "a test"
+requires-python = ">=3.11"
+[[packages]]
+name = "numpy"
+version = "2.2.6"
+marker = "os_name == 'posix'"
+index = "https://me:hidden@h.example/simple"
+dependencies = [{{name = "pad"}}]
+[[packages.wheels]]
+name = "numpy-2.2.6-py3-none-any.whl"
+url = "https://f.example/n.whl"
+hashes = {{sha256 = "{"a" * 64}"}}
+[packages.sdist]
+name = "numpy-2.2.6.tar.gz"
+url = "https://f.example/n.tar.gz"
+hashes = {{sha256 = "{"b" * 64}"}}
+[[packages]]
+name = "numpy"
+version = "2.0"
+marker = "os_name == 'nt'"
+wheels = [{{name = "numpy-2.0-py3-none-any.whl", path = "n.whl", hashes = {{sha256 = "a1"}}}}]
+[[packages]]
+name = "tool"
+version = "1"
+marker = "'dev' in dependency_groups"
+wheels = [{{name = "tool-1-py3-none-any.whl", path = "n.whl", hashes = {{sha256 = "a1"}}}}]
+"""
+
+
+def pipfile_lock(**sections: Any) -> bytes:
+    source = {"name": "main", "url": "https://me:hidden@h.example/simple", "verify_ssl": True}
+    meta = {"hash": {"sha256": "ab"}, "pipfile-spec": 6, "requires": {"python_version": "3.11"},
+            "sources": [source]}  # fmt: skip
+    return json.dumps({"_meta": meta, "default": {}, "develop": {}} | sections).encode()
+
+
+def read(data: bytes | str, name: str = "Pipfile.lock") -> Lock:
+    return read_lock(name, {name: data if isinstance(data, bytes) else data.encode()})
+
+
+def codes(lock: Lock) -> list[WarningCode]:
+    return [it.code for it in lock.warnings]
+
+
+def test_a_pipfile_lock_is_read_whole() -> None:
+    entry = {"version": "==1.0RC1", "hashes": [OTHER, HASH], "markers": "os_name == 'posix'",
+             "index": "main", "extras": ["B", "a"]}  # fmt: skip
+    lock = read(
+        pipfile_lock(default={"My_Pkg": entry}, develop={"my-pkg": entry, "t": {"version": "==2"}})
+    )
+    assert lock.entries == (
+        LockedPackage(
+            "my-pkg", "1.0rc1", (HASH, OTHER), 'os_name == "posix"', "main", ("a", "b"),
+            origin="Pipfile.lock:default.My_Pkg",
+        ),
+        LockedPackage("t", "2", dev=True, origin="Pipfile.lock:develop.t"),
+    )  # fmt: skip
+    assert (lock.manifest_hash, lock.python, lock.complete) == ("ab", "3.11", True)
+    assert lock.indexes[0].url == "https://h.example/simple"
+    assert set(lock.packages(LINUX)) == {"my-pkg", "t"}
+    assert set(lock.packages(LINUX, dev=False)) == {"my-pkg"}
+    assert set(lock.packages(WINDOWS)) == {"t"}
+
+
+def test_a_pylock_is_read_for_each_environment() -> None:
+    lock = read(PYLOCK, "pylock.toml")
+    assert lock.warnings[0].code is WarningCode.CREDENTIALS_REMOVED
+    assert lock.requires_python == ">=3.11"
+    first = lock.entries[0]
+    assert (first.hashes, first.index, first.dependencies) == (
+        (HASH, OTHER), "https://h.example/simple", ("pad",)
+    )  # fmt: skip
+    assert {name: it.version for name, it in lock.packages(LINUX).items()} == {"numpy": "2.2.6"}
+    assert {name: it.version for name, it in lock.packages(WINDOWS).items()} == {"numpy": "2.0"}
+
+
+def test_groups_that_a_pylock_installs_by_default_count() -> None:
+    lock = read('default-groups = ["dev"]\n' + PYLOCK, "pylock.toml")
+    assert set(lock.packages(LINUX)) == {"numpy", "tool"}
+
+
+def test_a_requirements_file_is_a_lock_if_all_of_it_is_pinned() -> None:
+    assert read(f"a==1 --hash={HASH}\nb==2\n", "requirements.txt").complete
+    assert not read("a==1\nb>1\n", "requirements.txt").complete
+    assert not read("", "requirements.txt").complete
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ({"git": "https://h.example/r", "ref": "x"}, WarningCode.REPOSITORY),
+        ({"path": "."}, WarningCode.LOCAL_PATH),
+        ({"editable": True, "path": "."}, WarningCode.EDITABLE),
+        ({"file": "https://h.example/a.whl"}, WarningCode.ADDRESS),
+        ({"version": "*"}, WarningCode.LOCK_INCOMPLETE),
+    ],
+)
+def test_what_pins_nothing_is_left_out_and_told(entry: dict[str, Any], code: WarningCode) -> None:
+    lock = read(pipfile_lock(default={"a": entry, "b": {"version": "==1"}}))
+    assert [it.name for it in lock.entries] == ["b"]
+    assert not lock.complete
+    assert code in codes(lock)
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ('vcs = {type="git", url="https://h.example/r", commit-id="1"}', WarningCode.REPOSITORY),
+        ('directory = {path="."}', WarningCode.LOCAL_PATH),
+        ('directory = {path=".", editable=true}', WarningCode.EDITABLE),
+        ('archive = {url="https://h.example/a.zip", hashes={sha256="aa"}}', WarningCode.ADDRESS),
+    ],
+)
+def test_what_is_no_release_is_left_out_of_a_pylock(source: str, code: WarningCode) -> None:
+    lock = read(
+        f'lock-version="1.0"\ncreated-by="x"\n[[packages]]\nname="a"\n{source}\n', "pylock.x.toml"
+    )
+    assert (lock.entries, lock.complete, codes(lock)) == ((), False, [code])
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "field"),
+    [
+        (b"{", "Pipfile.lock", "$"),
+        (b"[]", "Pipfile.lock", "$"),
+        (pipfile_lock(default=[]), "Pipfile.lock", "default"),
+        (pipfile_lock(default={"a": 1}), "Pipfile.lock", "default.a"),
+        (pipfile_lock(default={"a": {"version": "==x y"}}), "Pipfile.lock", "default.a"),
+        (pipfile_lock(default={"a b": {"version": "==1"}}), "Pipfile.lock", "default.a b"),
+        (
+            pipfile_lock(default={"a": {"version": "==1", "hashes": ["x"]}}),
+            "Pipfile.lock",
+            "default.a.hashes",
+        ),
+        (
+            pipfile_lock(default={"a": {"version": "==1", "markers": "os_name ~= 'x'"}}),
+            "Pipfile.lock",
+            "default.a",
+        ),
+        (b"a = ", "pylock.toml", "$"),
+        (b'lock-version="2.0"\ncreated-by="x"\npackages=[]', "pylock.toml", "$"),
+        (b'lock-version="1.0"\ncreated-by="x"\npackages=[{}]', "pylock.toml", "packages[0].name"),
+        (b"a==1 --hash=x\n", "requirements.txt", "1"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_field_and_remedy(
+    data: bytes, name: str, field: str
+) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read(data, name)
+    assert (caught.value.place, caught.value.field) == (name, field)
+    assert caught.value.hint

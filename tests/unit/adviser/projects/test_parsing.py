@@ -1,0 +1,166 @@
+"""Which of a folder's files is the manifest, and which the lock."""
+
+from __future__ import annotations
+
+import pytest
+
+from adviser.projects import documents
+from adviser.projects.parsing import parse_project
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import Project, ProjectFormat, WarningCode
+from tests.unit.adviser.projects.test_locks import LINUX, PYLOCK, WINDOWS, pipfile_lock
+from tests.unit.adviser.projects.test_pipfile import BY_OLDER, BY_PIPENV, WHOLE
+
+PIPFILE = b"[packages]\na = '*'\n"
+PYPROJECT = b"[project]\ndependencies = ['b']\n"
+
+
+def names(project: Project) -> list[str]:
+    return [it.name for it in project.requirements]
+
+
+def codes(project: Project) -> list[WarningCode]:
+    return [it.code for it in project.warnings]
+
+
+def test_the_manifest_is_the_first_of_four() -> None:
+    files = {"Pipfile": PIPFILE, "pyproject.toml": PYPROJECT, "requirements.in": b"c",
+             "requirements.txt": b"d"}  # fmt: skip
+    found = []
+    for name in list(files):
+        found.append(names(parse_project(files)))
+        del files[name]
+    assert found == [["a"], ["b"], ["c"], ["d"]]
+
+
+def test_a_pyproject_with_settings_alone_is_passed_over() -> None:
+    files = {"pyproject.toml": b"[tool.ruff]\n", "requirements.txt": b"d"}
+    assert names(parse_project(files)) == ["d"]
+
+
+def test_a_named_file_is_the_manifest() -> None:
+    files = {"Pipfile": PIPFILE, "sub/reqs.txt": b"x\n"}
+    project = parse_project(files, "sub/reqs.txt")
+    assert (names(project), project.source) == (["x"], "sub/reqs.txt")
+    assert names(parse_project({"any.txt": b"y"})) == ["y"]
+    with pytest.raises(InvalidProject, match="not there"):
+        parse_project(files, "none.txt")
+
+
+@pytest.mark.parametrize("files", [{}, {"setup.py": b""}, {"a.txt": b"", "b.txt": b""}])
+def test_without_a_manifest_it_is_told_what_there_should_be(files: dict[str, bytes]) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        parse_project(files)
+    assert "requirements.txt" in (caught.value.hint or "")
+
+
+def test_each_manifest_takes_its_own_tools_lock_first() -> None:
+    locks = {
+        "Pipfile.lock": pipfile_lock(default={"x": {"version": "==1"}}),
+        "pylock.toml": PYLOCK.replace("me:hidden@", "").encode(),
+        "requirements.txt": b"x==3\n",
+    }
+    by_format = {
+        ProjectFormat.PIPFILE: ({"Pipfile": PIPFILE}, "Pipfile.lock"),
+        ProjectFormat.PYPROJECT: ({"pyproject.toml": PYPROJECT}, "pylock.toml"),
+        ProjectFormat.REQUIREMENTS: ({"requirements.in": b"c"}, "requirements.txt"),
+    }
+    for format, (manifest, lock) in by_format.items():
+        project = parse_project(manifest | locks)
+        assert (project.format, project.lock_source) == (format, lock)
+        assert codes(project).count(WarningCode.FILE_IGNORED) == 2
+
+
+def test_what_a_lock_installs_depends_on_the_environment() -> None:
+    project = parse_project({"pyproject.toml": PYPROJECT, "pylock.toml": PYLOCK.encode()})
+    assert project.locked is not None
+    assert project.locked["numpy"].version == "2.2.6"
+    here, there = project.locked_in(LINUX), project.locked_in(WINDOWS)
+    assert here is not None
+    assert there is not None
+    assert (here["numpy"].version, there["numpy"].version) == ("2.2.6", "2.0")
+    assert parse_project({"pyproject.toml": PYPROJECT}).locked_in(LINUX) is None
+
+
+@pytest.mark.parametrize(
+    ("digest", "told"), [(BY_PIPENV, False), (BY_OLDER, False), ("0" * 64, True)]
+)
+def test_a_lock_of_another_manifest_is_told(digest: str, told: bool) -> None:
+    lock = pipfile_lock().replace(b'"ab"', f'"{digest}"'.encode())
+    project = parse_project({"Pipfile": WHOLE.encode(), "Pipfile.lock": lock})
+    assert (WarningCode.LOCK_OUTDATED in codes(project)) is told
+
+
+def test_an_empty_lock_is_none() -> None:
+    project = parse_project({"Pipfile": PIPFILE, "Pipfile.lock": b"\n"})
+    assert (project.locked, codes(project)) == (None, [WarningCode.LOCK_INCOMPLETE])
+
+
+def test_a_file_that_is_not_pinned_is_no_lock() -> None:
+    project = parse_project({"requirements.in": b"a\n", "requirements.txt": b"a>1\n"})
+    assert (project.locked, codes(project)) == (None, [WarningCode.FILE_IGNORED])
+
+
+def test_a_lock_alone_asks_for_what_nothing_in_it_requires() -> None:
+    project = parse_project({"pylock.toml": PYLOCK.encode()})
+    assert [it.text for it in project.requirements][:2] == [
+        'numpy ; os_name == "posix"', 'numpy ; os_name == "nt"'
+    ]  # fmt: skip
+    assert project.format is ProjectFormat.LOCK
+    assert WarningCode.LOCK_ONLY in codes(project)
+    assert project.locked is not None
+
+
+def test_constraints_bound_every_format() -> None:
+    for manifest in (
+        {"Pipfile": PIPFILE},
+        {"pyproject.toml": PYPROJECT},
+        {"requirements.in": b"c"},
+    ):
+        project = parse_project(manifest | {"constraints.txt": b"numpy<2\n"})
+        assert [it.text for it in project.constraints] == ["numpy<2"]
+    twice = {"requirements.in": b"a\n-c constraints.txt\n", "constraints.txt": b"numpy<2\n"}
+    assert len(parse_project(twice).constraints) == 1
+
+
+def test_development_files_are_development() -> None:
+    project = parse_project(
+        {"requirements.txt": b"a\n", "requirements-dev.txt": b"-r requirements.txt\npytest\n"}
+    )
+    assert (names(project), [it.name for it in project.dev]) == (["a"], ["pytest"])
+
+
+def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_BYTES", 50)
+    monkeypatch.setattr(documents, "MAX_TOTAL_BYTES", 80)
+    monkeypatch.setattr(documents, "MAX_FILES", 3)
+    for files in (
+        {"requirements.txt": b" " * 51},
+        {"requirements.txt": b" " * 50, "Pipfile": b" " * 50},
+        {f"{n}.txt": b"" for n in range(4)},
+    ):
+        with pytest.raises(InvalidProject, match="at most"):
+            parse_project(files)
+
+
+def test_so_many_requirements_are_refused_before_they_take_long() -> None:
+    lines = "\n".join(f"p{n}" for n in range(documents.MAX_REQUIREMENTS + 1))
+    with pytest.raises(InvalidProject, match="more than"):
+        parse_project({"requirements.txt": lines.encode()})
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + ".a" * 2_000_000 + " = 1",
+        "a" + " . 'a'" * 500_000 + " = 1",
+        "x = " + "[" * 100_000,
+        "x = " + "{a = " * 100_000,
+        "[" + "a." * 1_000_000 + "a]",
+        "a" * 4_000_000,
+    ],
+)
+def test_deep_documents_are_refused_in_time(text: str) -> None:
+    with pytest.raises(InvalidProject):
+        parse_project({"Pipfile": text.encode()})

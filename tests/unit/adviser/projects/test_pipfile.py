@@ -1,0 +1,200 @@
+"""Pipfiles: entries in every form, and the hash by which pipenv knows them."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from adviser.projects.parsing import parse_project
+from adviser.projects.pipfile import pipfile_hash, pipfile_of
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import AskedRequirement, Project, ProjectIndex, WarningCode
+
+#: Its two hashes were made by pipenv 2026.10.3, and by the plette 2.4.0 of older versions.
+WHOLE = """
+[[source]]
+name = "main"
+url = "https://index.example/simple"
+verify_ssl = true
+
+[packages]
+Flask = ">=3"
+my_pkg = {version = "==1.0", extras = ["b", "a"], markers = "os_name == 'posix'"}
+left-pad = "*"
+
+[dev-packages]
+pytest = {version = "*", index = "main"}
+
+[docs]
+Sphinx_Theme = "*"
+
+[requires]
+python_version = "3.11"
+
+[scripts]
+go = "python x.py"
+[pipenv]
+allow_prereleases = true
+"""
+BY_PIPENV = "ca2235084753753ee8935fa5f81d492ee6fc175415cbcd9c99e7f8045b4f6951"
+BY_OLDER = "4f5d63de0b15c8711368018264426f27af748ef4459ff0fdde64cff8afcc8a22"
+
+
+def read(text: str) -> Project:
+    return parse_project({"Pipfile": text.encode()})
+
+
+def entry(text: str) -> Project:
+    source = '[[source]]\nname = "main"\nurl = "https://index.example/simple"\n'
+    return read(f"{source}[packages]\n{text}\n")
+
+
+def codes(project: Project) -> list[WarningCode]:
+    return [it.code for it in project.warnings]
+
+
+def test_a_whole_pipfile_is_read() -> None:
+    project = read(WHOLE)
+    assert project.requirements == (
+        AskedRequirement("flask", ">=3", origin="Pipfile:packages.Flask"),
+        AskedRequirement(
+            "my-pkg", "==1.0", ("a", "b"), 'os_name == "posix"', origin="Pipfile:packages.my_pkg"
+        ),
+        AskedRequirement("left-pad", origin="Pipfile:packages.left-pad"),
+    )
+    assert [(it.name, it.index) for it in project.dev] == [("pytest", "main")]
+    assert [it.name for it in project.groups["docs"]] == ["sphinx-theme"]
+    assert project.indexes == (
+        ProjectIndex("main", "https://index.example/simple", True, default=True),
+    )
+    assert (project.python, project.all_prereleases, project.warnings) == ("3.11", True, ())
+
+
+def test_the_hash_is_that_of_pipenv() -> None:
+    manifest = tomllib.loads(WHOLE)
+    assert pipfile_hash(manifest) == BY_PIPENV
+    assert pipfile_hash(manifest, as_written=True) == BY_OLDER
+
+
+def test_what_installs_nothing_does_not_change_the_hash() -> None:
+    manifest = tomllib.loads(WHOLE)
+    del manifest["scripts"], manifest["pipenv"]
+    assert pipfile_hash(manifest) == BY_PIPENV
+    assert pipfile_hash({**manifest, "packages": {}}) != BY_PIPENV
+
+
+def test_conditions_of_their_own_join_the_marker() -> None:
+    (asked,) = entry(
+        "a = {version = '*', markers = \"os_name == 'nt' or os_name == 'posix'\", "
+        "python_version = \"< '3.9'\"}"
+    ).requirements
+    assert asked.marker == '(os_name == "nt" or os_name == "posix") and python_version < "3.9"'
+    assert asked.holds({"os_name": "nt", "python_version": "3.8"})
+    assert not asked.holds({"os_name": "nt", "python_version": "3.11"})
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('a = {path = "."}', WarningCode.LOCAL_PATH),
+        ('a = {path = ".", editable = true}', WarningCode.EDITABLE),
+        ('a = {git = "https://h.example/a", ref = "x"}', WarningCode.REPOSITORY),
+        ('a = {file = "https://h.example/a.whl"}', WarningCode.ADDRESS),
+    ],
+)
+def test_what_no_index_serves_is_left_out_and_told(text: str, code: WarningCode) -> None:
+    project = entry(f'b = "*"\n{text}')
+    assert [it.name for it in project.requirements] == ["b"]
+    assert codes(project) == [code]
+    assert project.warnings[0].field == "Pipfile:packages.a"
+
+
+def test_prereleases_are_welcome_by_package() -> None:
+    project = read('[packages]\na = "*"\nb = "*"\n[thoth.allow_prereleases]\nA = true\nc = true\n')
+    assert [it.prereleases for it in project.requirements] == [True, None]
+    assert project.prereleases == {"a", "c"}
+
+
+def test_an_index_may_be_given_by_its_address() -> None:
+    (asked,) = entry('a = {version="*", index="https://index.example/simple/"}').requirements
+    assert asked.index == "main"
+
+
+def test_an_index_that_is_no_source_is_told() -> None:
+    project = entry('a = {version="*", index="other"}')
+    assert project.requirements[0].index == "other"
+    assert codes(project) == [WarningCode.UNKNOWN_INDEX]
+
+
+def test_passwords_do_not_get_in() -> None:
+    project = read('[[source]]\nname="m"\nurl="https://me:hidden@h.example/s"\n[packages]\n')
+    assert project.indexes[0].url == "https://h.example/s"
+    assert codes(project) == [WarningCode.CREDENTIALS_REMOVED]
+    assert "hidden" not in str(project.warnings)
+
+
+def test_variables_stay_as_they_are() -> None:
+    url = "https://$NAME:${WORD}@h.example/s"
+    project = read(f'[[source]]\nname="m"\nurl="{url}"\n[packages]\n')
+    assert project.indexes[0].url == url
+    assert codes(project) == [WarningCode.VARIABLE_NOT_EXPANDED]
+
+
+def test_an_unknown_key_is_told() -> None:
+    assert codes(entry('a = {version = "*", colour = "red"}')) == [WarningCode.OPTION_IGNORED]
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "remedy"),
+    [
+        ('a = "1.0"', "packages.a", "==1.0"),
+        ("a = 1", "packages.a", "a version or a table"),
+        ('a = {extras = "x"}', "packages.a.extras", "a list of texts"),
+        ('a = ">>1"', "packages.a", "PEP 508"),
+        ("a = {version = '*', os_name = \"~= 'nt'\"}", "packages.a", "PEP 508"),
+        ('"a b" = "*"', "packages.a b", "PEP 508"),
+        ('my_pkg = "*"\nMy-Pkg = "*"', "packages.My-Pkg", "keep one"),
+    ],
+)
+def test_what_is_wrong_is_told_with_field_and_remedy(text: str, field: str, remedy: str) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        entry(text)
+    assert (caught.value.place, caught.value.field) == ("Pipfile", field)
+    assert remedy in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "packages = 1",
+        "source = 1\n[packages]",
+        "[[source]]\nname='x'\n[packages]",
+        "[[source]]\nurl='index'\n[packages]",
+        "[[source]]\nurl='https://a'\nname='x'\n[[source]]\nurl='https://b'\nname='x'\n[packages]",
+        "[thoth]\nallow_prereleases = true\n[packages]",
+        "[requires]\npython_version = 3.11\n[packages]",
+    ],
+)
+def test_tables_of_the_wrong_kind_are_refused(text: str) -> None:
+    with pytest.raises(InvalidProject):
+        read(text)
+
+
+def test_another_format_can_be_said_as_a_pipfile() -> None:
+    project = parse_project(
+        {"requirements.in": b"flask[async]>=3\nflask<4\npad; os_name == 'nt'\nplain\n"}
+    )
+    made = pipfile_of(project, {"pypi": "https://index.example/simple"})
+    assert made["source"] == [
+        {"name": "pypi", "url": "https://index.example/simple", "verify_ssl": True}
+    ]
+    packages: dict[str, Any] = made["packages"]
+    assert packages["flask"] == {"version": "<4,>=3", "extras": ["async"]}
+    assert packages["pad"] == {"version": "*", "markers": 'os_name == "nt"'}
+    assert packages["plain"] == "*"
+    again = Project(
+        **{name: getattr(project, name) for name in ("requirements", "dev")}, manifest=made
+    )
+    assert pipfile_of(again, {}) == made

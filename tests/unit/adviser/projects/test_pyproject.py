@@ -1,0 +1,158 @@
+"""``pyproject.toml``: dependencies, extras, groups, and uv's table."""
+
+from __future__ import annotations
+
+import pytest
+
+from adviser.projects.parsing import parse_project
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import Project, WarningCode
+from common.reasons import Reason
+
+
+def read(text: str) -> Project:
+    return parse_project({"pyproject.toml": text.encode()})
+
+
+def texts(asked: object) -> list[str]:
+    return [it.text for it in asked]  # type: ignore[attr-defined]
+
+
+def test_dependencies_are_read_with_their_places() -> None:
+    project = read(
+        "[project]\nname='mine'\nrequires-python='>=3.11'\n"
+        "dependencies=['Flask[async]>=3', 'pad; os_name == \"nt\"']"
+    )
+    assert texts(project.requirements) == ["flask[async]>=3", 'pad ; os_name == "nt"']
+    assert project.requirements[1].origin == "pyproject.toml:project.dependencies[1]"
+    assert project.requires_python == ">=3.11"
+
+
+def test_extras_of_the_project_itself_bring_theirs_even_in_a_circle() -> None:
+    project = read(
+        "[project]\nname='my.project'\ndependencies=['base']\n[project.optional-dependencies]\n"
+        "One=['a', 'my-project[two]']\ntwo=['b', 'My_Project[one] ; os_name == \"nt\"']\n"
+    )
+    assert texts(project.extras["one"]) == [
+        "a", "base", "b", 'base ; os_name == "nt"', 'a ; os_name == "nt"', 'b ; os_name == "nt"',
+    ]  # fmt: skip
+
+
+def test_groups_include_groups_where_they_stand_and_once() -> None:
+    project = read(
+        "[dependency-groups]\nlint=['ruff']\nTest=['pytest', {include-group='lint'}]\n"
+        "dev=[{include-group='test'}, {include-group='Lint'}, 'ipython']\n"
+    )
+    assert texts(project.dev) == ["pytest", "ruff", "ipython"]
+    assert texts(project.groups["test"]) == ["pytest", "ruff"]
+    assert project.requirements == ()
+
+
+def test_a_cycle_of_groups_is_told_with_its_path() -> None:
+    with pytest.raises(InvalidProject, match="b → c → b") as caught:
+        read(
+            "[dependency-groups]\na=[{include-group='b'}]\nb=[{include-group='c'}]\n"
+            "c=[{include-group='b'}]\n"
+        )
+    assert caught.value.reason == Reason.INCLUDE_CYCLE
+    assert caught.value.field == "dependency-groups.c"
+
+
+def test_groups_that_double_each_other_do_not_fill_the_memory() -> None:
+    lines = [
+        f"g{n} = [{{include-group='g{n + 1}'}}, {{include-group='g{n + 1}'}}]" for n in range(90)
+    ]
+    project = read("[dependency-groups]\n" + "\n".join(lines) + "\ng90 = ['a']\n")
+    assert texts(project.groups["g0"]) == ["a"]
+
+
+def test_a_group_that_is_not_there_is_told() -> None:
+    with pytest.raises(InvalidProject, match="'b', which there is not") as caught:
+        read("[dependency-groups]\na=[{include-group='b'}]\n")
+    assert caught.value.reason == Reason.INCLUDE_MISSING
+
+
+def test_requests_choose_extras_and_groups() -> None:
+    project = read(
+        "[project]\ndependencies=['a']\n[project.optional-dependencies]\nX_1=['b', 'a']\n"
+        "[dependency-groups]\ndev=['c']\nmore=['d']\n"
+    )
+    assert texts(project.asked()) == ["a"]
+    assert texts(project.asked(dev=True, extras=["x.1"])) == ["a", "c", "b"]
+    assert texts(project.asked(groups=["more"])) == ["a", "d"]
+    assert project.asked(extras=["x-1"])[0].origin == "pyproject.toml:project.dependencies[0]"
+    with pytest.raises(InvalidProject, match="no group 'none'") as caught:
+        project.asked(groups=["none"])
+    assert caught.value.hint == "it has dev, more"
+
+
+def test_dynamic_dependencies_are_told() -> None:
+    project = read("[project]\ndynamic=['version', 'dependencies']\n")
+    assert [it.code for it in project.warnings] == [WarningCode.DYNAMIC]
+
+
+def test_addresses_are_left_out_and_told() -> None:
+    project = read(
+        "[project]\ndependencies=['a @ https://me:hidden@h.example/a.whl', "
+        "'b @ git+https://h.example/b', 'c @ file:///c']\n"
+    )
+    assert project.requirements == ()
+    assert [it.code for it in project.warnings] == [
+        WarningCode.ADDRESS, WarningCode.REPOSITORY, WarningCode.LOCAL_PATH
+    ]  # fmt: skip
+    assert "hidden" not in str(project.warnings)
+
+
+def test_uv_says_where_packages_come_from_and_bounds_them() -> None:
+    project = read(
+        "[project]\ndependencies=['torch', 'mine', 'own', 'many', 'plain']\n"
+        "[tool.uv]\nprerelease='allow'\nconstraint-dependencies=['numpy<2']\n"
+        "override-dependencies=['six==1.0']\ndev-dependencies=['pytest']\n"
+        "[tool.uv.sources]\nTorch={index='gpu'}\nmine={workspace=true}\n"
+        "own={git='https://h.example/own'}\nmany=[{index='gpu', marker='os_name == \"nt\"'}]\n"
+        "[[tool.uv.index]]\nname='main'\nurl='https://h.example/simple'\ndefault=true\n"
+        "[[tool.uv.index]]\nname='gpu'\nurl='https://g.example/simple'\nexplicit=true\n"
+    )
+    assert [(it.name, it.index) for it in project.requirements] == [
+        ("torch", "gpu"), ("many", None), ("plain", None)
+    ]  # fmt: skip
+    assert [it.code for it in project.warnings] == [
+        WarningCode.OPTION_IGNORED, WarningCode.LOCAL_PATH, WarningCode.REPOSITORY
+    ]  # fmt: skip
+    assert texts(project.constraints) == ["numpy<2"]
+    assert texts(project.overrides) == ["six==1.0"]
+    assert texts(project.dev) == ["pytest"]
+    assert [(it.name, it.default, it.explicit) for it in project.indexes] == [
+        ("gpu", False, True), ("main", True, False)
+    ]  # fmt: skip
+    assert project.all_prereleases
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("[project]\ndependencies=['a b']", "project.dependencies[0]"),
+        ("[project]\ndependencies='a'", "project.dependencies"),
+        ("[project]\nrequires-python='3.11'", "project.requires-python"),
+        ("project=1", "project"),
+        ("[project.optional-dependencies]\na=[1]", "project.optional-dependencies.a"),
+        ("[dependency-groups]\na='b'", "dependency-groups.a"),
+        ("[dependency-groups]\na=[{include='b'}]", "dependency-groups.a[0]"),
+        ("[dependency-groups]\na=[1]", "dependency-groups.a[0]"),
+        ("[dependency-groups]\na_b=[]\nA-b=[]", "dependency-groups"),
+        ("[project]\n[tool.uv]\nsources=1", "tool.uv.sources"),
+        ("[project]\n[[tool.uv.index]]\nname='a'", "tool.uv.index[0]"),
+        ("[tool.black]\nline-length=1", "$"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_field_and_a_remedy(text: str, field: str) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read(text)
+    assert (caught.value.place, caught.value.field) == ("pyproject.toml", field)
+    assert caught.value.hint
+
+
+def test_poetrys_table_is_named() -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read("[tool.poetry]\n")
+    assert "Poetry" in (caught.value.hint or "")

@@ -1,0 +1,182 @@
+"""Requirements files in pip's documented format."""
+
+from __future__ import annotations
+
+import pytest
+
+from adviser.projects.parsing import parse_project, wanted_files
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import Project, WarningCode
+from common.reasons import Reason
+
+HASH = "sha256:" + "a" * 64
+
+
+def read(text: str | bytes, **others: str) -> Project:
+    data = text if isinstance(text, bytes) else text.encode()
+    given = {name.replace("_", "/", 1) + ".txt": it.encode() for name, it in others.items()}
+    return parse_project({"requirements.in": data, **given})
+
+
+def asked(project: Project) -> list[str]:
+    return [it.text for it in project.requirements]
+
+
+def codes(project: Project) -> list[WarningCode]:
+    return [it.code for it in project.warnings]
+
+
+def test_lines_continue_and_comments_end_them() -> None:
+    project = read(
+        "# whole line\nFlask[async] >= 3, \\\n   <4 # why\n\n"
+        "pad==2 \\\n    --hash=sha256:aa # known\n"
+        "a>1 \\\n# a comment ends it\nb\n"
+    )
+    assert asked(project) == ["flask[async]<4,>=3", "pad==2", "a>1", "b"]
+    assert project.requirements[0].origin == "requirements.in:2"
+    assert project.requirements[2].origin == "requirements.in:7"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "\ufeffa>1\r\nb\r\n".encode(),
+        "a>1\nb".encode("utf-16"),
+        "a>1\nb".encode("utf-32"),
+        "# -*- coding: latin-1 -*-\n# gr\xfcn\na>1\nb\n".encode("latin-1"),
+        b"a>1\rb\r",
+    ],
+)
+def test_encodings_and_line_ends_make_no_difference(data: bytes) -> None:
+    assert asked(read(data)) == ["a>1", "b"]
+
+
+@pytest.mark.parametrize("data", [b"a\xff", b"# coding: rot13\na", b"# coding: hm\na", b"a\0b"])
+def test_what_is_no_text_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read(data)
+    assert caught.value.hint == "save it as UTF-8"
+
+
+def test_files_include_files_relative_to_themselves() -> None:
+    project = read(
+        "-r sub/base.txt\n--constraint=sub/bounds.txt\nown\n-rsub/base.txt\n",
+        sub_base="a\n-r more.txt\n",
+        sub_more="b\n",
+        sub_bounds="numpy<2\n",
+    )
+    assert asked(project) == ["a", "b", "own"]
+    assert [it.text for it in project.constraints] == ["numpy<2"]
+    assert project.constraints[0].origin == "sub/bounds.txt:1"
+
+
+def test_a_file_that_includes_itself_is_told_with_the_path() -> None:
+    with pytest.raises(InvalidProject, match=r"a/b\.txt → a/c\.txt → a/b\.txt") as caught:
+        read("-r a/b.txt\n", a_b="-r c.txt\n", a_c="-r ../a/b.txt\n")
+    assert caught.value.reason == Reason.INCLUDE_CYCLE
+
+
+@pytest.mark.parametrize("name", ["none.txt", "../up.txt", "/etc/passwd", "https://h.example/r"])
+def test_only_given_files_are_included(name: str) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read(f"a\n-r {name}\n")
+    assert caught.value.reason == Reason.INCLUDE_MISSING
+    assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
+
+
+def test_what_to_read_next_is_told() -> None:
+    files = {"requirements.txt": b"-r a/b.txt\n-c c.txt\n", "a/b.txt": b"-r d.txt\n"}
+    assert wanted_files(files) == {"c.txt", "a/d.txt"}
+    assert wanted_files(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("-e .", WarningCode.EDITABLE),
+        ("--editable=git+https://h.example/r#egg=r", WarningCode.EDITABLE),
+        ("./here", WarningCode.LOCAL_PATH),
+        ("wheels/a-1-py3-none-any.whl", WarningCode.LOCAL_PATH),
+        ("file:///a.whl", WarningCode.LOCAL_PATH),
+        ("https://h.example/a.zip#egg=a ; os_name == 'nt'", WarningCode.ADDRESS),
+        ("git+ssh://git@h.example/r@main", WarningCode.REPOSITORY),
+        ("r @ git+https://h.example/r@main", WarningCode.REPOSITORY),
+        ("a @ https://h.example/a.whl", WarningCode.ADDRESS),
+    ],
+)
+def test_what_no_index_serves_is_left_out_and_told(line: str, code: WarningCode) -> None:
+    project = read(f"a>1\n{line}\n")
+    assert asked(project) == ["a>1"]
+    assert codes(project) == [code]
+    assert project.warnings[0].field == "requirements.in:2"
+
+
+def test_options_say_indexes_and_prereleases() -> None:
+    project = read(
+        "-i https://me:hidden@a.example/simple --extra-index-url https://b.example/simple\n"
+        "--pre\n--all-releases x_y,z\n--no-binary :all:\n--require-hashes\na>1\n"
+    )
+    assert [(it.url, it.default) for it in project.indexes] == [
+        ("https://a.example/simple", True), ("https://b.example/simple", False)
+    ]  # fmt: skip
+    assert project.all_prereleases
+    assert project.prereleases == {"x-y", "z"}
+    assert codes(project) == [WarningCode.CREDENTIALS_REMOVED, WarningCode.OPTION_IGNORED]
+
+
+def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", "flask")
+    with pytest.raises(InvalidProject) as caught:
+        read("${NAME}>=3\n")
+    assert "variables are not expanded" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a b", "a>>1", "--frobnicate", "-r", "--hash=sha256:aa", "a -r b.txt", "a --pre=1",
+        "a --hash 'x", "a; os_name ~= 'nt'", "a[", "a==" + "1" * 3_000,
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_line_and_a_remedy(line: str) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read(f"ok\n{line}\n")
+    assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
+    assert caught.value.hint
+
+
+def test_constraints_have_no_extras() -> None:
+    with pytest.raises(InvalidProject) as caught:
+        parse_project({"requirements.in": b"a\n", "constraints.txt": b"a[b]<2\n"})
+    assert (caught.value.place, caught.value.field) == ("constraints.txt", "1")
+
+
+def test_a_pinned_file_is_its_own_lock() -> None:
+    project = parse_project(
+        {"requirements.txt": f"a==1.0RC1 --hash={HASH}\nb[x]==2 \\\n  --hash={HASH}\n".encode()}
+    )
+    assert project.locked is not None
+    assert {name: (it.version, it.hashes) for name, it in project.locked.items()} == {
+        "a": ("1.0rc1", (HASH,)), "b": ("2", (HASH,))
+    }  # fmt: skip
+    assert codes(project) == [WarningCode.ALL_PINNED]
+    assert parse_project({"requirements.txt": b"a==1\nb\n"}).locked is None
+
+
+def test_a_package_asked_for_twice_is_told_unless_the_markers_differ() -> None:
+    assert codes(read("a>1\nA<3\n")) == [WarningCode.ASKED_TWICE]
+    assert codes(read("a>1; os_name=='nt'\na<3; os_name=='posix'\n")) == []
+
+
+def test_a_marker_about_extras_holds_for_none() -> None:
+    (asked_for,) = read("a; extra == 'x'\n").requirements
+    assert not asked_for.holds({"os_name": "posix"})
+
+
+@pytest.mark.parametrize(
+    "line", ["-i https://me:hidden@h 'x", "a https://me:hidden@h/x y", "-x https://me:hidden@h"]
+)
+def test_no_error_tells_a_password(line: str) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read(line)
+    assert "hidden" not in f"{caught.value} {caught.value.hint}"
