@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import closures, identical, indicators, ingest, interruptions, packages
+from benchmarks import (
+    closures,
+    identical,
+    indicators,
+    ingest,
+    interruptions,
+    packages,
+    resolver,
+    scoring,
+)
 from common.logs import set_up_logs
 
 MEASUREMENTS = {
     "ingest": ingest.main,
     "packages": packages.main,
     "closures": closures.main,
+    "resolver": resolver.main,
+    "scoring": scoring.main,
     "interruptions": interruptions.main,
     "indicators": indicators.main,
     "identical": identical.main,

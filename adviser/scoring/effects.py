@@ -59,28 +59,51 @@ class Moments:
     mean: FloatArray
     variance: FloatArray
 
+    def taken(self, places: NDArray[np.int64]) -> Moments:
+        """Those of the arms at these indices, in that order, repeated where one is."""
+        return Moments(self.jobs[places], self.mean[places], self.variance[places])
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """Log rates of the jobs of many arms, one arm after the other.
+
+    :param values: of all arms
+    :param sizes: how many of them each arm has
+    """
+
+    values: FloatArray
+    sizes: NDArray[np.int64]
+
+    def moments(self) -> Moments:
+        """Number, mean and variance of each arm, in time linear in all jobs but for a sort.
+
+        The order of an arm's jobs changes nothing, not even the last bit.
+        """
+        count = len(self.sizes)
+        jobs = self.sizes.astype(np.float64)
+        owner = np.repeat(np.arange(count), self.sizes)
+        values = self.values[np.lexsort((self.values, owner))]
+        # Taken relative to an arm's first value, equal values have a variance of exactly zero.
+        origin = np.full(count, math.nan)
+        filled = self.sizes > 0
+        origin[filled] = values[(np.cumsum(self.sizes) - self.sizes)[filled]]
+        shifted = values - origin[owner]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.bincount(owner, shifted, minlength=count) / jobs
+            squares = np.bincount(owner, (shifted - mean[owner]) ** 2, minlength=count)
+            variance = np.where(jobs > 1, squares / (jobs - 1), np.nan)
+        return Moments(jobs, origin + mean, variance)
+
 
 def moments(arms: Sequence[Sequence[float]]) -> Moments:
-    """Number, mean and variance of each arm, in time linear in all jobs.
-
-    The order of an arm's jobs changes nothing, not even the last bit.
+    """:meth:`Arms.moments` of arms that are lists.
 
     >>> moments([(1.0, 3.0), (5.0,)]).mean.tolist()
     [2.0, 5.0]
     """
-    ordered = [sorted(arm) for arm in arms]
-    sizes = np.array([len(arm) for arm in ordered], dtype=np.int64)
-    jobs = sizes.astype(np.float64)
-    owner = np.repeat(np.arange(len(ordered)), sizes)
-    # Taken relative to an arm's first value, equal values have a variance of exactly zero.
-    origin = np.array([arm[0] if arm else math.nan for arm in ordered], dtype=np.float64)
-    values = np.array([value for arm in ordered for value in arm], dtype=np.float64)
-    shifted = values - origin[owner]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.bincount(owner, shifted, minlength=len(ordered)) / jobs
-        squares = np.bincount(owner, (shifted - mean[owner]) ** 2, minlength=len(ordered))
-        variance = np.where(jobs > 1, squares / (jobs - 1), np.nan)
-    return Moments(jobs, origin + mean, variance)
+    values = np.array([value for arm in arms for value in arm], dtype=np.float64)
+    return Arms(values, np.array([len(arm) for arm in arms], dtype=np.int64)).moments()
 
 
 def welch_effects(candidates: Moments, baseline: Moments) -> Effects:
@@ -181,7 +204,7 @@ def per_cent(d: FloatArray) -> FloatArray:
         return 100.0 * np.expm1(d)
 
 
-def chance_at_most(effects: Effects, log_bound: float) -> FloatArray:
+def chance_at_most(effects: Effects, log_bound: FloatArray | float) -> FloatArray:
     """One-sided p-values of "the true difference is at most ``log_bound``".
 
     ``P(T ≥ (d − bound) / SE)`` for Student's T. Without any error the answer is 0 above

@@ -5,37 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adviser.scoring.effects import (
-    Effects,
-    FloatArray,
-    chance_at_most,
-    effects_of,
-    intervals,
-    mirrored,
-    per_cent,
-)
+from adviser.scoring.effects import effects_of, per_cent
 from adviser.scoring.estimates import Estimate, Method, Sample, estimates_of
+from adviser.scoring.judging import ALPHA, Judgements, Verdict, holm_adjusted, judge
 from adviser.scoring.planning import MIN_JOBS, jobs_to_verdict
 from common.errors import IncomparableSamples
 
 #: The smallest difference worth a verdict, a share of the baseline's rate.
 MIN_DELTA = 0.02
 
-ALPHA = 0.05
-
-
-class Verdict(StrEnum):
-    """What may be said about a candidate next to the baseline."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    EQUIVALENT = "equivalent"
-    UNDETERMINED = "undetermined"
+__all__ = [
+    "ALPHA",
+    "Comparison",
+    "Lacking",
+    "Verdict",
+    "compare_candidates",
+    "holm_adjusted",
+    "smallest_difference",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +90,6 @@ def smallest_difference(aa_history: Sequence[float] = ()) -> float:
     return max(MIN_DELTA, math.expm1(float(np.percentile(np.abs(aa_history), 95))))
 
 
-def holm_adjusted(p_values: FloatArray) -> FloatArray:
-    """p-values that may each be held against α though all were looked at.
-
-    Step-down, valid under any dependence: here every candidate shares the baseline
-    (Holm 1979, "A simple sequentially rejective multiple test procedure",
-    Scand. J. Statist. 6:65–70).
-
-    >>> holm_adjusted(np.array([0.04, 0.01, 0.03])).tolist()
-    [0.06, 0.03, 0.06]
-    """
-    order = np.argsort(p_values, kind="stable")
-    steps = p_values[order] * np.arange(len(p_values), 0, -1)
-    adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return adjusted
-
-
 def compare_candidates(
     baseline: Sample,
     candidates: Sequence[Sample],
@@ -149,42 +122,32 @@ def compare_candidates(
     effects = effects_of([estimate.effect for estimate in estimates])
     tested = np.array([min(it.jobs, it.baseline_jobs) >= MIN_JOBS for it in estimates])
     log_margin = math.log1p(smallest_difference(aa_history))
-    p_faster = _claims(effects, log_margin, tested)
-    p_slower = _claims(mirrored(effects), log_margin, tested)
-    equivalent = tested & _within(effects, log_margin, alpha)
-    verdicts = _verdicts(p_faster < alpha, p_slower < alpha, equivalent)
-    p_values = np.where(effects.d < 0, p_slower, p_faster)
-    plan = _Plan(log_margin, alpha, max(1, int(tested.sum())))
-    low, high = (per_cent(end) for end in intervals(effects))
+    judged = judge(effects, tested, log_margin, alpha)
+    lacking = Lacking(log_margin, alpha, int(tested.sum()))
     return [
-        _comparison(
-            (sample.label, baseline.label), estimate, (float(low[i]), float(high[i])),
-            verdicts[i], plan.missing(estimate, verdicts[i]), float(p_values[i]),
-        )
+        _comparison((sample.label, baseline.label), estimate, judged, i, lacking)
         for i, (sample, estimate) in enumerate(zip(candidates, estimates, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def _comparison(
-    labels: tuple[str, str],
-    estimate: Estimate,
-    interval: tuple[float, float],
-    verdict: Verdict,
-    missing: tuple[int, int],
-    p_value: float,
+    labels: tuple[str, str], estimate: Estimate, judged: Judgements, i: int, lacking: Lacking
 ) -> Comparison:
+    verdict = judged.verdict(i)
+    missing = lacking.jobs(estimate, verdict)
+    low, high = per_cent(np.array([judged.low[i], judged.high[i]]))
     return Comparison(
         candidate=labels[0],
         baseline=labels[1],
         d=estimate.effect.d,
         standard_error=estimate.effect.standard_error,
         degrees_of_freedom=estimate.effect.degrees_of_freedom,
-        interval_low_pct=interval[0],
-        interval_high_pct=interval[1],
+        interval_low_pct=float(low),
+        interval_high_pct=float(high),
         verdict=verdict,
         jobs_missing=missing[0],
         baseline_jobs_missing=missing[1],
-        p_value=p_value,
+        p_value=float(judged.p_value[i]),
         method=estimate.method,
         pairs=estimate.pairs,
         hosts=estimate.hosts,
@@ -201,35 +164,19 @@ def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
             )
 
 
-def _claims(effects: Effects, log_margin: float, tested: NDArray[np.bool_]) -> FloatArray:
-    """Adjusted p-values of "no faster than the margin"; 1 where nothing was tested."""
-    p = np.ones_like(effects.d)
-    p[tested] = holm_adjusted(chance_at_most(effects, log_margin)[tested])
-    return p
-
-
-def _within(effects: Effects, log_margin: float, alpha: float) -> NDArray[np.bool_]:
-    above = chance_at_most(effects, -log_margin) < alpha
-    below = chance_at_most(mirrored(effects), -log_margin) < alpha
-    return above & below
-
-
-def _verdicts(
-    faster: NDArray[np.bool_], slower: NDArray[np.bool_], equivalent: NDArray[np.bool_]
-) -> list[Verdict]:
-    words = [Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FASTER]
-    return [words[i] for i in np.select([faster, slower, equivalent], [3, 2, 1], 0)]
-
-
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """Tells how many jobs an undetermined comparison lacks."""
+class Lacking:
+    """Tells how many jobs an undetermined comparison lacks.
+
+    :param log_margin: ``ln(1 + δ)``
+    :param tested: how many comparisons are tested together
+    """
 
     log_margin: float
     alpha: float
     tested: int
 
-    def missing(self, estimate: Estimate, verdict: Verdict) -> tuple[int, int]:
+    def jobs(self, estimate: Estimate, verdict: Verdict) -> tuple[int, int]:
         """Jobs that the candidate and the baseline lack; one at least, in all."""
         if verdict is not Verdict.UNDETERMINED:
             return 0, 0
@@ -246,5 +193,5 @@ class _Plan:
             estimate.effect.d,
             self.log_margin,
             alpha=self.alpha,
-            candidates=self.tested,
+            candidates=max(1, self.tested),
         )

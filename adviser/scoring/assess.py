@@ -1,0 +1,130 @@
+"""From a snapshot and the evidence to what the resolver maximises, and to what people are told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from packaging.version import InvalidVersion, Version
+
+from adviser.scoring.assessments import Assessment
+from adviser.scoring.circumstances import Circumstances
+from adviser.scoring.contrasts import Stacks
+from adviser.scoring.coverage import Coverages
+from adviser.scoring.criteria import Criterion, RecommendationType, criteria_of
+from adviser.scoring.harms import AllowList, refusal, security_value
+from adviser.scoring.notes import notes_of, request_notes
+from adviser.scoring.performance import performance_claims, performance_values
+from adviser.scoring.releases import release_values
+from common.environments import Environment
+from common.packages import Purl
+from graph.candidates import Candidate
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+
+
+def assess(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    kind: RecommendationType,
+    baseline: Mapping[str, str] | None,
+    environment: Environment,
+    hardware: str | None,
+    *,
+    allowed: Collection[str] = (),
+) -> Assessment:
+    """What the evidence says of every candidate of ``snapshot``.
+
+    Nothing looks at a clock or at an order of input, so equal arguments give equal answers.
+
+    :param baseline: version by name of the stack to compare with, the user's own or the
+        newest feasible one; ``None`` for the newest version of each package
+    :param environment: where the stack is to run
+    :param hardware: digest of the hardware class, or its beginning, with or without
+        ``sha256:``; ``None`` if it is not known, and then all evidence is of another class
+    :param allowed: identifiers of vulnerabilities that are accepted, in any of their aliases
+    """
+    asked = Circumstances(hardware or None, environment.python_version)
+    stacks = Stacks(evidence)
+    base, lost = _baseline(snapshot, baseline)
+    versions = {name: {it.purl for it in them} for name, them in snapshot.packages.items()}
+    claims = tuple(performance_claims(evidence, stacks, base, versions, asked))
+    allow_list = AllowList(allowed, evidence.vulnerabilities)
+    criteria = criteria_of(kind)
+    coverages = Coverages(snapshot, evidence, stacks, asked)
+    covered = coverages.of(frozenset(base.values()))
+    return Assessment(
+        scores=_scores(snapshot, evidence, kind, criteria, allow_list, performance_values(claims)),
+        criteria=criteria,
+        claims=claims,
+        refused=dict(_refused(snapshot, allow_list)) if kind.refuses_vulnerable else {},
+        baseline=base,
+        baseline_reason="as given" if baseline is not None else "the newest of each package",
+        coverage=covered,
+        justifications=request_notes(covered.missing, covered.unsolvable, lost, claims),
+        coverage_of=coverages.of,
+        notes=notes_of(snapshot, claims, evidence.vulnerabilities, allow_list, evidence.as_of),
+    )
+
+
+def _baseline(
+    snapshot: Snapshot, given: Mapping[str, str] | None
+) -> tuple[dict[str, Purl], list[str]]:
+    """The baseline's candidates by name, and what of it is no candidate.
+
+    What was not given is its newest version that nobody has to ask for by name.
+    """
+    found: dict[str, Purl] = {}
+    lost = []
+    for name, candidates in snapshot.packages.items():
+        if given is None:
+            if (newest := _newest(candidates)) is not None:
+                found[name] = newest.purl
+        elif name in given:
+            same = next((it for it in candidates if _same(it.version, given[name])), None)
+            if same is None:
+                lost.append(f"{name}=={given[name]}")
+            else:
+                found[name] = same.purl
+    return found, lost
+
+
+def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
+    plain = (it for it in candidates if not it.yanked and not it.prerelease)
+    return next(plain, candidates[0] if candidates else None)
+
+
+def _same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return False
+
+
+def _scores(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    kind: RecommendationType,
+    criteria: Sequence[Criterion],
+    allow_list: AllowList,
+    performance: Mapping[Purl, float],
+) -> dict[Purl, tuple[int, ...]]:
+    scores = {}
+    for candidates in snapshot.packages.values():
+        told = release_values(candidates, evidence.as_of, prereleases=kind.admits_prereleases)
+        for it, released in told:
+            values = {
+                **released,
+                "security": security_value(allow_list.held_against(it)),
+                "performance": performance.get(it.purl, 0.0),
+            }
+            scores[it.purl] = tuple(line.contribution(values[line.name]) for line in criteria)
+    return scores
+
+
+def _refused(snapshot: Snapshot, allow_list: AllowList) -> Iterator[tuple[Purl, str]]:
+    for candidates in snapshot.packages.values():
+        for it in candidates:
+            if it.vulnerabilities and (words := refusal(allow_list.held_against(it))):
+                yield it.purl, words

@@ -1,0 +1,149 @@
+"""Which measured stacks say something about which package: those that differ in it alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from adviser.scoring.histories import History
+from common.packages import Purl
+from graph.evidence import Evidence
+
+#: Of a sum of digests; two different sets of packages share one with a chance of 2⁻¹²⁸.
+_MODULUS = 1 << 128
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Two measured stacks to compare, and in what they differ.
+
+    :param series: its index
+    :param differs: names of the packages, sorted
+    :param purl: the one version that the candidate has instead, ``None`` if several differ
+    :param baseline_purl: what the baseline has instead of it
+    """
+
+    series: int
+    baseline: str
+    candidate: str
+    differs: tuple[str, ...]
+    purl: Purl | None = None
+    baseline_purl: Purl | None = None
+
+
+def name_of(purl: Purl) -> str:
+    """The package's name, out of a Package URL.
+
+    >>> name_of(Purl("pkg:pypi/numpy@1.26.4?index=builds"))
+    'numpy'
+    """
+    return purl.partition("@")[0].rpartition("/")[2]
+
+
+class Stacks:
+    """The measured stacks, by what they hold."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.members = {digest: frozenset(them) for digest, them in evidence.stacks.items()}
+        self._sums = {
+            digest: sum(map(_number, them)) % _MODULUS for digest, them in self.members.items()
+        }
+        self._holding: dict[Purl, list[str]] = defaultdict(list)
+        for digest, them in sorted(self.members.items()):
+            for purl in them:
+                self._holding[purl].append(digest)
+        self._by_sum = {value: digest for digest, value in sorted(self._sums.items())}
+
+    def holding(self, purl: Purl) -> list[str]:
+        """The digests of stacks with this version, sorted."""
+        return self._holding.get(purl, [])
+
+    def exchanged(self, digest: str, old: Purl, new: Purl) -> str | None:
+        """The stack that has ``new`` instead of ``old`` and is the same otherwise."""
+        return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)
+
+    def differing(self, one: str, other: str) -> tuple[str, ...]:
+        """Names of the packages in which two stacks differ, sorted."""
+        return tuple(sorted({name_of(it) for it in self.members[one] ^ self.members[other]}))
+
+    def shared(self, digest: str, stack: Collection[Purl]) -> int:
+        """How many versions a measured stack has in common with another."""
+        return len(self.members[digest].intersection(stack))
+
+
+@lru_cache(maxsize=65_536)
+def _number(purl: Purl) -> int:
+    return int.from_bytes(hashlib.blake2b(purl.encode(), digest_size=16).digest(), "big")
+
+
+def package_contrasts(
+    stacks: Stacks,
+    histories: Mapping[int, History],
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Iterable[Purl]],
+) -> list[Contrast]:
+    """For each series, version and package, the two stacks that differ in that package alone.
+
+    Where several pairs do, the one whose other packages are most like the baseline's is taken,
+    then the one with most jobs: nothing that depends on what was measured.
+
+    :param baseline: version by name that others are compared with
+    :param versions: those that are wanted to know of, by name
+    """
+    wanted = frozenset(baseline.values())
+    found = []
+    for name, theirs in sorted(baseline.items()):
+        holding = stacks.holding(theirs)
+        for ours in versions.get(name, ()) if holding else ():
+            if ours == theirs or not stacks.holding(ours):
+                continue
+            pairs = [(it, stacks.exchanged(it, theirs, ours)) for it in holding]
+            known = [(base, other) for base, other in pairs if other is not None]
+            for number, history in histories.items() if known else ():
+                best = max(
+                    (
+                        (stacks.shared(base, wanted), _jobs(history, base, other), base, other)
+                        for base, other in known
+                        if base in history.jobs and other in history.jobs
+                    ),
+                    default=None,
+                )
+                if best is not None:
+                    found.append(Contrast(number, best[2], best[3], (name,), ours, theirs))
+    return found
+
+
+def _jobs(history: History, base: str, other: str) -> int:
+    return min(len(history.jobs[base]), len(history.jobs[other]))
+
+
+def stack_contrasts(
+    stacks: Stacks,
+    histories: Mapping[int, History],
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Collection[Purl]],
+) -> list[Contrast]:
+    """Stacks that differ in several packages from the one that is most like the baseline.
+
+    What they show cannot be put down to a package, so it is told and never scored. Only those
+    are taken in which every version that differs could be chosen.
+    """
+    wanted = frozenset(baseline.values())
+    found = []
+    for number, history in histories.items():
+        base = max(
+            history.jobs,
+            key=lambda it: (stacks.shared(it, wanted), len(history.jobs[it]), it),
+            default=None,
+        )
+        if base is None or not stacks.shared(base, wanted):
+            continue
+        for other in history.jobs:
+            differs = stacks.differing(base, other)
+            changed = stacks.members[other] - stacks.members[base]
+            if len(differs) > 1 and all(it in versions.get(name_of(it), ()) for it in changed):
+                found.append(Contrast(number, base, other, differs))
+    return found

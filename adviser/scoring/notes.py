@@ -1,0 +1,192 @@
+"""What a person should know of versions that were chosen, each with its evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from adviser.scoring.assessments import Claim, Code, Justification, Weight
+from adviser.scoring.contrasts import name_of
+from adviser.scoring.harms import AllowList, severity_of
+from adviser.scoring.releases import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
+from adviser.scoring.verdicts import Verdict
+from common.advisories import Severity
+from common.packages import Purl
+from graph.candidates import Candidate
+from graph.evidence import KnownHarm
+from graph.snapshot import Snapshot
+
+#: Where every identifier of the advisories that are read has its page.
+VULNERABILITY_PAGE = "https://osv.dev/vulnerability/{}"
+
+_GRAVE = frozenset({Severity.HIGH, Severity.CRITICAL})
+_CODES = {
+    Verdict.FASTER: (Code.FASTER, Weight.INFO),
+    Verdict.SLOWER: (Code.SLOWER, Weight.WARNING),
+    Verdict.EQUIVALENT: (Code.EQUIVALENT, Weight.INFO),
+    Verdict.UNDETERMINED: (Code.UNDETERMINED, Weight.INFO),
+}
+
+
+def notes_of(
+    snapshot: Snapshot,
+    claims: Sequence[Claim],
+    known: Mapping[str, KnownHarm],
+    allowed: AllowList,
+    as_of: datetime,
+) -> Callable[[Collection[Purl]], tuple[Justification, ...]]:
+    """A function that tells of a stack's versions, in the order of their names."""
+
+    def notes(stack: Collection[Purl]) -> tuple[Justification, ...]:
+        found: list[Justification] = []
+        for purl in sorted(stack):
+            name = name_of(purl)
+            candidates = snapshot.packages.get(name, ())
+            for it in candidates:
+                if it.purl == purl:
+                    found += _of_release(it, as_of)
+                    found += _of_harms(it, known, allowed)
+            found += _of_package(name, candidates, as_of)
+            found += (claim_note(it) for it in claims if it.purl == purl)
+        return tuple(found)
+
+    return notes
+
+
+def request_notes(
+    missing: Iterable[str], unsolvable: Iterable[str], lost: Iterable[str], claims: Iterable[Claim]
+) -> tuple[Justification, ...]:
+    """What is to be known of a request, whatever is chosen.
+
+    :param lost: packages of the baseline whose version is no candidate, with the version
+    """
+    return (
+        *(_missing(name) for name in missing),
+        *(_unsolvable(name) for name in unsolvable),
+        *(_lost(text) for text in lost),
+        *(claim_note(it) for it in claims if it.confounded and it.verdict is not _OPEN),
+    )
+
+
+_OPEN = Verdict.UNDETERMINED
+
+
+def _missing(name: str) -> Justification:
+    words = f"{name} is asked for, and no version of it is known"
+    return Justification(Code.MISSING, Weight.ERROR, words, name)
+
+
+def _unsolvable(name: str) -> Justification:
+    words = f"no version of {name} tells what it requires without being built"
+    return Justification(Code.UNSOLVABLE, Weight.WARNING, words, name)
+
+
+def _lost(text: str) -> Justification:
+    words = f"{text} cannot be installed here, so that nothing is compared with it"
+    return Justification(Code.BASELINE_UNAVAILABLE, Weight.WARNING, words, text.partition("==")[0])
+
+
+def _of_release(it: Candidate, as_of: datetime) -> Iterator[Justification]:
+    what = f"{it.name} {it.version}"
+    if it.yanked:
+        reason = f": {it.yanked_reason}" if it.yanked_reason else ""
+        words = f"{what} was yanked by its publisher{reason}"
+        yield Justification(Code.YANKED, Weight.WARNING, words, it.name, it.purl)
+    if it.prerelease:
+        words = f"{what} is a pre-release"
+        yield Justification(Code.PRERELEASE, Weight.INFO, words, it.name, it.purl)
+    if it.uploaded_at is not None and as_of - it.uploaded_at < RIPE_AFTER:
+        days = max(0, (as_of - it.uploaded_at).days)
+        words = f"{what} was released {days} {'day' if days == 1 else 'days'} ago"
+        yield Justification(Code.IMMATURE, Weight.INFO, words, it.name, it.purl)
+
+
+def _of_package(
+    name: str, candidates: Sequence[Candidate], as_of: datetime
+) -> Iterator[Justification]:
+    last = last_release(candidates)
+    if last is not None and as_of - last > UNMAINTAINED_AFTER:
+        words = f"nothing of {name} that fits was released since {last:%Y-%m-%d}"
+        yield Justification(Code.UNMAINTAINED, Weight.WARNING, words, name)
+
+
+def _of_harms(
+    candidate: Candidate, known: Mapping[str, KnownHarm], allowed: AllowList
+) -> Iterator[Justification]:
+    for it in candidate.vulnerabilities:
+        severity = severity_of(it)
+        harm = known.get(it.id)
+        summary = f": {harm.summary}" if harm and harm.summary else ""
+        accepted = allowed.accepts(it)
+        words = (
+            f"{candidate.name} {candidate.version} is affected by {it.id}"
+            f" ({severity or 'unrated'}){', which is allowed' if accepted else ''}{summary}"
+        )
+        grave = severity in _GRAVE and not accepted
+        yield Justification(
+            Code.VULNERABILITY_ALLOWED if accepted else Code.VULNERABLE,
+            Weight.ERROR if grave else Weight.INFO if accepted else Weight.WARNING,
+            words, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(it.id), (it.id,),
+        )  # fmt: skip
+
+
+def claim_note(it: Claim) -> Justification:
+    """A claim in words, with all that makes it believable.
+
+    A gain is told as it is expected to last (shrunk), then as it was observed, with its interval.
+    """
+    code, weight = _CODES[it.verdict]
+    if it.confounded:
+        code, weight = Code.CONFOUNDED, Weight.INFO
+    subject = it.package or "the measured stack"
+    versions = ""
+    if it.purl and it.baseline_purl:
+        versions = f" {_bare(it.purl)} next to {_bare(it.baseline_purl)}"
+    said = f"{subject}{versions}: {_said(it)} in {_measure(it)} on {it.hardware_label}"
+    jobs = f"{it.jobs} and {it.baseline_jobs} jobs"
+    return Justification(
+        code, weight, f"{said} ({_interval(it)}, {jobs}){_but(it)}",
+        it.package, it.purl, None, it.evidence,
+    )  # fmt: skip
+
+
+def _said(it: Claim) -> str:
+    if it.verdict is Verdict.UNDETERMINED:
+        more = it.jobs_missing + it.baseline_jobs_missing
+        return f"undetermined, about {more} more {'job' if more == 1 else 'jobs'} would tell"
+    if it.verdict is Verdict.EQUIVALENT:
+        return f"no difference beyond {it.delta_pct:.1f} %"
+    # Whatever shrinking left of it, a settled difference has the sign that was observed.
+    return f"{abs(it.effect_pct):.1f} % {it.verdict.value}"
+
+
+def _interval(it: Claim) -> str:
+    if not math.isfinite(it.interval_high_pct):
+        return "too few jobs for an interval"
+    if it.verdict in (Verdict.FASTER, Verdict.SLOWER):
+        observed = f"{it.observed_pct:+.1f} % observed, "
+    else:
+        observed = ""
+    return f"{observed}95 % interval {it.interval_low_pct:+.1f} … {it.interval_high_pct:+.1f} %"
+
+
+def _measure(it: Claim) -> str:
+    told = ", ".join(f"{key} {value}" for key, value in sorted(it.parameters.items()))
+    return f"{it.indicator} ({told})" if told else it.indicator
+
+
+def _but(it: Claim) -> str:
+    """What keeps a claim from being about this very request."""
+    told = []
+    if not it.same_hardware:
+        told.append("another hardware class than asked about")
+    if not it.same_python:
+        told.append(f"Python {it.python_version or 'unknown'}")
+    if it.confounded:
+        told.append(f"not scored, as {len(it.differs)} packages differ: {', '.join(it.differs)}")
+    return f"; {'; '.join(told)}" if told else ""
+
+
+def _bare(purl: Purl) -> str:
+    return purl.partition("@")[2].partition("?")[0]

@@ -1,0 +1,259 @@
+"""What measurements say of versions next to the baseline: claims, and what of them counts.
+
+All comparisons of a request are judged together, so that the chance of even one false claim in
+an answer is bounded, however many packages, versions and indicators were looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from adviser.scoring.assessments import Claim
+from adviser.scoring.circumstances import Circumstances
+from adviser.scoring.contrasts import Contrast, Stacks, package_contrasts, stack_contrasts
+from adviser.scoring.effects import Effects, FloatArray, effects_of, per_cent
+from adviser.scoring.estimates import Estimate, estimates_of
+from adviser.scoring.histories import History, histories_of
+from adviser.scoring.judging import ALPHA, Judgements, Verdict, judge
+from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.shrinkage import pessimistic, shrinkage_factors, true_variance
+from adviser.scoring.verdicts import Lacking, smallest_difference
+from common.packages import Purl
+from graph.evidence import Evidence, Series
+
+#: Standard deviation, natural log, by which an effect is taken to differ between hardware
+#: classes, or between versions of Python: a gain on one processor is often none on another,
+#: and nothing that was measured on the one tells how far it carries to the other.
+ELSEWHERE_SD = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """One comparison that was looked at."""
+
+    contrast: Contrast
+    history: History
+    estimate: Estimate
+
+    @property
+    def tested(self) -> bool:
+        return min(self.estimate.jobs, self.estimate.baseline_jobs) >= MIN_JOBS
+
+    @property
+    def log_margin(self) -> float:
+        return math.log1p(smallest_difference(self.history.identical))
+
+
+def performance_claims(
+    evidence: Evidence,
+    stacks: Stacks,
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Collection[Purl]],
+    asked: Circumstances,
+) -> list[Claim]:
+    """Everything that was measured of the wanted versions next to the baseline's.
+
+    A version that was measured in the same circumstances is judged by that alone. Where it was
+    not, measurements from elsewhere are told, with a wider interval, each by itself.
+
+    :param stacks: of the evidence
+    :param versions: those that may be chosen, by name
+    :returns: by package, version, indicator and hardware; of stacks, last
+    """
+    histories = histories_of(evidence, _wanted(evidence, stacks, baseline))
+    contrasts = _nearest(
+        package_contrasts(stacks, histories, baseline, versions), evidence.series, asked
+    )
+    here = {
+        number: it
+        for number, it in histories.items()
+        if asked.distance(evidence.series[number]) == 0
+    }
+    contrasts += stack_contrasts(stacks, here, baseline, versions)
+    looked = _looked(contrasts, histories)
+    if not looked:
+        return []
+    widths = np.array(
+        [ELSEWHERE_SD * math.sqrt(asked.distance(it.history.series)) for it in looked]
+    )
+    claims = _claims(looked, widths, asked, evidence.hardware)
+    return sorted(claims, key=_order)
+
+
+def _wanted(evidence: Evidence, stacks: Stacks, baseline: Mapping[str, Purl]) -> set[int]:
+    """Series in which a stack was measured that holds some of the baseline."""
+    holding = {digest for purl in baseline.values() for digest in stacks.holding(purl)}
+    return {it.series for it in evidence.readings if it.stack in holding}
+
+
+def _nearest(
+    contrasts: Sequence[Contrast], series: Sequence[Series], asked: Circumstances
+) -> list[Contrast]:
+    """Of each version those contrasts that come from as near as any."""
+    nearest: dict[Purl | None, int] = {}
+    for it in contrasts:
+        distance = asked.distance(series[it.series])
+        nearest[it.purl] = min(distance, nearest.get(it.purl, distance))
+    return [it for it in contrasts if asked.distance(series[it.series]) == nearest[it.purl]]
+
+
+def _looked(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> list[_Looked]:
+    """Estimates, all candidates of one baseline in one go."""
+    together: dict[tuple[int, str], list[Contrast]] = defaultdict(list)
+    for it in contrasts:
+        together[it.series, it.baseline].append(it)
+    found = []
+    for (number, base), several in together.items():
+        history = histories[number]
+        samples = [history.sample(it.candidate) for it in several]
+        estimates = estimates_of(history.sample(base), samples)
+        found += [
+            _Looked(contrast, history, estimate)
+            for contrast, estimate in zip(several, estimates, strict=True)
+        ]
+    return found
+
+
+def _claims(
+    looked: Sequence[_Looked], widths: FloatArray, asked: Circumstances, labels: Mapping[str, str]
+) -> list[Claim]:
+    effects = effects_of([it.estimate.effect for it in looked])
+    wide = replace(effects, standard_error=np.hypot(effects.standard_error, widths))
+    tested = np.array([it.tested for it in looked])
+    margins = np.array([it.log_margin for it in looked])
+    judged = judge(wide, tested, margins, ALPHA)
+    shrunk = wide.d * _factors(looked, wide)
+    bounds = pessimistic(wide, shrunk)
+    count = int(tested.sum())
+    return [
+        _claim(
+            it,
+            _Found(
+                judged, i, float(shrunk[i]), float(bounds[i]), Lacking(margins[i], ALPHA, count)
+            ),
+            asked,
+            labels.get(it.history.series.hardware_digest, it.history.series.hardware_digest),
+        )
+        for i, it in enumerate(looked)
+    ]
+
+
+def _factors(looked: Sequence[_Looked], effects: Effects) -> FloatArray:
+    """What is left of each effect, by what all comparisons of its series show."""
+    factors = np.zeros(len(looked))
+    by_series: dict[tuple[int, bool], list[int]] = defaultdict(list)
+    for i, it in enumerate(looked):
+        by_series[it.contrast.series, it.contrast.purl is None].append(i)
+    for places in by_series.values():
+        some = Effects(
+            effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
+        )
+        factors[places] = shrinkage_factors(some.standard_error, true_variance(some))
+    return factors
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of one comparison.
+
+    :param judgements: of all of them
+    :param place: of this one among them
+    :param shrunk: the effect as it is published, natural log
+    :param bound: the pessimistic one
+    """
+
+    judgements: Judgements
+    place: int
+    shrunk: float
+    bound: float
+    lacking: Lacking
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judgements.verdict(self.place)
+
+    @property
+    def p_value(self) -> float:
+        return float(self.judgements.p_value[self.place])
+
+    def per_cents(self, observed: float) -> tuple[float, float, float, float]:
+        """Ends of the interval, the published effect, the observed one."""
+        ends = self.judgements.low[self.place], self.judgements.high[self.place]
+        low, high, shrunk, seen = per_cent(np.array([*ends, self.shrunk, observed])).tolist()
+        return low, high, shrunk, seen
+
+
+def _claim(it: _Looked, found: _Found, asked: Circumstances, label: str) -> Claim:
+    contrast, series, estimate = it.contrast, it.history.series, it.estimate
+    verdict = found.verdict
+    missing = found.lacking.jobs(estimate, verdict)
+    scored = contrast.purl is not None and verdict is not Verdict.UNDETERMINED
+    low, high, effect, observed = found.per_cents(estimate.effect.d)
+    return Claim(
+        package=contrast.differs[0] if contrast.purl else None,
+        purl=contrast.purl,
+        baseline_purl=contrast.baseline_purl,
+        stack=contrast.candidate,
+        baseline_stack=contrast.baseline,
+        differs=contrast.differs,
+        indicator=series.indicator,
+        parameters=series.parameters,
+        device=series.device,
+        unit=series.unit,
+        comparison_key=series.comparison_key,
+        hardware_digest=series.hardware_digest,
+        hardware_label=label,
+        same_hardware=asked.same_hardware(series),
+        python_version=series.python_version,
+        same_python=asked.same_python(series),
+        verdict=verdict,
+        effect_pct=effect,
+        observed_pct=observed,
+        interval_low_pct=low,
+        interval_high_pct=high,
+        delta_pct=100 * math.expm1(found.lacking.log_margin),
+        p_value=found.p_value,
+        jobs=estimate.jobs,
+        baseline_jobs=estimate.baseline_jobs,
+        jobs_missing=missing[0],
+        baseline_jobs_missing=missing[1],
+        method=estimate.method,
+        pairs=estimate.pairs,
+        hosts=estimate.hosts,
+        tau=estimate.tau,
+        bound=_counted(verdict, found.bound) if scored else 0.0,
+        scored=scored,
+        evidence=it.history.evidence(contrast.baseline, contrast.candidate),
+        as_of=it.history.as_of(contrast.baseline, contrast.candidate),
+    )
+
+
+def _counted(verdict: Verdict, bound: float) -> float:
+    """What scores count: a gain never below none, a loss never above, no difference as none."""
+    if verdict is Verdict.FASTER:
+        return max(0.0, bound)
+    return min(0.0, bound) if verdict is Verdict.SLOWER else 0.0
+
+
+def performance_values(claims: Sequence[Claim]) -> dict[Purl, float]:
+    """The value of each version by the criterion: mean over indicators of the mean over what
+    each was measured with. A comparison that nothing settled is in both means, as zero.
+    """
+    bounds: dict[Purl, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for it in claims:
+        if it.purl is not None:
+            bounds[it.purl][it.indicator].append(it.bound)
+    return {purl: fmean(map(fmean, several.values())) for purl, several in bounds.items()}
+
+
+def _order(it: Claim) -> tuple[object, ...]:
+    return (
+        it.purl is None, it.package or "", it.purl or "", it.indicator, it.hardware_label,
+        it.comparison_key, it.python_version or "", it.stack, it.baseline_stack,
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""What metadata says of a version: how new, how ripe, how well looked after it is.
+
+Values are zero for the best and negative below. Versions of one package are measured against
+each other as one index serves them; a pre-release is held against nobody unless the
+recommendation type takes pre-releases for releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
+
+from graph.candidates import Candidate, parsed_version
+
+#: Days within which most faults of a release come to light and are mended or yanked.
+RIPE_AFTER = timedelta(days=30)
+#: A package without any release for so long counts as unmaintained.
+UNMAINTAINED_AFTER = timedelta(days=2 * 365)
+
+_YEAR = timedelta(days=365.25)
+
+
+#: The values of one version, by the names of the criteria.
+ReleaseValues = dict[str, float]
+
+
+def release_values(
+    candidates: Sequence[Candidate], as_of: datetime, *, prereleases: bool
+) -> Iterator[tuple[Candidate, ReleaseValues]]:
+    """The values of every candidate of one package.
+
+    :param candidates: newest first
+    :param as_of: the moment for which a version is young
+    :param prereleases: whether pre-releases count as newer releases
+    """
+    by_index = attrgetter("index")
+    for _, served in groupby(sorted(candidates, key=by_index), key=by_index):
+        yield from _values(list(served), as_of, prereleases)
+
+
+def _values(
+    served: list[Candidate], as_of: datetime, prereleases: bool
+) -> Iterator[tuple[Candidate, ReleaseValues]]:
+    counted = _counted(served, prereleases)
+    pool = frozenset(it.purl for it in counted)
+    newest = next((it.uploaded_at for it in counted if it.uploaded_at), None)
+    known = [it.uploaded_at for it in served if it.uploaded_at]
+    oldest = _lag(newest, min(known)) if newest and known else 0.0
+    newer = 0
+    seen: set[tuple[int, ...]] = set()
+    for it in served:
+        series = _series(it)
+        yield (
+            it,
+            ReleaseValues(
+                yanked=-float(it.yanked),
+                prerelease=-float(it.prerelease),
+                maturity=-_unripe(it.uploaded_at, as_of),
+                maintenance=-float(series in seen),
+                freshness=-newer / len(counted) if newer else 0.0,
+                age=-_age(it, newest, oldest, newer),
+            ),
+        )
+        if it.purl in pool:
+            newer += 1
+            seen.add(series)
+
+
+def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
+    """The versions that make others old; all of them if none is an ordinary release."""
+    kept = [it for it in served if not it.yanked]
+    plain = [it for it in kept if prereleases or not it.prerelease]
+    return plain or kept or list(served)
+
+
+def _series(it: Candidate) -> tuple[int, ...]:
+    parsed = parsed_version(it.version)
+    return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
+
+
+def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
+    if uploaded_at is None:
+        return 1.0
+    return min(1.0, max(0.0, 1 - (as_of - uploaded_at) / RIPE_AFTER))
+
+
+def _age(it: Candidate, newest: datetime | None, oldest: float, newer: int) -> float:
+    """Libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140): time up to the newest release.
+
+    A version of which nobody knows the time is as old as the oldest known, unless nothing
+    is newer. What was mended in an old series after the newest release came out has no age.
+    """
+    if newest is None or not newer:
+        return 0.0
+    return oldest if it.uploaded_at is None else _lag(newest, it.uploaded_at)
+
+
+def _lag(newest: datetime, uploaded_at: datetime) -> float:
+    return max(0.0, (newest - uploaded_at) / _YEAR)
+
+
+def last_release(candidates: Iterable[Candidate]) -> datetime | None:
+    """When anything of a package came out last, ``None`` if nobody knows of any."""
+    return max((it.uploaded_at for it in candidates if it.uploaded_at), default=None)

@@ -1,0 +1,174 @@
+"""The frozen evidence that advice is scored by: measurements, stacks, vulnerabilities, sources.
+
+Like a snapshot it does no input or output, and is named by a digest of its content: the same
+evidence gives the same advice. It is read by :mod:`graph.repositories.evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from common.errors import InvalidDocument
+from common.inspection import canonical_json, digest_bytes
+from common.measurements import Unit
+from common.packages import Purl
+from common.reasons import Reason
+from common.releases import as_json_time
+
+#: Of the JSON form.
+SCHEMA_VERSION = "evidence-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What was measured, how and on what: readings of one series may be compared.
+
+    :param comparison_key: of indicator, script, parameters, device and hardware class
+    :param python_version: such as ``3.11``; ``None`` where documents do not say
+    """
+
+    comparison_key: str
+    indicator: str
+    script_sha256: str | None
+    parameters: Mapping[str, Any]
+    device: str | None
+    unit: Unit
+    hardware_digest: str
+    python_version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One measurement of one job.
+
+    :param series: index into :attr:`Evidence.series`
+    :param stack: digest of the measured stack
+    :param rate: of the median repetition, in the unit of the series, above zero
+    :param seen_at: when the job ended, or else when the document was made
+    """
+
+    observation_id: str
+    series: int
+    stack: str
+    document_id: str
+    job_id: str
+    rate: float
+    unstable_reason: str | None = None
+    host: str | None = None
+    block: str | None = None
+    seen_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHarm:
+    """What is known of a vulnerability beside what the snapshot has.
+
+    :param aliases: every identifier it is known by, its own included, sorted
+    """
+
+    aliases: tuple[str, ...]
+    summary: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that scoring reads beside the snapshot.
+
+    :param as_of: the moment for which things are young or old; nothing looks at a clock
+    :param series: in an order of their content
+    :param readings: in the order of series, then of identifiers
+    :param stacks: the versions in each measured stack, sorted
+    :param hardware: label of each hardware class, by digest
+    :param vulnerabilities: those of the snapshot's candidates, by identifier
+    :param sources: when each was last asked or last told something, by name
+    """
+
+    as_of: datetime
+    series: tuple[Series, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    stacks: Mapping[str, tuple[Purl, ...]] = field(default_factory=dict)
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    vulnerabilities: Mapping[str, KnownHarm] = field(default_factory=dict)
+    sources: Mapping[str, datetime | None] = field(default_factory=dict)
+
+    @property
+    def revision(self) -> str:
+        """The digest of the content."""
+        return digest_bytes(self.to_json())
+
+    def to_json(self) -> bytes:
+        """The canonical JSON form; equal evidence has equal bytes."""
+        return canonical_json(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "as_of": as_json_time(self.as_of),
+                "series": [_members(it) for it in self.series],
+                "readings": [
+                    [_plain(getattr(it, name)) for name in _READING] for it in self.readings
+                ],
+                "stacks": self.stacks,
+                "hardware": self.hardware,
+                "vulnerabilities": {key: _members(it) for key, it in self.vulnerabilities.items()},
+                "sources": {key: _plain(it) for key, it in self.sources.items()},
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Evidence:
+        """The evidence that :meth:`to_json` wrote.
+
+        :raises InvalidDocument: if it is nothing that it wrote
+        """
+        try:
+            raw = orjson.loads(data)
+            version = raw["schema_version"]
+            if version != SCHEMA_VERSION:
+                raise InvalidDocument(
+                    Reason.UNKNOWN_SCHEMA, f"{version!r} is not {SCHEMA_VERSION}",
+                    field="schema_version",
+                )  # fmt: skip
+            return cls(
+                as_of=datetime.fromisoformat(raw["as_of"]),
+                series=tuple(Series(**{**row, "unit": Unit(row["unit"])}) for row in raw["series"]),
+                readings=tuple(map(_reading, raw["readings"])),
+                stacks={key: tuple(map(Purl, it)) for key, it in raw["stacks"].items()},
+                hardware=raw["hardware"],
+                vulnerabilities={
+                    key: KnownHarm(tuple(it["aliases"]), it["summary"])
+                    for key, it in raw["vulnerabilities"].items()
+                },
+                sources={key: _moment(it) for key, it in raw["sources"].items()},
+            )
+        except orjson.JSONDecodeError as error:
+            raise InvalidDocument(Reason.INVALID_JSON, str(error), field="$") from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InvalidDocument(
+                Reason.MISSING_FIELD, f"this is no evidence: {error!r}", field="$"
+            ) from error
+
+
+#: Of a reading, in the order of its row.
+_READING = tuple(field.name for field in fields(Reading))
+_SEEN_AT = _READING.index("seen_at")
+
+
+def _members(it: Series | KnownHarm) -> dict[str, Any]:
+    return {field.name: getattr(it, field.name) for field in fields(it)}
+
+
+def _plain(value: Any) -> Any:
+    return as_json_time(value) if isinstance(value, datetime) else value
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _reading(row: list[Any]) -> Reading:
+    row[_SEEN_AT] = _moment(row[_SEEN_AT])
+    return Reading(**dict(zip(_READING, row, strict=True)))

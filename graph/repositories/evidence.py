@@ -1,0 +1,219 @@
+"""The evidence for a request, out of the record: what was measured of the packages it is about."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from sqlalchemy import Connection, Row, any_, func, select
+
+from common.inspection import canonical_json
+from common.measurements import Unit
+from common.packages import Purl
+from common.stability import instability
+from graph.evidence import Evidence, KnownHarm, Reading, Series
+from graph.repositories.affected import texts
+from graph.snapshot import Snapshot
+from graph.tables import (
+    AdvisorySource,
+    HardwareRow,
+    IndexProject,
+    IndicatorRow,
+    InspectionRow,
+    ObservationRow,
+    PackageVersionRow,
+    RuntimeEnvironmentRow,
+    StackPackage,
+    VulnerabilityRow,
+)
+
+#: Name of the source that measurements are, beside the indexes and the advisories.
+INSPECTIONS = "inspections"
+
+
+def evidence_for(connection: Connection, snapshot: Snapshot, now: datetime) -> Evidence:
+    """All that was measured of stacks that hold a candidate of ``snapshot``, frozen.
+
+    Crashes, quarantined definitions and inspections whose stack is not known are left out;
+    unstable jobs are marked. The number of questions does not depend on the snapshot.
+
+    :param now: for which releases are young or old, in UTC
+    """
+    purls = [it.purl for them in snapshot.packages.values() for it in them]
+    stacks = _stacks(connection, purls)
+    rows = _observations(connection, list(stacks))
+    series, readings = _frozen(rows)
+    harmful = {
+        known.id
+        for them in snapshot.packages.values()
+        for it in them
+        for known in it.vulnerabilities
+    }
+    measured = {it.stack for it in readings}
+    return Evidence(
+        as_of=now,
+        series=series,
+        readings=readings,
+        stacks={name: them for name, them in stacks.items() if name in measured},
+        hardware=_labels(connection, {it.hardware_digest for it in series}),
+        vulnerabilities=_harms(connection, harmful),
+        sources=_sources(connection, snapshot),
+    )
+
+
+def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Purl, ...]]:
+    """Stacks with any of these versions, by digest, and all versions in each."""
+    holding = select(StackPackage.stack_digest).where(StackPackage.purl == any_(texts(purls)))
+    query = (
+        select(StackPackage.stack_digest, StackPackage.purl)
+        .where(StackPackage.stack_digest.in_(holding))
+        .order_by(StackPackage.stack_digest, StackPackage.purl)
+    )
+    found: dict[str, list[Purl]] = defaultdict(list)
+    for stack, purl in connection.execute(query):
+        found[stack].append(Purl(purl))
+    return {stack: tuple(sorted(them)) for stack, them in sorted(found.items())}
+
+
+def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row[Any]]:
+    query = (
+        select(
+            ObservationRow.observation_id,
+            ObservationRow.document_id,
+            ObservationRow.job_id,
+            ObservationRow.comparison_key,
+            ObservationRow.parameters,
+            ObservationRow.device,
+            ObservationRow.unit,
+            ObservationRow.rate,
+            ObservationRow.elapsed_s,
+            ObservationRow.repetitions_s,
+            ObservationRow.unstable_reason,
+            ObservationRow.host,
+            ObservationRow.block,
+            func.coalesce(
+                ObservationRow.ended_at, ObservationRow.started_at, InspectionRow.created_at
+            ).label("seen_at"),
+            ObservationRow.hardware_digest,
+            InspectionRow.stack_digest,
+            IndicatorRow.name.label("indicator"),
+            IndicatorRow.script_sha256,
+            RuntimeEnvironmentRow.python_version,
+        )
+        .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+        .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
+        .join(
+            RuntimeEnvironmentRow,
+            RuntimeEnvironmentRow.digest == ObservationRow.environment_digest,
+        )
+        .where(
+            ObservationRow.outcome == "measured",
+            ObservationRow.quarantine_reason.is_(None),
+            InspectionRow.stack_digest == any_(texts(stacks)),
+        )
+    )
+    return connection.execution_options(yield_per=1000).execute(query)
+
+
+def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
+    """Series and readings in an order of their own, whatever the order of rows."""
+    found: dict[tuple[str, str], tuple[Series, list[Row[Any]]]] = {}
+    for row in rows:
+        python = _minor(row.python_version)
+        key = row.comparison_key, python or ""
+        if key not in found:
+            found[key] = (_series(row, python), [])
+        found[key][1].append(row)
+    ordered = sorted(found.values(), key=lambda it: _order(it[0]))
+    readings = (
+        _reading(row, number)
+        for number, (_, several) in enumerate(ordered)
+        for row in sorted(several, key=lambda it: it.observation_id)
+    )
+    return tuple(it for it, _ in ordered), tuple(readings)
+
+
+def _series(row: Row[Any], python: str | None) -> Series:
+    return Series(
+        comparison_key=row.comparison_key,
+        indicator=row.indicator,
+        script_sha256=row.script_sha256,
+        parameters=row.parameters,
+        device=row.device,
+        unit=Unit(row.unit),
+        hardware_digest=row.hardware_digest,
+        python_version=python,
+    )
+
+
+def _order(it: Series) -> tuple[str, ...]:
+    parameters = canonical_json(it.parameters).decode()
+    return it.indicator, parameters, it.comparison_key, it.python_version or ""
+
+
+def _minor(version: str | None) -> str | None:
+    """``3.11`` of ``3.11.7``."""
+    return None if version is None else ".".join(version.split(".")[:2])
+
+
+def _reading(row: Row[Any], series: int) -> Reading:
+    return Reading(
+        observation_id=row.observation_id,
+        series=series,
+        stack=row.stack_digest,
+        document_id=row.document_id,
+        job_id=row.job_id,
+        rate=_rate(row),
+        unstable_reason=row.unstable_reason or instability(row.repetitions_s),
+        host=row.host,
+        block=row.block,
+        seen_at=row.seen_at,
+    )
+
+
+def _rate(row: Row[Any]) -> float:
+    """Of the median repetition where there are any; a script may have reported the mean."""
+    if not row.repetitions_s or row.elapsed_s is None:
+        return float(row.rate)
+    return float(row.rate * row.elapsed_s / median(row.repetitions_s))
+
+
+def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
+    query = select(HardwareRow.digest, HardwareRow.label).where(
+        HardwareRow.digest == any_(texts(sorted(digests)))
+    )
+    return dict(sorted(connection.execute(query)))
+
+
+def _harms(connection: Connection, identifiers: Iterable[str]) -> dict[str, KnownHarm]:
+    query = select(
+        VulnerabilityRow.vulnerability_id, VulnerabilityRow.aliases, VulnerabilityRow.summary
+    ).where(VulnerabilityRow.vulnerability_id == any_(texts(sorted(identifiers))))
+    rows = sorted(connection.execute(query), key=lambda row: row[0])
+    return {key: KnownHarm(tuple(sorted(aliases)), summary) for key, aliases, summary in rows}
+
+
+def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime | None]:
+    """When each source last said something of what is asked: the oldest answer of an index."""
+    found: dict[str, datetime | None] = {INSPECTIONS: None}
+    found[INSPECTIONS] = connection.scalar(
+        select(func.max(func.coalesce(ObservationRow.ended_at, InspectionRow.created_at))).join(
+            InspectionRow, InspectionRow.document_id == ObservationRow.document_id
+        )
+    )
+    names = list(snapshot.revisions)
+    told = select(PackageVersionRow.index_name, func.min(PackageVersionRow.as_of)).where(
+        PackageVersionRow.name == any_(texts(names))
+    )
+    found |= dict(connection.execute(told.group_by(PackageVersionRow.index_name)).all())
+    asked = select(IndexProject.index_name, func.min(IndexProject.as_of)).where(
+        IndexProject.name == any_(texts(names)), IndexProject.as_of.is_not(None)
+    )
+    # An index that was asked again and had nothing new is as fresh as that answer.
+    found |= dict(connection.execute(asked.group_by(IndexProject.index_name)).all())
+    advisories = select(AdvisorySource.source, AdvisorySource.as_of)
+    found |= dict(connection.execute(advisories).all())
+    return dict(sorted(found.items()))

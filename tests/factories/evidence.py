@@ -1,0 +1,125 @@
+"""Evidence made in memory: stacks that differ in chosen packages, and jobs with a chosen noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from common.inspection import digest
+from common.measurements import Unit
+from common.packages import Purl, package_version
+from graph.evidence import Evidence, KnownHarm, Reading, Series
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+#: Hardware classes of these tests.
+HERE, ELSEWHERE = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+
+
+def purl(release: str) -> Purl:
+    """``numpy==1.26.4`` as a Package URL."""
+    name, _, version = release.partition("==")
+    return package_version(name, version).purl
+
+
+def series(indicator: str = "PiMatmul", hardware: str = HERE, **more: Any) -> Series:
+    """A series whose comparison key says what it is made of."""
+    parameters = more.pop("parameters", {"size": 512})
+    told = {
+        "script_sha256": "1f" * 32, "device": "cpu", "unit": Unit.FLOP_PER_SECOND,
+        "python_version": "3.11", **more,
+    }  # fmt: skip
+    key = digest([indicator, parameters, hardware, told["device"]])
+    return Series(
+        comparison_key=key, indicator=indicator, parameters=parameters, hardware_digest=hardware,
+        **told,
+    )  # fmt: skip
+
+
+@dataclass
+class Bench:
+    """Collects readings, stack by stack."""
+
+    series: list[Series] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    stacks: dict[str, tuple[Purl, ...]] = field(default_factory=dict)
+
+    def stack(self, *releases: str) -> str:
+        """The digest of a stack of ``name==version``."""
+        purls = tuple(sorted(map(purl, releases)))
+        name = digest(list(purls))
+        self.stacks[name] = purls
+        return name
+
+    def measure(
+        self,
+        stack: str,
+        rates: Iterable[float],
+        how: Series | None = None,
+        *,
+        host: str | None = "h1",
+        blocks: Sequence[str] | None = None,
+        begin: datetime | None = None,
+        unstable: str | None = None,
+        run: str = "1",
+    ) -> None:
+        """One inspection: a job for each log rate, an hour after the one before."""
+        how = how or series()
+        if how not in self.series:
+            self.series.append(how)
+        document = digest([stack, how.comparison_key, how.python_version, host, run])
+        for n, rate in enumerate(rates):
+            self.readings.append(
+                Reading(
+                    observation_id=digest([document, n]),
+                    series=self.series.index(how),
+                    stack=stack,
+                    document_id=document,
+                    job_id=f"{document}:{n}",
+                    rate=float(np.exp(rate)),
+                    unstable_reason=unstable,
+                    host=host,
+                    block=None if blocks is None else blocks[n],
+                    seen_at=None if begin is None else begin + timedelta(hours=n),
+                )
+            )
+
+    def evidence(self, **more: Any) -> Evidence:
+        """All of it, frozen."""
+        labels = {HERE: "this class", ELSEWHERE: "another class"}
+        told: dict[str, Any] = {"as_of": NOW, "hardware": labels, "sources": {"pypi": NOW}, **more}
+        return Evidence(
+            series=tuple(self.series), readings=tuple(self.readings), stacks=dict(self.stacks),
+            **told,
+        )  # fmt: skip
+
+
+def harms(**aliases: Iterable[str]) -> Mapping[str, KnownHarm]:
+    """Vulnerabilities by identifier, ``_`` for ``-``, with their aliases."""
+    return {
+        name.replace("_", "-"): KnownHarm(tuple(sorted(it)), f"{name} is bad")
+        for name, it in aliases.items()
+    }
+
+
+def simulated(
+    draw: np.random.Generator, arms: int, jobs: int, noise: float, gains: Sequence[float] = ()
+) -> tuple[dict[str, dict[str, dict[str, Any]]], Evidence]:
+    """An index with one package in as many versions, and a stack with jobs of each.
+
+    :param gains: natural logs: how much faster than the others the first of the older
+        versions truly are
+    :returns: the index, the newest version being the baseline, and the evidence
+    """
+    index: dict[str, dict[str, dict[str, Any]]] = {"fast": {}, "rest": {"1.0": {}}}
+    bench = Bench()
+    rates = draw.normal(0.0, noise, (arms, jobs))
+    rates[1 : 1 + len(gains)] += np.asarray(gains)[:, None] if gains else 0.0
+    for number, arm in enumerate(rates):
+        version = f"1.{arms - number}"
+        index["fast"][version] = {"requires": ["rest"], "uploaded_at": "2024-01-01T00:00:00+00:00"}
+        bench.measure(bench.stack(f"fast=={version}", "rest==1.0"), arm)
+    return index, bench.evidence()

@@ -1,0 +1,165 @@
+"""From inspections, releases and advisories in the record to evidence, and to what it says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import event, select
+
+from adviser.scoring.assess import assess
+from adviser.scoring.assessments import Code
+from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.estimates import Method
+from adviser.scoring.verdicts import Verdict
+from common.environments import environment
+from graph.engine import Stores
+from graph.evidence import Evidence
+from graph.projection import sync
+from graph.repositories.evidence import INSPECTIONS, evidence_for
+from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.snapshot import Snapshot, load_snapshot
+from graph.tables import HardwareRow, ObservationRow
+from ingest.advisories.sync import sync_source
+from ingest.cli import ingest
+from tests.factories.advisories import affected, osv, write_archive
+from tests.factories.inspections import (
+    BEGAN,
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.factories.releases import release
+
+LINUX = environment("3.11", "manylinux_2_28_x86_64")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ASKED = datetime(2025, 12, 31, tzinfo=UTC)
+OLD, NEW, OTHER = (f"inspection-matmul-0000000{digit}" for digit in "abc")
+#: A machine that loses a third of its speed over ten blocks, GFLOPS.
+FADING = [200.0 * 0.96**block for block in range(10)]
+FASTER = [1.06 * rate * (1 + 0.002 * (-1) ** block) for block, rate in enumerate(FADING)]
+
+
+@pytest.fixture
+def filled(stores: Stores, tmp_path: Path) -> Stores:
+    """Two stacks that ran in turns, a third with another package, releases and an advisory."""
+    folder = tmp_path / "inspections"
+    for name, rates, turn, packages in (
+        (OLD, FADING, 0, {"numpy": "2.0.0"}),
+        (NEW, FASTER, 1, {"numpy": "2.1.0"}),
+        (OTHER, FADING, 2, {"jax": "0.4.0"}),
+    ):
+        files = inspection_files(stack_jobs(rates, name, turn), specification_document(packages))
+        write(folder / name, files)
+    done = CliRunner().invoke(ingest, ["inspections", str(folder)], obj=stores.settings)
+    assert done.exit_code == 0, done.output
+    with stores.engine.begin() as connection:
+        releases = [release("numpy", version) for version in ("2.0.0", "2.1.0", "2.2.0")]
+        deliveries = [ReleaseDelivery(it, "test", ASKED) for it in releases]
+        add_releases(connection, stores.settings, deliveries)
+    harm = osv(
+        "GHSA-aaaa-bbbb-cccc", affected("numpy", ("introduced", "2.2.0")),
+        aliases=["CVE-2025-1"], summary="numpy is too new",
+    )  # fmt: skip
+    sync_source(stores.settings, stores.engine, str(write_archive(tmp_path / "all.zip", [harm])))
+    sync(stores.engine, stores.driver, database=stores.database)
+    return stores
+
+
+def read(stores: Stores, *roots: str) -> tuple[Snapshot, Evidence]:
+    snapshot = load_snapshot(stores.driver, roots, LINUX, database=stores.database)
+    with stores.engine.connect() as connection:
+        return snapshot, evidence_for(connection, snapshot, NOW)
+
+
+def hardware(stores: Stores) -> str:
+    with stores.engine.connect() as connection:
+        return str(connection.scalars(select(HardwareRow.digest)).one())
+
+
+def test_what_was_measured_in_turns_becomes_a_claim_that_moves_advice(filled: Stores) -> None:
+    snapshot, evidence = read(filled, "numpy")
+    found = assess(
+        snapshot, evidence, RecommendationType.PERFORMANCE, {"numpy": "2.0.0"}, LINUX,
+        hardware(filled),
+    )  # fmt: skip
+    (claim,) = found.claims
+    assert (claim.verdict, claim.method, claim.pairs) == (Verdict.FASTER, Method.PAIRED, 10)
+    assert claim.same_hardware
+    assert claim.same_python
+    assert claim.observed_pct == pytest.approx(6, abs=0.2)
+    assert 0.02 < claim.bound < math.log(1.06)
+    assert len(claim.evidence) == 20
+    with filled.engine.connect() as connection:
+        known = set(connection.scalars(select(ObservationRow.observation_id)))
+    assert known.issuperset(claim.evidence)
+    best = max(found.scores, key=lambda purl: sum(found.scores[purl]))
+    assert best == "pkg:pypi/numpy@2.1.0"
+
+
+def test_evidence_is_of_the_packages_that_are_asked_for(filled: Stores) -> None:
+    _, evidence = read(filled, "numpy")
+    assert len(evidence.stacks) == 2
+    assert len(evidence.readings) == 20
+    (series,) = evidence.series
+    assert (series.indicator, series.python_version) == ("PiMatmul", "3.11")
+    assert evidence.hardware == {series.hardware_digest: "Example CPU, 4 CPUs, quota 2, threads 2"}
+    assert evidence.readings[0].seen_at is not None
+    nothing = read(filled, "unheard-of")[1]
+    assert (nothing.readings, nothing.series, dict(nothing.stacks)) == ((), (), {})
+
+
+def test_vulnerabilities_are_known_by_all_their_names(filled: Stores) -> None:
+    snapshot, evidence = read(filled, "numpy")
+    (identifier,) = evidence.vulnerabilities
+    harm = evidence.vulnerabilities[identifier]
+    assert set(harm.aliases) == {"CVE-2025-1", "GHSA-aaaa-bbbb-cccc"}
+    assert harm.summary == "numpy is too new"
+    strict, lenient = (
+        assess(snapshot, evidence, RecommendationType.SECURITY, None, LINUX, None, allowed=allowed)
+        for allowed in ([], ["CVE-2025-1"])
+    )
+    assert list(strict.refused) == ["pkg:pypi/numpy@2.2.0"]
+    assert lenient.refused == {}
+    notes = strict.justifications_of({it.purl for it in snapshot.packages["numpy"][:1]})
+    assert {it.code for it in notes} >= {Code.VULNERABLE}
+
+
+def test_every_source_says_how_old_it_is(filled: Stores, tmp_path: Path) -> None:
+    sources = read(filled, "numpy")[1].sources
+    assert sources["pypi"] == ASKED
+    measured = sources[INSPECTIONS]
+    assert measured is not None
+    assert measured >= BEGAN
+    (advisories,) = set(sources) - {"pypi", INSPECTIONS}
+    assert advisories == str(tmp_path / "all.zip")
+    assert sources[advisories] is not None
+
+
+def test_equal_evidence_has_equal_bytes(filled: Stores) -> None:
+    one, other = read(filled, "numpy")[1], read(filled, "numpy")[1]
+    assert one.to_json() == other.to_json()
+    assert one.revision == other.revision
+    assert Evidence.from_json(one.to_json()) == one
+    assert replace(one, readings=one.readings[1:]).revision != one.revision
+
+
+def test_the_number_of_questions_does_not_grow(filled: Stores) -> None:
+    asked: list[str] = []
+    event.listen(filled.engine, "before_cursor_execute", lambda *them: asked.append(them[2]))
+    read(filled, "unheard-of")
+    few = len(asked)
+    assert few == 8
+    read(filled, "numpy")
+    assert len(asked) == 2 * few
+
+
+def test_a_record_without_anything_gives_evidence_of_nothing(stores: Stores) -> None:
+    evidence = read(stores, "numpy")[1]
+    assert evidence.sources == {INSPECTIONS: None}
+    assert Evidence.from_json(evidence.to_json()) == evidence

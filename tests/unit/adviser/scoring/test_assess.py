@@ -1,0 +1,261 @@
+"""From a snapshot and evidence to scores, refusals and what people are told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from adviser.resolver.admission import universe_of
+from adviser.resolver.requests import Budget, Request
+from adviser.resolver.resolve import resolve
+from adviser.resolver.universe import Rule
+from adviser.scoring.assess import assess
+from adviser.scoring.assessments import Assessment, Code, Difference, Justification, Weight
+from adviser.scoring.criteria import RecommendationType
+from common.environments import environment
+from common.packages import Purl
+from graph.candidates import KnownVulnerability
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+from tests.factories.evidence import ELSEWHERE, HERE, NOW, Bench, harms, purl, series
+from tests.factories.universes import ENVIRONMENT, snapshot_of
+from tests.unit.adviser.scoring.test_performance import GAIN, jobs
+
+LATEST, STABLE, TESTING, PERFORMANCE, SECURITY = RecommendationType
+
+
+def released(days: float, *requires: str, **more: Any) -> dict[str, Any]:
+    """A release of so many days ago."""
+    return {"requires": requires, "uploaded_at": (NOW - timedelta(days=days)).isoformat(), **more}
+
+
+INDEX = {
+    "web": {
+        "3.0rc1": released(1, "core"),
+        "2.1": released(5, "core"),
+        "2.0.1": released(100, "core"),
+        "2.0": released(110, "core"),
+        "1.0": released(800, "core"),
+    },
+    "core": {"1.1": released(900), "1.0": released(1000)},
+}
+NOTHING = Evidence(as_of=NOW, sources={"pypi": NOW})
+
+
+def snapshot(**vulnerable: str) -> Snapshot:
+    """That of the index; vulnerabilities by version of ``web``, as ``v2_1="CVE-1 high"``."""
+    found = snapshot_of(INDEX, ["web"])
+    versions = {f"v{it.version.replace('.', '_')}": it for it in found.packages["web"]}
+    known = {
+        versions[key].purl: KnownVulnerability(text.partition(" ")[0], text.partition(" ")[2])
+        for key, text in vulnerable.items()
+    }
+    web = tuple(
+        replace(it, vulnerabilities=(known[it.purl],) if it.purl in known else ())
+        for it in found.packages["web"]
+    )
+    return replace(found, packages={**found.packages, "web": web})
+
+
+def assessed(
+    kind: RecommendationType, snap: Snapshot | None = None, evidence: Evidence = NOTHING,
+    **more: Any,
+) -> Assessment:  # fmt: skip
+    told = {"baseline": None, "environment": ENVIRONMENT, "hardware": HERE, **more}
+    return assess(snap or snapshot(), evidence, kind, **told)
+
+
+def advised(kind: RecommendationType, snap: Snapshot | None = None, **more: Any) -> str:
+    """The version of ``web`` that the resolver then chooses."""
+    snap = snap or snapshot()
+    found = assessed(kind, snap, **more)
+    request = Request(refused=found.refused, all_prereleases=kind.admits_prereleases)
+    universe = universe_of(snap, request, found.scores)
+    (stack, *_) = resolve(universe, Budget()).stacks
+    return stack.versions()["web"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [(LATEST, "2.1"), (STABLE, "2.0.1"), (TESTING, "3.0rc1"), (PERFORMANCE, "2.1"),
+     (SECURITY, "2.0.1")],
+)  # fmt: skip
+def test_each_type_chooses_as_it_says(kind: RecommendationType, version: str) -> None:
+    assert advised(kind) == version
+
+
+def test_security_refuses_what_others_weigh() -> None:
+    snap = snapshot(v2_1="CVE-1 medium")
+    assert advised(SECURITY, snap) == "2.0.1"
+    assert advised(LATEST, snap) == "2.0.1"
+    assert assessed(LATEST, snap).refused == {}
+    assert assessed(SECURITY, snap).refused == {
+        purl("web==2.1"): "known vulnerability: CVE-1 (medium)"
+    }
+    universe = universe_of(snap, Request(refused=assessed(SECURITY, snap).refused), {})
+    assert [it.reason for it in universe.refused["web"]] == [Rule.POLICY]
+
+
+def test_a_vulnerability_that_is_allowed_neither_refuses_nor_weighs() -> None:
+    snap, known = snapshot(v2_1="GHSA-1 critical"), harms(GHSA_1=("CVE-1", "GHSA-1"))
+    evidence = replace(NOTHING, vulnerabilities=known)
+    for kind in (LATEST, SECURITY):
+        clean = assessed(kind)
+        accepted = assessed(kind, snap, evidence, allowed=["cve-1"])
+        assert (accepted.scores, accepted.refused) == (clean.scores, {})
+        assert assessed(kind, snap, evidence).scores != clean.scores
+    (note,) = (
+        it for it in assessed(LATEST, snap, evidence, allowed=["CVE-1"]).notes({purl("web==2.1")})
+        if it.evidence
+    )  # fmt: skip
+    assert (note.code, note.type) == (Code.VULNERABILITY_ALLOWED, Weight.INFO)
+
+
+def measured(gain: float = GAIN, hardware: str = HERE) -> Evidence:
+    """``web`` 2.0 that much faster than 2.1, beside one ``core``."""
+    bench = Bench()
+    for version, level in (("2.1", 0.0), ("2.0", gain)):
+        stack = bench.stack(f"web=={version}", "core==1.1")
+        bench.measure(stack, jobs(level), series(hardware=hardware))
+    return bench.evidence()
+
+
+def test_performance_follows_what_is_settled_and_others_do_not() -> None:
+    assert advised(PERFORMANCE, evidence=measured()) == "2.0"
+    assert advised(LATEST, evidence=measured()) == "2.1"
+    assert advised(PERFORMANCE, evidence=measured(0.01)) == "2.1"
+    assert advised(PERFORMANCE, evidence=measured(-GAIN)) == "2.1"
+    assert advised(PERFORMANCE, evidence=measured(-GAIN), baseline={"web": "2.0"}) == "2.1"
+
+
+def test_the_contributions_are_values_times_weights_for_every_candidate() -> None:
+    found = assessed(PERFORMANCE, evidence=measured())
+    snap = snapshot()
+    assert set(found.scores) == {it.purl for them in snap.packages.values() for it in them}
+    names = [it.name for it in found.criteria]
+    told = dict(zip(names, found.scores[purl("web==2.0")], strict=True))
+    (claim,) = found.claims
+    assert told["performance"] == round(100 * 10_000 * claim.bound)
+    assert told["maintenance"] == -2_000
+    assert told["freshness"] == round(-0.1 * 10_000 * 2 / 4)
+    assert all(isinstance(it, int) for row in found.scores.values() for it in row)
+
+
+def test_the_baseline_is_the_newest_plain_version_unless_one_is_given() -> None:
+    assert assessed(LATEST).baseline == {"core": purl("core==1.1"), "web": purl("web==2.1")}
+    given = assessed(LATEST, baseline={"web": "2.0.0", "core": "9", "other": "1"})
+    assert given.baseline == {"web": purl("web==2.0")}
+    (lost,) = given.justifications
+    assert (lost.code, lost.package) == (Code.BASELINE_UNAVAILABLE, "core")
+    assert "core==9" in lost.message
+
+
+def test_what_is_missing_and_what_cannot_be_solved_is_told_by_name() -> None:
+    index = {
+        **INDEX,
+        "core": {"1.1": {"requires": ["gone", "old"]}},
+        "old": {"1": {"requires": None}},
+    }
+    found = assessed(LATEST, snapshot_of(index, ["web"]))
+    assert (found.coverage.missing, found.coverage.unsolvable) == (("gone",), ("old",))
+    assert [(it.code, it.package) for it in found.justifications] == [
+        (Code.MISSING, "gone"), (Code.UNSOLVABLE, "old"),
+    ]  # fmt: skip
+
+
+def coded(found: Assessment, *releases: str) -> dict[Code, Justification]:
+    return {it.code: it for it in found.justifications_of({purl(it) for it in releases})}
+
+
+def test_a_stack_is_justified_by_what_is_in_it() -> None:
+    snap = snapshot(v2_1="GHSA-1 high", v1_0="GHSA-2 low")
+    evidence = replace(measured(), vulnerabilities=harms(GHSA_1=("GHSA-1",)))
+    found = assessed(PERFORMANCE, snap, evidence)
+    newest = coded(found, "web==2.1", "core==1.1")
+    assert set(newest) == {Code.VULNERABLE, Code.IMMATURE, Code.UNMAINTAINED}
+    assert newest[Code.VULNERABLE] == Justification(
+        Code.VULNERABLE, Weight.ERROR, "web 2.1 is affected by GHSA-1 (high): GHSA_1 is bad",
+        "web", purl("web==2.1"), "https://osv.dev/vulnerability/GHSA-1", ("GHSA-1",),
+    )  # fmt: skip
+    assert newest[Code.UNMAINTAINED].package == "core"
+    fast = coded(found, "web==2.0", "core==1.1")
+    assert set(fast) == {Code.FASTER, Code.UNMAINTAINED}
+    message = fast[Code.FASTER].message
+    assert message.startswith("web 2.0 next to 2.1: 30.0 % faster in PiMatmul (size 512) on this")
+    assert "+30.0 % observed, 95 % interval +2" in message
+    assert "8 and 8 jobs" in message
+    assert fast[Code.FASTER].evidence == found.claims[0].evidence
+    assert coded(found, "web==1.0")[Code.VULNERABLE].type is Weight.WARNING
+
+
+def test_a_claim_from_elsewhere_says_so() -> None:
+    found = assessed(
+        PERFORMANCE, evidence=measured(1.0, ELSEWHERE), environment=environment("3.12.1")
+    )
+    (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is Code.FASTER)
+    assert "on another class" in note.message
+    assert note.message.endswith("; another hardware class than asked about; Python 3.11")
+
+
+def test_where_too_few_jobs_ran_that_is_said_instead_of_an_interval() -> None:
+    bench = Bench()
+    for version in ("2.1", "2.0"):
+        bench.measure(bench.stack(f"web=={version}", "core==1.1"), [0.0])
+    found = assessed(PERFORMANCE, evidence=bench.evidence())
+    (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is Code.UNDETERMINED)
+    assert "undetermined, about 8 more jobs would tell in PiMatmul" in note.message
+    assert note.message.endswith("(too few jobs for an interval, 1 and 1 jobs)")
+
+
+def test_confounded_gains_are_told_once_for_the_request() -> None:
+    bench = Bench()
+    for web, core, level in (("2.1", "1.1", 0.0), ("2.0", "1.0", GAIN)):
+        bench.measure(bench.stack(f"web=={web}", f"core=={core}"), jobs(level))
+    found = assessed(PERFORMANCE, evidence=bench.evidence())
+    (note,) = found.justifications
+    assert note.code is Code.CONFOUNDED
+    assert note.message.endswith("not scored, as 2 packages differ: core, web")
+    assert {row[0] for row in found.scores.values()} == {0}
+
+
+def test_coverage_says_how_much_was_measured_and_what_separates_the_nearest() -> None:
+    found = assessed(LATEST, evidence=measured())
+    assert (found.coverage.packages, found.coverage.measured, found.coverage.share) == (2, 2, 1.0)
+    other = found.coverage_of({purl("web==2.0.1"), purl("core==1.1"), purl("more==1")})
+    assert (other.measured, other.measured_elsewhere, other.share) == (1, 0, 1 / 3)
+    assert other.nearest is not None
+    assert other.nearest.differences[0] == Difference("more", "1", None)
+    assert other.nearest.differences[1].ours == "2.0.1"
+    assert (other.nearest.jobs, other.nearest.same_hardware) == (8, True)
+    (source,) = other.sources
+    assert (source.name, source.as_of) == ("pypi", NOW)
+
+
+def test_coverage_elsewhere_is_not_coverage_here() -> None:
+    found = assessed(LATEST, evidence=measured(hardware=ELSEWHERE)).coverage
+    assert (found.measured, found.measured_elsewhere, found.share) == (0, 2, 0.0)
+    assert found.nearest is not None
+    assert found.nearest.differences == ()
+    assert (found.nearest.hardware_label, found.nearest.same_hardware) == ("another class", False)
+
+
+def test_nothing_measured_and_nothing_asked_is_no_coverage() -> None:
+    found = assessed(LATEST).coverage
+    assert (found.nearest, found.share) == (None, 0.0)
+    empty = assessed(LATEST, snapshot_of({}, ["web"]))
+    assert (empty.scores, empty.coverage.packages, empty.coverage.missing) == ({}, 0, ("web",))
+
+
+def test_equal_arguments_give_equal_answers() -> None:
+    evidence = measured()
+    again = Evidence.from_json(evidence.to_json())
+    assert again == evidence
+    one, other = (assessed(PERFORMANCE, evidence=it) for it in (evidence, again))
+    assert one == other
+    stack: set[Purl] = {purl("web==2.0"), purl("core==1.1")}
+    assert one.justifications_of(stack) == other.justifications_of(stack)
+    assert math.isfinite(one.claims[0].bound)

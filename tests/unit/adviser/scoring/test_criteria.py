@@ -1,0 +1,59 @@
+"""The table of criteria, and that the reference shows the same one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from adviser.scoring.assessments import Code
+from adviser.scoring.criteria import RecommendationType, criteria_of
+
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "recommendation-types.md"
+
+
+def shown() -> list[list[str]]:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("| criterion |"))
+    table = [line for line in lines[first:] if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+@pytest.mark.parametrize("kind", RecommendationType)
+def test_the_reference_shows_the_weights_that_count(kind: RecommendationType) -> None:
+    head, _, *rows = shown()[: 2 + 8]
+    column = head.index(f"`{kind}`")
+    weights = {row[0].strip("`"): row[column] for row in rows}
+    assert {name: float(it) for name, it in weights.items() if it} == {
+        it.name: it.weight for it in criteria_of(kind)
+    }
+
+
+@pytest.mark.parametrize("kind", RecommendationType)
+def test_every_type_has_its_own_section(kind: RecommendationType) -> None:
+    assert re.search(rf"(?m)^\*\*`{kind}`\*\* ", PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kind", RecommendationType)
+def test_a_value_comes_back_out_of_its_contribution(kind: RecommendationType) -> None:
+    for it in criteria_of(kind):
+        assert it.value(it.contribution(-0.25)) == pytest.approx(-0.25, rel=0.02)
+        assert it.contribution(0.0) == 0
+
+
+def test_only_performance_counts_measurements_and_only_testing_wants_prereleases() -> None:
+    counted = {kind for kind in RecommendationType
+               if "performance" in {it.name for it in criteria_of(kind)}}  # fmt: skip
+    assert counted == {RecommendationType.PERFORMANCE}
+    assert {kind for kind in RecommendationType if kind.admits_prereleases} == {
+        RecommendationType.TESTING
+    }
+    assert {kind for kind in RecommendationType if kind.refuses_vulnerable} == {
+        RecommendationType.SECURITY
+    }
+
+
+def test_every_code_of_a_justification_is_explained() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Justifications\n")[2]
+    assert set(re.findall(r"(?m)^\| `(\w+)`", section)) == set(Code)

@@ -1,0 +1,70 @@
+"""Steps in a series: found where they are, and only there."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adviser.scoring.drift import PENALTY, _segmented, steps
+
+
+def cost(values: list[float], cuts: tuple[int, ...], penalty: float) -> float:
+    ends = [0, *cuts, len(values)]
+    parts = [values[a:b] for a, b in pairwise(ends)]
+    about = sum(sum((x - sum(part) / len(part)) ** 2 for x in part) for part in parts)
+    return about + penalty * len(cuts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-5, 5).map(float), min_size=4, max_size=11), st.floats(0.1, 20))
+def test_no_segmentation_is_cheaper(values: list[float], penalty: float) -> None:
+    shortest = 2
+    every = [
+        cuts
+        for count in range(len(values) // shortest)
+        for cuts in combinations(range(shortest, len(values) - shortest + 1), count)
+        if all(b - a >= shortest for a, b in pairwise(cuts))
+    ]
+    found = tuple(_segmented(np.array(values), penalty, shortest))
+    assert found in every
+    least = min(cost(values, cuts, penalty) for cuts in every)
+    assert cost(values, found, penalty) == pytest.approx(least)
+
+
+def test_several_steps_are_found_where_they_are() -> None:
+    noise = np.random.default_rng(3).normal(0, 0.01, 60)
+    levels = np.repeat([0.0, 0.1, 0.05], 20)
+    assert steps(list(noise + levels)) == [20, 40]
+
+
+def test_noise_alone_hardly_ever_steps() -> None:
+    draw = np.random.default_rng(4)
+    stepped = sum(bool(steps(list(draw.normal(0, 0.03, 60)))) for _ in range(300))
+    assert stepped <= 0.05 * 300, PENALTY
+
+
+def test_a_step_of_five_noises_is_found_in_nearly_every_case() -> None:
+    draw = np.random.default_rng(5)
+    found = [steps(list(draw.normal(0, 0.02, 40) + np.repeat([0, 0.1], 20))) for _ in range(100)]
+    assert sum(len(it) >= 1 and abs(it[-1] - 20) <= 2 for it in found) >= 95
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0] * 9, [0.1 + 0.2] * 40, [math.log(3e9)] * 30])
+def test_what_never_changes_has_no_step(values: list[float]) -> None:
+    assert steps(values) == []
+
+
+def test_without_any_noise_every_lasting_change_is_a_step() -> None:
+    assert steps([1.0] * 10 + [1.001] * 10) == [10]
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 1.01]), max_size=40))
+def test_a_level_has_as_many_jobs_as_a_verdict_needs(values: list[float]) -> None:
+    found = steps(values)
+    ends = [0, *found, len(values)]
+    assert not found or min(b - a for a, b in pairwise(ends)) >= 5

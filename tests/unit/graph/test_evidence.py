@@ -1,0 +1,81 @@
+"""Frozen evidence: its canonical form, its revision, and what is no evidence."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import fields, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from graph.evidence import Evidence, Reading
+from tests.factories.evidence import NOW, Bench, harms
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "evidence.md"
+
+
+def full() -> Evidence:
+    bench = Bench()
+    bench.measure(bench.stack("a==1", "b==2"), [0.0, 0.1], begin=NOW, blocks=["r:0", "r:1"])
+    bench.measure(bench.stack("a==1.0+cpu"), [0.5], unstable="steal", host=None)
+    return bench.evidence(vulnerabilities=harms(CVE_1=("CVE-1",)), sources={"x": None, "y": NOW})
+
+
+def test_what_was_written_is_read_again() -> None:
+    evidence = full()
+    assert Evidence.from_json(evidence.to_json()) == evidence
+    assert Evidence.from_json(evidence.to_json()).to_json() == evidence.to_json()
+
+
+def test_the_revision_is_that_of_the_content() -> None:
+    evidence = full()
+    mixed = replace(evidence, stacks=dict(reversed(list(evidence.stacks.items()))))
+    assert mixed.revision == evidence.revision
+    for change in (
+        {"as_of": NOW + timedelta(days=1)},
+        {"readings": evidence.readings[:-1]},
+        {"sources": {"x": NOW, "y": NOW}},
+    ):
+        assert replace(evidence, **change).revision != evidence.revision
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"{", Reason.INVALID_JSON),
+        (b"[]", Reason.MISSING_FIELD),
+        (b"{}", Reason.MISSING_FIELD),
+        (b'{"schema_version": "evidence-9"}', Reason.UNKNOWN_SCHEMA),
+        (b'{"schema_version": "evidence-1"}', Reason.MISSING_FIELD),
+    ],
+)
+def test_what_is_no_evidence_is_refused(data: bytes, reason: Reason) -> None:
+    with pytest.raises(InvalidDocument) as caught:
+        Evidence.from_json(data)
+    assert caught.value.reason == reason
+
+
+anything = st.none() | st.integers() | st.text() | st.lists(st.integers()) | st.just({"a": 1})
+
+
+@given(st.sampled_from([it.name for it in fields(Evidence)]), anything)
+def test_whatever_is_in_it_it_is_read_or_refused(name: str, value: object) -> None:
+    raw = json.loads(full().to_json())
+    data = json.dumps({**raw, name: value}).encode()
+    with suppress(InvalidDocument):
+        assert Evidence.from_json(data).to_json()
+
+
+def test_the_reference_names_every_field() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    told = set(re.findall(r"(?m)^\| `(\w+)`", page))
+    assert told == {"schema_version", *(it.name for it in fields(Evidence))}
+    rows = next(line for line in page.splitlines() if line.startswith("| `readings`"))
+    assert re.findall(r"`(\w+)`", rows)[1:] == [it.name for it in fields(Reading)]
