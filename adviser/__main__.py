@@ -1,7 +1,8 @@
 """``python -m adviser``: the commands of this room."""
 
-from adviser.cli import stacks
+from adviser.cli import advise, guard, provenance, replay, stacks, why, why_not
 from common.cli import group, run
 
 if __name__ == "__main__":
-    raise SystemExit(run(group("adviser", "Gets advice out of evidence.", stacks)))
+    commands = (advise, why, why_not, guard, replay, provenance, stacks)
+    raise SystemExit(run(group("adviser", "Gets advice out of evidence.", *commands)))

@@ -1,4 +1,4 @@
-"""``thoth stacks``: which stack ran fastest, by how much, and how surely."""
+"""The adviser's commands; ``thoth stacks``: which stack ran fastest, and how surely."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import json
 
 import click
 
+from adviser.commands.advise import advise
+from adviser.commands.guard import guard
+from adviser.commands.provenance import provenance
+from adviser.commands.replay import replay
+from adviser.commands.why import why, why_not
 from common.errors import ProjectError
 from common.settings import Settings
+
+__all__ = ["advise", "guard", "provenance", "replay", "stacks", "why", "why_not"]
 
 
 class NothingMeasured(ProjectError):

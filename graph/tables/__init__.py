@@ -1,5 +1,6 @@
 """The tables of the record, one module per subject."""
 
+from graph.tables.advice import AdviceRow
 from graph.tables.advisories import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -35,6 +36,7 @@ from graph.tables.packages import (
 )
 
 __all__ = [
+    "AdviceRow",
     "AdvisoryPackage",
     "AdvisoryRow",
     "AdvisorySource",

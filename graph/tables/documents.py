@@ -67,6 +67,7 @@ class OutboxEntry(Base):
     """
 
     __tablename__ = "outbox"
+    __table_args__ = (Index("ix_outbox_package", "key", postgresql_where=text("kind = 'package'")),)
 
     entry_id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
     kind: Mapped[str]

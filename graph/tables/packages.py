@@ -67,12 +67,14 @@ class PackageVersionRow(Base):
     #: ``None`` as long as no index told its files.
     has_sdist: Mapped[bool | None]
     files_complete: Mapped[bool] = mapped_column(server_default=text("false"))
-    #: The document that told all this.
+    #: The release document that spoke last.
     release_document_id: Mapped[str | None] = mapped_column(ForeignKey("documents.document_id"))
     #: Digest of what could change an answer.
     facts: Mapped[str | None]
-    #: When the index said so.
+    #: When an index spoke last.
     as_of: Mapped[datetime | None]
+    #: Who told each part: :class:`graph.repositories.merging.Ranks`.
+    ranks: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 
 class RequirementRow(Base):
@@ -112,6 +114,8 @@ class ReleaseFileRow(Base):
     attested: Mapped[bool | None]
     #: ``false`` once the index offers it no more; its hash may still not change.
     listed: Mapped[bool] = mapped_column(server_default=text("true"))
+    #: Of the list that told it, unless that is the last complete one.
+    rank: Mapped[str | None]
 
 
 class StackRow(Base):
@@ -142,7 +146,8 @@ class PackageEvent(Base):
 
     event_id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
     #: ``new_release``, ``removed``, ``yanked``, ``unyanked``, ``new_files``,
-    #: ``changed_requirements`` or ``changed_hash``.
+    #: ``changed_requirements``, ``changed_hash``, ``conflicting_hash`` or ``emptied``, which is
+    #: of a project and has no version.
     kind: Mapped[str]
     index_name: Mapped[str]
     name: Mapped[str]

@@ -167,6 +167,7 @@ def upgrade() -> None:
     sa.Column('metadata_sha256', sa.Text(), nullable=True),
     sa.Column('attested', sa.Boolean(), nullable=True),
     sa.Column('listed', sa.Boolean(), server_default=sa.text('true'), nullable=False),
+    sa.Column('rank', sa.Text(), nullable=True),
     sa.ForeignKeyConstraint(['purl'], ['package_versions.purl'], name=op.f('fk_release_files_purl')),
     sa.PrimaryKeyConstraint('purl', 'filename', name=op.f('pk_release_files'))
     )
@@ -221,12 +222,14 @@ def upgrade() -> None:
     op.add_column('package_versions', sa.Column('release_document_id', sa.Text(), nullable=True))
     op.add_column('package_versions', sa.Column('facts', sa.Text(), nullable=True))
     op.add_column('package_versions', sa.Column('as_of', sa.DateTime(timezone=True), nullable=True))
+    op.add_column('package_versions', sa.Column('ranks', sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False))
     op.create_index('ix_package_versions_state', 'package_versions', ['state'], unique=False, postgresql_where=sa.text("state <> 'solved'"))
     op.create_foreign_key(op.f('fk_package_versions_release_document_id'), 'package_versions', 'documents', ['release_document_id'], ['document_id'])
     op.create_check_constraint(
         op.f('ck_package_versions_state_known'), 'package_versions',
         "state IN ('unread', 'solved', 'unsolvable', 'unparsable')",
     )
+    op.create_index('ix_outbox_package', 'outbox', ['key'], unique=False, postgresql_where=sa.text("kind = 'package'"))
     # A package is a row of its own now, as one may be required and have no version here.
     # Its revision is what `graph.repositories.packages` makes of versions that nobody read.
     op.execute(
@@ -248,9 +251,11 @@ def downgrade() -> None:
         "DELETE FROM outbox WHERE kind IN"
         " ('package', 'vulnerability', 'artifact', 'native_interface', 'native_environment')"
     )
+    op.drop_index('ix_outbox_package', table_name='outbox', postgresql_where=sa.text("kind = 'package'"))
     op.drop_constraint(op.f('ck_package_versions_state_known'), 'package_versions')
     op.drop_constraint(op.f('fk_package_versions_release_document_id'), 'package_versions', type_='foreignkey')
     op.drop_index('ix_package_versions_state', table_name='package_versions', postgresql_where=sa.text("state <> 'solved'"))
+    op.drop_column('package_versions', 'ranks')
     op.drop_column('package_versions', 'as_of')
     op.drop_column('package_versions', 'facts')
     op.drop_column('package_versions', 'release_document_id')

@@ -1,0 +1,126 @@
+"""The adviser's one sentence: a request, a snapshot and evidence in, the best stack out.
+
+Nothing here reads or writes; whoever calls it has read the snapshot and the evidence, and the
+same three give the same advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from adviser.asked import Asked
+from adviser.resolver.admission import universe_of
+from adviser.resolver.requests import Budget
+from adviser.resolver.results import Resolution, Stack
+from adviser.resolver.universe import Universe
+from adviser.scoring.assess import assess
+from adviser.scoring.assessments import Assessment
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+
+
+class Resolver(Protocol):
+    """Something that resolves: in this process, or :class:`adviser.resolver.worker.Worker`."""
+
+    def __call__(
+        self, universe: Universe, budget: Budget | None = None, *, count: int = 1
+    ) -> Resolution: ...
+
+
+def in_this_process(
+    universe: Universe, budget: Budget | None = None, *, count: int = 1
+) -> Resolution:
+    """:func:`adviser.resolver.resolve.resolve`; the solver is loaded by the first call."""
+    from adviser.resolver.resolve import resolve
+
+    return resolve(universe, budget, count=count)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What was found for a request, and all that it rests on.
+
+    :param baseline: version by name of the stack that claims compare with; ``None`` for the
+        newest version of each package
+    """
+
+    asked: Asked
+    snapshot: Snapshot
+    evidence: Evidence
+    baseline: Mapping[str, str] | None
+    assessment: Assessment
+    universe: Universe
+    resolution: Resolution
+
+    @property
+    def baseline_reason(self) -> str:
+        """What the baseline is, for a person."""
+        if self.asked.locked is not None:
+            return f"the versions in {self.asked.project.lock_source or 'the lock'}"
+        if self.baseline is not None:
+            return "the newest stack that meets the request"
+        return "the newest version of each package"
+
+    @property
+    def best(self) -> Stack | None:
+        """The advised stack, if there is one."""
+        return self.resolution.stacks[0] if self.resolution.stacks else None
+
+
+def advise(
+    asked: Asked,
+    snapshot: Snapshot,
+    evidence: Evidence,
+    *,
+    resolver: Resolver = in_this_process,
+    threads: int = 1,
+) -> Advice:
+    """The best stacks for a request, or why there is none.
+
+    Without a lock of its own the project is compared with the newest feasible stack.
+
+    :param snapshot: the closure of ``asked.roots`` in its environment; it may have more roots
+    :param threads: of the solver; the answer does not depend on them
+    """
+    found = partial(resolver, budget=asked.options.budget(threads))
+    baseline = baseline_of(asked, snapshot, evidence, found)
+    assessment = assessed(asked, snapshot, evidence, baseline)
+    universe = universe_for(asked, snapshot, assessment)
+    resolution = found(universe, count=asked.options.count)
+    return Advice(asked, snapshot, evidence, baseline, assessment, universe, resolution)
+
+
+def universe_for(asked: Asked, snapshot: Snapshot, assessment: Assessment) -> Universe:
+    """What the request may choose from, and by what measure."""
+    request = asked.resolver_request(assessment.refused)
+    return universe_of(snapshot, request, assessment.scores)
+
+
+def assessed(
+    asked: Asked, snapshot: Snapshot, evidence: Evidence, baseline: Mapping[str, str] | None
+) -> Assessment:
+    """What the evidence says of all that the request may choose from."""
+    return assess(
+        snapshot,
+        evidence,
+        asked.kind,
+        baseline,
+        asked.environment,
+        asked.hardware,
+        allowed=asked.options.allowed_vulnerabilities,
+    )
+
+
+def baseline_of(
+    asked: Asked, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
+) -> Mapping[str, str] | None:
+    """The stack to compare with: the project's own, else the newest that meets the request."""
+    if asked.locked is not None:
+        return asked.locked
+    if not evidence.readings:
+        return None  # nothing is compared, so nothing need be searched for
+    newest = resolver(universe_of(snapshot, asked.resolver_request({}), {}))
+    return newest.stacks[0].versions() if newest.stacks else None

@@ -1,0 +1,143 @@
+"""What is asked of the adviser: a project, where it is to run, and by what measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from adviser.projects.project import AskedRequirement, Project
+from adviser.resolver.requests import Budget, Request
+from adviser.scoring.criteria import RecommendationType
+from common.environments import Environment
+from common.packages import DEFAULT_INDEX, Purl
+from graph.candidates import Dependency
+from graph.snapshot import roots_of
+
+#: How long a search may take, and how much memory, if nobody says otherwise.
+TIME_LIMIT_S = 10.0
+MEMORY_LIMIT_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class AskedIndex:
+    """An index that packages may come from.
+
+    :param name: as this machine and the record call it
+    :param called: as the project calls it, and as its lock will
+    :param url: without credentials
+    :param explicit: whether only packages that name it come from there
+    :param known: whether this machine is configured with it
+    """
+
+    name: str = DEFAULT_INDEX
+    called: str = DEFAULT_INDEX
+    url: str = ""
+    verify_ssl: bool = True
+    explicit: bool = False
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a request says beside its project.
+
+    :param count: how many stacks, best first
+    :param dev: whether development's requirements count too
+    :param exclusions: versions that are not to be chosen, an empty specifier for all of them
+    :param overrides: by name, what replaces whatever anybody asks of the package
+    :param published_before: releases since then are left out (a cooldown)
+    :param allowed_vulnerabilities: identifiers that are accepted
+    :param indexes: in the order in which they are searched
+    :param labels: kept with the advice, and part of what is reported
+    :param time_s: what a search may take
+    :param memory_bytes: of the search; ``None`` for no limit
+    """
+
+    count: int = 1
+    dev: bool = False
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    constraints: tuple[Dependency, ...] = ()
+    exclusions: tuple[Dependency, ...] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    prereleases: frozenset[str] = frozenset()
+    published_before: datetime | None = None
+    published_after: datetime | None = None
+    allowed_vulnerabilities: frozenset[str] = frozenset()
+    indexes: tuple[AskedIndex, ...] = (AskedIndex(),)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    time_s: float = TIME_LIMIT_S
+    memory_bytes: int | None = MEMORY_LIMIT_BYTES
+
+    def budget(self, threads: int = 1) -> Budget:
+        """What a search may spend; nothing but its duration depends on ``threads``."""
+        return Budget(self.time_s, self.memory_bytes, threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, whole: with a snapshot and evidence it has one answer.
+
+    :param hardware: digest of the hardware class that the stack is to run on, if it is known
+    """
+
+    project: Project
+    environment: Environment
+    kind: RecommendationType
+    options: Options = field(default_factory=Options)
+    hardware: str | None = None
+
+    @property
+    def requirements(self) -> tuple[AskedRequirement, ...]:
+        """What is asked for, wherever it holds.
+
+        :raises InvalidProject: if an extra or a group is none of the project's
+        """
+        options = self.options
+        return self.project.asked(dev=options.dev, extras=options.extras, groups=options.groups)
+
+    @property
+    def roots(self) -> tuple[Dependency, ...]:
+        """What of it holds in the environment, as the snapshot has it."""
+        return roots_of((it.text for it in self.requirements), self.environment)
+
+    @property
+    def locked(self) -> Mapping[str, str] | None:
+        """The versions that the project has now; ``None`` without a lock.
+
+        What only development needs counts only when that is asked for.
+        """
+        entries = self.project.locked_in(self.environment.markers)
+        if entries is None:
+            return None
+        return {n: it.version for n, it in entries.items() if self.options.dev or not it.dev}
+
+    def index_named(self, called: str) -> str:
+        """What this machine calls an index of the project."""
+        return next((it.name for it in self.options.indexes if it.called == called), called)
+
+    def resolver_request(self, refused: Mapping[Purl, str]) -> Request:
+        """The rules for the resolver.
+
+        :param refused: versions that the recommendation type leaves out, with the words
+        """
+        project, options = self.project, self.options
+        markers = self.environment.markers
+        held = [it for it in self.requirements if it.holds(markers)]
+        bounds = [it for it in project.constraints if it.holds(markers)]
+        overridden = {it.name: it.specifier for it in project.overrides if it.holds(markers)}
+        welcome = {it.name for it in (*held, *bounds) if it.prereleases}
+        return Request(
+            roots=self.roots,
+            constraints=(*(it.dependency for it in bounds), *options.constraints),
+            exclusions=options.exclusions,
+            overrides={**overridden, **options.overrides},
+            prereleases=project.prereleases | options.prereleases | frozenset(welcome),
+            all_prereleases=project.all_prereleases or self.kind.admits_prereleases,
+            published_before=options.published_before,
+            published_after=options.published_after,
+            indexes=tuple(it.name for it in options.indexes if not it.explicit),
+            index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
+            refused=refused,
+        )

@@ -1,0 +1,171 @@
+"""``thoth advise``: the best stack for a project, why, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from adviser.commands.options import request_options
+from common.settings import Settings
+
+if TYPE_CHECKING:
+    from adviser.locks.stacks import LockFile, LockFormat
+    from adviser.projects.project import Project
+
+#: The values of ``adviser.locks.stacks.LockFormat``.
+FORMATS = ("pipfile-lock", "requirements", "pylock", "constraints")
+_BY_NAME = {"Pipfile.lock": "pipfile-lock", "constraints.txt": "constraints"}
+
+
+class AdviseGroup(click.Group):
+    """``thoth advise PATH`` as well as ``thoth advise check REPORT``.
+
+    A project in a folder that is called as a subcommand is named ``./check``.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["project", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=AdviseGroup, options_metavar="", subcommand_metavar="[PATH] [OPTIONS]")
+def advise() -> None:
+    """Advise the best versions for the project in PATH, this folder by default.
+
+    `thoth advise project --help` shows all options. Exit code 0 if a stack is advised; 1 if
+    there is none, or the lock that was asked for cannot be written; 2 if the project or an option
+    cannot be used; 3 if a store does not answer.
+    """
+
+
+@advise.command("project")
+@click.argument("path", type=click.Path(path_type=Path), default=".")
+@request_options
+@click.option(
+    "--count",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many stacks, best first.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the lock of the best stack to this file.",
+)
+@click.option(
+    "--format",
+    "lock_format",
+    type=click.Choice(FORMATS),
+    help="Of the lock; by the file's name, else the project's own.",
+)
+@click.pass_context
+def project_command(
+    context: click.Context,
+    /,
+    path: Path,
+    count: int,
+    as_json: bool,
+    output: Path | None,
+    lock_format: str | None,
+    **given: Any,
+) -> None:
+    """Advise the best versions for the project in PATH, a folder or a file.
+
+    With --format and without -o the lock is printed. The advice is stored: `thoth replay` gives
+    it again, `thoth advise check` verifies its report. Exit codes as of `thoth advise`.
+    """  # fmt: skip
+    from adviser.commands.answering import answer, hardware_in, store
+    from adviser.commands.files import write_file
+    from adviser.commands.options import asked_of
+    from adviser.commands.printing import print_json, print_report
+    from adviser.locks.stacks import LockFormat
+    from adviser.resolver.worker import Worker
+    from common.errors import InvalidArgument
+    from graph.migrate import migrated_stores
+
+    settings: Settings = context.obj
+    if output is not None and not output.absolute().parent.is_dir():
+        raise InvalidArgument(f"there is no folder {output.parent}")
+    with Worker() as worker:  # the child starts while the stores are read
+        asked = asked_of(settings, path, given, count=count)
+        form = LockFormat(lock_format or _format_of(output, asked.project))
+        with migrated_stores(settings) as stores:
+            asked = replace(asked, hardware=hardware_in(stores, given["hardware"]))
+            made = answer(
+                stores,
+                asked,
+                worker.resolve,
+                threads=given["threads"],
+                urls=form is LockFormat.PYLOCK and (output is not None or lock_format is not None),
+            )
+            store(stores, made)
+    lock = None
+    if made.advice.best is not None and (output is not None or lock_format is not None):
+        lock = _lock(made, form)
+    if output is not None and lock is not None:
+        write_file(output, lock.data)
+        click.echo(f"wrote {output}", err=True)
+    if as_json:
+        print_json(made.report)
+    elif lock is not None and output is None:
+        click.echo(lock.data.decode(), nl=False)
+    else:
+        print_report(made.report)
+    if made.advice.best is None:
+        context.exit(1)
+
+
+@advise.command()
+@click.argument("report", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def check(context: click.Context, report: Path, as_json: bool) -> None:
+    """Verify a REPORT: that its stacks meet the request and score what it says.
+
+    The recorded snapshot and evidence are read, and the stacks followed anew without the solver.
+    Exit code 1 if something does not hold; 2 if the report is of no recorded advice.
+    """
+    from adviser.commands.printing import print_json
+    from adviser.commands.recorded import check_recorded, read_report
+
+    settings: Settings = context.obj
+    document = read_report(report)
+    problems = check_recorded(settings, document)
+    if as_json:
+        print_json({"report": document["metadata"]["document_id"], "problems": problems})
+    else:
+        for problem in problems:
+            click.echo(problem)
+        if not problems:
+            stacks = len(document["result"]["report"]["products"])
+            click.echo(f"all of it holds: {stacks} {'stack' if stacks == 1 else 'stacks'}")
+    context.exit(1 if problems else 0)
+
+
+def _format_of(output: Path | None, project: Project) -> str:
+    """The format that a file's name says, else that of the project's own tool."""
+    from adviser.projects.locks import is_pylock
+    from adviser.projects.project import ProjectFormat
+
+    if output is not None:
+        if is_pylock(output.name):
+            return "pylock"
+        if output.name in _BY_NAME:
+            return _BY_NAME[output.name]
+        if output.suffix == ".txt":
+            return "requirements"
+    return "pipfile-lock" if project.format is ProjectFormat.PIPFILE else "requirements"
+
+
+def _lock(made: Any, form: LockFormat) -> LockFile:
+    from adviser.reports.documents import lock_of
+
+    return lock_of(made.advice, made.advice.best, made.known, form)

@@ -1,0 +1,223 @@
+"""From a request to a stored report: what every command that answers does with the stores."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from adviser.advise import Advice, Resolver, advise
+from adviser.asked import Asked
+from adviser.reports.documents import (
+    SCHEMA_VERSION,
+    Known,
+    report_bytes,
+    report_document,
+    result_document,
+)
+from adviser.reports.values import packed
+from common import __version__
+from common.environments import Environment
+from common.inspection import digest
+from graph.candidates import Dependency
+from graph.engine import GRAPH, Stores
+from graph.evidence import Evidence
+from graph.patience import patience
+from graph.repositories.advice import AdviceHead, StoredAdvice, add_advice
+from graph.repositories.evidence import evidence_for
+from graph.repositories.release_files import files_of
+from graph.snapshot import Snapshot, load_snapshot
+
+#: What identifiers of advice begin with.
+PREFIX = "adviser"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An advice with its report.
+
+    :param timings: seconds that each step took, by its name
+    """
+
+    advice: Advice
+    known: Known
+    report: dict[str, Any]
+    timings: dict[str, float]
+
+
+def answer(
+    stores: Stores, asked: Asked, resolver: Resolver, *, threads: int = 1, urls: bool = False
+) -> Answer:
+    """Answer a request and make its report; nothing is stored.
+
+    :param urls: ask the indexes where the files are, which some locks must say
+    """
+    began = time.perf_counter()
+    timings: dict[str, float] = {}
+    snapshot, evidence = knowledge(stores, asked, timings)
+    with _timed(timings, "search_s"):
+        advice = advise(asked, snapshot, evidence, resolver=resolver, threads=threads)
+    with _timed(timings, "files_s"):
+        known = files_known(stores, advice)
+        if urls:
+            known = _with_addresses(stores, known, advice)
+    with _timed(timings, "report_s"):
+        result = result_document(advice, known)
+    timings["total_s"] = time.perf_counter() - began
+    return Answer(advice, known, report_document(result, metadata(timings)), timings)
+
+
+def knowledge(
+    stores: Stores,
+    asked: Asked,
+    timings: dict[str, float] | None = None,
+    more: Iterable[Dependency] = (),
+) -> tuple[Snapshot, Evidence]:
+    """The snapshot of a request and the evidence for it.
+
+    :param more: further roots of the snapshot, which the request itself does not ask for
+    """
+    roots = [*(it.text for it in asked.requirements), *map(text_of, more)]
+    return known_of(stores, roots, asked.environment, timings)
+
+
+def known_of(
+    stores: Stores,
+    roots: Iterable[str],
+    environment: Environment,
+    timings: dict[str, float] | None = None,
+) -> tuple[Snapshot, Evidence]:
+    """The snapshot of some requirements in an environment, and the evidence for it."""
+    times = {} if timings is None else timings
+    with _timed(times, "snapshot_s"), patience(GRAPH, stores.settings.query_timeout_s * 2):
+        snapshot = load_snapshot(stores.driver, roots, environment, database=stores.database)
+    with _timed(times, "evidence_s"), stores.engine.connect() as connection:
+        evidence = evidence_for(connection, snapshot, datetime.now(UTC))
+    return snapshot, evidence
+
+
+def text_of(it: Dependency) -> str:
+    """A dependency as a requirement is written."""
+    extras = f"[{','.join(it.extras)}]" if it.extras else ""
+    return f"{it.name}{extras}{it.specifier}"
+
+
+def files_known(stores: Stores, advice: Advice) -> Known:
+    """The files of every advised stack, as the record has them."""
+    purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
+    with stores.engine.connect() as connection:
+        return Known(files=files_of(connection, purls))
+
+
+def store(stores: Stores, made: Answer) -> None:
+    """Store an answer with all that it was made of, in one transaction."""
+    advice, report = made.advice, made.report
+    meta = report["metadata"]
+    head = AdviceHead(
+        advice_id=meta["document_id"],
+        recommendation_type=advice.asked.kind.value,
+        status=advice.resolution.status.value,
+        snapshot_revision=advice.snapshot.revision,
+        result_digest=meta["result_digest"],
+        created_at=datetime.fromisoformat(meta["datetime"]),
+    )
+    stored = StoredAdvice(
+        head,
+        SCHEMA_VERSION,
+        packed(advice.asked),
+        advice.snapshot.to_json(),
+        advice.evidence.to_json(),
+        packed(made.known),
+        report_bytes(report),
+    )
+    with stores.engine.begin() as connection:
+        add_advice(connection, stores.settings, stored)
+
+
+def new_id(now: datetime) -> str:
+    """A new identifier: no two are the same, and they sort by time."""
+    return f"{PREFIX}-{now:%y%m%d%H%M%S}-{secrets.token_hex(8)}"
+
+
+def metadata(timings: dict[str, float]) -> dict[str, Any]:
+    """What differs from run to run: identifier, times, and where it was made."""
+    now = datetime.now(UTC)
+    return {
+        "analyzer": PREFIX,
+        "analyzer_version": __version__,
+        "document_id": new_id(now),
+        "datetime": now.isoformat(timespec="microseconds"),
+        "timestamp": int(now.timestamp()),
+        "duration": round(timings.get("total_s", 0.0), 6),
+        "timings": {name: round(value, 6) for name, value in timings.items()},
+        "hostname": platform.node() or "unknown",
+        "thoth_deployment_name": "local",
+        "arguments": {},
+        "os_release": {},
+        "distribution": _distribution(),
+        "python": {
+            "api_version": sys.api_version,
+            "implementation_name": sys.implementation.name,
+            "major": sys.version_info.major,
+            "minor": sys.version_info.minor,
+            "micro": sys.version_info.micro,
+            "releaselevel": sys.version_info.releaselevel,
+            "serial": sys.version_info.serial,
+        },
+    }
+
+
+def hardware_in(stores: Stores, prefix: str | None) -> str | None:
+    """The hardware class that is named, else the one that this host is of."""
+    from adviser.commands.hardware import hardware_class
+    from graph.repositories.hardware import recorded_hardware
+
+    with stores.engine.connect() as connection:
+        return hardware_class(recorded_hardware(connection), prefix)
+
+
+def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:
+    """Whether a result is, byte for byte, the one of a report."""
+    return bool(report["metadata"]["result_digest"] == digest(result))
+
+
+def _with_addresses(stores: Stores, known: Known, advice: Advice) -> Known:
+    from adviser.commands.addresses import addresses_of
+
+    wanted = {
+        (candidate.index, it.name, it.version)
+        for stack in advice.resolution.stacks
+        for it in stack.choices
+        for candidate in advice.universe.packages[it.name]
+        if candidate.purl == it.purl
+    }
+    return replace(known, urls=addresses_of(stores.settings, wanted))
+
+
+def _distribution() -> dict[str, Any]:
+    release: dict[str, str] = {}
+    with suppress(OSError):
+        release = platform.freedesktop_os_release()
+    version = release.get("VERSION_ID", "")
+    major, minor, build, *_ = [*version.split("."), "", "", ""]
+    return {
+        "id": release.get("ID", ""),
+        "like": release.get("ID_LIKE", ""),
+        "codename": release.get("VERSION_CODENAME", ""),
+        "version": version,
+        "version_parts": {"major": major, "minor": minor, "build_number": build},
+    }
+
+
+@contextmanager
+def _timed(times: dict[str, float], name: str) -> Iterator[None]:
+    """Adds the seconds of a ``with`` block to ``times``."""
+    began = time.perf_counter()
+    yield
+    times[name] = time.perf_counter() - began

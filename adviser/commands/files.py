@@ -1,0 +1,83 @@
+"""A project's files off the disk, and locks onto it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from adviser.projects.documents import MAX_BYTES
+from adviser.projects.locks import Lock, read_lock
+from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
+from adviser.projects.project import Project
+from common.errors import InvalidArgument
+
+
+def read_project(path: Path) -> Project:
+    """The project in a folder, or the one whose manifest or lock ``path`` is.
+
+    Files are read of that folder alone, also where one includes others.
+
+    :raises InvalidArgument: if there is nothing there, or an include leaves the folder
+    :raises InvalidProject: naming file, field and remedy
+    """
+    folder, name = _folder_of(path)
+    names = [it for it in PROJECT_FILES if (folder / it).is_file()]
+    names += sorted(it.name for it in folder.glob("pylock.*.toml") if it.is_file())
+    files = {it: _content(folder, it) for it in dict.fromkeys(names)}
+    if name is not None:
+        files.setdefault(name, _content(folder, name))
+    return parse_project(_with_included(folder, files), name)
+
+
+def read_lock_file(path: Path) -> Lock:
+    """A lock by itself.
+
+    :raises InvalidArgument: if there is no such file
+    """
+    folder, name = _folder_of(path)
+    if name is None:
+        raise InvalidArgument(f"{path} is a folder: name the lock in it")
+    return read_lock(name, _with_included(folder, {name: _content(folder, name)}))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        # What mkstemp makes is for its owner alone; a lock is for whoever may read the folder.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _folder_of(path: Path) -> tuple[Path, str | None]:
+    if path.is_dir():
+        return path, None
+    if path.is_file():
+        return path.parent, path.name
+    raise InvalidArgument(f"there is no {path}")
+
+
+def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
+    while wanted := wanted_files(files):
+        found = {it: _content(folder, it) for it in sorted(wanted) if (folder / it).is_file()}
+        if not found:
+            break  # parsing tells which line includes what is not there
+        files |= found
+    return files
+
+
+def _content(folder: Path, name: str) -> bytes:
+    """A file within a folder; one that is too large is read so far that parsing refuses it."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise InvalidArgument(f"{path} leads out of the project's folder")
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)

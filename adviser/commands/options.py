@@ -1,0 +1,250 @@
+"""The options that say what is asked, shared by the commands that answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from common.settings import Settings
+
+if TYPE_CHECKING:
+    from adviser.asked import Asked, AskedIndex
+    from adviser.projects.project import Project
+    from common.environments import Environment
+    from common.indexes.configured import Index
+    from graph.candidates import Dependency
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: The values of ``adviser.scoring.criteria.RecommendationType``, which is slow to import.
+TYPES = ("latest", "stable", "testing", "performance", "security")
+
+_DAYS = re.compile(r"(\d{1,5})\s*d(?:ays?)?")
+_LABEL = re.compile(r"\s*([^=;]+?)\s*=\s*([^;]*?)\s*")
+
+_ENVIRONMENT = (
+    click.option("--python", metavar="VERSION", help="Such as 3.11; the project's, or this one."),
+    click.option("--platform", metavar="TAG", help="Such as manylinux_2_28_x86_64; this host's."),
+    click.option("--cuda", metavar="VERSION", help="The newest CUDA that the driver runs."),
+    click.option(
+        "--hardware", metavar="DIGEST_PREFIX", help="The hardware class; this host's by default."
+    ),
+)
+_REQUEST = (
+    click.option(
+        "--type", "kind", type=click.Choice(TYPES), default="latest", show_default=True,
+        help="What is wanted of a stack.",
+    ),
+    click.option("--dev", is_flag=True, help="With what development needs."),
+    click.option("--extra", "extras", multiple=True, metavar="NAME", help="With this extra."),
+    click.option("--group", "groups", multiple=True, metavar="NAME", help="With this group."),
+    *_ENVIRONMENT,
+    click.option("--labels", metavar="K=V;K=V", default="", help="Kept with the advice."),
+    click.option(
+        "--constraint", "constraints", multiple=True, metavar="REQ",
+        help="A bound for a package if it is installed, such as 'numpy<2'.",
+    ),
+    click.option(
+        "--exclude", "exclusions", multiple=True, metavar="REQ",
+        help="Versions that are not to be chosen; a name alone means all.",
+    ),
+    click.option(
+        "--override", "overrides", multiple=True, metavar="REQ",
+        help="Replaces whatever anybody asks of the package.",
+    ),
+    click.option(
+        "--newer-than", metavar="WHEN", help="Only releases since a date, or of the last 90d."
+    ),
+    click.option(
+        "--older-than", metavar="WHEN", help="Only releases before a date, or at least 7d old."
+    ),
+    click.option(
+        "--pre", "prereleases", multiple=True, metavar="PKG",
+        help="Take pre-releases of it like any other.",
+    ),
+    click.option(
+        "--allow-vulnerability", "allowed", multiple=True, metavar="ID", help="Accept this one."
+    ),
+    click.option(
+        "--index", "indexes", multiple=True, metavar="NAME",
+        help="Configured indexes to take packages from, in this order.",
+    ),
+    click.option(
+        "--time-limit", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+        metavar="S", help="Seconds that the search may take.",
+    ),
+    click.option(
+        "--memory-limit", type=click.IntRange(64), default=2048, show_default=True,
+        metavar="MIB", help="Memory that the search may take.",
+    ),
+    click.option(
+        "--threads", type=click.IntRange(1), default=1, show_default=True,
+        help="Of the solver; the answer does not depend on them.",
+    ),
+)  # fmt: skip
+
+
+def request_options(command: Command) -> Command:
+    """Add every option that says what is asked."""
+    return _with(_REQUEST, command)
+
+
+def environment_options(command: Command) -> Command:
+    """Add those that say where it is to run."""
+    return _with(_ENVIRONMENT, command)
+
+
+def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:
+    for option in reversed(tuple(options)):
+        command = option(command)
+    return command
+
+
+def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count: int = 1) -> Asked:
+    """The request that a project and options make; the hardware class is found out later.
+
+    :param given: the values of :func:`request_options` by name
+    """
+    from packaging.utils import canonicalize_name
+
+    from adviser.asked import Asked, Options
+    from adviser.commands.files import read_project
+    from adviser.scoring.criteria import RecommendationType
+
+    project, now = read_project(path), datetime.now(UTC)
+    options = Options(
+        count=count,
+        dev=given["dev"],
+        extras=tuple(given["extras"]),
+        groups=tuple(given["groups"]),
+        constraints=dependencies(given["constraints"], "--constraint"),
+        exclusions=dependencies(given["exclusions"], "--exclude"),
+        overrides={it.name: it.specifier for it in dependencies(given["overrides"], "--override")},
+        prereleases=frozenset(map(canonicalize_name, given["prereleases"])),
+        published_before=moment(given["older_than"], now, "--older-than"),
+        published_after=moment(given["newer_than"], now, "--newer-than"),
+        allowed_vulnerabilities=frozenset(given["allowed"]),
+        indexes=asked_indexes(settings, project, given["indexes"]),
+        labels=labels(given["labels"]),
+        time_s=given["time_limit"],
+        memory_bytes=given["memory_limit"] * 2**20,
+    )
+    where = asked_environment(project, given)
+    asked = Asked(project, where, RecommendationType(given["kind"]), options)
+    _ = asked.roots  # what is no requirement, extra or group needs no store to say so
+    return asked
+
+
+def asked_environment(project: Project | None, given: Mapping[str, Any]) -> Environment:
+    """That of the options; the project's Python, this host's platform where they say nothing."""
+    from common.environments import environment
+    from common.errors import InvalidArgument
+
+    python = given["python"]
+    if python is None and project is not None and project.python is not None:
+        try:
+            return environment(project.python, given["platform"], given["cuda"])
+        except InvalidArgument:
+            pass  # a project's own word, such as "3", may be less than a version
+    return environment(python, given["platform"], given["cuda"])
+
+
+def dependencies(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
+    """Requirements without markers and addresses."""
+    from common.releases import parse_requirement
+    from graph.candidates import Dependency
+
+    found = []
+    for text in texts:
+        it = parse_requirement(text)
+        if it.name is None or it.url is not None or it.marker is not None:
+            raise click.BadParameter(
+                f"{text!r} is not a name with a specifier: {it.problem or 'nothing more'}",
+                param_hint=option,
+            )
+        found.append(Dependency(it.name, it.specifier, it.extras))
+    return tuple(found)
+
+
+def moment(text: str | None, now: datetime, option: str) -> datetime | None:
+    """A date, a time, or so many days before ``now``.
+
+    >>> moment("7d", datetime(2024, 3, 8, tzinfo=UTC), "--older-than").isoformat()
+    '2024-03-01T00:00:00+00:00'
+    """
+    if text is None:
+        return None
+    if days := _DAYS.fullmatch(text.strip()):
+        return now - timedelta(days=int(days[1]))
+    try:
+        given = datetime.fromisoformat(text)
+        return given.replace(tzinfo=given.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        message = f"{text!r} is neither a date nor a number of days such as 7d"
+        raise click.BadParameter(message, param_hint=option) from None
+
+
+def labels(text: str) -> dict[str, str]:
+    """``k=v;k2=a,b`` as a dictionary.
+
+    >>> labels("team = blue;tier=a,b")
+    {'team': 'blue', 'tier': 'a,b'}
+    """
+    found = {}
+    for part in filter(str.strip, text.split(";")):
+        pair = _LABEL.fullmatch(part)
+        if pair is None:
+            raise click.BadParameter(f"{part!r} is not K=V", param_hint="--labels")
+        found[pair[1]] = pair[2]
+    return found
+
+
+def asked_indexes(
+    settings: Settings, project: Project, names: Iterable[str] = ()
+) -> tuple[AskedIndex, ...]:
+    """Where packages may come from: indexes of this machine, found by what the project says.
+
+    Those that a person names replace the project's. An index that this machine does not know
+    keeps the project's name: nothing is known of what is there.
+    """
+    from adviser.asked import AskedIndex
+    from common.indexes.configured import configured_indexes, index_of
+    from common.packages import DEFAULT_INDEX
+
+    chosen = [index_of(settings, name) for name in names]
+    if chosen:
+        ours = {it.name: it.url for it in chosen}
+        return tuple(AskedIndex(name, name, url) for name, url in ours.items())
+    known = configured_indexes(settings)
+    found = []
+    for it in project.indexes:
+        same = _same(known, it.name, it.url)
+        name, url = (same.name, same.url) if same else (it.name, it.url)
+        found.append(
+            AskedIndex(name, it.name, url, it.verify_ssl, it.explicit, known=same is not None)
+        )
+    if not any(it.default for it in project.indexes):
+        default = known.get(DEFAULT_INDEX)
+        found.append(AskedIndex(url=default.url if default else ""))
+    return tuple(found)
+
+
+def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
+    """The index of this machine that a project means: by address, then by name."""
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+    from common.packages import DEFAULT_INDEX, package_version
+
+    bare = url.rstrip("/")
+    for it in known.values():
+        if it.url == bare:
+            return it
+    if bare == PYPI_SIMPLE_ENDPOINT.rstrip("/"):
+        # This machine may reach the public index by a mirror.
+        return known.get(DEFAULT_INDEX)
+    return known.get(package_version("any", "1", name).index)

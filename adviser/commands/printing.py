@@ -1,0 +1,83 @@
+"""What commands print: JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+from rich.text import Text
+
+from adviser.explain import Change, Forced, Outcome, Presence
+from adviser.reports.tables import report_view, shown
+
+#: Wide enough that a table in a pipe or a file is never cut.
+_UNCUT = 400
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, in the canonical spelling that digests are made of."""
+    data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+    click.echo(data, nl=False)
+
+
+def print_report(report: Mapping[str, Any]) -> None:
+    """A report for a person."""
+    console().print(report_view(report))
+
+
+def console() -> Console:
+    """Standard output; as wide as a table needs where it is no terminal."""
+    made = Console(highlight=False)
+    if not made.is_terminal:
+        made.width = _UNCUT
+    return made
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines of text that may hold anything."""
+    out = console()
+    for line in lines:
+        out.print(Text(shown(line)))
+
+
+def presence_lines(it: Presence) -> Iterator[str]:
+    """Why a package is there."""
+    if it.version is None:
+        yield f"{it.name} is not in the advised stack"
+        return
+    yield f"{it.name} {it.version}"
+    yield from (f"  because {step}" for step in it.path)
+    yield from (f"  also, {step}" for step in it.askers if step not in it.path)
+    if it.placing is not None:
+        yield f"  this version: {it.placing.message}"
+    for forced in (it.without, it.otherwise):
+        if forced is not None:
+            yield from forced_lines(forced)
+
+
+def forced_lines(it: Forced) -> Iterator[str]:
+    """What forcing something costs."""
+    if it.outcome is Outcome.ADVISED:
+        yield f"{it.what}: the advised stack has it"
+    elif it.outcome is Outcome.UNKNOWN:
+        yield f"{it.what}: not known, the budget was spent"
+    elif it.outcome is Outcome.CONFLICT:
+        yield f"{it.what}: impossible"
+        yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
+    else:
+        loss = "" if it.points is None else f", at a loss of {it.points:.3f} points"
+        yield f"{it.what}: possible{loss}"
+        yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in it.losses)
+        yield from (f"  {change_text(change)}" for change in it.changes)
+
+
+def change_text(it: Change) -> str:
+    """``click 8.1 instead of 8.2``."""
+    if it.forced is None:
+        return f"{it.name} {it.advised} goes"
+    if it.advised is None:
+        return f"{it.name} {it.forced} comes"
+    return f"{it.name} {it.forced} instead of {it.advised}"

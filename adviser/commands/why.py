@@ -1,0 +1,97 @@
+"""``thoth why`` and ``thoth why-not``: the same request, with one thing forced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from adviser.commands.options import request_options
+from common.settings import Settings
+
+_path = click.option(
+    "--project",
+    "path",
+    type=click.Path(path_type=Path),
+    default=".",
+    help="Folder or file of the project; this folder by default.",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@click.command()
+@click.argument("name")
+@_path
+@request_options
+@_as_json
+@click.pass_context
+def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given: Any) -> None:
+    """Explain why NAME is in the advised stack, in this version, and what the next best is.
+
+    Exit code 1 if it is not in the stack, or there is none.
+    """
+    from packaging.utils import canonicalize_name
+
+    from adviser.advise import advise
+    from adviser.commands.answering import hardware_in, knowledge
+    from adviser.commands.options import asked_of
+    from adviser.commands.printing import presence_lines, print_json, print_lines
+    from adviser.explain import why as explained
+    from adviser.reports.values import plain
+    from adviser.resolver.worker import Worker
+    from graph.migrate import migrated_stores
+
+    settings: Settings = context.obj
+    with Worker() as worker:
+        asked = asked_of(settings, path, given)
+        with migrated_stores(settings) as stores:
+            asked = replace(asked, hardware=hardware_in(stores, given["hardware"]))
+            snapshot, evidence = knowledge(stores, asked)
+        found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
+        told = explained(found, canonicalize_name(name), resolver=worker.resolve)
+    if as_json:
+        print_json(plain(told))
+    else:
+        print_lines(presence_lines(told))
+    context.exit(1 if told.version is None else 0)
+
+
+@click.command("why-not")
+@click.argument("requirement")
+@_path
+@request_options
+@_as_json
+@click.pass_context
+def why_not(
+    context: click.Context, /, requirement: str, path: Path, as_json: bool, **given: Any
+) -> None:
+    """Explain what REQUIREMENT, such as 'numpy==1.26.4', would cost, or why it cannot be.
+
+    Exit code 1 if no stack can have it.
+    """
+    from adviser.advise import advise
+    from adviser.commands.answering import hardware_in, knowledge
+    from adviser.commands.options import asked_of, dependencies
+    from adviser.commands.printing import forced_lines, print_json, print_lines
+    from adviser.explain import Outcome
+    from adviser.explain import why_not as explained
+    from adviser.reports.values import plain
+    from adviser.resolver.worker import Worker
+    from graph.migrate import migrated_stores
+
+    settings: Settings = context.obj
+    (wanted,) = dependencies([requirement], "REQUIREMENT")
+    with Worker() as worker:
+        asked = asked_of(settings, path, given)
+        with migrated_stores(settings) as stores:
+            asked = replace(asked, hardware=hardware_in(stores, given["hardware"]))
+            snapshot, evidence = knowledge(stores, asked, more=[wanted])
+        found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
+        told = explained(found, wanted, resolver=worker.resolve)
+    if as_json:
+        print_json(plain(told))
+    else:
+        print_lines(forced_lines(told))
+    context.exit(0 if told.outcome in (Outcome.ADVISED, Outcome.POSSIBLE) else 1)

@@ -1,0 +1,199 @@
+"""Why this and why not that: the same request answered again, with one thing forced."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+from adviser.advise import Advice, Resolver, in_this_process, universe_for
+from adviser.reports.placing import Placer, Placing
+from adviser.resolver.results import Conflict, Resolution, Stack, Status
+from adviser.resolver.universe import Universe
+from adviser.scoring.criteria import SCALE
+from graph.candidates import Dependency
+
+
+class Outcome(StrEnum):
+    """What forcing something comes to; the value is printed, never renamed."""
+
+    #: The advised stack has it already.
+    ADVISED = "advised"
+    #: Another stack has it, and is no better.
+    POSSIBLE = "possible"
+    #: No stack can have it.
+    CONFLICT = "conflict"
+    #: The budget was spent before it was known.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A package that differs between two stacks; ``None`` where one has none of it."""
+
+    name: str
+    advised: str | None
+    forced: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What forcing costs by one criterion, in points; below zero where it gains."""
+
+    criterion: str
+    points: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """The best stack with something forced, next to the advised one.
+
+    :param what: in words, such as ``numpy==1.26.4``
+    :param points: the loss of all criteria; ``None`` without a stack
+    :param changes: by name
+    :param conflict: why there is no such stack
+    """
+
+    what: str
+    outcome: Outcome
+    points: float | None = None
+    losses: tuple[Loss, ...] = ()
+    changes: tuple[Change, ...] = ()
+    conflict: Conflict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Why a package is in a stack, in this version.
+
+    :param version: ``None`` if it is not in the stack
+    :param path: who brings it, in words, from the request to the package itself
+    :param askers: all that ask for it, in words
+    :param placing: why it is no newer one
+    :param without: the best stack that has none of it
+    :param otherwise: the best stack that has another version of it
+    """
+
+    name: str
+    version: str | None
+    path: tuple[str, ...] = ()
+    askers: tuple[str, ...] = ()
+    placing: Placing | None = None
+    without: Forced | None = None
+    otherwise: Forced | None = None
+
+
+def why_not(
+    advice: Advice, wanted: Dependency, *, resolver: Resolver = in_this_process, threads: int = 1
+) -> Forced:
+    """What it would take to have ``wanted`` as well.
+
+    :param advice: on a snapshot that has ``wanted`` among its roots
+    """
+    forced = replace(advice.universe, roots=(*advice.universe.roots, wanted))
+    extras = f"[{','.join(wanted.extras)}]" if wanted.extras else ""
+    what = f"{wanted.name}{extras}{wanted.specifier}"
+    return _forced(advice, what, forced, resolver, threads)
+
+
+def why(
+    advice: Advice, name: str, *, resolver: Resolver = in_this_process, threads: int = 1
+) -> Presence:
+    """Why the advised stack has a package, and what the next best thing would be."""
+    stack = advice.best
+    choice = next((it for it in stack.choices if it.name == name), None) if stack else None
+    if stack is None or choice is None:
+        return Presence(name, None)
+    placer = Placer(advice.universe, stack, advice.assessment.criteria)
+    ask = partial(_without, advice, resolver=resolver, threads=threads)
+    return Presence(
+        name=name,
+        version=choice.version,
+        path=tuple(_path(placer, name)),
+        askers=tuple(placer.told(*it) for it in placer.askers(name)),
+        placing=placer.placing(choice),
+        without=ask(Dependency(name), f"no {name}"),
+        otherwise=ask(
+            Dependency(name, f"=={choice.version}"), f"{name} other than {choice.version}"
+        ),
+    )
+
+
+def changes_between(advised: Stack, forced: Stack) -> tuple[Change, ...]:
+    """The packages that differ, by name."""
+    ours, theirs = advised.versions(), forced.versions()
+    return tuple(
+        Change(name, ours.get(name), theirs.get(name))
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name)
+    )
+
+
+def _without(
+    advice: Advice, excluded: Dependency, what: str, *, resolver: Resolver, threads: int
+) -> Forced:
+    options = advice.asked.options
+    narrower = replace(options, exclusions=(*options.exclusions, excluded))
+    asked = replace(advice.asked, options=narrower)
+    universe = universe_for(asked, advice.snapshot, advice.assessment)
+    return _forced(advice, what, universe, resolver, threads)
+
+
+def _forced(
+    advice: Advice, what: str, universe: Universe, resolver: Resolver, threads: int
+) -> Forced:
+    found = resolver(universe, advice.asked.options.budget(threads))
+    if not found.stacks:
+        infeasible = found.status is Status.INFEASIBLE
+        outcome = Outcome.CONFLICT if infeasible else Outcome.UNKNOWN
+        return Forced(what, outcome, conflict=found.conflict)
+    return _compared(advice, what, found)
+
+
+def _compared(advice: Advice, what: str, found: Resolution) -> Forced:
+    forced, advised = found.stacks[0], advice.best
+    if advised is None:
+        return Forced(what, Outcome.POSSIBLE)
+    changes = changes_between(advised, forced)
+    losses = (
+        Loss(criterion.name, (_total(advised, place) - _total(forced, place)) / SCALE)
+        for place, criterion in enumerate(advice.assessment.criteria)
+    )
+    return Forced(
+        what,
+        Outcome.POSSIBLE if changes else Outcome.ADVISED,
+        (advised.regret - forced.regret) / SCALE,
+        tuple(it for it in losses if it.points),
+        changes,
+    )
+
+
+def _total(stack: Stack, place: int) -> int:
+    return sum(it.contributions[place] for it in stack.choices)
+
+
+def _path(placer: Placer, name: str) -> list[str]:
+    """The shortest chain from the request to a package, in words."""
+    # For each package that was met, the next one towards ``name`` and what it asks of that.
+    towards: dict[str, tuple[str, Dependency] | None] = {name: None}
+    pending = deque([name])
+    while pending:
+        wanted = pending.popleft()
+        for asker, dependency in placer.askers(wanted):
+            if not asker:
+                return [placer.told("", dependency), *_steps(placer, towards, wanted)]
+            if asker not in towards:
+                towards[asker] = (wanted, dependency)
+                pending.append(asker)
+    return []
+
+
+def _steps(
+    placer: Placer, towards: dict[str, tuple[str, Dependency] | None], first: str
+) -> Iterator[str]:
+    at = first
+    while (step := towards[at]) is not None:
+        yield placer.told(at, step[1])
+        at = step[0]

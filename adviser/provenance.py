@@ -1,0 +1,230 @@
+"""Where the files of a lock come from: each one against what indexes are known to serve."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+
+from adviser.projects.project import LockedPackage, Project, WarningCode
+from adviser.scoring.assessments import Weight
+from common.packages import DEFAULT_INDEX
+from common.releases import ReleaseFile
+
+
+class IssueId(StrEnum):
+    """What may be wrong with a lock; the first eight are those that existing clients know."""
+
+    INVALID_LOCK_HASH = "INVALID-LOCK-HASH"
+    SOURCE_NOT_WHITELISTED = "SOURCE-NOT-WHITELISTED"
+    INSECURE_SOURCE = "INSECURE-SOURCE"
+    MISSING_PACKAGE = "MISSING-PACKAGE"
+    INVALID_ARTIFACT_HASH = "INVALID-ARTIFACT-HASH"
+    ARTIFACT_DIFFERENT_SOURCE = "ARTIFACT-DIFFERENT-SOURCE"
+    ARTIFACT_POSSIBLE_DIFFERENT_SOURCE = "ARTIFACT-POSSIBLE-DIFFERENT-SOURCE"
+    DIFFERENT_ARTIFACTS_ON_SOURCES = "DIFFERENT-ARTIFACTS-ON-SOURCES"
+    NO_HASH = "NO-HASH"
+    ARTIFACT_GONE = "ARTIFACT-GONE"
+    YANKED = "YANKED"
+    NOT_ATTESTED = "NOT-ATTESTED"
+    FILES_UNKNOWN = "FILES-UNKNOWN"
+
+
+_TYPES = {
+    IssueId.INSECURE_SOURCE: Weight.WARNING,
+    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: Weight.WARNING,
+    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: Weight.WARNING,
+    IssueId.ARTIFACT_GONE: Weight.WARNING,
+    IssueId.YANKED: Weight.WARNING,
+    IssueId.NOT_ATTESTED: Weight.INFO,
+    IssueId.FILES_UNKNOWN: Weight.WARNING,
+}
+
+_REMEDIES = {
+    IssueId.INVALID_LOCK_HASH: "lock the project again",
+    IssueId.SOURCE_NOT_WHITELISTED: "allow the index with --index, or take the package elsewhere",
+    IssueId.INSECURE_SOURCE: "use an https address, and verify its certificate",
+    IssueId.MISSING_PACKAGE: "check the name and the version; `thoth packages add` reads an index",
+    IssueId.INVALID_ARTIFACT_HASH: "do not install it; find out where the hash comes from",
+    IssueId.ARTIFACT_DIFFERENT_SOURCE: "name the index that serves it in the lock, if it is meant",
+    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: "name the index of the package in the lock",
+    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: "name the index of the package in the lock",
+    IssueId.NO_HASH: "lock it with hashes: `thoth advise --format requirements`",
+    IssueId.ARTIFACT_GONE: "lock again: installing it anew would fail",
+    IssueId.YANKED: "choose another version: its publisher took this one back",
+    IssueId.NOT_ATTESTED: "nothing need be done; the publisher signs no provenance for it",
+    IssueId.FILES_UNKNOWN: "read its index: `thoth packages add`, or check with --live",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A release as one index serves it.
+
+    :param files: those that it offers
+    :param gone: those that it offered once
+    :param complete: whether all of them are known
+    :param as_of: when the index said so
+    """
+
+    index: str
+    files: tuple[ReleaseFile, ...]
+    gone: tuple[ReleaseFile, ...] = ()
+    complete: bool = True
+    yanked: bool = False
+    yanked_reason: str | None = None
+    as_of: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that is wrong, or worth knowing.
+
+    :param digest: of the file that it is about
+    :param indexes: that it is about, sorted
+    """
+
+    id: IssueId
+    type: Weight
+    justification: str
+    remedy: str
+    package_name: str | None = None
+    package_version: str | None = None
+    digest: str | None = None
+    indexes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """As reports write it: texts and lists of texts only."""
+        values = {
+            "package_name": self.package_name,
+            "package_version": f"=={self.package_version}" if self.package_version else None,
+            "digest": self.digest,
+            "indexes": list(self.indexes),
+        }
+        found = {
+            "type": self.type.value,
+            "id": self.id.value,
+            "justification": self.justification,
+            "remedy": self.remedy,
+            "link": f"docs/reference/report.md#{self.id.value.lower()}",
+        }
+        return {**found, **{key: value for key, value in values.items() if value}}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What indexes serve, and which of them may be used.
+
+    :param listings: by package name, of the locked version on each index that has it
+    :param allowed: names of indexes that packages may come from
+    :param called: the name of an index by what a lock calls it
+    """
+
+    listings: Mapping[str, Sequence[Listing]]
+    allowed: Collection[str] = (DEFAULT_INDEX,)
+    called: Mapping[str, str] | None = None
+
+    def index_of(self, name: str | None) -> str | None:
+        """The index that a lock means."""
+        return None if name is None else (self.called or {}).get(name, name)
+
+
+def check_lock(project: Project, served: Served) -> list[Issue]:
+    """What is wrong with the lock of a project: errors first, then by package."""
+    issues = [*_of_project(project, served)]
+    for name, it in sorted((project.locked or {}).items()):
+        issues += _of_package(it, served.listings.get(name, ()), served)
+    weights = list(reversed(Weight))
+    return sorted(issues, key=lambda it: (weights.index(it.type), it.package_name or ""))
+
+
+def _of_project(project: Project, served: Served) -> Iterator[Issue]:
+    for warning in project.warnings:
+        if warning.code is WarningCode.LOCK_OUTDATED:
+            yield _issue(IssueId.INVALID_LOCK_HASH, f"{warning.field}: {warning.message}")
+    for index in project.indexes:
+        name = served.index_of(index.name) or index.name
+        if name not in served.allowed:
+            message = f"the index {index.name} is not among those that are allowed"
+            yield _issue(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(name,))
+        if index.url.startswith("http://") or not index.verify_ssl:
+            message = f"the index {index.name} is not reached by verified https"
+            yield _issue(IssueId.INSECURE_SOURCE, message, indexes=(name,))
+
+
+def _of_package(
+    locked: LockedPackage, listings: Sequence[Listing], served: Served
+) -> Iterator[Issue]:
+    name, named = locked.name, served.index_of(locked.index)
+    tell = partial(_issue, package=name, version=locked.version)
+    if named is not None and named not in served.allowed:
+        message = f"it is locked to {locked.index}, which is not allowed"
+        yield tell(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(named,))
+    if not listings:
+        yield tell(IssueId.MISSING_PACKAGE, "no index is known to have it")
+        return
+    if not locked.hashes:
+        yield tell(IssueId.NO_HASH, "it is locked without a hash")
+    for text in locked.hashes:
+        if text.startswith("sha256:"):
+            yield from _of_file(locked, text, listings, named)
+    ours = [it for it in listings if it.index == named] or list(listings)
+    for it in ours:
+        if it.yanked:
+            why = f": {it.yanked_reason}" if it.yanked_reason else ""
+            yield tell(IssueId.YANKED, f"it was taken back{why}", indexes=(it.index,))
+    if named is None and len(listings) > 1 and len({_hashes(it) for it in listings}) > 1:
+        message = "indexes serve different files under this version, and the lock names none"
+        at = tuple(sorted(it.index for it in listings))
+        yield tell(IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES, message, indexes=at)
+
+
+def _of_file(
+    locked: LockedPackage, text: str, listings: Sequence[Listing], named: str | None
+) -> Iterator[Issue]:
+    tell = partial(_issue, package=locked.name, version=locked.version, digest=text)
+    wanted = text.removeprefix("sha256:")
+    has = [it for it in listings if wanted in _hashes(it)]
+    at = tuple(sorted(it.index for it in has))
+    if not has:
+        had = [it for it in listings if any(file.sha256 == wanted for file in it.gone)]
+        unknown = [it for it in listings if not it.complete]
+        if had:
+            message = f"{had[0].index} offers this file no more"
+            yield tell(IssueId.ARTIFACT_GONE, message)
+        elif unknown:
+            message = f"not all files of it on {unknown[0].index} are known"
+            yield tell(IssueId.FILES_UNKNOWN, message)
+        else:
+            message = "no index serves a file with this hash"
+            yield tell(IssueId.INVALID_ARTIFACT_HASH, message)
+        return
+    if named is not None and named not in at:
+        message = f"the lock says {locked.index}, and the file is on {', '.join(at)}"
+        yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at)
+    elif named is None and DEFAULT_INDEX not in at:
+        message = f"the lock names no index, and the file is on {', '.join(at)} only"
+        yield tell(IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, message, indexes=at)
+    files = [file for it in has for file in it.files if file.sha256 == wanted]
+    if all(file.attested is False for file in files):
+        message = f"{files[0].filename} has no attestation"
+        yield tell(IssueId.NOT_ATTESTED, message, indexes=at)
+
+
+def _hashes(listing: Listing) -> frozenset[str]:
+    return frozenset(it.sha256 for it in listing.files if it.sha256)
+
+
+def _issue(
+    issue: IssueId,
+    message: str,
+    *,
+    package: str | None = None,
+    version: str | None = None,
+    digest: str | None = None,
+    indexes: tuple[str, ...] = (),
+) -> Issue:
+    weight = _TYPES.get(issue, Weight.ERROR)
+    return Issue(issue, weight, message, _REMEDIES[issue], package, version, digest, indexes)

@@ -1,0 +1,288 @@
+"""The report: one JSON document that says what is advised, why, and how sure that is.
+
+Its shape is what existing clients read, plus keys of ours that they pass over. ``result`` depends
+on the request, the snapshot and the evidence alone, so that a replay gives the same bytes;
+everything that differs from run to run, times above all, is in ``metadata``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adviser.advise import Advice
+from adviser.locks.rendering import render_lock
+from adviser.locks.stacks import LockFile, LockFormat, NoLock
+from adviser.reports.manifests import (
+    Files,
+    candidates_of,
+    chosen_of,
+    graph_of,
+    lock_options,
+    manifest_of,
+)
+from adviser.reports.notes import Note, NoteCode, product_notes, stack_notes
+from adviser.reports.placing import Placer
+from adviser.reports.values import plain
+from adviser.resolver.results import Conflict, Stack
+from adviser.scoring.assessments import Weight
+from adviser.scoring.criteria import SCALE
+from common.inspection import canonical_json, digest
+
+#: Grows when a key changes its meaning or goes away, not when one is added.
+SCHEMA_VERSION = "report-1"
+
+#: What of every product is written as a lock; ``pylock`` only where addresses are known.
+_FORMATS = (LockFormat.REQUIREMENTS, LockFormat.PYLOCK, LockFormat.CONSTRAINTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A product's locks.
+
+    :param locks: by format, those that could be written
+    :param problem: why there is no Pipfile.lock, the one that every report carries
+    """
+
+    locks: Mapping[LockFormat, LockFile]
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was read of the record after resolving.
+
+    :param files: of the releases of every stack
+    :param urls: addresses of files by name, where an index was asked for them
+    """
+
+    files: Files = field(default_factory=dict)
+    urls: Mapping[str, str] = field(default_factory=dict)
+
+
+def result_document(advice: Advice, known: Known) -> dict[str, Any]:
+    """The part of a report that depends on nothing but what was asked and what was known."""
+    written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
+    notes = stack_notes(advice)
+    problem = next((it.problem for it in written if it.problem), None)
+    if problem is not None:
+        notes.append(Note(NoteCode.NO_LOCK, Weight.ERROR, problem))
+    failure = problem if advice.best else failure_of(advice)
+    report: dict[str, Any] = {
+        "products": [
+            _product(advice, stack, locks)
+            for stack, locks in zip(advice.resolution.stacks, written, strict=True)
+        ],
+        "stack_info": [it.document() for it in notes],
+        "pipeline": None,
+        "accepted_final_states_count": len(advice.resolution.stacks),
+        "certificate": _certificate(advice),
+        "search": _search(advice),
+        "conflict": _conflict(advice.resolution.conflict),
+        "baseline": {
+            "reason": advice.baseline_reason,
+            "versions": None if advice.baseline is None else dict(advice.baseline),
+        },
+    }
+    if failure is not None:
+        report["ERROR"] = failure
+    return {
+        "error": failure is not None,
+        "error_msg": failure,
+        "parameters": _parameters(advice),
+        "report": report,
+    }
+
+
+def report_document(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole report; ``metadata`` is what differs from run to run."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "metadata": {**metadata, "result_digest": digest(result)},
+        "result": result,
+    }
+
+
+def report_bytes(report: Mapping[str, Any]) -> bytes:
+    """A report as it is stored and printed: canonical JSON."""
+    return canonical_json(report)
+
+
+def failure_of(advice: Advice) -> str | None:
+    """Why there is no stack, in a line; ``None`` if there is one."""
+    if advice.best is not None:
+        return None
+    conflict = advice.resolution.conflict
+    if conflict is None:
+        return f"no stack was found within the {advice.resolution.limit or 'time'} limit"
+    chain = "; ".join(step.message for step in conflict.steps)
+    return f"no stack meets the request: {chain}"
+
+
+def lock_of(advice: Advice, stack: Stack, known: Known, form: LockFormat) -> LockFile:
+    """One lock of a stack.
+
+    :raises NoLock: if the format needs what is not known
+    """
+    chosen = chosen_of(advice, stack, known.files, known.urls)
+    return render_lock(form, chosen, advice.asked.project, lock_options(advice))
+
+
+def locks_of(advice: Advice, stack: Stack, known: Known) -> Written:
+    """Every lock of a stack that can be written."""
+    locks: dict[LockFormat, LockFile] = {}
+    problem = None
+    for form in (LockFormat.PIPFILE_LOCK, *_FORMATS):
+        try:
+            locks[form] = lock_of(advice, stack, known, form)
+        except NoLock as error:
+            if form is LockFormat.PIPFILE_LOCK:
+                problem = str(error)
+    return Written(locks, problem)
+
+
+def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
+    asked = advice.asked
+    pipfile_lock = written.locks.get(LockFormat.PIPFILE_LOCK)
+    empty: dict[str, Any] = {"_meta": {}, "default": {}, "develop": {}}
+    return {
+        "score": _score(stack),
+        "justification": [it.document() for it in product_notes(advice, stack)],
+        "dependency_graph": graph_of(advice, stack),
+        "advised_manifest_changes": [],
+        "advised_runtime_environment": None,
+        "project": {
+            "requirements": manifest_of(advice),
+            "requirements_locked": json.loads(pipfile_lock.data) if pipfile_lock else empty,
+            "constraints": [
+                {"name": it.name, "version": it.specifier, "markers": it.marker or ""}
+                for it in asked.project.constraints
+            ],
+            "runtime_environment": _runtime_environment(advice),
+        },
+        "regret": stack.regret,
+        "passed_over": stack.passed_over,
+        "packages": _packages(advice, stack),
+        "criteria": _criteria(advice, stack),
+        "coverage": plain(advice.assessment.coverage_of({it.purl for it in stack.choices})),
+        "claims": plain(advice.assessment.claims_of({it.purl for it in stack.choices})),
+        "artifacts": [
+            {
+                "format": form.value,
+                "name": lock.name,
+                "sha256": lock.sha256,
+                "size_bytes": len(lock.data),
+            }
+            for form, lock in written.locks.items()
+        ],
+    }
+
+
+def _score(stack: Stack) -> float:
+    return sum(sum(it.contributions) for it in stack.choices) / SCALE
+
+
+def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
+    placer = Placer(advice.universe, stack, advice.assessment.criteria)
+    candidates = candidates_of(advice, stack)
+    yours = advice.asked.locked or {}
+    found = []
+    for it in stack.choices:
+        placing = placer.placing(it)
+        found.append(
+            {
+                "name": it.name,
+                "version": it.version,
+                "purl": it.purl,
+                "index": candidates[it.name].index,
+                "extras": list(it.extras),
+                "yours": yours.get(it.name),
+                "place": it.place,
+                "regret": it.regret,
+                "contributions": list(it.contributions),
+                "why": {
+                    "code": placing.place.value,
+                    "message": placing.message,
+                    "newer": placing.newer,
+                },
+            }
+        )
+    return found
+
+
+def _criteria(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
+    """Criterion, weight, value, contribution: their sum is the product's score."""
+    found = []
+    for place, it in enumerate(advice.assessment.criteria):
+        total = sum(choice.contributions[place] for choice in stack.choices)
+        found.append(
+            {
+                "name": it.name,
+                "weight": it.weight,
+                "unit": it.unit,
+                "description": it.description,
+                "value": it.value(total),
+                "contribution": total / SCALE,
+            }
+        )
+    return found
+
+
+def _certificate(advice: Advice) -> dict[str, Any]:
+    """What is proven, and of what; how long it took is in the metadata."""
+    found = advice.resolution
+    return {
+        "status": found.status.value,
+        "objective": found.objective,
+        "bound": found.bound,
+        "gap": found.gap,
+        "scale": SCALE,
+        "settled": found.settled,
+        "complete": found.complete,
+        "limit": found.limit and found.limit.value,
+        "model": found.model,
+        "solver": found.solver,
+        "snapshot": advice.snapshot.revision,
+        "evidence": advice.evidence.revision,
+    }
+
+
+def _search(advice: Advice) -> dict[str, Any]:
+    sizes = advice.resolution.sizes
+    return {
+        "candidates": advice.snapshot.candidate_count,
+        "excluded": sum(map(len, advice.snapshot.excluded.values())),
+        "refused": sum(
+            it.candidate is not None for them in advice.universe.refused.values() for it in them
+        ),
+        "sizes": plain(sizes) if sizes else None,
+    }
+
+
+def _conflict(conflict: Conflict | None) -> dict[str, Any] | None:
+    if conflict is None:
+        return None
+    return {**plain(conflict), "lines": conflict.lines()}
+
+
+def _parameters(advice: Advice) -> dict[str, Any]:
+    asked = advice.asked
+    return {
+        **plain(asked.options),
+        "recommendation_type": asked.kind.value,
+        "environment": plain(asked.environment),
+        "hardware": asked.hardware,
+        "requirements": [it.text for it in asked.requirements],
+        "source": asked.project.source,
+    }
+
+
+def _runtime_environment(advice: Advice) -> dict[str, Any]:
+    where = advice.asked.environment
+    return {
+        "python_version": where.python_version,
+        "platform": where.platform,
+        "cuda_version": where.cuda,
+    }

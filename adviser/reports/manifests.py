@@ -1,0 +1,94 @@
+"""A project and a stack in the shapes that locks and the report are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adviser.advise import Advice
+from adviser.locks.stacks import Chosen, LockOptions
+from adviser.projects.pipfile import pipfile_of
+from adviser.reports.values import plain
+from adviser.resolver.results import Stack
+from common.packages import Purl
+from common.releases import ReleaseFile
+from graph.candidates import Candidate
+
+#: Files of releases by Package URL.
+Files = Mapping[Purl, tuple[ReleaseFile, ...]]
+
+
+def candidates_of(advice: Advice, stack: Stack) -> dict[str, Candidate]:
+    """The chosen versions by name, as the snapshot has them."""
+    packages = advice.universe.packages
+    return {
+        it.name: next(found for found in packages[it.name] if found.purl == it.purl)
+        for it in stack.choices
+    }
+
+
+def dependencies_of(advice: Advice, stack: Stack) -> dict[str, tuple[str, ...]]:
+    """Of each chosen package, the chosen packages that it requires, sorted."""
+    candidates = candidates_of(advice, stack)
+    return {
+        it.name: tuple(
+            sorted(
+                {
+                    wanted.name
+                    for wanted in candidates[it.name].requirements(it.extras)
+                    if wanted.name in candidates and wanted.name != it.name
+                }
+            )
+        )
+        for it in stack.choices
+    }
+
+
+def chosen_of(
+    advice: Advice, stack: Stack, files: Files, urls: Mapping[str, str] | None = None
+) -> list[Chosen]:
+    """A stack as locks take it, in name order.
+
+    :param urls: addresses of files by file name, where they are known
+    """
+    candidates, needs = candidates_of(advice, stack), dependencies_of(advice, stack)
+    known = urls or {}
+    return [
+        Chosen(
+            name=it.name,
+            version=it.version,
+            index=candidates[it.name].index,
+            files=files.get(it.purl, ()),
+            extras=it.extras,
+            dependencies=needs[it.name],
+            requires_python=candidates[it.name].requires_python,
+            urls={
+                file.filename: known[file.filename]
+                for file in files.get(it.purl, ())
+                if file.filename in known
+            },
+        )
+        for it in stack.choices
+    ]
+
+
+def lock_options(advice: Advice) -> LockOptions:
+    """What a lock says beside its packages."""
+    indexes = {it.name: it.url for it in advice.asked.options.indexes if it.url}
+    return LockOptions(advice.asked.environment, indexes)
+
+
+def manifest_of(advice: Advice) -> dict[str, Any]:
+    """The project's direct requirements as a Pipfile in JSON: its own, if it has one."""
+    found = dict(plain(pipfile_of(advice.asked.project, lock_options(advice).indexes)))
+    found.setdefault("dev-packages", {})
+    return found
+
+
+def graph_of(advice: Advice, stack: Stack) -> dict[str, Any]:
+    """Names of the stack, and who requires whom by their places."""
+    needs = dependencies_of(advice, stack)
+    names = sorted(needs)
+    places = {name: place for place, name in enumerate(names)}
+    edges = [[places[name], places[it]] for name in names for it in needs[name]]
+    return {"nodes": names, "edges": edges}

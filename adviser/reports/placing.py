@@ -1,0 +1,141 @@
+"""Why a stack has this version of a package and not a newer one, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from adviser.resolver.results import Choice, Stack
+from adviser.resolver.specifiers import admits
+from adviser.resolver.universe import Rule, Universe
+from adviser.scoring.criteria import SCALE, Criterion
+from graph.candidates import Candidate, Dependency, parsed_version
+
+
+class Place(StrEnum):
+    """Why it is this version; the value is stored, never renamed."""
+
+    NEWEST = "newest"
+    #: Something in the stack, or the request, asks for an older one.
+    HELD_BACK = "held_back"
+    #: A newer one asks for what the rest of the stack is not.
+    NEEDS_OTHERS = "needs_others"
+    #: A newer one scores worse.
+    SCORES_BETTER = "scores_better"
+    #: A newer one cannot be installed here, or a rule leaves it out.
+    NEWER_UNUSABLE = "newer_unusable"
+    #: The newer ones are pre-releases or were taken back.
+    NOT_INVITED = "not_invited"
+    #: The stack as a whole is better so.
+    WHOLE_STACK = "whole_stack"
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """The reason for one version.
+
+    :param newer: the version that one might have expected, if there is one
+    """
+
+    place: Place
+    message: str
+    newer: str | None = None
+
+
+class Placer:
+    """Finds the reasons for the versions of one stack."""
+
+    def __init__(self, universe: Universe, stack: Stack, criteria: Sequence[Criterion]) -> None:
+        self._universe = universe
+        self._criteria = criteria
+        self._versions = stack.versions()
+        self._chosen = {
+            it.name: next(c for c in universe.packages[it.name] if c.purl == it.purl)
+            for it in stack.choices
+        }
+        self._extras = {it.name: it.extras for it in stack.choices}
+
+    def placing(self, choice: Choice) -> Placing:
+        """Why it is this version."""
+        passed = self._universe.packages[choice.name][: choice.place]
+        if not passed:
+            return self._unusable(choice) or Placing(Place.NEWEST, "the newest release")
+        plain = [it for it in passed if not it.yanked and not self._uninvited(it)]
+        if not plain:
+            told = "taken back" if passed[0].yanked else "a pre-release that nobody asked for"
+            text = f"{passed[0].version} is {told}"
+            return Placing(Place.NOT_INVITED, text, passed[0].version)
+        newest = plain[0]
+        return (
+            self._held(choice, newest)
+            or self._scored(choice, newest)
+            or self._needs(newest)
+            or Placing(
+                Place.WHOLE_STACK,
+                f"the stack is better as a whole than with {newest.version}",
+                newest.version,
+            )
+        )
+
+    def askers(self, name: str) -> Iterator[tuple[str, Dependency]]:
+        """Who asks for a package, the request itself first (an empty name), and what."""
+        for root in self._universe.roots:
+            if root.name == name:
+                yield "", root
+        for asker, candidate in self._chosen.items():
+            for it in candidate.requirements(self._extras[asker]):
+                if it.name == name:
+                    yield asker, it
+
+    def told(self, asker: str, dependency: Dependency) -> str:
+        """``flask 3.0 requires click>=8``."""
+        wanted = f"{dependency.name}{self._universe.asked(dependency)}"
+        if not asker:
+            return f"the request asks for {wanted}"
+        return f"{asker} {self._versions[asker]} requires {wanted}"
+
+    def _uninvited(self, it: Candidate) -> bool:
+        return it.prerelease and it.name not in self._universe.prereleases
+
+    def _held(self, choice: Choice, newest: Candidate) -> Placing | None:
+        for asker, it in self.askers(choice.name):
+            if not admits(self._universe.asked(it), newest.version):
+                return Placing(Place.HELD_BACK, self.told(asker, it), newest.version)
+        return None
+
+    def _scored(self, choice: Choice, newest: Candidate) -> Placing | None:
+        if self._universe.regret(newest) >= choice.regret:
+            return None
+        theirs = self._universe.contributions.get(newest.purl, ())
+        gains = [
+            (ours - other, criterion)
+            for ours, other, criterion in zip(
+                choice.contributions, theirs, self._criteria, strict=True
+            )
+            if ours > other
+        ]
+        gain, criterion = max(gains, key=lambda it: it[0])
+        text = f"{newest.version} is worse by {criterion.name} ({gain / SCALE:.2f} points)"
+        return Placing(Place.SCORES_BETTER, text, newest.version)
+
+    def _needs(self, newest: Candidate) -> Placing | None:
+        for it in newest.requirements(self._extras[newest.name]):
+            version, text = self._versions.get(it.name), self._universe.asked(it)
+            if version is None or not admits(text, version):
+                has = "the stack has none" if version is None else f"the stack has {version}"
+                message = f"{newest.version} requires {it.name}{text}, and {has}"
+                return Placing(Place.NEEDS_OTHERS, message, newest.version)
+        return None
+
+    def _unusable(self, choice: Choice) -> Placing | None:
+        """The newest of those that cannot be chosen at all, if it is newer."""
+        ours = parsed_version(choice.version)
+        for it in self._universe.refused.get(choice.name, ()):
+            theirs = parsed_version(it.version)
+            if ours is None or theirs is None or theirs <= ours or it.reason is Rule.OTHER_INDEX:
+                continue
+            if theirs.is_prerelease and choice.name not in self._universe.prereleases:
+                continue
+            return Placing(Place.NEWER_UNUSABLE, f"{it.version}: {it.message}", it.version)
+        return None

@@ -1,0 +1,126 @@
+"""A report for a person's terminal: what to install, why, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from common.terminal import printable
+
+#: Notes that are told in the row of their package although they warn of nothing.
+_TOLD = frozenset({"performance_faster", "performance_equivalent"})
+_STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
+#: Characters of one message; texts of packages may be long.
+_LIMIT = 500
+
+
+def report_view(report: Mapping[str, Any]) -> RenderableType:
+    """All of a report, each stack after the other; of a failure its conflict."""
+    result = report["result"]
+    inner = result["report"]
+    parts: list[RenderableType] = []
+    for number, product in enumerate(inner["products"], 1):
+        many = len(inner["products"]) > 1
+        parts += [packages_table(product, f"Stack {number}" if many else None), ""]
+        parts += [criteria_table(product), ""]
+    parts += [_note(it) for it in inner["stack_info"] if it["code"] != "conflict"]
+    if inner["conflict"] is not None:
+        parts += ["", *conflict_lines(inner["conflict"])]
+    if result["error"] and inner["conflict"] is None:
+        parts.append(Text(f"error: {shown(result['error_msg'])}", "red"))
+    parts += ["", Text(certificate_line(report))]
+    return Group(*parts)
+
+
+def packages_table(product: Mapping[str, Any], title: str | None = None) -> Table:
+    """One row a package: yours, advised, why."""
+    table = _table(title)
+    for heading in ("package", "yours", "advised"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("why", overflow="fold", ratio=1)
+    notes: dict[str, list[str]] = {}
+    for note in product["justification"]:
+        if "package_name" in note and (note["type"] != "INFO" or note["code"] in _TOLD):
+            notes.setdefault(note["package_name"], []).append(note["message"])
+    yours_known = any(it["yours"] for it in product["packages"])
+    for it in product["packages"]:
+        name = f"{it['name']}[{','.join(it['extras'])}]" if it["extras"] else it["name"]
+        why = "; ".join([it["why"]["message"], *notes.get(it["name"], ())])
+        changed = yours_known and it["yours"] != it["version"]
+        table.add_row(
+            escape(name),
+            it["yours"] or ("–" if yours_known else ""),
+            f"[bold]{escape(it['version'])}[/]" if changed else escape(it["version"]),
+            escape(shown(why)),
+        )
+    return table
+
+
+def criteria_table(product: Mapping[str, Any]) -> Table:
+    """Criterion, weight, value, contribution; the last add up to the score."""
+    table = _table()
+    table.add_column("criterion")
+    for heading in ("weight", "value", "contribution"):
+        table.add_column(heading, justify="right")
+    table.add_column("unit", overflow="fold", ratio=1)
+    for it in product["criteria"]:
+        table.add_row(
+            it["name"],
+            f"{it['weight']:g}",
+            f"{it['value']:.3f}",
+            f"{it['contribution']:.3f}",
+            it["unit"],
+        )
+    table.add_row("[bold]score[/]", "", "", f"[bold]{product['score']:.3f}[/]", "points")
+    return table
+
+
+def conflict_lines(conflict: Mapping[str, Any]) -> Iterator[Text]:
+    """The chain, and why each version is out."""
+    yield Text("No stack meets the request:", "red")
+    for line in conflict["lines"]:
+        yield Text(shown(line))
+
+
+def certificate_line(report: Mapping[str, Any]) -> str:
+    """``optimal: objective -12 = bound; model …, snapshot …, ortools 9; 21 ms``."""
+    it = report["result"]["report"]["certificate"]
+    if it["status"] == "optimal":
+        told = f"optimal: objective {it['objective']} = bound"
+    elif it["status"] == "feasible":
+        told = f"feasible: objective {it['objective']}, bound {it['bound']}"
+    else:
+        told = it["status"]
+    search_s = report["metadata"].get("timings", {}).get("search_s")
+    parts = [
+        told,
+        f"model {_short(it['model'])}, snapshot {_short(it['snapshot'])}, {it['solver']}",
+        *([f"{search_s * 1000:.0f} ms"] if search_s is not None else []),
+        *([report["metadata"]["document_id"]] if "document_id" in report["metadata"] else []),
+    ]
+    return "; ".join(parts)
+
+
+def shown(text: str) -> str:
+    """Text of a package or a project for a terminal: no control characters, not endless."""
+    return printable(text[:_LIMIT]) + "…" * (len(text) > _LIMIT)
+
+
+def _note(note: Mapping[str, Any]) -> Text:
+    return Text(f"{note['type'].lower()}: {shown(note['message'])}", _STYLES[note["type"]])
+
+
+def _table(title: str | None = None) -> Table:
+    return Table(
+        title=title, box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title_justify="left"
+    )
+
+
+def _short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:12]

@@ -1,0 +1,65 @@
+"""Frozen dataclasses to canonical JSON and back, so that a request can be answered again."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import orjson
+from cattrs import Converter
+from cattrs.errors import BaseValidationError
+
+from common.errors import InvalidDocument
+from common.inspection import canonical_json
+from common.reasons import Reason
+from common.releases import as_json_time
+
+T = TypeVar("T")
+
+
+def _converter() -> Converter:
+    # Unknown keys would be things that a later version asked for and this one ignores.
+    made = Converter(forbid_extra_keys=True, prefer_attrib_converters=False)
+    made.register_unstructure_hook(datetime, as_json_time)
+    made.register_structure_hook(datetime, lambda text, _: _moment(text))
+    return made
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+_CONVERTER = _converter()
+
+
+def packed(value: Any) -> bytes:
+    """``value``, a dataclass, as canonical JSON; equal values have equal bytes."""
+    return canonical_json(plain(value))
+
+
+def plain(value: Any) -> Any:
+    """``value`` as what JSON has: dictionaries with text keys, lists, numbers, texts."""
+    return _sorted(_CONVERTER.unstructure(value))
+
+
+def unpacked(data: bytes, kind: type[T]) -> T:
+    """The dataclass that :func:`packed` wrote.
+
+    :raises InvalidDocument: if it is none of this kind, or of another version of this code
+    """
+    try:
+        return _CONVERTER.structure(orjson.loads(data), kind)
+    except (BaseValidationError, ValueError, TypeError, KeyError) as error:
+        raise InvalidDocument(Reason.UNREADABLE, f"not a {kind.__name__}: {error!r}") from error
+
+
+def _sorted(value: Any) -> Any:
+    """Sets have no order, and digests need one."""
+    if isinstance(value, dict):
+        return {key: _sorted(inner) for key, inner in value.items()}
+    if isinstance(value, AbstractSet):
+        return sorted(map(_sorted, value))
+    if isinstance(value, list | tuple):
+        return [_sorted(inner) for inner in value]
+    return value

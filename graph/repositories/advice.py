@@ -1,0 +1,146 @@
+"""Advice into the record and out of it again, with all that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects.postgresql import insert
+
+from common.inspection import digest_bytes
+from common.settings import Settings
+from graph.repositories.documents import body_of, store_body
+from graph.tables import AdviceRow, Document
+
+#: Kinds of the documents of an advice; the column of each begins with its last word.
+_KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceHead:
+    """What a list of advice shows.
+
+    :param status: how the search ended
+    :param snapshot_revision: names the content of the snapshot
+    :param result_digest: of what of the report does not depend on when it was made
+    """
+
+    advice_id: str
+    recommendation_type: str
+    status: str
+    snapshot_revision: str
+    result_digest: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAdvice:
+    """An advice as canonical JSON documents: what was asked, what was known, what was said.
+
+    :param files: of the releases of every advised stack, as the record had them
+    :param schema_version: of the report
+    """
+
+    head: AdviceHead
+    schema_version: str
+    request: bytes
+    snapshot: bytes
+    evidence: bytes
+    files: bytes
+    report: bytes
+
+    @property
+    def bodies(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """The documents, in the order in which the record names them."""
+        return self.request, self.snapshot, self.evidence, self.files, self.report
+
+
+def add_advice(connection: Connection, settings: Settings, advice: StoredAdvice) -> bool:
+    """Store an advice once; the caller owns the transaction.
+
+    :returns: ``False`` if one of this identifier was there already; then nothing is stored
+    :raises StoreUnavailable: if a large document cannot be written to the document store
+    """
+    head = advice.head
+    taken = select(AdviceRow.advice_id).where(AdviceRow.advice_id == head.advice_id)
+    if connection.scalar(taken) is not None:
+        return False
+    rows = list(_documents(settings, advice))
+    connection.execute(insert(Document).on_conflict_do_nothing(), rows)
+    statement = (
+        insert(AdviceRow)
+        .values(
+            advice_id=head.advice_id,
+            recommendation_type=head.recommendation_type,
+            status=head.status,
+            snapshot_revision=head.snapshot_revision,
+            **{f"{it['kind'].rpartition('-')[2]}_document_id": it["document_id"] for it in rows},
+            result_digest=head.result_digest,
+            created_at=head.created_at,
+        )
+        .on_conflict_do_nothing()
+        .returning(AdviceRow.advice_id)
+    )
+    return connection.scalar(statement) is not None
+
+
+def advice_of(connection: Connection, settings: Settings, advice_id: str) -> StoredAdvice | None:
+    """An advice by its identifier, or ``None``.
+
+    :raises StoreUnavailable: if a document is in a document store that cannot be read
+    """
+    row = connection.execute(
+        select(AdviceRow.__table__, Document.schema_version)
+        .join(Document, Document.document_id == AdviceRow.report_document_id)
+        .where(AdviceRow.advice_id == advice_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    documents = (
+        row.request_document_id,
+        row.snapshot_document_id,
+        row.evidence_document_id,
+        row.files_document_id,
+        row.report_document_id,
+    )
+    bodies = (body_of(connection, settings, it) or b"" for it in documents)
+    return StoredAdvice(_head(row), row.schema_version, *bodies)
+
+
+def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
+    """What was advised last, newest first."""
+    query = (
+        select(AdviceRow.__table__)
+        .order_by(AdviceRow.created_at.desc(), AdviceRow.advice_id)
+        .limit(limit)
+    )
+    return [_head(row) for row in connection.execute(query)]
+
+
+def _head(row: Any) -> AdviceHead:
+    return AdviceHead(
+        row.advice_id,
+        row.recommendation_type,
+        row.status,
+        row.snapshot_revision,
+        row.result_digest,
+        row.created_at,
+    )
+
+
+def _documents(settings: Settings, advice: StoredAdvice) -> Iterator[dict[str, Any]]:
+    for kind, body in zip(_KINDS, advice.bodies, strict=True):
+        document_id = digest_bytes(body)
+        stored = store_body(settings, document_id, body)
+        yield {
+            "document_id": document_id,
+            "kind": kind,
+            "schema_version": advice.schema_version,
+            "source": advice.head.advice_id,
+            "size_bytes": len(body),
+            "body": stored.body,
+            "location": stored.location,
+        }

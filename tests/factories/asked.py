@@ -1,0 +1,75 @@
+"""Requests and advice made in memory, on small indexes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from adviser.advise import Advice, advise
+from adviser.asked import Asked, AskedIndex, Options
+from adviser.projects.parsing import parse_project
+from adviser.reports.documents import Known
+from adviser.scoring.criteria import RecommendationType
+from common.releases import ReleaseFile
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+from tests.factories.evidence import HERE, NOW
+from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
+
+NOTHING = Evidence(as_of=NOW, sources={"pypi": NOW})
+MAIN = AskedIndex("pypi", "main", "https://index.example/simple")
+
+#: ``web`` 3 needs a newer ``core`` than ``tool`` allows; ``old`` is new only on another Python.
+INDEX: Index = {
+    "web": {
+        "3.0": {"requires": ["core>=2"]},
+        "2.0": {"requires": ["core>=1"]},
+        "1.0": {"requires": ["core"]},
+    },
+    "core": {"2.0": {}, "1.1": {}, "1.0": {}},
+    "tool": {"1.0": {"requires": ["core<2"]}},
+    "old": {"2.0": {"requires_python": ">=3.13"}, "1.0": {}},
+}
+
+
+def asked(
+    manifest: str = "web\ntool\n",
+    kind: RecommendationType = RecommendationType.LATEST,
+    files: Mapping[str, str] | None = None,
+    hardware: str | None = HERE,
+    **options: Any,
+) -> Asked:
+    """A request for a requirements file, or for other files by name."""
+    given = {"requirements.in": manifest} if files is None else files
+    project = parse_project({name: text.encode() for name, text in given.items()})
+    return Asked(project, ENVIRONMENT, kind, Options(**{"indexes": (MAIN,), **options}), hardware)
+
+
+def snapshot_for(request: Asked, index: Index = INDEX, *more: str) -> Snapshot:
+    """The snapshot of a request; ``more`` are further roots."""
+    return snapshot_of(index, [*(it.text for it in request.requirements), *more])
+
+
+def advised(
+    request: Asked | None = None, index: Index = INDEX, evidence: Evidence = NOTHING, *more: str
+) -> Advice:
+    """The advice for a request."""
+    wanted = request or asked()
+    return advise(wanted, snapshot_for(wanted, index, *more), evidence)
+
+
+def known_for(advice: Advice) -> Known:
+    """A wheel and a source distribution of every version of every stack."""
+    files = {
+        it.purl: tuple(
+            ReleaseFile(name, hashlib.sha256(name.encode()).hexdigest(), kind, 1_000)
+            for name, kind in (
+                (f"{it.name}-{it.version}-py3-none-any.whl", "wheel"),
+                (f"{it.name}-{it.version}.tar.gz", "sdist"),
+            )
+        )
+        for stack in advice.resolution.stacks
+        for it in stack.choices
+    }
+    return Known(files)

@@ -1,0 +1,216 @@
+"""``thoth advise`` and its kin as a person runs them, on both stores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from common.releases import Release
+from graph.engine import Stores
+from graph.projection import sync
+from graph.repositories.advice import advice_of, latest_advice
+from graph.repositories.releases import ReleaseDelivery, add_releases
+from tests.factories.releases import release, sdist_of, wheel_of
+from tests.services.commands import row_counts, thoth
+from tests.services.index import package_index
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
+
+
+def deliver(stores: Stores, releases: Iterable[Release]) -> None:
+    with stores.engine.begin() as connection:
+        deliveries = [ReleaseDelivery(it, "test", NOW) for it in releases]
+        add_releases(connection, stores.settings, deliveries)
+    sync(stores.engine, stores.driver, database=stores.database)
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """``web`` needs ``core``; ``tool`` holds it back."""
+    deliver(
+        stores,
+        [
+            release("web", "3.0", ["core>=2"]),
+            release("web", "2.0", ["core>=1"]),
+            release("core", "2.0"),
+            release("core", "1.1"),
+            release("core", "1.0"),
+            release("tool", "1.0", ["core<2"]),
+        ],
+    )
+    return stores
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder that asks for both."""
+    (tmp_path / "requirements.in").write_text("web\ntool\n", encoding="utf-8")
+    return tmp_path
+
+
+def advised(stores: Stores, project: Path, *arguments: str) -> dict[str, Any]:
+    done = thoth(stores.settings, "advise", str(project), *WHERE, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def versions(report: dict[str, Any], number: int = 0) -> dict[str, str]:
+    packages = report["result"]["report"]["products"][number]["packages"]
+    return {it["name"]: it["version"] for it in packages}
+
+
+def test_a_stack_is_advised_shown_and_recorded(known: Stores, project: Path) -> None:
+    report = advised(known, project, "--count", "2", "--labels", "team=blue")
+    assert versions(report) == {"core": "1.1", "tool": "1.0", "web": "2.0"}
+    assert versions(report, 1) == {"core": "1.0", "tool": "1.0", "web": "2.0"}
+    assert report["result"]["parameters"]["labels"] == {"team": "blue"}
+    with known.engine.connect() as connection:
+        (head,) = latest_advice(connection)
+        stored = advice_of(connection, known.settings, head.advice_id)
+    assert head.advice_id == report["metadata"]["document_id"]
+    assert stored is not None
+    assert json.loads(stored.report) == report
+    done = thoth(known.settings, "advise", str(project), *WHERE)
+    assert done.returncode == 0
+    assert "tool 1.0 requires core<2" in done.stdout
+    assert "optimal: objective" in done.stdout
+
+
+def test_no_stack_is_exit_code_1_with_the_conflict_and_is_recorded_too(
+    known: Stores, project: Path
+) -> None:
+    (project / "requirements.in").write_text("web>=3\ntool\n", encoding="utf-8")
+    done = thoth(known.settings, "advise", str(project), *WHERE)
+    assert done.returncode == 1
+    assert "No stack meets the request" in done.stdout
+    with known.engine.connect() as connection:
+        assert [it.status for it in latest_advice(connection)] == ["infeasible"]
+
+
+def test_advices_replay_byte_by_byte_with_other_threads(known: Stores, project: Path) -> None:
+    identifiers = [
+        advised(known, project, "--type", kind, "--count", str(count))["metadata"]["document_id"]
+        for kind, count in (("latest", 1), ("stable", 3), ("security", 2))
+    ]
+    # What is known changes; what was known does not.
+    deliver(known, [release("core", "1.2"), release("web", "2.1", ["core>=1"])])
+    for identifier in identifiers:
+        done = thoth(known.settings, "replay", identifier, "--threads", "2")
+        assert done.returncode == 0, done.stderr
+        assert "the same" in done.stdout
+    assert versions(advised(known, project)) == {"core": "1.2", "tool": "1.0", "web": "2.1"}
+
+
+def test_snapshots_are_stored_once_however_many_rest_on_them(known: Stores, project: Path) -> None:
+    for _ in range(2):
+        advised(known, project)
+    with known.engine.connect() as connection:
+        counted = connection.execute(text("SELECT kind, count(*) FROM documents GROUP BY kind"))
+        kinds = dict(counted.all())
+    assert (kinds["snapshot"], kinds["advice-request"], kinds["advice-files"]) == (1, 1, 1)
+    assert (kinds["report"], kinds["evidence"]) == (2, 2)
+    assert row_counts(known.engine)["advice"] == 2
+
+
+def test_a_report_is_checked_and_a_forged_one_found_out(
+    known: Stores, project: Path, tmp_path: Path
+) -> None:
+    report = advised(known, project)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report), encoding="utf-8")
+    done = thoth(known.settings, "advise", "check", str(path))
+    assert (done.returncode, done.stdout) == (0, "all of it holds: 1 stack\n")
+    report["result"]["report"]["products"][0]["packages"][0]["version"] = "1.0"
+    path.write_text(json.dumps(report), encoding="utf-8")
+    done = thoth(known.settings, "advise", "check", str(path))
+    assert done.returncode == 1
+    assert "core 1.0 may not be chosen" in done.stdout
+    report["metadata"]["document_id"] = "adviser-260101000000-00000000000000aa"
+    path.write_text(json.dumps(report), encoding="utf-8")
+    assert thoth(known.settings, "advise", "check", str(path)).returncode == 2
+    path.write_text("{}", encoding="utf-8")
+    done = thoth(known.settings, "advise", "check", str(path))
+    assert done.returncode == 1
+    assert "not a report" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("requirements.txt", "# "), ("constraints.txt", "# "), ("Pipfile.lock", "{")],
+)
+def test_a_lock_is_written_and_its_provenance_holds(
+    known: Stores, project: Path, name: str, begins: str
+) -> None:
+    output = project / name
+    report = advised(known, project, "-o", str(output))
+    assert output.read_text(encoding="utf-8").startswith(begins)
+    artifacts = report["result"]["report"]["products"][0]["artifacts"]
+    assert any(it["name"] == name for it in artifacts)
+    if name == "requirements.txt":
+        done = thoth(known.settings, "provenance", str(output), "--json")
+        assert done.returncode == 0, done.stdout
+        text_of_lock = output.read_text(encoding="utf-8")
+        first = text_of_lock.index("sha256:") + len("sha256:")
+        output.write_text(text_of_lock[:first] + "0" * 64 + text_of_lock[first + 64 :], "utf-8")
+        done = thoth(known.settings, "provenance", str(output), "--json")
+        assert done.returncode == 1
+        (issue,) = [it for it in json.loads(done.stdout) if it["type"] == "ERROR"]
+        assert (issue["id"], issue["package_name"]) == ("INVALID-ARTIFACT-HASH", "core")
+
+
+def test_provenance_can_be_asked_of_the_indexes_themselves(stores: Stores, tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    with package_index(protected=False, json=True, ranges=True, validators=True) as index:
+        index.add_wheel("core", "1.0")
+        lock.write_text(f"core==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
+        done = thoth(
+            stores.settings, "provenance", str(lock), "--live", "--json",
+            PACKAGE_INDEXES=f"pypi={index.url}",
+        )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert [it["id"] for it in json.loads(done.stdout)] == ["INVALID-ARTIFACT-HASH"]
+
+
+def test_why_and_why_not(known: Stores, project: Path) -> None:
+    at = ("--project", str(project), *WHERE)
+    done = thoth(known.settings, "why", "core", *at)
+    assert done.returncode == 0, done.stderr
+    assert "this version: tool 1.0 requires core<2" in done.stdout
+    assert "no core: impossible" in done.stdout
+    assert thoth(known.settings, "why", "other", *at).returncode == 1
+    done = thoth(known.settings, "why-not", "core==1.0", *at)
+    assert done.returncode == 0, done.stderr
+    assert "core 1.0 instead of 1.1" in done.stdout
+    done = thoth(known.settings, "why-not", "web>=3", *at, "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert told["outcome"] == "conflict"
+    assert told["conflict"]["steps"]
+
+
+def test_guard_says_what_changes_and_that_nothing_is_settled(known: Stores, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("core==1.0\nweb==2.0\n", encoding="utf-8")
+    new.write_text("core==1.1\nweb==2.0\n", encoding="utf-8")
+    done = thoth(known.settings, "guard", str(old), str(new), *WHERE)
+    assert done.returncode == 0, done.stderr
+    assert "core: 1.0 → 1.1" in done.stdout
+    assert "nothing about speed is settled" in done.stdout
+
+
+def test_a_release_without_hashes_gives_a_stack_and_no_lock(stores: Stores, tmp_path: Path) -> None:
+    files = [wheel_of("core", "1.0"), sdist_of("core", "1.0")]
+    deliver(stores, [release("core", "1.0", files=[{**it, "sha256": None} for it in files])])
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    report = advised(stores, tmp_path)
+    assert report["result"]["error"] is True
+    done = thoth(stores.settings, "advise", str(tmp_path), *WHERE, "--format", "requirements")
+    assert done.returncode == 1
+    assert "core" in done.stderr

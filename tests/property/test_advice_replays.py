@@ -1,0 +1,113 @@
+"""A hundred advices, answered again from their stored form, are the same bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from adviser.advise import advise, assessed
+from adviser.asked import Asked
+from adviser.reports.checking import check_report
+from adviser.reports.documents import Known, report_bytes, report_document, result_document
+from adviser.reports.values import packed, unpacked
+from adviser.resolver.worker import Worker
+from adviser.scoring.criteria import RecommendationType
+from common.inspection import digest_bytes
+from graph.candidates import Dependency
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+from tests.factories.asked import MAIN, asked, known_for, snapshot_for
+from tests.factories.evidence import Bench
+from tests.factories.universes import Index
+from tests.unit.adviser.scoring.test_performance import jobs
+
+METADATA = {"document_id": "adviser-260101000000-00000000000000aa", "timings": {}}
+
+
+def drawn_index(draw: random.Random) -> Index:
+    """Six packages in a few versions that require later ones."""
+    names = [f"p{number}" for number in range(6)]
+    found: Index = {
+        name: {
+            f"{major}.{minor}": {
+                "requires": [
+                    f"{other}{draw.choice(['', '>=1', '<2', '>=1.1', '!=1.0', '==2.*'])}"
+                    for other in draw.sample(names[place + 1 :], min(2, 5 - place))
+                    if draw.random() < 0.7
+                ],
+                "yanked": draw.random() < 0.1,
+                "uploaded_at": f"202{draw.randint(0, 5)}-0{draw.randint(1, 9)}-01T00:00:00Z",
+            }
+            for major in (1, 2)
+            for minor in range(draw.randint(1, 3))
+        }
+        for place, name in enumerate(names)
+    }
+    return found
+
+
+def drawn(seed: int) -> tuple[Asked, Snapshot, Evidence]:
+    """A request, its snapshot, and measurements of two stacks that differ in one package."""
+    draw = random.Random(seed)
+    index = drawn_index(draw)
+    request = asked(
+        "p0\np1\n" + draw.choice(["", "p2<2\n", "p3==2.*\n"]),
+        draw.choice(list(RecommendationType)),
+        count=draw.randint(1, 4),
+        indexes=(MAIN,),
+        labels={"seed": str(seed)},
+        prereleases=frozenset(draw.sample(["p1", "p2", "p3"], 2)),
+        exclusions=(Dependency("p4", draw.choice(["==1.0", "<1"])),),
+    )
+    bench = Bench()
+    rest = [f"{name}=={min(index[name])}" for name in ("p1", "p2")]
+    for number, version in enumerate(sorted(index["p0"])):
+        bench.measure(bench.stack(f"p0=={version}", *rest), jobs(0.2 * number, seed=seed))
+    return request, snapshot_for(request, index), bench.evidence()
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[int, tuple[tuple[bytes, ...], str]]:
+    """By seed: what an advice was made of, and the digest of its report, as one process has it."""
+    found = {}
+    for seed in range(100):
+        request, snapshot, evidence = drawn(seed)
+        advice = advise(request, snapshot, evidence)
+        known = known_for(advice)
+        report = report_bytes(report_document(result_document(advice, known), METADATA))
+        made_of = (packed(request), snapshot.to_json(), evidence.to_json(), packed(known))
+        found[seed] = made_of, digest_bytes(report)
+    return found
+
+
+def test_replays_are_equal_in_another_process_with_other_threads(
+    stored: dict[int, tuple[tuple[bytes, ...], str]],
+) -> None:
+    statuses = set()
+    with Worker() as worker:
+        for (request, snapshot, evidence, files), report in stored.values():
+            advice = advise(
+                unpacked(request, Asked),
+                Snapshot.from_json(snapshot),
+                Evidence.from_json(evidence),
+                resolver=worker.resolve,
+                threads=2,
+            )
+            statuses.add(advice.resolution.status.value)
+            result = result_document(advice, unpacked(files, Known))
+            assert digest_bytes(report_bytes(report_document(result, METADATA))) == report
+    assert statuses == {"optimal", "infeasible"}
+
+
+def test_every_report_passes_the_check(
+    stored: dict[int, tuple[tuple[bytes, ...], str]],
+) -> None:
+    for request, snapshot, evidence in map(drawn, range(len(stored))):
+        advice = advise(request, snapshot, evidence)
+        known = known_for(advice)
+        document = report_document(result_document(advice, known), METADATA)
+        report = json.loads(report_bytes(document))
+        again = assessed(request, snapshot, evidence, advice.baseline)
+        assert check_report(report, request, snapshot, evidence, known, again) == []

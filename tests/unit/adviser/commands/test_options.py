@@ -1,0 +1,200 @@
+"""What options make of a request, and which indexes a project means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from adviser.asked import AskedIndex
+from adviser.cli import advise
+from adviser.commands import options as module
+from adviser.commands.files import read_lock_file, read_project, write_file
+from adviser.commands.options import (
+    asked_environment,
+    asked_indexes,
+    asked_of,
+    dependencies,
+    labels,
+    moment,
+)
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import Project, ProjectIndex
+from adviser.scoring.criteria import RecommendationType
+from common.errors import InvalidArgument
+from common.settings import Settings
+from graph.candidates import Dependency
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+GIVEN: dict[str, Any] = {
+    "kind": "latest", "dev": False, "extras": (), "groups": (), "python": "3.11",
+    "platform": "manylinux_2_28_x86_64", "cuda": None, "hardware": None, "labels": "",
+    "constraints": (), "exclusions": (), "overrides": (), "newer_than": None, "older_than": None,
+    "prereleases": (), "allowed": (), "indexes": (), "time_limit": 10.0, "memory_limit": 1024,
+}  # fmt: skip
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Two configured indexes, whatever this machine has."""
+    found = {
+        name: module_index(name, url)
+        for name, url in (
+            ("pypi", "https://mirror.example/simple"),
+            ("ours", "https://ours.example/simple"),
+        )
+    }
+    monkeypatch.setattr("common.indexes.configured.configured_indexes", lambda *_: found)
+    return Settings.from_env({"THOTH_HOME": str(tmp_path)})
+
+
+def module_index(name: str, url: str) -> Any:
+    from common.indexes.configured import Index
+
+    return Index(name, url)
+
+
+def folder(tmp_path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (tmp_path / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_every_type_can_be_asked_for() -> None:
+    assert tuple(RecommendationType) == module.TYPES
+
+
+def test_every_format_can_be_asked_for() -> None:
+    from adviser.commands.advise import FORMATS
+    from adviser.locks.stacks import LockFormat
+
+    assert tuple(LockFormat) == FORMATS
+
+
+def test_options_become_the_request(settings: Settings, tmp_path: Path) -> None:
+    path = folder(tmp_path, requirements__in="flask\n")
+    given = GIVEN | {
+        "kind": "stable", "constraints": ("NumPy<2",), "exclusions": ("click",),
+        "overrides": ("jinja2>=3",), "prereleases": ("Flask_X",), "allowed": ("CVE-1",),
+        "older_than": "2026-01-02", "labels": "team=blue",
+    }  # fmt: skip
+    found = asked_of(settings, path, given, count=3)
+    options = found.options
+    assert found.kind is RecommendationType.STABLE
+    assert options.count == 3
+    assert options.constraints == (Dependency("numpy", "<2"),)
+    assert options.exclusions == (Dependency("click"),)
+    assert options.overrides == {"jinja2": ">=3"}
+    assert options.prereleases == {"flask-x"}
+    assert options.published_before == datetime(2026, 1, 2, tzinfo=UTC)
+    assert options.labels == {"team": "blue"}
+    assert options.memory_bytes == 2**30
+    assert found.roots == (Dependency("flask"),)
+
+
+def test_a_project_says_its_python_and_an_option_wins(settings: Settings, tmp_path: Path) -> None:
+    pipfile = '[packages]\nflask = "*"\n[requires]\npython_version = "3.12"\n'
+    project = read_project(folder(tmp_path, Pipfile=pipfile))
+    assert asked_environment(project, GIVEN | {"python": None}).python_version == "3.12"
+    assert asked_environment(project, GIVEN).python_version == "3.11"
+
+
+@pytest.mark.parametrize("text", ["", "7 weeks", "2026-13-01", "d"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="neither a date nor"):
+        moment(text, NOW, "--older-than")
+
+
+def test_days_count_from_now() -> None:
+    assert moment("30d", NOW, "") == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert moment(None, NOW, "") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["numpy @ https://a.example/x.whl", "numpy<2; python_version<'3'", "no such"]
+)
+def test_what_is_more_than_a_name_and_a_specifier_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        dependencies([text], "--constraint")
+
+
+def test_a_label_without_a_value_is_refused() -> None:
+    with pytest.raises(click.BadParameter):
+        labels("team")
+
+
+def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -> None:
+    project = Project(
+        indexes=(
+            ProjectIndex("main", "https://mirror.example/simple/", default=True),
+            ProjectIndex("ours", "https://moved.example/simple", explicit=True),
+            ProjectIndex("else", "https://else.example/simple"),
+        )
+    )
+    assert asked_indexes(settings, project) == (
+        AskedIndex("pypi", "main", "https://mirror.example/simple"),
+        AskedIndex("ours", "ours", "https://ours.example/simple", explicit=True),
+        AskedIndex("else", "else", "https://else.example/simple", known=False),
+    )
+
+
+def test_the_default_index_comes_last_where_the_project_names_none_as_such(
+    settings: Settings,
+) -> None:
+    project = Project(indexes=(ProjectIndex("ours", "https://ours.example/simple"),))
+    assert [it.name for it in asked_indexes(settings, project)] == ["ours", "pypi"]
+    assert [it.name for it in asked_indexes(settings, Project())] == ["pypi"]
+
+
+def test_files_are_read_of_the_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("flask\n", encoding="utf-8")
+    inner = tmp_path / "project"
+    inner.mkdir()
+    (inner / "requirements.in").write_text("-r more.txt\nclick\n", encoding="utf-8")
+    (inner / "more.txt").write_text("flask\n", encoding="utf-8")
+    assert {it.name for it in read_project(inner).requirements} == {"click", "flask"}
+    (inner / "more.txt").unlink()
+    (inner / "more.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(InvalidArgument, match="leads out"):
+        read_project(inner)
+    (inner / "requirements.in").write_text("-r ../secret.txt\n", encoding="utf-8")
+    with pytest.raises(InvalidProject):
+        read_project(inner)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="there is no"):
+        read_project(tmp_path / "nowhere")
+    with pytest.raises(InvalidArgument, match="is a folder"):
+        read_lock_file(tmp_path)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "lock.txt"
+    write_file(path, b"one")
+    write_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o400
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_file(tmp_path / "folder", b"three")
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["folder", "lock.txt"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--type", "fastest", "."], [".", "--count", "0"], ["check"]]
+)
+def test_what_cannot_be_asked_needs_no_store_to_say_so(
+    arguments: list[str], settings: Settings
+) -> None:
+    done = CliRunner().invoke(advise, arguments, obj=settings)
+    assert done.exit_code == 2
+
+
+def test_help_is_of_the_group_and_of_the_project() -> None:
+    assert "check" in CliRunner().invoke(advise, ["--help"]).output
+    assert "--older-than" in CliRunner().invoke(advise, ["project", "--help"]).output

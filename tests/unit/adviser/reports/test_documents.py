@@ -1,0 +1,259 @@
+"""The report: its shape, what it says, and that the same request gives the same bytes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from adviser.advise import Advice, advise, assessed
+from adviser.asked import Asked
+from adviser.reports.checking import check_report
+from adviser.reports.documents import Known, report_bytes, report_document, result_document
+from adviser.reports.values import packed, unpacked
+from adviser.resolver.worker import Worker
+from adviser.scoring.criteria import SCALE
+from common.errors import InvalidDocument
+from common.inspection import digest
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+from tests.factories.asked import INDEX, NOTHING, advised, asked, known_for, snapshot_for
+
+SCHEMA = Path(__file__).parents[4] / "docs" / "reference" / "report.schema.json"
+METADATA = {
+    "analyzer": "adviser", "analyzer_version": "1", "hostname": "host",
+    "thoth_deployment_name": "local", "datetime": "2026-01-01T00:00:00+00:00",
+    "document_id": "adviser-260101000000-00000000000000aa", "timestamp": 1, "duration": 0.5,
+    "timings": {"search_s": 0.01}, "arguments": {}, "os_release": {},
+    "distribution": {
+        "codename": "", "id": "", "like": "", "version": "",
+        "version_parts": {"major": "", "minor": "", "build_number": ""},
+    },
+    "python": {
+        "api_version": 1013, "major": 3, "minor": 12, "micro": 1, "serial": 0,
+        "implementation_name": "cpython", "releaselevel": "final",
+    },
+}  # fmt: skip
+
+
+def report_of(advice: Advice, known: Known | None = None) -> dict[str, Any]:
+    result = result_document(advice, known_for(advice) if known is None else known)
+    # As a reader has it: tuples are lists.
+    return dict(json.loads(report_bytes(report_document(result, METADATA))))
+
+
+def problems(report: dict[str, Any], advice: Advice) -> list[str]:
+    again = assessed(advice.asked, advice.snapshot, advice.evidence, advice.baseline)
+    return check_report(
+        report, advice.asked, advice.snapshot, advice.evidence, known_for(advice), again
+    )
+
+
+@pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n", "nowhere\n"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_report_is_of_the_published_shape(manifest: str, count: int) -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    report = report_of(advised(asked(manifest, count=count)))
+    jsonschema.validate(report, schema)
+
+
+def test_a_product_holds_what_clients_read() -> None:
+    result = report_of(advised())["result"]
+    assert (result["error"], result["error_msg"]) == (False, None)
+    assert result["parameters"]["dev"] is False
+    (product,) = result["report"]["products"]
+    assert product["advised_manifest_changes"] == []
+    assert product["advised_runtime_environment"] is None
+    assert product["dependency_graph"] == {
+        "nodes": ["core", "tool", "web"],
+        "edges": [[1, 0], [2, 0]],
+    }
+    project = product["project"]
+    assert set(project["requirements"]["packages"]) == {"tool", "web"}
+    locked = project["requirements_locked"]
+    assert locked.keys() >= {"_meta", "default", "develop"}
+    assert {name: it["version"] for name, it in locked["default"].items()} == {
+        "core": "==1.1",
+        "tool": "==1.0",
+        "web": "==2.0",
+    }
+    sources = {it["name"] for it in locked["_meta"]["sources"]}
+    for entry in locked["default"].values():
+        assert entry["index"] in sources
+        assert all(it.startswith("sha256:") for it in entry["hashes"])
+
+
+def test_criteria_add_up_to_the_score() -> None:
+    (product,) = report_of(advised())["result"]["report"]["products"]
+    total = sum(it["contribution"] for it in product["criteria"])
+    assert product["score"] == pytest.approx(total)
+    assert product["score"] < 0
+    contributions = sum(sum(it["contributions"]) for it in product["packages"])
+    assert product["score"] == contributions / SCALE
+
+
+def test_every_note_is_of_texts() -> None:
+    report = report_of(advised(asked(count=2)))["result"]["report"]
+    notes = [*report["stack_info"], *(n for it in report["products"] for n in it["justification"])]
+    assert notes
+    for note in notes:
+        assert note["type"] in {"INFO", "WARNING", "ERROR"}
+        assert note["link"]
+        for value in note.values():
+            assert isinstance(value, str) or all(isinstance(it, str) for it in value)
+
+
+def test_a_failure_tells_its_conflict_and_has_no_product() -> None:
+    result = report_of(advised(asked("web>=3\ntool\n")))["result"]
+    assert result["error"] is True
+    assert "tool 1.0 requires core<2" in result["error_msg"]
+    report = result["report"]
+    assert report["ERROR"] == result["error_msg"]
+    assert report["products"] == []
+    assert report["certificate"]["status"] == "infeasible"
+    assert [it for it in report["stack_info"] if it["code"] == "conflict"]
+    assert report["conflict"]["minimal"] is True
+
+
+def test_a_package_that_nobody_knows_is_named() -> None:
+    report = report_of(advised(asked("web\nnowhere\n")))["result"]["report"]
+    (note,) = [it for it in report["stack_info"] if it["code"] == "package_missing"]
+    assert (note["type"], note["package_name"]) == ("ERROR", "nowhere")
+
+
+def test_without_hashes_the_stack_is_told_and_marked_as_not_installable() -> None:
+    report = report_of(advised(), Known())
+    assert report["result"]["error"] is True
+    (product,) = report["result"]["report"]["products"]
+    assert product["project"]["requirements_locked"]["default"] == {}
+    assert [it["format"] for it in product["artifacts"]] == ["constraints"]
+
+
+def test_what_the_project_has_already_is_told() -> None:
+    lock = "core==1.1\ntool==1.0\nweb==2.0\n"
+    request = asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
+    (product,) = report_of(advised(request))["result"]["report"]["products"]
+    assert product["justification"][0]["code"] == "stay"
+    assert {it["name"]: it["yours"] for it in product["packages"]}["web"] == "2.0"
+
+
+def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_threads() -> None:
+    request = asked(
+        "web\ntool\n", count=2, labels={"team": "blue"}, prereleases=frozenset({"web", "core"})
+    )
+    first = advised(request)
+    report = report_bytes(report_document(result_document(first, known_for(first)), METADATA))
+    with Worker() as worker:
+        again = advise(
+            unpacked(packed(request), Asked),
+            Snapshot.from_json(first.snapshot.to_json()),
+            Evidence.from_json(first.evidence.to_json()),
+            resolver=worker.resolve,
+            threads=2,
+        )
+    known = unpacked(packed(known_for(first)), Known)
+    assert report_bytes(report_document(result_document(again, known), METADATA)) == report
+
+
+def test_a_request_of_another_shape_is_refused() -> None:
+    with pytest.raises(InvalidDocument, match="not a Asked"):
+        unpacked(b'{"project": {}, "more": 1}', Asked)
+
+
+@pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n"])
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_report_that_holds_passes_the_check(manifest: str, count: int) -> None:
+    advice = advised(asked(manifest, count=count))
+    assert problems(report_of(advice), advice) == []
+
+
+def _other_version(report: dict[str, Any]) -> None:
+    product = report["result"]["report"]["products"][0]
+    web = next(it for it in product["packages"] if it["name"] == "web")
+    web |= {"version": "3.0", "purl": "pkg:pypi/web@3.0", "place": 0}
+
+
+def _better_score(report: dict[str, Any]) -> None:
+    report["result"]["report"]["products"][0]["score"] = 0.0
+
+
+def _better_bound(report: dict[str, Any]) -> None:
+    report["result"]["report"]["certificate"]["bound"] += 1
+
+
+def _package_gone(report: dict[str, Any]) -> None:
+    report["result"]["report"]["products"][0]["packages"].pop(0)
+
+
+def _other_hash(report: dict[str, Any]) -> None:
+    product = report["result"]["report"]["products"][0]
+    locked = product["project"]["requirements_locked"]["default"]
+    locked["core"]["hashes"] = ["sha256:" + "0" * 64]
+
+
+def _other_lock(report: dict[str, Any]) -> None:
+    product = report["result"]["report"]["products"][0]
+    product["project"]["requirements_locked"]["default"]["core"]["version"] = "==2.0"
+
+
+def _other_snapshot(report: dict[str, Any]) -> None:
+    report["result"]["report"]["certificate"]["snapshot"] = "sha256:0"
+
+
+@pytest.mark.parametrize(
+    ("forge", "words"),
+    [
+        (_other_version, "core 1.1 is not within >=2"),
+        (_better_score, "the score is"),
+        (_better_bound, "optimal is what reaches its bound"),
+        (_package_gone, "is required and missing"),
+        (_other_hash, "no file of 1.1 has the hash"),
+        (_other_lock, "the lock has other versions"),
+        (_other_snapshot, "it rests on snapshot"),
+    ],
+)
+def test_a_forged_report_is_found_out(forge: Any, words: str) -> None:
+    advice = advised()
+    report = copy.deepcopy(report_of(advice))
+    forge(report)
+    # A careful forger mends the digest too.
+    report["metadata"]["result_digest"] = digest(report["result"])
+    assert any(words in it for it in problems(report, advice))
+
+
+def test_a_result_that_was_touched_is_not_the_one_that_its_metadata_names() -> None:
+    advice = advised()
+    report = report_of(advice)
+    report["result"]["error_msg"] = "all is well"
+    assert problems(report, advice) == ["the result is not the one that its metadata names"]
+
+
+def test_a_document_that_is_no_report_is_refused() -> None:
+    advice = advised()
+    with pytest.raises(InvalidDocument, match="is not 'report-1'"):
+        problems({"schema_version": "report-0"}, advice)
+    with pytest.raises(InvalidDocument, match="not a report"):
+        problems({"schema_version": "report-1", "result": {}}, advice)
+
+
+def test_the_constraint_and_the_order_of_requirements_do_not_change_the_bytes_of_a_result() -> None:
+    one, other = asked("web\ntool\n"), asked("tool\nweb\n")
+    first = result_document(advised(one), known_for(advised(one)))["report"]["products"]
+    second = result_document(advised(other), known_for(advised(other)))["report"]["products"]
+    assert first[0]["packages"] == second[0]["packages"]
+    assert first[0]["score"] == second[0]["score"]
+
+
+def test_a_named_baseline_is_the_lock_of_the_project() -> None:
+    lock = "core==1.0\ntool==1.0\nweb==1.0\n"
+    request = asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
+    advice = advise(request, snapshot_for(request, INDEX), NOTHING)
+    assert advice.baseline == {"core": "1.0", "tool": "1.0", "web": "1.0"}
+    assert advice.baseline_reason == "the versions in requirements.txt"
+    assert replace(advice, baseline=None).baseline_reason == "the versions in requirements.txt"

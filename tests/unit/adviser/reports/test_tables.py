@@ -1,0 +1,69 @@
+"""A report on a terminal: what a person has to see is there, and nothing else gets through."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from adviser.reports.tables import certificate_line, report_view
+from tests.factories.asked import advised, asked
+from tests.unit.adviser.reports.test_documents import report_of
+
+
+def shown(report: dict[str, Any], width: int = 120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(report_view(report))
+    return out.getvalue()
+
+
+def test_a_row_has_yours_advised_and_why() -> None:
+    files = {"requirements.in": "web\ntool\n", "requirements.txt": "web==1.0\ntool==1.0\n"}
+    text = shown(report_of(advised(asked(files=files))))
+    (row,) = [line for line in text.splitlines() if line.startswith("core")]
+    assert row.split()[:3] == ["core", "–", "1.1"]
+    assert "tool 1.0 requires core<2" in row
+    (row,) = [line for line in text.splitlines() if line.startswith("web")]
+    assert row.split()[:3] == ["web", "1.0", "2.0"]
+
+
+def test_criteria_notes_and_certificate_are_shown() -> None:
+    text = shown(report_of(advised()))
+    for words in (
+        "freshness",
+        "score",
+        "info: resolved for CPython",
+        "optimal: objective",
+        "10 ms",
+    ):
+        assert words in text
+
+
+def test_every_stack_has_its_number() -> None:
+    text = shown(report_of(advised(asked(count=2))))
+    assert text.count("Stack 1") == text.count("Stack 2") == 1
+
+
+def test_a_conflict_is_told_step_by_step_and_once() -> None:
+    text = shown(report_of(advised(asked("web>=3\ntool\n"))))
+    assert text.count("tool 1.0 requires core<2") == 1
+    assert "No stack meets the request:" in text
+    assert "1. you ask for" in text
+
+
+def test_what_a_document_says_cannot_steer_the_terminal() -> None:
+    report = report_of(advised())
+    product = report["result"]["report"]["products"][0]
+    product["packages"][0]["why"]["message"] = "red\x1b[31m [bold]"
+    report["result"]["report"]["stack_info"][0]["message"] = "\x1b]0;title\x07"
+    text = shown(report)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]" in text
+
+
+def test_a_certificate_without_a_proof_says_its_bound() -> None:
+    report = report_of(advised())
+    report["result"]["report"]["certificate"] |= {"status": "feasible", "bound": 0, "objective": -5}
+    assert certificate_line(report).startswith("feasible: objective -5, bound 0; model ")

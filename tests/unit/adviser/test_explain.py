@@ -1,0 +1,68 @@
+"""Why this and why not that."""
+
+from __future__ import annotations
+
+import pytest
+
+from adviser.explain import Change, Outcome, why, why_not
+from graph.candidates import Dependency
+from tests.factories.asked import INDEX, NOTHING, advised, asked
+
+
+def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
+    advice = advised(asked("web\n"), INDEX, NOTHING, "core==1.0")
+    told = why_not(advice, Dependency("core", "==1.0"))
+    assert told.outcome is Outcome.POSSIBLE
+    assert told.changes == (Change("core", "2.0", "1.0"), Change("web", "3.0", "2.0"))
+    assert told.points is not None
+    assert told.points > 0
+    assert told.points == pytest.approx(sum(it.points for it in told.losses))
+    assert told.conflict is None
+
+
+def test_an_impossible_version_is_told_with_its_conflict() -> None:
+    told = why_not(advised(), Dependency("web", ">=3"))
+    assert told.outcome is Outcome.CONFLICT
+    assert told.conflict is not None
+    lines = "\n".join(told.conflict.lines())
+    assert "tool 1.0 requires core<2" in lines
+    assert "web>=3" in lines
+
+
+def test_what_is_advised_already_is_told_so() -> None:
+    told = why_not(advised(), Dependency("core", "==1.1"))
+    assert (told.outcome, told.changes, told.points) == (Outcome.ADVISED, (), 0.0)
+
+
+def test_a_package_that_nothing_needs_can_be_had_as_well() -> None:
+    told = why_not(advised(asked("web\n"), INDEX, NOTHING, "old"), Dependency("old"))
+    assert told.outcome is Outcome.POSSIBLE
+    assert told.changes == (Change("old", None, "1.0"),)
+
+
+def test_why_leads_from_the_request_to_the_package() -> None:
+    index = {
+        "app": {"1": {"requires": ["mid"]}},
+        "mid": {"1": {"requires": ["leaf>=1"]}},
+        "leaf": {"2": {}, "1": {}},
+        "side": {"1": {"requires": ["leaf<3"]}},
+    }
+    told = why(advised(asked("app\nside\n"), index), "leaf")
+    assert told.version == "2"
+    assert told.path == ("the request asks for side", "side 1 requires leaf<3")
+    assert set(told.askers) == {"mid 1 requires leaf>=1", "side 1 requires leaf<3"}
+    assert told.without is not None
+    assert told.without.outcome is Outcome.CONFLICT
+    assert told.otherwise is not None
+    assert told.otherwise.changes == (Change("leaf", "2", "1"),)
+    longer = why(advised(asked("app\n"), index), "leaf")
+    assert longer.path == (
+        "the request asks for app",
+        "app 1 requires mid",
+        "mid 1 requires leaf>=1",
+    )
+
+
+def test_a_package_that_is_not_in_the_stack_has_no_reason() -> None:
+    assert why(advised(), "old").version is None
+    assert why(advised(asked("web>=3\ntool\n")), "web").version is None
