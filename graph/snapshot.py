@@ -16,6 +16,7 @@ from typing import Any
 
 import neo4j
 
+from common.addresses import without_secrets
 from common.environments import Environment
 from common.errors import InvalidArgument, InvalidDocument, StoreUnavailable
 from common.reasons import Reason
@@ -125,7 +126,11 @@ def load_snapshot(
 
 
 def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo4j") -> bool:
-    """Whether the graph would give an equal snapshot today; one query, some milliseconds."""
+    """Whether the graph would give an equal snapshot today; one query, some milliseconds.
+
+    Versions are written together with a revision of their package that nobody has, so the
+    answer is no from then on, before the package has its new one.
+    """
     with (
         graph_errors(),
         driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session,
@@ -145,9 +150,11 @@ def roots_of(
     for given in requirements:
         it = parse_requirement(given) if isinstance(given, str) else given
         if it.name is None:
-            raise InvalidArgument(f"{it.raw!r} is not a requirement: {it.problem}")
+            problem = without_secrets(it.problem or "")
+            raise InvalidArgument(f"{without_secrets(it.raw)!r} is not a requirement: {problem}")
         if it.url is not None:
-            raise InvalidArgument(f"{it.raw!r} names an address; packages are asked for by name")
+            words = "names an address; packages are asked for by name"
+            raise InvalidArgument(f"{without_secrets(it.raw)!r} {words}")
         if it.marker is None or _holds(compiler, it.marker):
             found.add(Dependency(it.name, it.specifier, it.extras))
     return tuple(sorted(found, key=lambda it: it.order))

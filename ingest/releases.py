@@ -6,20 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
+from common.releases import Release
 from common.settings import Settings
 from graph.repositories.releases import HashAlarm, ReleaseDelivery, ReleasesAdded, add_releases
 from ingest.batches import Batch, Recorder, in_batches
 from ingest.documents import Limits, RawDocument, Refusal
 from ingest.parsers.release_documents import ToldRelease, parse_releases
 from ingest.sources import documents_of
-from ingest.sources.urls import local_path
 
 KIND = "release"
 #: Releases a transaction, which is what an interruption makes read again. Each costs a tenth
@@ -97,7 +96,8 @@ class Reading:
     """How sources of releases are read.
 
     :param as_of: when the index said so, of documents that do not tell; ``None`` for the
-        time of the file that they are in
+        newest upload that each tells of. It said so no earlier, so that what is known of a
+        later day is not replaced; the time of a file tells only when it was copied
     :param addresses: names of indexes that are known by their addresses
     """
 
@@ -203,7 +203,6 @@ class _Parser:
 
     reading: Reading
     now: datetime
-    written: dict[str, datetime] = field(default_factory=dict)
 
     def releases(self, raw: RawDocument | Refusal) -> Iterator[ReleaseDelivery | Refusal]:
         if isinstance(raw, Refusal):
@@ -211,27 +210,11 @@ class _Parser:
             return
         for found in parse_releases(raw, addresses=self.reading.addresses, now=self.now):
             if isinstance(found, ToldRelease):
-                as_of = found.as_of or self.reading.as_of or self._written_at(raw)
+                as_of = found.as_of or self.reading.as_of or self._newest_upload(found.release)
                 yield ReleaseDelivery(found.release, raw.source, as_of)
             else:
                 yield found
 
-    def _written_at(self, raw: RawDocument) -> datetime:
-        """When the file was written that ``raw`` is in: what it says is no younger."""
-        file = raw.place.rpartition("line ")[0].strip() if "line " in raw.place else raw.place
-        if file not in self.written:
-            self.written[file] = min(_written_at(raw.source, file) or self.now, self.now)
-        return self.written[file]
-
-
-def _written_at(source: str, place: str) -> datetime | None:
-    local = local_path(source)
-    if local is None:
-        return None
-    path = Path(local)
-    inner = path / place
-    try:
-        written = (inner if path.is_dir() and inner.is_file() else path).stat().st_mtime
-    except OSError:
-        return None
-    return datetime.fromtimestamp(written, UTC)
+    def _newest_upload(self, release: Release) -> datetime | None:
+        told = (release.uploaded_at, *(file.uploaded_at for file in release.files))
+        return max((min(it, self.now) for it in told if it is not None), default=None)

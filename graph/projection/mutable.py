@@ -23,6 +23,8 @@ _EDGES = 10_000
 
 #: Writes new nodes with their edges; rows of edges come in the order of the subject's edges.
 Creator = Callable[[neo4j.ManagedTransaction, list[Row], list[list[Row]]], None]
+#: Hears of rows that are written otherwise than they were, in the transaction that does it.
+Listener = Callable[[neo4j.ManagedTransaction, list[Row]], None]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Mutable:
     :param needs: what is at the other ends; projected before, where it is missing
     :param create: writes new nodes faster than one statement a kind does
     :param named: the node as it is written when only another one needs it
+    :param written: hears of rows that differ, with or without their edges; of those that are
+        deleted before they are
     """
 
     node: NodeKind
@@ -42,6 +46,7 @@ class Mutable:
     needs: tuple[Mutable, ...] = ()
     create: Creator | None = None
     named: NodeKind | None = None
+    written: Listener | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +139,22 @@ def _apply(tx: neo4j.ManagedTransaction, work: _Work, keys: list[str]) -> None:
     found = {row[0]: row for row in _found(tx, node, keys)}
     wanted = {key: work.nodes[key] for key in keys if key in work.nodes}
     if gone := [key for key in found if key not in wanted]:
+        _tell(tx, work.subject, [found[key] for key in gone])
         tx.run(node.delete_some, keys=gone).consume()
-    changed = [row for key, row in wanted.items() if key in found and found[key] != row]
-    write(tx, node.update, changed)
-    _create(tx, work, [key for key in wanted if key not in found])
+    changed = {key for key, row in wanted.items() if key in found and found[key] != row}
+    write(tx, node.update, [wanted[key] for key in changed])
+    new = [key for key in wanted if key not in found]
+    _create(tx, work, new)
     there = [key for key in wanted if key in found]
     for edge, by_owner in zip(work.subject.edges, work.edges, strict=True):
         if there:
-            _replace(tx, edge, by_owner, there)
+            changed |= _replace(tx, edge, by_owner, there)
+    _tell(tx, work.subject, [wanted[key] for key in (*changed, *new)])
+
+
+def _tell(tx: neo4j.ManagedTransaction, subject: Mutable, rows: list[Row]) -> None:
+    if rows and subject.written is not None:
+        subject.written(tx, rows)
 
 
 def _found(tx: neo4j.ManagedTransaction, kind: NodeKind | EdgeKind, keys: list[str]) -> list[Row]:
@@ -167,13 +180,17 @@ def _replace(
     kind: EdgeKind,
     by_owner: dict[str, list[Row]],
     keys: list[str],
-) -> None:
-    """Write the pairs of nodes whose edges differ: there may be several between two."""
+) -> set[str]:
+    """Write the pairs of nodes whose edges differ: there may be several between two.
+
+    :returns: keys of the owners of those that did
+    """
     found = _by_pair(_found(tx, kind, keys))
     wanted = _by_pair(row for key in keys for row in by_owner.get(key, ()))
     differing = [pair for pair in found.keys() | wanted if found.get(pair) != wanted.get(pair)]
     write(tx, kind.delete_pairs, [list(pair) for pair in differing if pair in found])
     write(tx, kind.create, [row for pair in differing for row in wanted.get(pair, ())])
+    return {kind.key_of([*pair]) for pair in differing}
 
 
 def _by_pair(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:

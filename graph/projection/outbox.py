@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import neo4j
 from neo4j.exceptions import ClientError, ConstraintError, DatabaseError, Neo4jError
 from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy.exc import DBAPIError
 
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from graph.projection.environments import RUNTIME_ENVIRONMENTS
@@ -22,6 +23,7 @@ from graph.projection.model import NodeKind, Subject
 from graph.projection.mutable import Mutable, project_mutable
 from graph.projection.native import ARTIFACTS, NATIVE_ENVIRONMENTS, NATIVE_INTERFACES
 from graph.projection.packages import PACKAGE_VERSIONS, PACKAGES
+from graph.projection.revisions import unsettle_everything
 from graph.projection.stacks import project_stacks
 from graph.projection.vulnerabilities import VULNERABILITIES
 from graph.projection.write import project_subject
@@ -37,6 +39,38 @@ _LOCK = 0x70726F6A
 _POLL_S = 0.1
 _ATTEMPTS = 5
 _DELETE = text("DELETE FROM outbox WHERE entry_id = ANY(:ids)")
+_SERIALIZATION_FAILURE = "40001"
+#: Packages that got a revision of their own while something of them was written.
+_SETTLE = text(
+    """
+    INSERT INTO outbox (kind, key)
+    SELECT 'package', name FROM (
+        SELECT name FROM package_versions WHERE purl = ANY(:purls)
+        UNION
+        SELECT name FROM affected_versions JOIN package_versions USING (purl)
+        WHERE vulnerability_id = ANY(:vulnerabilities)
+    ) AS written
+    WHERE NOT EXISTS (SELECT FROM outbox WHERE kind = 'package' AND key = name)
+    ORDER BY name
+    """
+)
+#: Packages of which no version and nothing that affects one waits.
+_SETTLED = text(
+    """
+    SELECT entry_id, kind, key FROM outbox
+    WHERE kind = 'package' AND entry_id <> ALL(:refused)
+      AND key NOT IN (
+        SELECT name FROM outbox JOIN package_versions ON purl = key
+        WHERE kind = 'package_version'
+        UNION ALL
+        SELECT name FROM outbox JOIN affected_versions ON vulnerability_id = key
+        JOIN package_versions USING (purl)
+        WHERE kind = 'vulnerability'
+      )
+      AND NOT EXISTS (SELECT FROM outbox WHERE kind = 'rebuild')
+    ORDER BY entry_id LIMIT :batch
+    """
+)
 _ONE_STATE = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 _PACKAGE = "package"
 #: Nodes deleted in one transaction.
@@ -51,8 +85,8 @@ def _following(subject: Mutable) -> Projector:
     return lambda connection, session, keys: project_mutable(connection, session, subject, keys)
 
 
-#: By kind of entry, those before what points at them; packages come when nothing else waits,
-#: and versions make those that they need without a revision.
+#: By kind of entry, those before what points at them; a package comes when nothing waits that
+#: its revision stands for, and versions make those that they need without a revision.
 PROJECTORS: dict[str, Projector] = {
     _PACKAGE: _following(PACKAGES),
     "vulnerability": _following(VULNERABILITIES),
@@ -109,32 +143,108 @@ def drain(
     Killed at any point, it leaves whole transactions in the graph and their entries in the
     outbox: the next run finds the nodes there and only deletes the entries.
     """
-    last, seen = 0, 0
-    refused: dict[_Entry, Neo4jError] = {}
-    while True:
-        entries = _take(connection, batch, last)
-        if not entries and not seen:
-            entries = _take_packages(connection, batch, refused)
-        if entries:
-            refused |= _project_what_can_be(connection, session, entries)
-            ids = [entry.entry_id for entry in entries if entry not in refused]
-            connection.execute(_DELETE, {"ids": ids})
-            connection.commit()
-            done(Counter(entry.kind for entry in entries if entry not in refused))
-            last, seen = entries[-1].entry_id, seen + len(ids)
-            continue
-        connection.rollback()
-        if not seen:
-            break
-        # Entries of transactions that committed late have lower numbers: once more from
-        # the start. Within a pass the start is skipped, for it is full of dead rows.
-        last, seen = 0, 0
-    if refused:
-        first = next(iter(refused.values()))
+    work = _Pass(connection, session, batch, done, {})
+    while work.run():
+        pass
+    if work.refused:
+        first = next(iter(work.refused.values()))
         raise ProjectionFailed(
-            [f"{entry.kind} {entry.key}" for entry in refused],
+            [f"{entry.kind} {entry.key}" for entry in work.refused],
             (first.message or str(first)).splitlines()[0],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One time through what waits, which is done again as long as it finds something.
+
+    Entries of transactions that committed late have lower numbers than others that are done.
+
+    :param refused: entries that the graph cannot hold, and why; they stay
+    """
+
+    connection: Connection
+    session: neo4j.Session
+    batch: int
+    done: Callable[[Counter[str]], None]
+    refused: dict[_Entry, Neo4jError]
+
+    def run(self) -> bool:
+        """Project what waits by now, then packages; tells whether there was anything.
+
+        What is written meanwhile has to wait: packages would never come where writers never
+        rest. Within a pass the start is skipped, for it is full of dead rows.
+        """
+        last, end = 0, self._newest()
+        found = False
+        while entries := self._next(last, end):
+            self._project(entries)
+            last, found = entries[-1].entry_id, True
+        try:
+            while entries := self._settled_packages():
+                self._project(entries)
+                found = True
+        except DBAPIError as error:
+            if getattr(error.orig, "pgcode", None) != _SERIALIZATION_FAILURE:
+                raise
+            # Somebody deleted entries: a rebuild, which waits now.
+            found = True
+        self.connection.rollback()
+        return found
+
+    def _newest(self) -> int:
+        return self.connection.scalar(select(func.max(OutboxEntry.entry_id))) or 0
+
+    def _next(self, last: int, end: int) -> list[_Entry]:
+        """The next entries in order, but for packages; a rebuild comes alone."""
+        query = (
+            select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
+            .where(
+                OutboxEntry.entry_id.between(last + 1, end),
+                OutboxEntry.kind != _PACKAGE,
+                OutboxEntry.entry_id.not_in(self._refused_ids()),
+            )
+            .order_by(OutboxEntry.entry_id)
+            .limit(self.batch)
+        )
+        entries = [_Entry(*row) for row in self.connection.execute(query)]
+        places = [place for place, entry in enumerate(entries) if entry.kind == REBUILD]
+        return entries[: max(1, places[0])] if places else entries
+
+    def _settled_packages(self) -> list[_Entry]:
+        """Packages whose versions are all in the graph: a revision must not say more than it.
+
+        A snapshot that was read between the revision and the versions would count as current
+        for ever. The transaction sees one state of the record: either a version still waits,
+        or the revision in it is that of the versions that were projected. A version that the
+        graph refuses keeps waiting, and its package with it.
+        """
+        self.connection.rollback()
+        self.connection.execute(_ONE_STATE)
+        parameters = {"refused": self._refused_ids(), "batch": self.batch}
+        return [_Entry(*row) for row in self.connection.execute(_SETTLED, parameters)]
+
+    def _refused_ids(self) -> list[int]:
+        return [entry.entry_id for entry in self.refused]
+
+    def _project(self, entries: list[_Entry]) -> None:
+        self.refused.update(_project_what_can_be(self.connection, self.session, entries))
+        finished = [entry for entry in entries if entry not in self.refused]
+        keys = _keys_of(finished)
+        purls, vulnerabilities = keys.get("package_version", []), keys.get("vulnerability", [])
+        if purls or vulnerabilities:
+            unsettled = {"purls": purls, "vulnerabilities": vulnerabilities}
+            self.connection.execute(_SETTLE, unsettled)
+        self.connection.execute(_DELETE, {"ids": [entry.entry_id for entry in finished]})
+        self.connection.commit()
+        self.done(Counter(entry.kind for entry in finished))
+
+
+def _keys_of(entries: Iterable[_Entry]) -> dict[str, list[str]]:
+    keys: dict[str, list[str]] = {}
+    for entry in entries:
+        keys.setdefault(entry.kind, []).append(entry.key)
+    return keys
 
 
 def _project_what_can_be(
@@ -160,44 +270,6 @@ def _project_what_can_be(
     return {}
 
 
-def _take_packages(connection: Connection, batch: int, refused: Collection[_Entry]) -> list[_Entry]:
-    """Packages, once no version waits: a revision must not say more than the graph shows.
-
-    A snapshot that was read between the revision and the versions would count as current
-    for ever. The transaction sees one state of the record: either a version still waits, or
-    the revisions in it are those of the versions that were projected.
-    """
-    connection.rollback()
-    connection.execute(_ONE_STATE)
-    kept = [entry.entry_id for entry in refused]
-    waiting = select(OutboxEntry.entry_id).where(
-        OutboxEntry.kind != _PACKAGE, OutboxEntry.entry_id.not_in(kept)
-    )
-    if connection.execute(waiting.limit(1)).first() is not None:
-        connection.rollback()
-        return _take(connection, batch, 0)
-    query = (
-        select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
-        .where(OutboxEntry.kind == _PACKAGE, OutboxEntry.entry_id.not_in(kept))
-        .order_by(OutboxEntry.entry_id)
-        .limit(batch)
-    )
-    return [_Entry(*row) for row in connection.execute(query)]
-
-
-def _take(connection: Connection, batch: int, last: int) -> list[_Entry]:
-    """The next entries in order, but for packages; a rebuild comes alone."""
-    query = (
-        select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
-        .where(OutboxEntry.entry_id > last, OutboxEntry.kind != _PACKAGE)
-        .order_by(OutboxEntry.entry_id)
-        .limit(batch)
-    )
-    entries = [_Entry(*row) for row in connection.execute(query)]
-    places = [place for place, entry in enumerate(entries) if entry.kind == REBUILD]
-    return entries[: max(1, places[0])] if places else entries
-
-
 def _project_again(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
     """Project, once more if somebody else created the same nodes in the meantime.
 
@@ -214,12 +286,12 @@ def _project_again(connection: Connection, session: neo4j.Session, entries: list
 
 def _project(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
     if entries[0].kind == REBUILD:
+        # Whoever asks meanwhile is told that what he has is not current.
+        unsettle_everything(session)
         for node in reversed(NODES):
             _empty(session, node)
         return
-    keys: dict[str, list[str]] = {}
-    for entry in entries:
-        keys.setdefault(entry.kind, []).append(entry.key)
+    keys = _keys_of(entries)
     unknown = sorted(keys.keys() - PROJECTORS.keys())
     if unknown:
         raise SchemaMismatch(

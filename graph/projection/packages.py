@@ -7,6 +7,7 @@ from sqlalchemy import func, null, select
 
 from graph.projection.model import EdgeKind, NodeKind, Row, listed, own, utc_text
 from graph.projection.mutable import Mutable
+from graph.projection.revisions import unsettle_versions
 from graph.projection.vulnerabilities import VULNERABILITIES, VULNERABILITY
 from graph.projection.write import write
 from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, RequirementRow
@@ -102,7 +103,8 @@ def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[
 
     Few packages are required by many versions. Each is looked up once, and edges name it by
     its place in the list of those found: a look-up for each of ten edges a version would take
-    a third of the time on ArcadeDB, and half of it on Neo4j.
+    a third of the time on ArcadeDB, and half of it on Neo4j. Versions that require nothing
+    are written apart, for a row without edges could not be counted by its edges.
     """
     packages, indexes, requires, affects = edges
     names = {row[0] for row in packages} | {row[1] for row in requires}
@@ -114,25 +116,37 @@ def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[
         if name in places:
             asked.setdefault(purl, []).append([places[name], *values])
     rows = [[places[row[1]], index_of[row[0]], asked.get(row[0], []), *row] for row in nodes]
-    written = tx.run(_CREATE_VERSIONS, names=[*places], rows=rows).single(strict=True)
-    if written["edges"] != sum(map(len, asked.values())):
-        raise RuntimeError("the graph did not give the packages in the order of their names")
+    requiring, bare = [row for row in rows if row[2]], [row for row in rows if not row[2]]
+    for query, some, count in (
+        (_CREATE_REQUIRING, requiring, sum(len(row[2]) for row in requiring)),
+        (_CREATE_BARE, bare, len(bare)),
+    ):
+        if some and _written(tx.run(query, names=[*places], rows=some)) != count:
+            raise RuntimeError("the graph did not give the packages in the order of their names")
     write(tx, AFFECTS.create, affects)
+
+
+def _written(result: neo4j.Result) -> int:
+    return int(result.single(strict=True)["written"])
 
 
 #: A row is ``[place of the package, index, requirements, *properties]``, a requirement
 #: ``[place of the package, *properties]``.
-_CREATE_VERSIONS = own(
+_CREATE_BARE = own(
     "UNWIND $names AS name MATCH (package:Package {name: name})"
     " WITH collect(package) AS packages, collect(package.name) AS found WHERE found = $names"
     " UNWIND $rows AS row WITH row, packages, packages[row[0]] AS package"
     " MATCH (index:PackageIndex {name: row[1]})"
     f" CREATE (version:PackageVersion {PACKAGE_VERSION.values('row', 3)})"
     ", (package)-[:HAS_VERSION]->(version)-[:PUBLISHED_ON]->(index)"
-    " WITH version, packages, row[2] AS requirements UNWIND requirements AS asked"
+    " RETURN count(version) AS written"
+)
+_CREATE_REQUIRING = own(
+    _CREATE_BARE.removesuffix("RETURN count(version) AS written")
+    + "WITH version, packages, row[2] AS requirements UNWIND requirements AS asked"
     " WITH version, asked, packages[asked[0]] AS package"
     f" CREATE (version)-{REQUIRES.pattern('asked', 1)}->(package)"
-    " RETURN count(*) AS edges"
+    " RETURN count(*) AS written"
 )
 
 #: Its revision follows when the versions that it stands for are all in the graph.
@@ -148,4 +162,5 @@ PACKAGE_VERSIONS = Mutable(
     edges=(HAS_VERSION, PUBLISHED_ON, REQUIRES, AFFECTS),
     needs=(PACKAGES, VULNERABILITIES),
     create=create_versions,
+    written=unsettle_versions,
 )

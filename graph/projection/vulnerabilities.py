@@ -6,6 +6,7 @@ from sqlalchemy import select
 
 from graph.projection.model import NodeKind, listed, utc_text
 from graph.projection.mutable import Mutable
+from graph.projection.revisions import unsettle_affected
 from graph.tables import VulnerabilityRow
 
 VULNERABILITY = NodeKind(
@@ -26,4 +27,4 @@ VULNERABILITY = NodeKind(
     times=frozenset({"published_at", "modified_at", "withdrawn_at"}),
 )
 
-VULNERABILITIES = Mutable(node=VULNERABILITY)
+VULNERABILITIES = Mutable(node=VULNERABILITY, written=unsettle_affected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import ARRAY, Connection, Text, any_, bindparam, delete, text
@@ -21,9 +21,7 @@ from graph.repositories.advisory_rows import (
 )
 from graph.repositories.affected import (
     hold_advisories,
-    match_versions,
     match_vulnerabilities,
-    share_advisories,
     texts,
 )
 from graph.repositories.bulk import copy_new, copy_rows, insert_new, update_rows
@@ -39,24 +37,19 @@ from graph.tables import (
     table_of,
 )
 
-__all__ = [
-    "AdvisoriesAdded",
-    "AdvisoryDelivery",
-    "add_advisories",
-    "match_versions",
-    "share_advisories",
-]
-
 KIND, SCHEMA_VERSION = "advisory", "osv-1"
 
 _DOCUMENT_COLUMNS = (
     "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
 )  # fmt: skip
-#: Vulnerabilities that are known by one of these identifiers. Their groups are complete,
-#: so no others can be joined by an advisory that names none but these.
+#: Vulnerabilities that are known by one of these identifiers, or have a withdrawn advisory that
+#: names one. Their groups are complete, so no others can be joined by an advisory that names
+#: none but these.
 _NAMED = text(
-    "SELECT DISTINCT vulnerability_id FROM vulnerabilities, unnest(aliases) AS known (alias)"
+    "SELECT vulnerability_id FROM vulnerabilities, unnest(aliases) AS known (alias)"
     " WHERE known.alias = ANY(:identifiers)"
+    " UNION SELECT vulnerability_id FROM advisories, unnest(aliases) AS said (alias)"
+    " WHERE withdrawn_at IS NOT NULL AND said.alias = ANY(:identifiers)"
 ).bindparams(bindparam("identifiers", type_=ARRAY(Text)))
 
 #: Packages with a version that is changed itself, or affected by what changed.
@@ -161,12 +154,14 @@ def _newest(fresh: Sequence[Advisory], recorded: dict[str, AdvisoryHead]) -> dic
 
 def _merge(connection: Connection, newest: dict[str, Advisory], added: AdvisoriesAdded) -> None:
     """Merge changed advisories with all that they are, or were, aliases of."""
-    identifiers = {
-        alias for it in newest.values() for alias in (it.head.advisory_id, *it.head.aliases)
-    }
-    touched = list(connection.scalars(_NAMED, {"identifiers": sorted(identifiers)}))
-    heads, before = recorded_heads(connection, AdvisoryRow.vulnerability_id == any_(texts(touched)))
-    heads |= {key: advisory.head for key, advisory in newest.items()}
+    changed = {key: advisory.head for key, advisory in newest.items()}
+    touched, heads, before = _concerned(connection, changed.values())
+    heads |= changed
+    # Withdrawn ones may have to go elsewhere now: what they name is concerned as well. What
+    # these bring along stays where it is.
+    withdrawn = [head for head in heads.values() if head.withdrawn_at is not None]
+    touched, heads, before = _concerned(connection, [*changed.values(), *withdrawn])
+    heads |= changed
     vulnerabilities = {it.vulnerability_id: it for it in merged(list(heads.values()))}
     added.removed = set(touched) - vulnerabilities.keys()
     added.vulnerabilities = _write_vulnerabilities(connection, vulnerabilities, touched)
@@ -179,8 +174,19 @@ def _merge(connection: Connection, newest: dict[str, Advisory], added: Advisorie
         )
     )
     add_entries(connection, {"vulnerability": added.vulnerabilities | added.removed})
-    changed = {"purls": sorted(added.versions), "ids": sorted(added.vulnerabilities)}
-    refresh_revisions(connection, connection.scalars(_PACKAGES_OF, changed).all())
+    answers = {"purls": sorted(added.versions), "ids": sorted(added.vulnerabilities)}
+    refresh_revisions(connection, connection.scalars(_PACKAGES_OF, answers).all())
+
+
+def _concerned(
+    connection: Connection, heads: Iterable[AdvisoryHead]
+) -> tuple[list[str], dict[str, AdvisoryHead], dict[str, str]]:
+    """Vulnerabilities by what these advisories name; their advisories, and of which each is."""
+    identifiers = {alias for head in heads for alias in (head.advisory_id, *head.aliases)}
+    touched = list(connection.scalars(_NAMED, {"identifiers": sorted(identifiers)}))
+    return touched, *recorded_heads(
+        connection, AdvisoryRow.vulnerability_id == any_(texts(touched))
+    )
 
 
 def _write_vulnerabilities(

@@ -9,7 +9,7 @@ from datetime import datetime
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection, any_, func, select
 
-from common.advisories import AffectedPackage
+from common.advisories import AffectedPackage, Severity
 from common.version_ranges import VersionLine
 from graph.repositories.affected import stored_package, texts
 from graph.tables import (
@@ -109,11 +109,8 @@ def vulnerabilities_of(
             row.published_at, row.modified_at, row.withdrawn_at,
         )
         .where(row.vulnerability_id == any_(texts(claims)))
-        .order_by(
-            row.withdrawn_at.is_not(None), row.score.desc().nulls_last(), row.vulnerability_id
-        )
     )  # fmt: skip
-    return [
+    found = [
         KnownVulnerability(
             it[0], tuple(it[1]), *it[2:], packages=tuple(claims[it[0]]),
             versions=tuple(versions.get(it[0], ())),
@@ -121,26 +118,32 @@ def vulnerabilities_of(
         for it in rows
         if version is None or it.withdrawn_at is None
     ]  # fmt: skip
+    return sorted(found, key=_place)
+
+
+def _place(it: KnownVulnerability) -> tuple[bool, int, float, str]:
+    """By what is said of it in words first: a score may be missing where the words are not."""
+    rank = -1 if it.severity is None else Severity(it.severity).rank
+    return it.withdrawn_at is not None, -rank, -(it.score or 0.0), it.vulnerability_id
 
 
 def _claims(connection: Connection, name: str) -> dict[str, list[AffectedPackage]]:
-    """By vulnerability, what its advisories say; withdrawn advisories only if all are."""
+    """By vulnerability, what its advisories say; withdrawn ones only if it is withdrawn itself."""
     said = AdvisoryPackage
     rows = connection.execute(
-        select(
-            AdvisoryRow.vulnerability_id, said.name, said.ranges, said.versions,
-            AdvisoryRow.withdrawn_at,
-        )
+        select(AdvisoryRow.vulnerability_id, said.name, said.ranges, said.versions)
         .join(AdvisoryRow, AdvisoryRow.advisory_id == said.advisory_id)
-        .where(said.name == name)
-        .order_by(AdvisoryRow.withdrawn_at.is_not(None), said.advisory_id, said.position)
-    )  # fmt: skip
-    valid: dict[str, list[AffectedPackage]] = {}
-    withdrawn: dict[str, list[AffectedPackage]] = {}
-    for key, package, ranges, versions, withdrawn_at in rows:
-        kept = valid if withdrawn_at is None else withdrawn
-        kept.setdefault(key, []).append(stored_package(package, ranges, versions))
-    return withdrawn | valid
+        .join(VulnerabilityRow)
+        .where(
+            said.name == name,
+            AdvisoryRow.withdrawn_at.is_(None) | VulnerabilityRow.withdrawn_at.is_not(None),
+        )
+        .order_by(said.advisory_id, said.position)
+    )
+    claims: dict[str, list[AffectedPackage]] = {}
+    for key, package, ranges, versions in rows:
+        claims.setdefault(key, []).append(stored_package(package, ranges, versions))
+    return claims
 
 
 def _versions(

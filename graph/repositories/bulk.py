@@ -61,8 +61,9 @@ def insert_new(
 ) -> list[str]:
     """Insert the rows that are not there yet and return the ``key`` of each.
 
-    Rows are taken in the order of their first column, so that two writers that
-    insert the same rows wait for each other and never deadlock.
+    Rows are taken in the order of their first column, a text, as Python sorts it and
+    :func:`copy_new` does, so that two writers that insert the same rows wait for each
+    other and never deadlock.
 
     :param rows: one value a column; text, numbers, bytes, times, or what the
         column's type takes (a list for an array, a dictionary for JSONB)
@@ -78,7 +79,7 @@ def insert_new(
     result = connection.execute(
         text(
             f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {staging}"
-            f" ORDER BY 1 ON CONFLICT DO NOTHING{returning}"
+            f' ORDER BY {columns[0]} COLLATE "C" ON CONFLICT DO NOTHING{returning}'
         )
     )
     keys = list(result.scalars()) if key else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, tuple_, update
+from sqlalchemy import Connection, and_, delete, func, not_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPackage
@@ -86,16 +86,37 @@ def project_row(connection: Connection, index: str, name: str) -> ProjectRow | N
 
 
 def known_projects(connection: Connection) -> dict[str, list[str]]:
-    """Names of all projects that were ever asked for, by index."""
+    """Names of all projects that an index ever gave, or failed to, by index.
+
+    One that it never had is left out, as it may be a typing error; a release that needs it
+    leads there again.
+    """
+    never_had = and_(IndexProject.state == "missing", IndexProject.page_digest.is_(None))
     rows = connection.execute(
-        select(IndexProject.index_name, IndexProject.name).order_by(
-            IndexProject.index_name, IndexProject.name
-        )
+        select(IndexProject.index_name, IndexProject.name)
+        .where(not_(never_had))
+        .order_by(IndexProject.index_name, IndexProject.name)
     )
     found: dict[str, list[str]] = {}
     for index, name in rows:
         found.setdefault(index, []).append(name)
     return found
+
+
+def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
+    """What indexes answered for packages of which no release is known, in words, by name."""
+    project = IndexProject
+    rows = connection.execute(
+        select(project.name, project.index_name, project.state, project.problem, project.message)
+        .where(project.name.in_(names))
+        .order_by(project.name, project.index_name)
+    )
+    found: dict[str, list[str]] = {}
+    for name, index, state, problem, message in rows:
+        words = {"missing": f"{index} does not have it", "known": f"{index} lists no release of it"}
+        failed = f"{index} gave no page of it: {message} [{problem}]"
+        found.setdefault(name, []).append(words.get(state, failed))
+    return {name: "; ".join(answers) for name, answers in found.items()}
 
 
 def is_following(connection: Connection) -> bool:

@@ -19,6 +19,8 @@ from graph.tables import (
 
 #: Alarms that are listed, the newest; all are counted.
 _LISTED = 50
+#: Another hash than before, two on one page, and a project whose files are all gone.
+_ALARM_KINDS = ("changed_hash", "conflicting_hash", "emptied")
 
 
 @dataclass(slots=True)
@@ -32,7 +34,8 @@ class IndexStatus:
     :param newest: the same, most lately
     :param queue: releases to be read: ``due``, ``waiting`` for another try, or ``given_up``
     :param given_up: name, version, problem and message of each
-    :param alarms: files that had another hash than before, ever
+    :param alarms: files that had another hash than before, or two at once, and projects that
+        lost all their files, ever
     :param events: of the last days, count by kind
     """
 
@@ -76,8 +79,11 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
         of(index).alarm_count = count
     for row in connection.execute(_ALARMS):
         of(row.index_name).alarms.append(
-            {"name": row.name, "version": row.version, "at": row.occurred_at, **row.detail}
-        )
+            {
+                "kind": row.kind, "name": row.name, "version": row.version,
+                "at": row.occurred_at, **row.detail,
+            }
+        )  # fmt: skip
     for index, count in connection.execute(_WATCHED):
         of(index).watched = count
     return [found[index] for index in sorted(found)]
@@ -184,19 +190,20 @@ _EVENTS = select(PackageEvent.index_name, PackageEvent.kind, func.count()).group
 
 _ALARM_COUNTS = (
     select(PackageEvent.index_name, func.count())
-    .where(PackageEvent.kind == "changed_hash")
+    .where(PackageEvent.kind.in_(_ALARM_KINDS))
     .group_by(PackageEvent.index_name)
 )
 
 _ALARMS = (
     select(
         PackageEvent.index_name,
+        PackageEvent.kind,
         PackageEvent.name,
         PackageEvent.version,
         PackageEvent.detail,
         PackageEvent.occurred_at,
     )
-    .where(PackageEvent.kind == "changed_hash")
+    .where(PackageEvent.kind.in_(_ALARM_KINDS))
     .order_by(PackageEvent.event_id.desc())
     .limit(_LISTED)
 )

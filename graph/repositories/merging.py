@@ -1,7 +1,9 @@
 """What is known of a release, and how a further delivery about it changes that.
 
-The newest word of an index wins, with two exceptions: requirements that are unknown never
-replace known ones, and a file's hash that was seen first is never replaced by another.
+What is known is a function of the set of deliveries, so that their order leaves no trace. A
+release has parts, and each is as the delivery of the highest rank tells it that tells it at
+all; :class:`Ranks` says how deliveries rank for each. Only the hash of a file is what was
+seen first: that one is never replaced by another.
 """
 
 from __future__ import annotations
@@ -9,22 +11,65 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from common.inspection import digest
 from common.packages import Purl
-from common.releases import Release, ReleaseFile, ReleaseState, Requirement, wheel_tags
+from common.releases import (
+    SOLVER,
+    Release,
+    ReleaseFile,
+    ReleaseState,
+    Requirement,
+    as_json_time,
+    wheel_tags,
+)
+
+
+class Ranks(NamedTuple):
+    """The highest rank that told each part of a release, empty for none; ranks sort as texts.
+
+    A rank says whether an index speaks or a solver, when, and in which document. A solver's
+    word counts as long as no index told the same, whatever the time.
+
+    :param listing: document and yank; every delivery tells them
+    :param metadata: state, problem, requirements, extras and licence. First of all it counts
+        what is known: requirements that an index told outrank a solver's, and these unknown ones
+    :param python: Requires-Python; unknown requirements may come with a known one
+    :param looked: the file that was looked at, also in vain
+    :param uploaded: time of upload
+    :param files: the last complete list of files. What a later list that is not complete
+        names is offered besides, and ranks by itself
+    """
+
+    listing: str = ""
+    metadata: str = ""
+    python: str = ""
+    looked: str = ""
+    uploaded: str = ""
+    files: str = ""
+
+
+UNTOLD = Ranks()
+
+
+def rank_of(release: Release, as_of: datetime | None) -> str:
+    """How a delivery ranks; a time that nobody knows is before all others."""
+    by_index = release.metadata_source != SOLVER
+    return f"{by_index:d} {as_json_time(as_of) or ''} {release.document_id[-16:]}"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRelease:
     """One release as the record has it.
 
-    :param document_id: of the release document that told this; ``None`` if only a stack or a
+    :param document_id: of the release document that spoke last; ``None`` if only a stack or a
         lock named the release
+    :param metadata_file: the file that was looked at last, also in vain
     :param files: those that the index offers, by name
-    :param gone: those that it offered once, kept because their hashes may not change
-    :param as_of: when the index said so
+    :param gone: those that it offered once, with their hashes, which may not change
+    :param added: ranks of files that are not as the last complete list has them, by name
+    :param as_of: when an index spoke last
     """
 
     purl: Purl
@@ -46,8 +91,18 @@ class KnownRelease:
     metadata_file: str | None = None
     files: dict[str, ReleaseFile] = field(default_factory=dict)
     gone: dict[str, ReleaseFile] = field(default_factory=dict)
-    files_complete: bool = False
+    added: dict[str, str] = field(default_factory=dict)
     as_of: datetime | None = None
+    ranks: Ranks = UNTOLD
+
+    def says_as(self, other: KnownRelease) -> bool:
+        """Whether it differs from ``other`` only in when it was said."""
+        return other == replace(self, as_of=other.as_of, ranks=other.ranks, added=other.added)
+
+    @property
+    def files_complete(self) -> bool:
+        """Whether all files of the release are known."""
+        return bool(self.ranks.files)
 
     @property
     def requirements_raw(self) -> tuple[str, ...]:
@@ -58,6 +113,11 @@ class KnownRelease:
     def requirements_known(self) -> bool:
         """Whether somebody has read them; a release may well have none."""
         return self.state is ReleaseState.SOLVED or bool(self.requirements)
+
+    @property
+    def told_by_solver(self) -> bool:
+        """Whether the requirements are those that a solver met in one environment."""
+        return self.metadata_source == SOLVER
 
     @property
     def offered(self) -> tuple[ReleaseFile, ...]:
@@ -122,7 +182,7 @@ class Findings:
     alarms: list[HashAlarm] = field(default_factory=list)
 
 
-def first_known(release: Release, as_of: datetime, findings: Findings) -> KnownRelease:
+def first_known(release: Release, as_of: datetime | None, findings: Findings) -> KnownRelease:
     """What is known of a release after its first delivery."""
     nothing = KnownRelease(
         release.purl, release.name, release.version, release.index, ReleaseState.UNREAD
@@ -131,81 +191,84 @@ def first_known(release: Release, as_of: datetime, findings: Findings) -> KnownR
 
 
 def merged(
-    known: KnownRelease, release: Release, as_of: datetime, findings: Findings
+    known: KnownRelease, release: Release, as_of: datetime | None, findings: Findings
 ) -> KnownRelease:
-    """What is known after one more delivery; the order of those at one time does not matter."""
-    newest = known.as_of is None or (as_of, release.document_id) >= (
-        known.as_of,
-        known.document_id or "",
+    """What is known after one more delivery; their order does not matter.
+
+    :param as_of: when the index said so; ``None`` if nobody knows
+    """
+    rank, before = rank_of(release, as_of), known.ranks
+    told: dict[str, Any] = {}
+    if listing := rank > before.listing:
+        told |= _taken(release, "document_id", "yanked", "yanked_reason")
+    knowledge = _knowledge(release)
+    if metadata := knowledge + rank > before.metadata:
+        told |= _taken(
+            release, "state", "problem", "problem_message", "requirements", "extras", "license",
+            "metadata_source",
+        )  # fmt: skip
+    says_python = knowledge == _BY_INDEX or release.requires_python is not None
+    if python := says_python and knowledge + rank > before.python:
+        told |= _taken(release, "requires_python")
+    if looked := release.metadata_file is not None and rank > before.looked:
+        told |= _taken(release, "metadata_file")
+    if uploaded := release.uploaded_at is not None and rank > before.uploaded:
+        told |= _taken(release, "uploaded_at")
+    ranks = Ranks(
+        rank if listing else before.listing,
+        knowledge + rank if metadata else before.metadata,
+        knowledge + rank if python else before.python,
+        rank if looked else before.looked,
+        rank if uploaded else before.uploaded,
+        max(rank, before.files) if release.files_complete else before.files,
     )
-    files, gone = _files(known, release, newest, findings)
-    after = replace(
-        known,
-        files=files,
-        gone=gone,
-        files_complete=known.files_complete or release.files_complete,
-        uploaded_at=_newest(newest, release.uploaded_at, known.uploaded_at),
-        as_of=as_of if newest else known.as_of,
-    )
-    if newest:
-        after = replace(
-            after,
-            document_id=release.document_id,
-            yanked=release.yanked,
-            yanked_reason=release.yanked_reason,
-        )
-    after = _with_metadata(after, release, newest)
+    told["files"], told["gone"], told["added"] = _files(known, release, rank, ranks.files, findings)
+    after = replace(known, **told, as_of=_later(known.as_of, as_of), ranks=ranks)
     _note_changes(known, after, findings)
     return after
 
 
-def _newest(newest: bool, offered: Any, stored: Any) -> Any:
-    """The newer of two values, unless it is unknown."""
-    first, second = (offered, stored) if newest else (stored, offered)
-    return second if first is None else first
+def _taken(release: Release, *names: str) -> dict[str, Any]:
+    return {name: getattr(release, name) for name in names}
 
 
-def _with_metadata(known: KnownRelease, release: Release, newest: bool) -> KnownRelease:
-    """State and requirements: together, for one is no use without the other."""
-    offered = release.state is ReleaseState.SOLVED or bool(release.requirements)
-    better = offered and not known.requirements_known
-    if not better and (not newest or known.requirements_known > offered):
-        if newest and release.requires_python is not None:
-            return replace(known, requires_python=release.requires_python)
-        return known
-    return replace(
-        known,
-        state=release.state,
-        problem=release.problem,
-        problem_message=release.problem_message,
-        requires_python=release.requires_python,
-        requirements=release.requirements,
-        extras=release.extras,
-        license=_newest(True, release.license, known.license),
-        metadata_source=release.metadata_source,
-        metadata_file=release.metadata_file,
-        document_id=release.document_id if known.document_id is None else known.document_id,
-    )
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((it for it in (one, other) if it is not None), default=None)
+
+
+_UNKNOWN, _BY_SOLVER, _BY_INDEX = "1", "2", "3"
+
+
+def _knowledge(release: Release) -> str:
+    """What comes first in the rank of metadata."""
+    if release.state is not ReleaseState.SOLVED and not release.requirements:
+        return _UNKNOWN
+    return _BY_SOLVER if release.metadata_source == SOLVER else _BY_INDEX
+
+
+_Files = dict[str, ReleaseFile]
 
 
 def _files(
-    known: KnownRelease, release: Release, newest: bool, findings: Findings
-) -> tuple[dict[str, ReleaseFile], dict[str, ReleaseFile]]:
-    """Files that are offered and those that were; a list that is not complete removes none."""
-    fresh = {file.filename: file for file in release.files}
-    if not known.files and not known.gone and len(fresh) == len(release.files):
-        return fresh, {}
+    known: KnownRelease, release: Release, rank: str, complete: str, findings: Findings
+) -> tuple[_Files, _Files, dict[str, str]]:
+    """Files that are offered, those that were, and ranks of those beside the complete list.
+
+    A file is offered if no complete list is newer than the last list that names it.
+
+    :param complete: rank of the last complete list, this one included
+    """
+    ranks = {name: known.added.get(name, known.ranks.files) for name in known.files}
     seen = {**known.gone, **known.files}
-    for file in release.files:
-        seen[file.filename] = _file(known, seen.get(file.filename), file, newest, findings)
-    offered = known.files.keys() | fresh.keys()
-    if release.files_complete and newest:
-        offered = set(fresh)
-    elif known.files_complete and not newest:
-        offered = set(known.files)
+    for offered in release.files:
+        name = offered.filename
+        seen[name] = _file(known, seen.get(name), offered, rank > ranks.get(name, ""), findings)
+        ranks[name] = max(rank, ranks.get(name, ""))
+    files = {name: seen[name] for name, last in ranks.items() if last >= complete}
     return (
-        {name: file for name, file in seen.items() if name in offered},
-        {name: file for name, file in seen.items() if name not in offered},
+        files,
+        {name: _bare(file) for name, file in seen.items() if name not in files},
+        {name: ranks[name] for name in files if ranks[name] != complete},
     )
 
 
@@ -216,6 +279,7 @@ def _file(
     newest: bool,
     findings: Findings,
 ) -> ReleaseFile:
+    """The file as the last list has it, with the hash that was seen first."""
     if known is None:
         return offered
     if known.sha256 and offered.sha256 and known.sha256 != offered.sha256:
@@ -224,18 +288,17 @@ def _file(
         findings.alarms.append(alarm)
         findings.events.append(("changed_hash", owner, detail))
         return known
-    values = {
-        name: _newest(newest, getattr(offered, name), getattr(known, name))
-        for name in ("sha256", "size_bytes", "requires_python", "uploaded_at", "metadata_sha256",
-                     "attested")
-    }  # fmt: skip
-    yanked = offered if newest else known
-    return replace(known, **values, yanked=yanked.yanked, yanked_reason=yanked.yanked_reason)
+    return replace(offered if newest else known, sha256=known.sha256 or offered.sha256)
+
+
+def _bare(file: ReleaseFile) -> ReleaseFile:
+    """What matters of a file that is gone."""
+    return ReleaseFile(file.filename, file.sha256, file.kind)
 
 
 def _note_changes(known: KnownRelease, after: KnownRelease, findings: Findings) -> None:
-    """Events: only where an index had told about the release before."""
-    if known.as_of is None:
+    """Events: only where somebody had told about the release before."""
+    if known.state is ReleaseState.UNREAD:
         return
     if known.yanked != after.yanked:
         detail = {"reason": after.yanked_reason} if after.yanked else {}
@@ -243,7 +306,8 @@ def _note_changes(known: KnownRelease, after: KnownRelease, findings: Findings) 
     added = sorted(after.files.keys() - known.files.keys())
     if added and known.files_complete:
         findings.events.append(("new_files", after, {"files": added}))
-    if known.requirements_known and _asked(known) != _asked(after):
+    known_before = known.requirements_known and not known.told_by_solver
+    if known_before and _asked(known) != _asked(after):
         findings.events.append(("changed_requirements", after, _difference(known, after)))
 
 

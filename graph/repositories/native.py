@@ -15,6 +15,7 @@ from common.native import (
     WheelAnalysis,
 )
 from common.settings import Settings
+from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import insert_new
 from graph.repositories.documents import known_documents, store_body
 from graph.repositories.packages import add_entries, add_unread_versions
@@ -59,6 +60,7 @@ def add_analysis(
     :returns: ``False`` if the document was there already
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
+    share_advisories(connection)  # before the first write, so that nobody waits in a circle
     document_id = analysis.document_id
     if known_documents(connection, [document_id]):
         return False

@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 from sqlalchemy import Connection, select
 
+from common.version_ranges import version_of
 from graph.repositories.known_releases import known_releases
 from graph.repositories.merging import KnownRelease
 from graph.tables import (
@@ -103,10 +104,8 @@ def _is_within(version: str, specifier: str) -> bool:
 
 def _order(version: str) -> tuple[bool, Version]:
     """Versions that are none come last."""
-    try:
-        return True, Version(version)
-    except InvalidVersion:
-        return False, Version("0")
+    parsed = version_of(version)
+    return (False, Version("0")) if parsed is None else (True, parsed)
 
 
 def _answers(connection: Connection, name: str) -> list[Answer]:

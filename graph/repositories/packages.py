@@ -12,7 +12,9 @@ from graph.tables import OutboxEntry, PackageRow, PackageVersionRow, table_of
 
 #: Taken before the versions are read, so that two writers of one package do not each miss
 #: what the other adds; in name order, so that they never deadlock.
-_LOCK = text("SELECT name FROM packages WHERE name = ANY(:names) ORDER BY name FOR NO KEY UPDATE")
+_LOCK = text(
+    'SELECT name FROM packages WHERE name = ANY(:names) ORDER BY name COLLATE "C" FOR NO KEY UPDATE'
+)
 
 #: A digest of digests: each version's facts, and what affects it as far as answers tell it.
 _REFRESH = text(

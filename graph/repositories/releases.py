@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
 
 from common.releases import Release
 from common.settings import Settings
 from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import copy_new, copy_rows, update_rows
 from graph.repositories.documents import known_documents, store_body
-from graph.repositories.known_releases import known_releases, locked_releases
-from graph.repositories.merging import Findings, HashAlarm, KnownRelease, first_known, merged
+from graph.repositories.known_releases import StoredReleases, known_releases, stored_releases
+from graph.repositories.merging import (
+    Findings,
+    HashAlarm,
+    KnownRelease,
+    first_known,
+    merged,
+    rank_of,
+)
 from graph.repositories.packages import add_packages, finish_versions
 from graph.repositories.texts import storable
 from graph.tables import (
@@ -46,7 +54,7 @@ _DOCUMENT_COLUMNS = (
 _TOLD_COLUMNS = (
     "state", "problem", "problem_message", "requires_python", "extras", "license", "yanked",
     "yanked_reason", "uploaded_at", "metadata_source", "metadata_file", "wheels", "has_sdist",
-    "files_complete", "release_document_id", "facts", "as_of",
+    "files_complete", "release_document_id", "facts", "as_of", "ranks",
 )  # fmt: skip
 _REQUIREMENT_COLUMNS = (
     "purl", "position", "raw", "name", "specifier", "marker", "extras", "for_extras", "url",
@@ -54,8 +62,10 @@ _REQUIREMENT_COLUMNS = (
 )  # fmt: skip
 _FILE_COLUMNS = (
     "purl", "filename", "sha256", "kind", "size_bytes", "requires_python", "yanked",
-    "yanked_reason", "uploaded_at", "metadata_sha256", "attested", "listed",
+    "yanked_reason", "uploaded_at", "metadata_sha256", "attested", "listed", "rank",
 )  # fmt: skip
+
+_UNIQUE_VIOLATION = "23505"
 
 #: An alarm that was raised before is no event again.
 _RAISED = text(
@@ -66,11 +76,11 @@ _RAISED = text(
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDelivery:
-    """A release, where it was read from, and when the index said so."""
+    """A release, where it was read from, and when the index said so, if anybody knows."""
 
     release: Release
     source: str
-    as_of: datetime
+    as_of: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +104,13 @@ def add_releases(
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
     share_advisories(connection)
-    ordered = sorted(deliveries, key=lambda it: (it.as_of, it.release.document_id))
+    ordered = sorted(deliveries, key=lambda it: rank_of(it.release, it.as_of))
     _add_documents(connection, settings, ordered)
-    new, changed, findings = _add_versions(connection, ordered)
+    latest, new, changed, findings = _add_versions(connection, ordered)
+    findings.alarms = list(dict.fromkeys(findings.alarms))
     _add_events(connection, findings)
     _project(connection, new, changed)
+    unchanged = len(latest) - len(new) - len(changed)
     for alarm in findings.alarms:
         logger.warning(
             "file_hash_changed",
@@ -107,8 +119,7 @@ def add_releases(
                 "known": alarm.known, "offered": alarm.offered,
             },
         )  # fmt: skip
-    count = len({delivery.release.purl for delivery in deliveries})
-    return ReleasesAdded(set(new), set(changed), count - len(new) - len(changed), findings.alarms)
+    return ReleasesAdded(set(new), set(changed), unchanged, findings.alarms)
 
 
 def _add_documents(
@@ -136,41 +147,57 @@ Versions = dict[str, KnownRelease]
 
 def _add_versions(
     connection: Connection, deliveries: Sequence[ReleaseDelivery]
-) -> tuple[Versions, Versions, Findings]:
-    """Merge deliveries, in their order, into what is stored; returns what is new and changed."""
-    stored = locked_releases(connection, sorted({it.release.purl for it in deliveries}))
+) -> tuple[Versions, Versions, Versions, Findings]:
+    """Merge deliveries into what is stored; returns all that they tell of, new and changed.
+
+    Rows that are there are locked before others are inserted, both in order. Where another
+    writer was quicker with one of these, all locks are let go and it begins anew: to lock a
+    row while others are held could close a circle of writers that wait for each other.
+    """
+    while True:
+        attempt = connection.begin_nested()
+        stored = stored_releases(connection, [it.release for it in deliveries])
+        latest, findings = _merged(stored, deliveries)
+        new = {purl: it for purl, it in latest.items() if purl not in stored.locked}
+        try:
+            _insert_versions(connection, new)
+        except IntegrityError as error:
+            attempt.rollback()
+            if getattr(error.orig, "pgcode", None) != _UNIQUE_VIOLATION:
+                raise
+            continue
+        attempt.commit()
+        break
+    changed = _update_versions(connection, stored.locked, latest)
+    _copy_requirements(connection, new)
+    _copy_files(connection, new)
+    return latest, new, changed, findings
+
+
+def _merged(
+    stored: StoredReleases, deliveries: Iterable[ReleaseDelivery]
+) -> tuple[Versions, Findings]:
+    """What is known after ``deliveries``, by package URL."""
     findings = Findings()
-    latest = dict(stored)
+    latest = dict(stored.locked)
     for delivery in deliveries:
-        release, known = delivery.release, latest.get(delivery.release.purl)
+        release = stored.as_known(delivery.release)
+        known = latest.get(release.purl)
         latest[release.purl] = (
             first_known(release, delivery.as_of, findings)
             if known is None
             else merged(known, release, delivery.as_of, findings)
         )
-    fresh = {purl: known for purl, known in latest.items() if purl not in stored}
-    inserted = set(_insert_versions(connection, fresh))
-    if len(inserted) < len(fresh):
-        # Another writer was quicker with some of them, and has committed by now.
-        late = [it for it in deliveries if it.release.purl in fresh.keys() - inserted]
-        _, also_changed, also_found = _add_versions(connection, late)
-    else:
-        also_changed, also_found = {}, Findings()
-    changed = _update_versions(connection, stored, latest)
-    new = {purl: known for purl, known in fresh.items() if purl in inserted}
-    _copy_details(connection, new)
-    findings.events += also_found.events
-    findings.alarms += [it for it in also_found.alarms if it not in findings.alarms]
-    return new, changed | also_changed, findings
+    return latest, findings
 
 
-def _insert_versions(connection: Connection, fresh: Versions) -> list[str]:
+def _insert_versions(connection: Connection, fresh: Versions) -> None:
     rows = [
         (it.purl, it.name, it.version, it.index, it.document_id, *_told(it))
-        for it in fresh.values()
+        for _, it in sorted(fresh.items())
     ]
     columns = ("purl", "name", "version", "index_name", "document_id", *_TOLD_COLUMNS)
-    return copy_new(connection, PackageVersionRow, rows, columns)
+    _copy(connection, PackageVersionRow, rows, columns)
 
 
 def _told(known: KnownRelease) -> tuple[Any, ...]:
@@ -178,12 +205,12 @@ def _told(known: KnownRelease) -> tuple[Any, ...]:
         known.state, known.problem, known.problem_message, known.requires_python, known.extras,
         known.license, known.yanked, known.yanked_reason, known.uploaded_at,
         known.metadata_source, known.metadata_file, known.wheels, known.has_sdist,
-        known.files_complete, known.document_id, known.facts, known.as_of,
+        known.files_complete, known.document_id, known.facts, known.as_of, known.ranks,
     )  # fmt: skip
 
 
 def _update_versions(connection: Connection, stored: Versions, latest: Versions) -> Versions:
-    """Overwrite what differs; of a release that only was confirmed, the time alone."""
+    """Overwrite what differs; of a release that only was confirmed, when that was."""
     differing = [
         (before, latest[purl]) for purl, before in stored.items() if before != latest[purl]
     ]
@@ -193,25 +220,23 @@ def _update_versions(connection: Connection, stored: Versions, latest: Versions)
         [(it.purl, *_told(it)) for _, it in differing],
         ("purl", *_TOLD_COLUMNS),
     )
-    changed = [(a, b) for a, b in differing if replace(a, as_of=b.as_of) != b]
-    asked: Versions = {b.purl: b for a, b in changed if a.requirements != b.requirements}
-    files: Versions = {b.purl: b for a, b in changed if (a.files, a.gone) != (b.files, b.gone)}
+    asked: Versions = {b.purl: b for a, b in differing if a.requirements != b.requirements}
+    files: Versions = {b.purl: b for a, b in differing if _files_of(a) != _files_of(b)}
     _delete(connection, "requirements", asked)
     _delete(connection, "release_files", files)
     _copy_requirements(connection, asked)
     _copy_files(connection, files)
-    return {after.purl: after for _, after in changed}
+    return {after.purl: after for before, after in differing if not after.says_as(before)}
+
+
+def _files_of(known: KnownRelease) -> tuple[Any, ...]:
+    return known.files, known.gone, known.added
 
 
 def _delete(connection: Connection, table: str, versions: Versions) -> None:
     if versions:
         statement = text(f"DELETE FROM {table} WHERE purl = ANY(:purls)")
         connection.execute(statement, {"purls": list(versions)})
-
-
-def _copy_details(connection: Connection, versions: Versions) -> None:
-    _copy_requirements(connection, versions)
-    _copy_files(connection, versions)
 
 
 def _copy_requirements(connection: Connection, versions: Versions) -> None:
@@ -227,7 +252,8 @@ def _copy_requirements(connection: Connection, versions: Versions) -> None:
 def _copy_files(connection: Connection, versions: Versions) -> None:
     rows = (
         (purl, it.filename, it.sha256, it.kind, it.size_bytes, it.requires_python, it.yanked,
-         it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested, listed)
+         it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested, listed,
+         known.added.get(it.filename))
         for purl, known in versions.items()
         for listed, some in ((True, known.files), (False, known.gone))
         for it in some.values()
@@ -259,8 +285,19 @@ def _without_known_alarms(
     names = sorted({row[2] for row in rows if row[0] == "changed_hash"})
     if not names:
         return rows
-    raised = [tuple(row) for row in connection.execute(_RAISED, {"names": names})]
-    return [row for row in rows if row[0] != "changed_hash" or row[1:] not in raised]
+    seen = {_alarm(*row) for row in connection.execute(_RAISED, {"names": names})}
+    kept = []
+    for kind, *alarm in rows:
+        if kind == "changed_hash":
+            if _alarm(*alarm) in seen:
+                continue
+            seen.add(_alarm(*alarm))
+        kept.append((kind, *alarm))
+    return kept
+
+
+def _alarm(index: str, name: str, version: str, detail: Mapping[str, str]) -> tuple[Any, ...]:
+    return index, name, version, *sorted(detail.items())
 
 
 def _project(connection: Connection, new: Versions, changed: Versions) -> None:

@@ -17,7 +17,8 @@ _PREFERRED = ("CVE-", "GHSA-", "PYSEC-")
 class Vulnerability:
     """One vulnerability: what all advisories about it say together.
 
-    :param aliases: every identifier that it is known by, its own included, sorted
+    :param aliases: every identifier that it is known by, its own included, sorted; what else
+        withdrawn advisories call it is among them only if all of its advisories are
     :param withdrawn_at: set if all of its advisories are withdrawn
     :param document_id: of the advisory whose identifier is preferred
     :param advisory_ids: its advisories, sorted
@@ -38,16 +39,31 @@ def merged(advisories: Collection[AdvisoryHead]) -> list[Vulnerability]:
     """The vulnerabilities that these advisories are about; their order never matters.
 
     Two advisories are about the same if one names the other, or both name a third
-    identifier, or a chain of such leads from one to the other.
+    identifier, or a chain of such leads from one to the other. A withdrawn advisory joins
+    nothing, for it may have been withdrawn because it did: it goes to the one that has its
+    identifier, else to the one that has the best of its aliases, and only those that go
+    nowhere are joined with each other.
     """
     parents: dict[str, str] = {}
+    valid = [head for head in advisories if head.withdrawn_at is None]
+    _join_all(parents, valid)
+    named = {identifier for head in valid for identifier in _identifiers(head)}
+    homes: dict[str, str] = {}
     for head in advisories:
-        for alias in head.aliases:
-            _join(parents, head.advisory_id, alias)
+        known = [it for it in head.aliases if it in named]
+        if head.withdrawn_at is None or head.advisory_id in named:
+            homes[head.advisory_id] = head.advisory_id
+        elif known:
+            homes[head.advisory_id] = min(known, key=preference)
+    _join_all(parents, [head for head in advisories if head.advisory_id not in homes])
     groups: dict[str, list[AdvisoryHead]] = defaultdict(list)
     for head in advisories:
-        groups[_root(parents, head.advisory_id)].append(head)
+        groups[_root(parents, homes.get(head.advisory_id, head.advisory_id))].append(head)
     return [_vulnerability(group) for group in groups.values()]
+
+
+def _identifiers(head: AdvisoryHead) -> tuple[str, ...]:
+    return head.advisory_id, *head.aliases
 
 
 def preference(identifier: str) -> tuple[int, str]:
@@ -70,18 +86,20 @@ def _root(parents: dict[str, str], identifier: str) -> str:
     return root
 
 
-def _join(parents: dict[str, str], one: str, other: str) -> None:
-    parents[_root(parents, one)] = _root(parents, other)
+def _join_all(parents: dict[str, str], heads: Collection[AdvisoryHead]) -> None:
+    for head in heads:
+        for alias in head.aliases:
+            parents[_root(parents, head.advisory_id)] = _root(parents, alias)
 
 
 def _vulnerability(group: list[AdvisoryHead]) -> Vulnerability:
     heads = sorted(group, key=lambda head: preference(head.advisory_id))
     valid = [head for head in heads if head.withdrawn_at is None] or heads
     withdrawn = [head.withdrawn_at for head in heads if head.withdrawn_at is not None]
-    identifiers = {alias for head in heads for alias in (head.advisory_id, *head.aliases)}
+    identifiers = {it for head in valid for it in _identifiers(head)}
     return Vulnerability(
         vulnerability_id=min(identifiers, key=preference),
-        aliases=tuple(sorted(identifiers)),
+        aliases=tuple(sorted(identifiers | {head.advisory_id for head in heads})),
         summary=next((head.summary for head in valid if head.summary), None),
         rating=worst(head.rating for head in valid),
         published_at=min((it.published_at for it in valid if it.published_at), default=None),

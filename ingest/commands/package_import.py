@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--as-of",
     metavar="DATE",
-    help="When the index said so, such as 2024-05-01; else the time of the file.",
+    help="When the index said so, such as 2024-05-01; else the newest upload that it tells of.",
 )
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

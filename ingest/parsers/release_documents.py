@@ -15,8 +15,10 @@ from ingest.parsers.fields import as_record
 from ingest.parsers.json_documents import load_json
 from ingest.parsers.releases import release_of
 from ingest.parsers.solver import SolverResult, is_solver_document
-from ingest.privacy import scrub_text
+from ingest.privacy import scrub_words
 
+#: Characters of a message that are kept.
+_LONGEST = 10_000
 _NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -75,5 +77,5 @@ def _releases_in(
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> Refusal:
     """Both texts may quote a document from which no private data was removed."""
-    message, field = scrub_text(error.message), scrub_text(error.field)
+    message, field = scrub_words(error.message, _LONGEST), scrub_words(error.field, _LONGEST)
     return Refusal(raw.source, InvalidDocument(error.reason, message, field=field, place=raw.place))

@@ -19,7 +19,7 @@ from ingest.parsers.fields import (
     too_long,
     wrong_type,
 )
-from ingest.privacy import scrub_text
+from ingest.privacy import scrub_words
 
 #: What file systems take; beside a Package URL it still fits the key of an index.
 MAX_FILENAME_BYTES = 255
@@ -65,10 +65,20 @@ def _file(record: Record, at: str, now: datetime) -> ReleaseFile:
         requires_python=text_of(record, "requires_python", at),
         yanked=yanked,
         yanked_reason=reason,
-        uploaded_at=time_of(record, "upload_time", at, now),
+        uploaded_at=_uploaded_at(record, at, now),
         metadata_sha256=_sha256_of(record, "metadata_sha256", at),
         attested=flag_of(record, "attested", at),
     )
+
+
+def _uploaded_at(record: Record, at: str, now: datetime) -> datetime | None:
+    """Nothing of the future: one wrong clock must not cost the release all that is known."""
+    try:
+        return time_of(record, "upload_time", at, now)
+    except InvalidDocument as error:
+        if error.reason is not Reason.FUTURE_TIMESTAMP:
+            raise
+        return None
 
 
 def filename_of(record: Record, key: str, at: str) -> str | None:
@@ -108,7 +118,7 @@ def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
         raise wrong_type(value, "a boolean", path(at, "yanked"))
     if value is None or value is False:
         return False, None
-    return True, scrub_text(reason[:_MAX_REASON_LENGTH]) if reason else None
+    return True, scrub_words(reason, _MAX_REASON_LENGTH) or None if reason else None
 
 
 def flag_of(record: Record, key: str, at: str) -> bool | None:

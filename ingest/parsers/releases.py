@@ -16,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from common.addresses import without_secrets
 from common.errors import InvalidDocument
 from common.inspection import DocumentId, digest_bytes
 from common.packages import Purl
@@ -43,7 +44,7 @@ from ingest.parsers.fields import (
 from ingest.parsers.index_names import index_name
 from ingest.parsers.release_bodies import release_body
 from ingest.parsers.release_files import filename_of, flag_of, release_files_of, yanked_of
-from ingest.privacy import scrub_text
+from ingest.privacy import scrub_words
 
 #: A Package URL is a key of both stores, and holds the version with twelve bytes a character.
 MAX_PROJECT_LENGTH = 200
@@ -57,8 +58,6 @@ _MAX_MESSAGE_LENGTH = 1_000
 _ANY_LENGTH = 2**26
 
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
-#: User and password within the address of a direct reference; ``git@host`` names nobody.
-_CREDENTIALS = re.compile(r"(?<=://)(?!git@[^/\s@]*(?:/|\Z))[^/\s]+@")
 
 #: Problems of what the index serves; with any other, nobody can know without building.
 _BROKEN = frozenset(
@@ -132,7 +131,7 @@ def _identity(record: Record) -> tuple[Purl, str, str, str]:
 
 
 def _lines_of(record: Record) -> list[str] | None:
-    """Requirements as they were written, less any credentials; ``None`` if they are unknown."""
+    """Requirements as they were written, less what is secret; ``None`` if they are unknown."""
     if record.get("requires_dist") is None:
         return None
     lines = list_of(record, "requires_dist", "$")
@@ -145,7 +144,7 @@ def _lines_of(record: Record) -> list[str] | None:
     for position, line in enumerate(lines):
         if not isinstance(line, str):
             raise wrong_type(line, "text", f"$.requires_dist[{position}]")
-    return [_CREDENTIALS.sub("", line) if "@" in line else line for line in lines]
+    return list(map(without_secrets, lines))
 
 
 _Judgement = tuple[ReleaseState, ReleaseProblem | None, str | None]
@@ -234,8 +233,8 @@ def _license_of(record: Record) -> str | None:
 
 
 def _short(text: str | None, most: int) -> str | None:
-    """For people to read: nobody's address, and not more than fits a screen."""
-    return scrub_text(text.strip()[:most]) or None if text else None
+    """For people to read: nobody's address, no secret, and not more than fits a screen."""
+    return scrub_words(text, most) or None if text else None
 
 
 def _yanked(record: Record, files: Sequence[ReleaseFile]) -> tuple[bool, str | None]:

@@ -14,13 +14,11 @@ from datetime import datetime
 from common.errors import InvalidDocument
 from common.packages import Purl
 from common.reasons import Reason
-from common.releases import Release, ReleaseProblem
+from common.releases import SOLVER, Release, ReleaseProblem
 from ingest.parsers.fields import Record, as_record, list_of, path, record_of, text_of, time_of
 from ingest.parsers.index_names import index_name
 from ingest.parsers.releases import release_of
 
-#: How releases say where their requirements come from.
-SOURCE = "solver"
 _LONGEST_TEXT = 2**26
 #: How an installer says that the index has nothing to install; other failures are of a build.
 _NOTHING_THERE = ("could not find a version", "no matching distribution")
@@ -113,7 +111,7 @@ class SolverResult:
             "name": entry.get("package_name"),
             "version": entry.get("package_version", entry.get("version")),
             "index": index,
-            "metadata_source": SOURCE,
+            "metadata_source": SOLVER,
         }
 
 

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from unittest.mock import MagicMock
 
+import neo4j
 import pytest
-from sqlalchemy import insert, text
+from neo4j.exceptions import ClientError
+from sqlalchemy import Connection, insert, text
 
-from common.errors import SchemaMismatch, StoreUnavailable
+from common.environments import environment
+from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
+from common.releases import Release
 from graph.engine import Stores
 from graph.projection import lag
-from graph.projection.outbox import only_projector
+from graph.projection.outbox import PROJECTORS, Projector, only_projector
+from graph.projection.packages import create_versions
+from graph.projection.sync import _enqueue_everything
+from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.snapshot import Snapshot, is_current, load_snapshot
 from graph.tables import OutboxEntry
+from tests.factories.releases import release
 from tests.factories.rows import (
     Rows,
     entries_of,
@@ -19,6 +32,9 @@ from tests.factories.rows import (
     store,
 )
 from tests.services.projection import project, verified
+
+LINUX = environment("3.11", "manylinux_2_28_x86_64")
+PURL = {"it": "pkg:pypi/flask@1"}
 
 
 @pytest.fixture
@@ -116,3 +132,159 @@ def test_lag_tells_the_age_of_the_oldest_entry(stores: Stores, rows: Rows) -> No
     behind = lag(stores.engine)
     assert behind.count == len(entries_of(rows))
     assert 3_600 <= behind.oldest_s < 3_700
+
+
+@pytest.fixture
+def flask(stores: Stores) -> Snapshot:
+    """Flask 1 as the graph shows it."""
+    deliver(stores, release("flask", "1", ["click"]))
+    project(stores)
+    return frozen_flask(stores)
+
+
+def test_a_snapshot_is_not_current_as_soon_as_the_graph_differs(
+    stores: Stores, flask: Snapshot
+) -> None:
+    deliver(stores, release("flask", "1", ["click", "jinja2"]), release("flask", "2"), day=1)
+    seen: list[tuple[bool, bool]] = []
+
+    def look(_done: int, _total: int) -> None:
+        same = frozen_flask(stores).revision == flask.revision
+        seen.append((same, is_current(stores.driver, flask, database=stores.database)))
+
+    project(stores, batch=1, progress=look)
+    assert (False, False) in seen
+    assert (False, True) not in seen
+    assert verified(stores).equal
+
+
+def test_a_snapshot_is_not_current_while_a_severity_is_another(
+    stores: Stores, flask: Snapshot
+) -> None:
+    with stores.engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO vulnerabilities (vulnerability_id, aliases, severity, document_id)"
+                " SELECT 'CVE-1', '{}', 'LOW', min(document_id) FROM documents"
+            )
+        )
+        connection.execute(text("INSERT INTO affected_versions VALUES ('CVE-1', :it)"), PURL)
+        connection.execute(insert(OutboxEntry), [{"kind": "package_version", "key": PURL["it"]}])
+    project(stores)
+    before = frozen_flask(stores)
+    with stores.engine.begin() as connection:
+        connection.execute(text("UPDATE vulnerabilities SET severity = 'HIGH'"))
+        connection.execute(insert(OutboxEntry), [{"kind": "vulnerability", "key": "CVE-1"}])
+    seen: list[bool] = []
+
+    def look(_done: int, _total: int) -> None:
+        seen.append(is_current(stores.driver, before, database=stores.database))
+
+    project(stores, batch=1, progress=look)
+    assert seen[0] is False
+    assert verified(stores).equal
+
+
+def test_a_version_that_the_graph_refuses_holds_its_package_back(
+    stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver(stores, release("flask", "1", ["click", "jinja2"]), release("other", "1"), day=1)
+    following = PROJECTORS["package_version"]
+
+    def refuse(connection: Connection, session: neo4j.Session, keys: Sequence[str]) -> None:
+        if PURL["it"] in keys:
+            raise ClientError("too large")
+        following(connection, session, keys)
+
+    with monkeypatch.context() as patch:
+        patch.setitem(PROJECTORS, "package_version", refuse)
+        with pytest.raises(ProjectionFailed, match="flask"):
+            project(stores)
+    assert waiting(stores) == {("package", "flask"), ("package_version", PURL["it"])}
+    between = frozen_flask(stores)
+    project(stores)
+    assert frozen_flask(stores).revision != between.revision
+    assert not is_current(stores.driver, between, database=stores.database)
+    assert verified(stores).equal
+
+
+def test_a_rebuild_that_is_asked_for_while_packages_are_projected_follows(
+    stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver(stores, release("other", "1"))
+    following = PROJECTORS["package"]
+    asked: list[int] = []
+
+    def ask_for_rebuild(
+        connection: Connection, session: neo4j.Session, keys: Sequence[str]
+    ) -> None:
+        if not asked:
+            asked.append(1)
+            with stores.engine.begin() as other:
+                _enqueue_everything(other)
+        following(connection, session, keys)
+
+    monkeypatch.setitem(PROJECTORS, "package", ask_for_rebuild)
+    project(stores)
+    assert waiting(stores) == set()
+    assert verified(stores).equal
+
+
+def test_packages_come_though_writers_never_rest(
+    stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    following = dict(PROJECTORS)
+
+    def watch(kind: str) -> Projector:
+        def project_some(
+            connection: Connection, session: neo4j.Session, keys: Sequence[str]
+        ) -> None:
+            following[kind](connection, session, keys)
+            order.append(kind)
+            if kind == "package_version" and order.count(kind) < 6:
+                deliver(stores, release(f"other-{order.count(kind)}", "1"))
+
+        return project_some
+
+    for kind in ("package", "package_version"):
+        monkeypatch.setitem(PROJECTORS, kind, watch(kind))
+    deliver(stores, release("other-0", "1"))
+    project(stores)
+    assert order.index("package") == 1
+    assert verified(stores).equal
+
+
+def test_a_version_without_requirements_that_is_not_written_is_an_error(stores: Stores) -> None:
+    class Silent:
+        """A graph that does not give the packages that it is asked for."""
+
+        def run(self, query: str, **_: Any) -> Any:
+            result = MagicMock()
+            result.__iter__.return_value = iter([("flask",)])
+            result.single.return_value = {"written": 0, "edges": 0}
+            return result
+
+    with pytest.raises(RuntimeError, match="order of their names"):
+        create_versions(
+            cast(neo4j.ManagedTransaction, Silent()),
+            [["pkg:pypi/flask@1", "flask", *[None] * 15]],
+            [[["flask", "pkg:pypi/flask@1"]], [["pkg:pypi/flask@1", "pypi"]], [], []],
+        )
+
+
+def deliver(stores: Stores, *releases: Release, day: int = 0) -> None:
+    as_of = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day)
+    with stores.engine.begin() as connection:
+        deliveries = [ReleaseDelivery(it, "memory://", as_of) for it in releases]
+        add_releases(connection, stores.settings, deliveries)
+
+
+def frozen_flask(stores: Stores) -> Snapshot:
+    return load_snapshot(stores.driver, ["flask"], LINUX, database=stores.database)
+
+
+def waiting(stores: Stores) -> set[tuple[str, str]]:
+    with stores.engine.connect() as connection:
+        rows = connection.execute(text("SELECT kind, key FROM outbox"))
+        return {(row.kind, row.key) for row in rows}

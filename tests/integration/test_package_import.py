@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from common.releases import Release
 from common.settings import Settings
@@ -115,16 +115,28 @@ def test_what_an_older_dump_says_does_not_replace_what_is_newer(
         assert connection.execute(select(RequirementRow.raw)).scalars().all() == ["b>=2"]
 
 
-def test_the_time_of_the_file_is_what_an_undated_dump_is_of(stores: Stores, tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    dump = write_dump(folder / "dump.jsonl", DUMP[:1])
-    os.utime(dump, (1_700_000_000, 1_700_000_000))
-    for source in (dump, folder):
-        deliver(stores.settings, source)
-        (row,) = versions(stores).values()
-        assert row.as_of is not None
-        assert row.as_of.timestamp() == 1_700_000_000
+def test_an_undated_dump_is_as_old_as_the_newest_upload_it_tells_of(
+    stores: Stores, tmp_path: Path
+) -> None:
+    undated = {**DUMP[0], "name": "b", "upload_time": None, "files": []}
+    deliver(stores.settings, write_dump(tmp_path / "dump.jsonl", [DUMP[0], undated]))
+    found = {row.name: row.as_of for row in versions(stores).values()}
+    assert found["a"] is not None
+    assert found["a"].isoformat() == "2024-05-01T10:00:00+00:00"
+    assert found["b"] is None
+
+
+def test_a_dump_that_was_copied_does_not_roll_back_a_crawl(stores: Stores, tmp_path: Path) -> None:
+    older = release_document("a", "1.0", ["old"])
+    newer = release_document("a", "1.0", ["new"], yanked=True)
+    crawled = write_dump(tmp_path / "crawled.jsonl", [newer])
+    deliver(stores.settings, crawled, "--as-of", "2025-01-01")
+    report = deliver(stores.settings, write_dump(tmp_path / "copied.jsonl", [older]))["release"]
+    assert (report["changed"], report["known"]) == (0, 1)
+    (row,) = versions(stores).values()
+    assert row.yanked
+    with stores.engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM package_events")) == 0
 
 
 def test_bad_lines_are_quarantined_by_their_number_and_the_rest_comes_in(

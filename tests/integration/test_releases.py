@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import sqlalchemy
@@ -15,10 +18,12 @@ from sqlalchemy import event, text
 from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
+from graph.repositories.known_releases import StoredReleases, stored_releases
 from graph.repositories.packages import add_unread_versions, refresh_revisions
 from graph.repositories.releases import (
     ReleaseDelivery,
     ReleasesAdded,
+    _without_known_alarms,
     add_releases,
     known_releases,
 )
@@ -104,7 +109,8 @@ def test_a_second_delivery_changes_nothing_but_the_time(record: Record) -> None:
     assert (added.new, added.changed, added.unchanged) == (set(), set(), 1)
     after = record.row()
     assert after.as_of == DAY + timedelta(days=1)
-    assert {**after._mapping, "as_of": DAY} == dict(before._mapping)
+    when = {"as_of": DAY, "ranks": before.ranks}
+    assert {**after._mapping, **when} == dict(before._mapping)
     assert record.revision() == revision
     assert record.waiting() == record.events() == []
     record.add(flask, day=0)
@@ -334,3 +340,107 @@ def test_what_the_record_knows_is_in_the_graph(stores: Stores) -> None:
     assert [row[:2] for row in found] == [["click", ">=7"], ["werkzeug", ""]]
     (((revision),),) = answer(stores, "MATCH (p:Package {name: 'flask'}) RETURN p.revision")
     assert revision == record.revision()
+
+
+def test_a_version_that_is_spelt_otherwise_is_the_same_release(record: Record) -> None:
+    record.add(release("flask", "3.0", ["click"]), release("flask", "3", ["click"]))
+    added = record.add(release("flask", "3.0.0", ["click", "jinja2"]), day=1)
+    assert len(record.rows("SELECT purl FROM package_versions")) == 1
+    assert (len(added.changed), added.unchanged) == (1, 0)
+    assert record.rows("SELECT count(*) FROM requirements") == [(2,)]
+    record.add(release("flask", "3.0.0", index="builds"), release("flask", "3.0.1"), day=1)
+    record.add(release("flask", "30"), release("flask", "3.0rc1"), release("flask", "1!3"), day=1)
+    assert record.rows("SELECT count(*) FROM package_versions") == [(6,)]
+
+
+def test_one_alarm_is_one_event_within_a_batch_as_well(record: Record) -> None:
+    wheel = wheel_of("flask", "3.0.0")
+    record.add(release("flask", "3.0.0", files=[wheel]))
+    changed = [{**wheel, "sha256": "f" * 64}]
+    added = record.add(
+        release("flask", "3.0.0", files=changed), release("flask", "3.0.0", ["a"], files=changed)
+    )
+    assert len(added.alarms) == 1
+    assert record.rows("SELECT count(*) FROM package_events WHERE kind = 'changed_hash'") == [(1,)]
+
+
+def test_alarms_are_compared_in_time_that_grows_with_them() -> None:
+    details = [{"file": str(n), "known": "a", "offered": "b"} for n in range(20_000)]
+    rows = [("changed_hash", "pypi", "flask", "1", detail) for detail in details]
+    connection = MagicMock()
+    connection.execute.return_value = [row[1:] for row in rows]
+    began = time.perf_counter()
+    assert _without_known_alarms(connection, rows) == []
+    assert time.perf_counter() - began < 2.0
+
+
+def test_a_writer_that_comes_late_holds_nothing_while_it_waits(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it waits for a row of one who waits for a row of its own."""
+    other = record.engine.connect()
+    calls: list[int] = []
+    threads: list[threading.Thread] = []
+
+    def insert_b() -> None:
+        add_unread_versions(other, [("pkg:pypi/b@1", "b", "1", "pypi", document)])
+        other.commit()
+        other.close()
+
+    def in_between(connection: sqlalchemy.Connection, releases: Any) -> StoredReleases:
+        calls.append(1)
+        if len(calls) == 1:
+            found = stored_releases(connection, releases)
+            name_version(record, "m", document)
+            return found
+        lock = "SELECT FROM package_versions WHERE name = 'm' FOR NO KEY UPDATE"
+        if len(calls) == 2:
+            other.execute(text(lock))
+            threads.append(threading.Thread(target=insert_b))
+            threads[0].start()
+            assert wait_until(lambda: not threads[0].is_alive() or waiting_for_locks(record) > 0)
+        return stored_releases(connection, releases)
+
+    record.add(release("a", "1"))
+    document = record.row("pkg:pypi/a@1").document_id
+    monkeypatch.setattr("graph.repositories.releases.stored_releases", in_between)
+    with record.engine.begin() as connection:
+        wanted = [ReleaseDelivery(release(it, "1", ["x"]), "memory://", DAY) for it in "bmz"]
+        added = add_releases(connection, record.settings, wanted)
+    threads[0].join()
+    assert len(calls) >= 2
+    assert added.new == {"pkg:pypi/z@1"}
+    assert added.changed >= {"pkg:pypi/b@1"}
+
+
+def name_version(record: Record, name: str, document: str) -> None:
+    with record.engine.begin() as connection:
+        add_unread_versions(connection, [(f"pkg:pypi/{name}@1", name, "1", "pypi", document)])
+
+
+def test_locks_are_taken_in_the_order_of_python_whatever_the_collation(record: Record) -> None:
+    statements: list[str] = []
+    event.listen(record.engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
+    record.add(release("flask", "3.0.0", ["click"]))
+    record.add(release("flask", "3.0.0", ["jinja2"]), day=1)
+    ordered = [
+        it for it in statements
+        if "ORDER BY" in it and ("FOR NO KEY UPDATE" in it or "ON CONFLICT" in it)
+    ]  # fmt: skip
+    assert len(ordered) >= 4
+    assert all('COLLATE "C"' in it.rpartition("ORDER BY")[2] for it in ordered)
+
+
+def waiting_for_locks(record: Record) -> int:
+    ((count,),) = record.rows(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return int(count)
+
+
+def wait_until(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return holds()

@@ -13,7 +13,7 @@ from common.inspection import digest_bytes
 from common.reasons import Reason
 from common.releases import ReleaseProblem, ReleaseState
 from ingest.parsers.releases import release_of
-from tests.factories.releases import file_document, release, release_document, wheel_of
+from tests.factories.releases import file_document, release, release_document, sdist_of, wheel_of
 
 Record = dict[str, Any]
 
@@ -166,6 +166,26 @@ def test_nobodys_address_and_no_password_is_kept() -> None:
     ]
 
 
+def test_no_secret_of_an_address_is_kept() -> None:
+    reason = "see https://u:SECRET@h.example/z?token=SECRET" + " x" * 475
+    found = release(
+        requires=["a @ https://u:SECRET@h.example/a.whl?sig=SECRET#sha256=0f&token=SECRET"],
+        yanked=reason + " or ftp://u:SECRET@h.example",
+        license="https://u:SECRET@h.example/l",
+        files=[wheel_of("flask", "3.0.0") | {"yanked": "https://u:SECRET@h.example"}],
+    )
+    assert b"SECRET" not in found.body
+    assert found.requirements[0].url == "https://h.example/a.whl#sha256=0f"
+    broken = release(
+        requires=None, problem="broken_metadata", problem_message="at https://u:SECRET@h.example?S"
+    )
+    assert broken.problem_message == "at https://h.example"
+    invalid = release(requires=["no requirement https://u:SECRET@h.example/?t=SECRET"])
+    assert b"SECRET" not in invalid.body
+    for it in (found, broken, invalid):
+        assert release_of(orjson.loads(it.body)).body == it.body
+
+
 def test_long_texts_for_people_are_cut() -> None:
     found = release(requires=None, license="x" * 10**6, problem_message="y" * 10**6)
     assert len(found.body) < 5_000
@@ -216,6 +236,14 @@ def test_what_is_no_release_document_is_refused(
     changes: Record, reason: Reason, field: str
 ) -> None:
     assert refused(release_document() | changes) == (reason, field)
+
+
+def test_a_file_from_the_future_loses_its_time_and_nothing_else() -> None:
+    tomorrow = (datetime.now(UTC) + timedelta(days=9)).isoformat()
+    files = [wheel_of("flask", "3.0.0", upload_time=tomorrow), sdist_of("flask", "3.0.0")]
+    made = release("flask", "3.0.0", ["click"], files=files)
+    assert made.state is ReleaseState.SOLVED
+    assert [file.uploaded_at is None for file in made.files] == [True, False]
 
 
 def test_a_release_from_the_future_is_refused() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from common.indexes.pages import IndexFile, ProjectPage
 from common.packages import Purl
-from common.releases import ReleaseFile, ReleaseProblem, ReleaseState
+from common.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
 from graph.repositories.crawls import ProjectRow, QueueRow
-from graph.repositories.merging import KnownRelease
+from graph.repositories.merging import KnownRelease, Ranks
 from ingest.crawl.bounds import Bounds
-from ingest.crawl.plans import Ask, Plan, needs_reading, plan
+from ingest.crawl.plans import Ask, Plan, as_listed, needs_reading, plan
 from ingest.parsers.releases import release_of
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
@@ -34,11 +34,18 @@ def page(*files: IndexFile, digest: str = "sha256:1") -> ProjectPage:
     return ProjectPage("demo", releases, digest, NOW)
 
 
-def known(version: str, state: ReleaseState = ReleaseState.SOLVED, **more: object) -> KnownRelease:
+def known(
+    version: str,
+    state: ReleaseState = ReleaseState.SOLVED,
+    *,
+    files_complete: bool = True,
+    **more: object,
+) -> KnownRelease:
     name = f"demo-{version}-py3-none-any.whl"
     bare = KnownRelease(
         Purl(f"pkg:pypi/demo@{version}"), "demo", version, "local", state,
-        files={name: ReleaseFile(name, "a" * 64, "wheel")}, files_complete=True,
+        files={name: ReleaseFile(name, "a" * 64, "wheel")},
+        ranks=Ranks(files="1" if files_complete else ""),
         metadata_file=name, metadata_source="wheel",
     )  # fmt: skip
     return replace(bare, **more)  # type: ignore[arg-type]
@@ -192,6 +199,25 @@ def test_a_file_is_looked_at_once(
     release: KnownRelease | None, files: tuple[IndexFile, ...], wanted: bool
 ) -> None:
     assert needs_reading(release, "1", files) is wanted
+
+
+SOLVED_ONCE = known("1", metadata_source=SOLVER, metadata_file=None)
+
+
+def test_what_a_solver_told_is_read_from_the_index_and_not_told_again_in_its_name() -> None:
+    assert planned(page(wheel("1")), None, SOLVED_ONCE).to_read == ("1",)
+    assert not needs_reading(
+        replace(SOLVED_ONCE, metadata_file="demo-1.tar.gz"), "1", (sdist("1"),)
+    )
+    ask = Ask(Bounds(max_versions=1))
+    made = planned(page(wheel("1"), wheel("2")), ask, SOLVED_ONCE, known("2"), before=seen("1"))
+    assert {it["version"]: it["requires_dist"] for it in made.documents} == {"1": None, "2": []}
+
+
+def test_a_version_is_known_however_it_is_spelt() -> None:
+    listed = as_listed({"1.0.0": known("1.0.0"), "2": known("2")}, ["1.0", "2", "3"])
+    assert {it: release.version for it, release in listed.items()} == {"1.0": "1.0.0", "2": "2"}
+    assert planned(page(wheel("1.0")), None, replace(known("1.0.0"), version="1.0")).to_read == ()
 
 
 def test_a_file_that_was_broken_is_looked_at_again_when_a_person_asks() -> None:

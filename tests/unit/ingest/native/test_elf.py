@@ -49,6 +49,16 @@ def test_everything_a_loader_asks_is_read() -> None:
     )
 
 
+def test_the_newer_tag_of_a_run_path_counts_and_the_older_only_without_it() -> None:
+    def search(**paths: str) -> tuple[str, ...]:
+        library = read(elf("a.so", **paths))  # type: ignore[arg-type]
+        assert library is not None
+        return library.search
+
+    assert search(rpath="/old:$ORIGIN", runpath="/new") == ("/new",)
+    assert search(rpath="/old:$ORIGIN") == ("/old", "$ORIGIN")
+
+
 @pytest.mark.parametrize(("machine", "name"), [(AARCH64, "aarch64"), (I386, "i686"), (22, "s390x")])
 def test_the_architecture_is_named_as_wheels_name_it(machine: int, name: str) -> None:
     library = read(elf("a.so", machine=machine))

@@ -6,21 +6,27 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import platform
 import tarfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
+from click.testing import CliRunner
 
 from common.errors import InvalidArgument, InvalidDocument
 from common.native import EnvironmentAnalysis, Interface
 from common.reasons import Reason
-from ingest.native import streams
-from ingest.native.environments import analyze_image
-from tests.factories.native import AARCH64, Folder, Hardlink, Member, Symlink, elf, layer
+from ingest.commands.analyze import analyze
+from ingest.native import layers, streams
+from ingest.native.environments import analyze_host, analyze_image
+from ingest.native.layers import Layer, LayeredTree
+from ingest.native.trees import FolderTree, resolve
+from tests.factories.native import AARCH64, ARM, Folder, Hardlink, Member, Symlink, elf, layer
 
 LIBC = elf("libc.so.6", defines=("GLIBC_2.17", "GLIBC_2.34"))
 OLD_LIBC = elf("libc.so.6", defines=("GLIBC_2.17",))
@@ -353,3 +359,225 @@ def test_what_is_no_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         analyze_image("nobody/nothing:1")
     with pytest.raises(InvalidArgument):
         analyze_image("--help")
+
+
+def tree(*found: Members) -> LayeredTree:
+    def opened(data: bytes) -> Layer:
+        return Layer("layer", lambda: io.BytesIO(data))
+
+    return LayeredTree([opened(layer(members)) for members in found])
+
+
+DEEP = Symlink("/".join(["x"] * 2_040))
+
+
+def test_a_link_to_a_deep_folder_is_refused_at_once() -> None:
+    many: Members = [("l", DEEP), *((f"l/f{number}", b"") for number in range(400))]
+    with pytest.raises(InvalidDocument, match="deeper than 256") as refused:
+        tree(many)
+    assert refused.value.reason == Reason.ARCHIVE_PATH
+    assert resolve(tree([("l", DEEP)]), "l") is None
+
+
+def test_a_path_with_links_costs_as_many_steps_as_it_has_parts() -> None:
+    # Each target is as long as a link can be, and goes down and up again before the next.
+    target = "/".join(["x", ".."] * 800)
+    chain = [(f"l{number}", Symlink(f"{target}/l{number + 1}")) for number in range(39)]
+    found = tree([*chain, ("deep/a/b/c/d.so", b""), ("short", Symlink("deep/a"))])
+    before = found._steps
+    assert resolve(found, "l0") is None
+    assert found._steps - before < 5_000
+    before = found._steps
+    assert resolve(found, "short/b/../b/c/d.so") == "deep/a/b/c/d.so"
+    assert found._steps - before == 8
+
+
+def test_layers_that_are_walked_for_ever_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_MOST_STEPS", 1_000)
+    target = "/".join(["x", ".."] * 100)
+    with pytest.raises(InvalidDocument) as refused:
+        tree([("l", Symlink(target)), *((f"l/f{number}/x", b"") for number in range(20))])
+    assert refused.value.reason == Reason.ARCHIVE_BOMB
+
+
+def test_a_folder_is_looked_for_once_until_its_path_may_lead_elsewhere() -> None:
+    found = tree([("a/b/c", b""), *((f"a/b/{number}", b"") for number in range(50))])
+    assert found._steps == 2
+    links: Members = [("l", Symlink("a")), ("l/one", b""), ("l", Symlink("b")), ("l/two", b"")]
+    moved = tree(links)
+    assert (moved.names("a"), moved.names("b")) == (["one"], ["two"])
+    folders: Members = [("d/e/one", b""), ("d", Symlink("f")), ("d/e/two", b"")]
+    assert tree(folders).names("f/e") == ["two"]
+    for removal in (".wh.d", ".wh..wh..opq"):
+        above: Members = [("d/e/no", Hardlink("nowhere")), (removal, b""), ("d/e/two", b"")]
+        assert tree([("d/e/one", b"")], above).names("d/e") == ["two"]
+
+
+def test_a_member_behind_links_without_end_is_refused() -> None:
+    with pytest.raises(InvalidDocument, match="links without end") as refused:
+        tree([("lib", Symlink("lib")), ("lib/libc.so", b"")])
+    assert refused.value.reason == Reason.ARCHIVE_PATH
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_headers_upon_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = kind, 512
+    hostile = (info.tobuf(tarfile.GNU_FORMAT) + b"16 path=abcdefg\n".ljust(512, b"\0")) * 3_000
+    plain = tmp_path / "hostile.tar"
+    plain.write_bytes(hostile + bytes(1_024))
+    for path in (plain, saved(tmp_path, [hostile])):
+        with pytest.raises(InvalidDocument) as refused:
+            analyze_image(str(path))
+        assert refused.value.reason == Reason.ARCHIVE_BROKEN
+
+
+def test_an_opaque_folder_may_have_deep_ones_below() -> None:
+    links = [(f"l{number}", Symlink("/".join(["x"] * 200))) for number in range(2)]
+    deep: Members = [(f"{'y/' * 250}a", b""), *links, ("l0/b", b"")]
+    assert tree(deep, [(".wh..wh..opq", b""), ("new", b"")]).names("") == ["new"]
+
+
+def test_clearing_does_not_recurse() -> None:
+    folder = deepest = layers._Entry(0, names={})
+    for _ in range(5_000):
+        inner = layers._Entry(0, names={})
+        assert deepest.names is not None
+        deepest.names["x"] = inner
+        deepest = inner
+    layers._clear(folder, 1)
+    assert folder.names == {}
+    while deepest.names:  # or to free them would recurse
+        deepest.names.clear()
+
+
+def test_what_a_layer_removes_is_what_layers_below_have() -> None:
+    below: Members = [("usr/lib/a", b"old"), ("usr/lib/b", b""), ("opt/c", b"")]
+    above: Members = [("usr/lib/a", b"new"), ("usr/lib/.wh.a", b""), ("opt/own", b""),
+                      (".wh.opt", b""), ("usr/lib/.wh.b", b"")]  # fmt: skip
+    found = tree(below, above)
+    assert found.names("usr/lib") == ["a"]
+    assert found.names("opt") == ["own"]
+    assert tree(below, [(".wh.opt", b"")]).names("") == ["usr"]
+
+
+def test_a_folder_that_a_layer_names_again_outlives_its_opaque_parent() -> None:
+    below: Members = [("usr/lib/a", b""), ("usr/share/b", b"")]
+    above: Members = [("usr/lib", Folder()), ("usr/.wh..wh..opq", b"")]
+    found = tree(below, above)
+    assert (found.names("usr"), found.names("usr/lib")) == (["lib"], [])
+
+
+def test_versions_are_provided_under_the_soname_only(tmp_path: Path) -> None:
+    library = elf("libx.so.1", defines=("X_1",))
+    found = exported(
+        tmp_path, [("lib/libx.so.1.2", library), ("lib/libx.so", Symlink("libx.so.1.2"))]
+    )
+    assert {it.key for it in found.provides} == {
+        "libx.so", "libx.so.1", "libx.so.1:X_1", "libx.so.1.2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["armv6l", "armv8l"])
+def test_an_image_for_a_32_bit_machine_provides_what_its_kind_has(
+    tmp_path: Path, machine: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    library = elf("libc.so.6", defines=("GLIBC_2.17",), machine=ARM)
+    folder = oci(tmp_path / "oci", [layer([("lib/libc.so.6", library)])], architecture=machine)
+    index = json.loads((folder / "index.json").read_text())
+    inner = folder / "blobs" / "sha256" / index["manifests"][0]["digest"][7:]
+    chosen = json.loads(inner.read_text())["manifests"][1]
+    (folder / "index.json").write_text(json.dumps({"manifests": [chosen]}))
+    found = analyze_image(str(folder))
+    assert (found.architecture, names(found)) == (machine, {"libc.so.6"})
+    assert not caplog.records
+
+
+def test_a_root_whose_libraries_are_all_for_other_machines_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libc.so.6").write_bytes(elf("libc.so.6", machine=ARM))
+    assert analyze_host("it", tmp_path).provides == ()
+    (record,) = caplog.records
+    assert vars(record)["found"] == ["armv7l"]
+
+
+def entry_of(folder: Path, system: str, *, os_name: str | None = None, **notes: str) -> Any:
+    """An image of an OCI layout, and what its index says of it."""
+    config = _blob(folder, json.dumps({"architecture": "amd64"}).encode())
+    release = layer([("etc/os-release", f"ID={system}".encode())])
+    manifest = {"config": config, "layers": [_blob(folder, release)]}
+    described = _blob(folder, json.dumps(manifest).encode())
+    there = {} if os_name is None else {"platform": {"os": os_name, "architecture": "amd64"}}
+    return {**described, **there, "annotations": notes}
+
+
+def layout(folder: Path, *entries: Any) -> str:
+    (folder / "index.json").write_text(json.dumps({"manifests": entries}))
+    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    return str(folder)
+
+
+def named(name: str) -> dict[str, str]:
+    return {"org.opencontainers.image.ref.name": name}
+
+
+def test_of_a_layout_the_image_for_linux_is_read(tmp_path: Path) -> None:
+    linux = entry_of(tmp_path, "right", os_name="linux")
+    others = [
+        entry_of(tmp_path, "wrong", os_name="windows"),
+        entry_of(tmp_path, "statement", os_name="unknown"),
+        entry_of(tmp_path, "other", **{"vnd.docker.reference.type": "attestation-manifest"}),
+    ]
+    assert analyze_image(layout(tmp_path, *others, linux)).os_name == "right"
+    with pytest.raises(InvalidDocument, match="no image for Linux"):
+        analyze_image(layout(tmp_path, *others))
+
+
+def test_several_images_of_different_names_are_refused_by_name(tmp_path: Path) -> None:
+    one, other = (entry_of(tmp_path, name, **named(name)) for name in ("alpha", "beta"))
+    with pytest.raises(InvalidDocument, match="holds alpha, beta"):
+        analyze_image(layout(tmp_path, one, other))
+    tags = [{**one, "annotations": named(name)} for name in ("alpha", "latest")]
+    assert analyze_image(layout(tmp_path, *tags)).os_name == "alpha"
+    machines = [one, entry_of(tmp_path, "second", **named("alpha"))]
+    assert analyze_image(layout(tmp_path, *machines)).os_name == "alpha"
+    tagged = [
+        {**it, "annotations": {**named("latest"), "io.containerd.image.name": name}}
+        for it, name in ((one, "x:latest"), (other, "y:latest"))
+    ]
+    with pytest.raises(InvalidDocument, match="holds x:latest, y:latest"):
+        analyze_image(layout(tmp_path, *tagged))
+
+
+@pytest.mark.parametrize("name", ["a" * 5_000, "x\0y"])
+def test_what_no_file_and_no_image_can_be_called_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="no image can be called"):
+        analyze_image(name)
+    done = CliRunner().invoke(analyze, ["image", name])
+    assert isinstance(done.exception, InvalidArgument)
+    done = CliRunner().invoke(analyze, ["wheel", name])
+    assert isinstance(done.exception, InvalidArgument)
+
+
+def test_neither_a_link_nor_a_pipe_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"secret")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    found = FolderTree(tmp_path)
+    with pytest.raises(OSError, match="symbolic links"):
+        found.open("link")
+    refused: list[str] = []
+
+    def open_pipe() -> None:
+        try:
+            found.open("pipe")
+        except OSError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=open_pipe, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert refused == ["[Errno 22] not a regular file"]

@@ -17,7 +17,7 @@ from common.native import Interface, highest_versions
 from common.reasons import Reason
 from ingest.native.downloads import best_wheel, pinned
 from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of
-from tests.factories.native import AARCH64, elf, write_wheel
+from tests.factories.native import AARCH64, ARM, I386, elf, write_wheel
 
 EXTENSION = elf(needed=("libhelp.so.1", "libc.so.6"), needs={"libc.so.6": ["GLIBC_2.34"]})
 HELPER = elf("libhelp.so.1", ("libcudart.so.12",), {"libcudart.so.12": ["libcudart.so.12"]})
@@ -73,6 +73,24 @@ def test_code_for_another_machine_is_listed_and_not_needed(tmp_path: Path) -> No
     assert analyze_wheel(pure).needs == (Interface("librpc.so.1"),)
 
 
+def test_32_bit_machines_of_one_kind_are_one_machine(tmp_path: Path) -> None:
+    library = elf("libarm.so", ("libc.so.6",), machine=ARM)
+    path = write_wheel(tmp_path, {"demo/_c.so": library}, "demo-1.0-cp311-cp311-linux_armv6l")
+    assert analyze_wheel(path).needs == (Interface("libc.so.6"),)
+    other = elf("libold.so", ("libc.so.6",), machine=I386)
+    path = write_wheel(tmp_path, {"demo/_c.so": other}, "demo-1.0-cp311-cp311-linux_i586")
+    assert analyze_wheel(path).needs == (Interface("libc.so.6"),)
+
+
+def test_a_wheel_whose_libraries_are_all_for_other_machines_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    analyze_wheel(write_wheel(tmp_path, {"demo/_c.so": elf("x.so", machine=AARCH64)}))
+    (record,) = caplog.records
+    assert record.message == "native_libraries_of_other_machines"
+    assert vars(record)["found"] == ["aarch64"]
+
+
 def test_a_broken_library_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     path = write_wheel(tmp_path, {"demo/bad.so": EXTENSION[:150], "demo/good.so": EXTENSION})
     found = analyze_wheel(path)
@@ -85,11 +103,13 @@ def test_a_broken_library_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     [
         ({"../evil.so": EXTENSION}, WheelLimits(), Reason.ARCHIVE_PATH),
         ({"/etc/evil.so": EXTENSION}, WheelLimits(), Reason.ARCHIVE_PATH),
+        ({"..\\evil.so": EXTENSION}, WheelLimits(), Reason.ARCHIVE_PATH),
+        ({"C:\\evil.so": EXTENSION}, WheelLimits(), Reason.ARCHIVE_PATH),
         ({"a": b"", "b": b"", "c": b""}, WheelLimits(members=4), Reason.ARCHIVE_BOMB),
         ({"a": bytes(2000)}, WheelLimits(unpacked_bytes=1000), Reason.ARCHIVE_BOMB),
         ({"a.so": EXTENSION}, WheelLimits(library_bytes=100), Reason.ARCHIVE_BOMB),
     ],
-    ids=["leaves", "absolute", "members", "size", "library"],
+    ids=["leaves", "absolute", "backslash", "drive", "members", "size", "library"],
 )
 def test_a_hostile_wheel_is_refused(
     tmp_path: Path, members: dict[str, bytes], limits: WheelLimits, reason: Reason
