@@ -218,7 +218,7 @@ def _tags(env: Environment) -> Iterator[Tag]:
     else:
         # Every PyPy of today has this ABI since its release 7.3.
         yield from generic_tags(f"pp{digits}", [f"pypy{digits}_pp73"], platforms)
-        yield from compatible_tags(version, f"pp{digits}", platforms)
+        yield from compatible_tags(version, f"pp{version[0]}", platforms)
 
 
 @lru_cache(maxsize=64)

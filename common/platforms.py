@@ -24,6 +24,22 @@ _LINUX_MACHINES = frozenset(
 )
 _WINDOWS_MACHINES = {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
 
+#: Machines whose native libraries go by one name in their headers, and load each other's.
+_FAMILIES = {
+    **dict.fromkeys(("armv6l", "armv7l", "armv8l"), "arm"),
+    **dict.fromkeys(("i386", "i486", "i586", "i686"), "x86"),
+}
+
+
+def machine_family(machine: str) -> str:
+    """What native libraries are compared by; 32-bit machines have several names.
+
+    >>> machine_family("armv6l") == machine_family("armv8l"), machine_family("aarch64")
+    (True, 'aarch64')
+    """
+    return _FAMILIES.get(machine, machine)
+
+
 _PYTHON = re.compile(r"(?:(cpython|python|cp|pypy|pp)[-@]?)?(3)\.(\d{1,2})(?:\.(\d{1,3}))?(t)?")
 
 

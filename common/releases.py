@@ -23,6 +23,8 @@ from common.packages import DEFAULT_INDEX, Purl, package_version
 
 #: Longer texts are no requirements; parsing takes time that grows with them.
 MAX_REQUIREMENT_LENGTH = 2_000
+#: Source of requirements that a solver met in one environment: no markers, no extras.
+SOLVER = "solver"
 
 
 class ReleaseState(StrEnum):

@@ -43,10 +43,10 @@ class VersionLine:
         self._texts = [text for _, text in placed]
         self._full = [parsed for parsed, _ in placed]
         self._releases = [it if it.local is None else Version(it.public) for it in self._full]
-        self._spellings: dict[str, list[str]] = {}
+        self._listed: dict[Version | str, list[str]] = {}
         for text in given:
-            for spelling in _spellings(text):
-                self._spellings.setdefault(spelling, []).append(text)
+            for key in _keys(text):
+                self._listed.setdefault(key, []).append(text)
 
     @property
     def ordered(self) -> list[str]:
@@ -64,7 +64,7 @@ class VersionLine:
             flags = self._flags(events)
             found.update(text for text, flag in zip(self._texts, flags, strict=True) if flag)
         for listed in package.versions:
-            found.update(self._spellings.get(listed, ()))
+            found.update(self._listed.get(version_of(listed) or listed, ()))
         return found
 
     def _flags(self, events: Range) -> bytearray:
@@ -100,10 +100,10 @@ class VersionLine:
         return find(among, parsed)
 
 
-def _spellings(text: str) -> set[str]:
-    """What a list of versions may call the version ``text``."""
+def _keys(text: str) -> set[Version | str]:
+    """What a list may name so that the version ``text`` is meant: equals, such as 1.0 and 1.0.0."""
     parsed = version_of(text)
-    return {text} if parsed is None else {text, str(parsed), parsed.public}
+    return {text} if parsed is None else {parsed, Version(parsed.public)}
 
 
 _LOWEST = Version("0.dev0")

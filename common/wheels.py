@@ -131,7 +131,7 @@ def _dotted(digits: str) -> str:
 
 
 def cuda_runs(needed: str, environment: Environment) -> bool:
-    """Whether the driver runs what is built for CUDA ``needed``.
+    """Whether the driver runs what is built for CUDA ``needed``; ``False`` without one.
 
     Within a major version older drivers run newer builds ("minor version
     compatibility", from CUDA 11 on), and newer drivers run all older ones.

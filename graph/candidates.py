@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
 from typing import TypeVar
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from common.packages import Purl
+from common.version_ranges import version_of
 
 
 class ExclusionReason(StrEnum):
@@ -32,6 +32,8 @@ class ExclusionReason(StrEnum):
     DIRECT_REFERENCE = "direct_reference"
     #: Whether it requires something cannot be said: its marker compares what has no order.
     UNDEFINED_MARKER = "undefined_marker"
+    #: Its name or its local version says that it is built for a newer CUDA than the driver runs.
+    CUDA_TOO_OLD = "cuda_too_old"
     LIBC_TOO_OLD = "libc_too_old"
     PLATFORM_TAG = "platform_tag"
     ABI_TAG = "abi_tag"
@@ -145,18 +147,13 @@ class Excluded:
 Listed = TypeVar("Listed", Candidate, Excluded)
 
 
+#: By this name the adviser knows it.
+parsed_version = version_of
+
+
 def newest_first(versions: list[Listed]) -> list[Listed]:
     """By version, newest first, what is no version last; then by index."""
     return sorted(sorted(versions, key=_place), key=_age, reverse=True)
-
-
-@lru_cache(maxsize=131_072)
-def parsed_version(text: str) -> Version | None:
-    """A version by PEP 440, or ``None``."""
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
 
 
 def _place(version: Candidate | Excluded) -> tuple[str, str, str]:
@@ -164,5 +161,5 @@ def _place(version: Candidate | Excluded) -> tuple[str, str, str]:
 
 
 def _age(version: Candidate | Excluded) -> tuple[bool, Version | str]:
-    parsed = parsed_version(version.version)
+    parsed = version_of(version.version)
     return (False, version.version) if parsed is None else (True, parsed)

@@ -18,14 +18,14 @@ from packaging.version import InvalidVersion, Version
 from common.environments import Environment
 from common.packages import Purl
 from common.releases import ReleaseProblem, ReleaseState
-from common.wheels import compatibility
+from common.version_ranges import version_of
+from common.wheels import compatibility, cuda_of, cuda_runs
 from graph.candidates import (
     Candidate,
     Dependency,
     Excluded,
     ExclusionReason,
     newest_first,
-    parsed_version,
 )
 from graph.queries.closure import RequirementRecord, VersionRecord
 
@@ -59,7 +59,9 @@ class Compiler:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._markers = dict(environment.markers)
-        self._python = Version(environment.python_full_version)
+        # Installers compare the release alone: a candidate of 3.14 is 3.14 to them, and so is
+        # what is built between releases, which ends with a "+".
+        self._python = Version(Version(environment.python_full_version.rstrip("+")).base_version)
         self._holds: dict[tuple[str, str], bool] = {}
         self._admits: dict[str, bool] = {}
         self._known: dict[Any, tuple[Dependency, ...]] = {}
@@ -102,6 +104,7 @@ class Compiler:
     def _candidate(self, name: str, record: VersionRecord, extras: tuple[str, ...]) -> Candidate:
         version = self._solved_version(record)
         self._refuse_other_python(record.requires_python)
+        self._refuse_newer_cuda(name, record.version)
         fit = compatibility(
             record.wheels or (), record.has_sdist, bool(record.files_complete), self._environment
         )
@@ -127,7 +130,7 @@ class Compiler:
         if state is not ReleaseState.SOLVED:
             told = _PROBLEMS.get(record.problem or "", _STATES[state])
             raise Refused(ExclusionReason(state.value), told)
-        version = parsed_version(record.version)
+        version = version_of(record.version)
         if version is None:
             raise Refused(
                 ExclusionReason.UNPARSABLE, f"{record.version!r} is not a version by PEP 440"
@@ -143,6 +146,15 @@ class Compiler:
         if not admits:
             message = f"requires Python {text}, this environment has {self._python}"
             raise Refused(ExclusionReason.REQUIRES_PYTHON, message)
+
+    def _refuse_newer_cuda(self, name: str, version: str) -> None:
+        """Where no CUDA is stated nothing is refused: what runs on a CPU may name one too."""
+        if self._environment.cuda is None:
+            return
+        needed = cuda_of(name, version)
+        if needed is not None and not cuda_runs(needed, self._environment):
+            message = f"needs CUDA {needed}, this environment has {self._environment.cuda}"
+            raise Refused(ExclusionReason.CUDA_TOO_OLD, message)
 
     def _requires(
         self, records: Sequence[Sequence[Any]], extras: tuple[str, ...]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from common.settings import Settings
+from common.terminal import printable
 from graph.commands.stores import as_json_option
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ def closure(
     """Show every package that REQUIREMENTS reach, as the adviser would see them.
 
     Versions that cannot be installed in the environment are told with their reasons. Exit
-    code 1 if a package that was asked for has no version that can be.
+    code 1 if a package that was asked for has no version that can be and meets the requirement.
     """
     from common.environments import environment
     from graph.engine import GRAPH
@@ -55,17 +58,63 @@ def closure(
         began = time.perf_counter()
         snapshot = load_snapshot(stores.driver, requirements, there, database=stores.database)
         elapsed_s = time.perf_counter() - began
+    troubles = _troubles(settings, snapshot.missing)
     if as_json:
-        click.echo(json.dumps(summary(snapshot, elapsed_s), indent=2, ensure_ascii=False))
+        told = summary(snapshot, elapsed_s, troubles)
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
     else:
-        _print(snapshot, elapsed_s)
-    if any(not snapshot.packages.get(root.name) for root in snapshot.roots):
+        _print(snapshot, elapsed_s, troubles)
+    if not all(meeting(snapshot).values()):
         context.exit(1)
 
 
-def summary(snapshot: Snapshot, elapsed_s: float) -> dict[str, Any]:
-    """What ``--json`` prints: the snapshot's content in numbers and names."""
-    layers = _layer_by_name(snapshot)
+def meeting(snapshot: Snapshot) -> dict[str, int]:
+    """Of each package that was asked for, how many candidates all that was asked of it leaves.
+
+    Pre-releases and yanked versions count: whether they may be chosen is for the resolver.
+    """
+    from packaging.specifiers import SpecifierSet
+
+    asked: dict[str, SpecifierSet] = {}
+    for root in snapshot.roots:
+        asked[root.name] = asked.get(root.name, SpecifierSet()) & SpecifierSet(root.specifier)
+    return {
+        name: sum(
+            specifier.contains(candidate.version, prereleases=True)
+            for candidate in snapshot.packages.get(name, ())
+        )
+        for name, specifier in asked.items()
+    }
+
+
+def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
+    """Why nothing is known of packages: only the record knows, and the answer stands without."""
+    if not missing:
+        return {}
+    from common.errors import ProjectError
+    from graph.engine import relational_errors
+    from graph.migrate import migrated_stores
+    from graph.repositories.crawls import troubles_of
+
+    try:
+        with (
+            migrated_stores(settings, graph=False) as stores,
+            relational_errors(settings),
+            stores.engine.connect() as connection,
+        ):
+            return troubles_of(connection, missing)
+    except ProjectError:
+        return {}
+
+
+def summary(
+    snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What ``--json`` prints: the snapshot's content in numbers and names.
+
+    :param troubles: why packages are missing, where that is known
+    """
+    layers, met = _layer_by_name(snapshot), meeting(snapshot)
     return {
         "revision": snapshot.revision,
         "environment": snapshot.environment.label,
@@ -76,6 +125,7 @@ def summary(snapshot: Snapshot, elapsed_s: float) -> dict[str, Any]:
                 "extras": list(snapshot.extras[name]),
                 "layer": layers[name],
                 "candidates": [candidate.version for candidate in candidates],
+                "meets": met.get(name),
                 "excluded": [
                     {"version": it.version, "index": it.index, "reason": it.reason.value,
                      "message": it.message}
@@ -87,6 +137,8 @@ def summary(snapshot: Snapshot, elapsed_s: float) -> dict[str, Any]:
             for name, candidates in snapshot.packages.items()
         ],
         "missing": list(snapshot.missing),
+        "troubles": dict(troubles),
+        "unmet": sorted(name for name, count in met.items() if not count),
         "layers": len(snapshot.layers),
         "candidates": snapshot.candidate_count,
         "excluded": dict(sorted(_reasons(snapshot).items())),
@@ -107,7 +159,7 @@ def _text(name: str, extras: tuple[str, ...], specifier: str = "") -> str:
     return f"{name}[{','.join(extras)}]{specifier}" if extras else f"{name}{specifier}"
 
 
-def _print(snapshot: Snapshot, elapsed_s: float) -> None:
+def _print(snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -117,23 +169,29 @@ def _print(snapshot: Snapshot, elapsed_s: float) -> None:
     if not console.is_terminal:
         console.width = _UNCUT
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("package", "newest", "candidates", "layer", "excluded"):
-        table.add_column(title, justify="right" if title in {"candidates", "layer"} else "left")
+    for title in ("package", "newest", "candidates", "meets", "layer", "excluded"):
+        is_number = title in {"candidates", "meets", "layer"}
+        table.add_column(title, justify="right" if is_number else "left")
     for row in _rows(snapshot):
         table.add_row(*map(Text, row))
     console.print(table)
     for name in snapshot.missing:
-        console.print(Text(f"missing: {name}, and nothing is known of it"))
+        why = printable(troubles.get(name, "and nothing is known of it"))
+        console.print(Text(f"missing: {name}, {why}"))
+    for name, count in meeting(snapshot).items():
+        if not count and snapshot.packages.get(name):
+            console.print(Text(f"unmet: no candidate of {name} is what was asked for"))
     console.print(Text(_last_line(snapshot, elapsed_s)))
 
 
 def _rows(snapshot: Snapshot) -> list[tuple[str, ...]]:
-    layers = _layer_by_name(snapshot)
+    layers, met = _layer_by_name(snapshot), meeting(snapshot)
     return [
         (
             _text(name, snapshot.extras[name]),
             candidates[0].version if candidates else "none",
             str(len(candidates)),
+            str(met.get(name, "")),
             str(layers[name]),
             _told(Counter(it.reason.value for it in snapshot.excluded[name])),
         )

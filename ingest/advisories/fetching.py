@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
+import httpcore
 import httpx
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
-from common.errors import StoreUnavailable
+from common.errors import IndexFault, IndexProblem, StoreUnavailable
+from common.indexes.guard import AddressGuard
+from common.indexes.transport import GuardedTransport
 from ingest.documents import MEBIBYTE
 from ingest.sources.urls import stored_source
 
@@ -22,11 +25,16 @@ from ingest.sources.urls import stored_source
 MOST_BYTES = 2048 * MEBIBYTE
 _ATTEMPTS = 4
 _MOST_REDIRECTS = 5
-#: However slowly it comes: a nightly run has other things to do.
+#: For all attempts together, however slowly it comes: a nightly run has other things to do.
 _DEADLINE_S = 900.0
 _LONGEST_WAIT_S = 60.0
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
+#: What a connection raises, by the library and by the one beneath it.
+_CONNECTION = (
+    httpx.TransportError, httpcore.TimeoutException, httpcore.NetworkError,
+    httpcore.ProtocolError, httpcore.ProxyError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +81,54 @@ def fetch_archive(
 ) -> Fetched:
     """Fetch ``url`` into ``folder``, unless it is still what ``known`` describes.
 
-    Asked again with growing pauses if the server is busy or the connection breaks.
+    Asked again with growing pauses if the server is busy or the connection breaks. The host
+    of ``url`` may have any address; redirects lead to public ones only, or back to it.
 
     :raises StoreUnavailable: if it does not answer, or with something that is no archive
     """
-    attempts = Retrying(
+    try:
+        return asyncio.run(_fetch(url, known, folder, most_bytes))
+    except TimeoutError as error:
+        raise _unavailable(url, f"takes longer than {_DEADLINE_S:g} s") from error
+    except IndexProblem as error:
+        words = str(error)
+        if error.code is IndexFault.ADDRESS_REFUSED:
+            words = "redirected to a private address; name that one if it is meant"
+        raise _unavailable(url, words) from error
+    except (*_CONNECTION, httpx.HTTPError, httpx.InvalidURL, UnicodeError, _Refused) as error:
+        raise _unavailable(url, str(error) or type(error).__name__) from error
+
+
+def _unavailable(url: str, cause: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        "the source of advisories", f"{stored_source(url)}: {cause}",
+        "try again later, or name a file instead",
+    )  # fmt: skip
+
+
+async def _fetch(url: str, known: Validators, folder: Path, most_bytes: int) -> Fetched:
+    attempts = AsyncRetrying(
         stop=stop_after_attempt(_ATTEMPTS),
         wait=_pause,
         retry=retry_if_exception(_may_try_again),
         reraise=True,
     )
-    try:
-        with httpx.Client(timeout=_TIMEOUT, http2=False) as client:
-            return attempts(_fetch_once, client, url, known, folder, most_bytes)
-    except (httpx.HTTPError, httpx.InvalidURL, _Refused) as error:
-        cause = f"{stored_source(url)}: {error or type(error).__name__}"
-        raise StoreUnavailable(
-            "the source of advisories", cause, "try again later, or name a file instead"
-        ) from error
+    host = httpx.URL(url).host
+    # The same server over TLS is no other one.
+    transport = GuardedTransport(AddressGuard(url, {f"{host}:443"}), connections=1)
+    async with (
+        asyncio.timeout(_DEADLINE_S),
+        httpx.AsyncClient(transport=transport, timeout=_TIMEOUT, trust_env=False) as client,
+    ):
+        return await attempts(_fetch_once, client, url, known, folder, most_bytes)
 
 
 def _may_try_again(error: BaseException) -> bool:
-    return error.again if isinstance(error, _Refused) else isinstance(error, httpx.TransportError)
+    if isinstance(error, _Refused):
+        return error.again
+    if isinstance(error, IndexProblem):
+        return error.retryable
+    return isinstance(error, _CONNECTION)
 
 
 _backing_off = wait_random_exponential(multiplier=0.5, max=20)
@@ -106,26 +140,28 @@ def _pause(state: RetryCallState) -> float:
     return max(asked, _backing_off(state))
 
 
-def _fetch_once(
-    client: httpx.Client, url: str, known: Validators, folder: Path, most_bytes: int
+async def _fetch_once(
+    client: httpx.AsyncClient, url: str, known: Validators, folder: Path, most_bytes: int
 ) -> Fetched:
-    with _answer(client, url, known.headers) as response:
+    async with _answer(client, url, known.headers) as response:
         as_of = datetime.now(UTC)
         if response.status_code == httpx.codes.NOT_MODIFIED:
             return Fetched(None, known, as_of)
         if response.status_code != httpx.codes.OK:
             raise _refusal(response)
-        path = _write(response, folder, most_bytes)
+        path = await _write(response, folder, most_bytes)
         headers = response.headers
         validators = Validators(headers.get("etag"), headers.get("last-modified"))
         return Fetched(path, validators, as_of)
 
 
-@contextmanager
-def _answer(client: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+@asynccontextmanager
+async def _answer(
+    client: httpx.AsyncClient, url: str, headers: dict[str, str]
+) -> AsyncIterator[httpx.Response]:
     """The answer to which redirects lead; from HTTPS they may not lead to anything else."""
     for _ in range(_MOST_REDIRECTS + 1):
-        with client.stream("GET", url, headers=headers) as response:
+        async with client.stream("GET", url, headers=headers) as response:
             if not response.has_redirect_location:
                 yield response
                 return
@@ -144,18 +180,16 @@ def _refusal(response: httpx.Response) -> _Refused:
     return _Refused(f"HTTP status {status}", again=status in _TRY_AGAIN, wait_s=wait_s)
 
 
-def _write(response: httpx.Response, folder: Path, most_bytes: int) -> Path:
+async def _write(response: httpx.Response, folder: Path, most_bytes: int) -> Path:
     """The body, in a file whose name tells what it is."""
-    ends_at = time.monotonic() + _DEADLINE_S
     written, beginning = 0, b""
     part = folder / "fetched"
     with part.open("wb") as file:
-        for piece in response.iter_bytes(MEBIBYTE):
+        # Pieces as they come, so that the first two bytes may be in two of them.
+        async for piece in response.aiter_bytes():
             written += file.write(piece)
-            beginning = beginning or piece[:2]
+            beginning = (beginning + piece[:2])[:2]
             if written > most_bytes:
                 raise _Refused(f"more than {most_bytes / MEBIBYTE:g} MiB")
-            if time.monotonic() > ends_at:
-                raise _Refused(f"takes longer than {_DEADLINE_S:g} s")
     suffix = {b"PK": ".zip", b"\x1f\x8b": ".tar.gz"}.get(beginning, ".json")
     return part.replace(part.with_suffix(suffix))

@@ -65,7 +65,9 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
     except InvalidDocument as error:
         refused = iter([Refusal(stored_source(source), error)])
         return OpenedSource(refused, Validators(), None, datetime.now(UTC))
-    before = Validators(known.etag, known.last_modified) if known else Validators()
+    # Of a URL with a query only a part is stored, so what is known may be another one's.
+    is_its_own = known is not None and stored_source(source) == source
+    before = Validators(known.etag, known.last_modified) if known and is_its_own else Validators()
     answer = fetch_archive(source, before, folder)
     if answer.path is None:
         return OpenedSource(None, before, known.sha256 if known else None, answer.as_of)

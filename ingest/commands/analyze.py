@@ -41,8 +41,10 @@ def wheel(
     and the platform that are named. Nothing of it is run. Exit code 1 if a library in it
     is broken.
     """
+    from ingest.native.trees import is_there
+
     settings: Settings = context.obj
-    if Path(wheel).exists() or wheel.endswith(".whl"):
+    if is_there(wheel) or wheel.endswith(".whl"):
         from ingest.native.wheels import analyze_wheel
 
         if python or platform:
@@ -95,8 +97,9 @@ def image(
     nothing is fetched, and nothing of the image is run.
     """
     from ingest.native.environments import analyze_image
+    from ingest.native.trees import is_there
 
-    source = str(Path(image).absolute()) if Path(image).exists() else image
+    source = str(Path(image).absolute()) if is_there(image) else image
     _finish(context, analyze_image(image, name), source, as_json=as_json, ingest=ingest)
 
 

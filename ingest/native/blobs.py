@@ -169,7 +169,7 @@ def plain_tar(path: Path) -> Iterator[Path]:
 def _reading_tar(name: str) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, ValueError, OverflowError, *BROKEN_STREAM) as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError, *BROKEN_STREAM) as error:
         words = str(error)[:200] or "ends in the middle"
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=name) from error
 

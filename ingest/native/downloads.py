@@ -18,6 +18,7 @@ from common.indexes.client import IndexClient
 from common.indexes.configured import Index, index_of
 from common.indexes.pages import IndexFile
 from common.settings import Settings
+from common.version_ranges import version_of
 from common.wheels import compatibility, parse_wheel
 
 
@@ -82,7 +83,7 @@ def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environm
     tags: list[str] = []
     sdist = False
     for file in files:
-        if not _is(file.version, wanted.version):
+        if version_of(file.version) != wanted.version:
             continue
         sdist = sdist or file.kind == "sdist"
         if file.kind == "wheel":
@@ -97,10 +98,3 @@ def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environm
         raise InvalidArgument(f"the index has no {name}")
     why = compatibility(tags, sdist, True, environment).message
     raise InvalidArgument(f"no wheel of {name} for {environment.label}: {why}")
-
-
-def _is(text: str, version: Version) -> bool:
-    try:
-        return Version(text) == version
-    except InvalidVersion:
-        return False

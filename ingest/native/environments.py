@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from ingest.native.documents import environment_analysis
 from ingest.native.images import open_image
 from ingest.native.loader import libraries_of, os_release
 from ingest.native.trees import FolderTree, Tree
+
+logger = logging.getLogger(__name__)
 
 _LONGEST_NAME = 200
 
@@ -46,6 +49,12 @@ def _analyzed(
     found = libraries_of(tree, environ)
     system = os_release(tree)
     machine = architecture or found.architecture() or "unknown"
+    provides = tuple(found.provides(machine))
+    if found.files and not provides:
+        logger.warning(
+            "native_libraries_of_other_machines",
+            extra={"wanted": [machine], "found": [found.architecture()]},
+        )
     words = (system.get("ID", "unknown"), system.get("VERSION_ID", ""), machine)
     called = name or "-".join(filter(None, words))
     if not called.isprintable() or len(called) > _LONGEST_NAME:
@@ -55,6 +64,6 @@ def _analyzed(
         name=called,
         architecture=machine,
         os_release=(system.get("ID"), system.get("VERSION_ID")),
-        provides=found.provides(machine),
+        provides=provides,
         skipped=found.skipped,
     )

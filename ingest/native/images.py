@@ -26,7 +26,7 @@ from ingest.native.blobs import (
     read_json,
 )
 from ingest.native.layers import Layer, LayeredTree
-from ingest.native.trees import FolderTree, Tree
+from ingest.native.trees import FolderTree, Tree, is_there
 
 #: How images name machines, and how Python does.
 _ARCHITECTURES = {
@@ -39,6 +39,10 @@ _INDEXES = re.compile(
     r"application/vnd\.(?:oci\.image\.index|docker\.distribution\.manifest\.list)\b.*"
 )
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
+#: What an entry of an index is called: by containerd with all of its name, else by its tag only.
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+#: Longer than any engine's name of an image, and shorter than what file systems refuse.
+_LONGEST_NAME = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,10 @@ def open_image(wanted: str) -> Iterator[Image]:
     """The image at a path, or of that name on this machine; nothing is fetched.
 
     :raises InvalidArgument: if there is neither
-    :raises InvalidDocument: if it is no image, or a broken one
+    :raises InvalidDocument: if it is no image, a broken one, or several
     """
-    path = Path(wanted)
-    if path.exists():
-        with _image_at(path) as image:
+    if is_there(wanted):
+        with _image_at(Path(wanted)) as image:
             yield image
         return
     with tempfile.TemporaryDirectory(prefix="thoth-image-") as folder:
@@ -138,21 +141,54 @@ def _oci(blobs: Blobs) -> Image:
         check_content(blobs, name, sha256)
         layers.append(_layer(blobs, name))
     config = _blob_json(blobs, _table(manifest.get("config"), "config"))
-    notes = entry.get("annotations")
-    called = notes.get("org.opencontainers.image.ref.name") if isinstance(notes, dict) else None
-    return _image(layers, config, str(called or ""))
+    return _image(layers, config, _note(entry, _NAMES[1]))
 
 
 def _chosen(index: dict[str, Any]) -> dict[str, Any]:
-    """The image for this machine's architecture, else the first."""
-    entries = [_table(entry, "manifests") for entry in _list(index.get("manifests"), "manifests")]
+    """The image for this machine's architecture, else the first for Linux.
+
+    :raises InvalidDocument: if there is none, or there are several of different names
+    """
+    listed = [_table(entry, "manifests") for entry in _list(index.get("manifests"), "manifests")]
+    entries = [entry for entry in listed if _is_image(entry)]
     if not entries:
-        raise InvalidDocument(Reason.MISSING_FIELD, "it holds no image", field="manifests")
+        words = "it holds no image for Linux" if listed else "it holds no image"
+        raise InvalidDocument(Reason.MISSING_FIELD, words, field="manifests")
+    _refuse_several(entries)
     for entry in entries:
-        wanted = entry.get("platform")
-        if isinstance(wanted, dict) and _machine(wanted.get("architecture")) == platform.machine():
+        if _machine(_platform(entry).get("architecture")) == platform.machine():
             return entry
     return entries[0]
+
+
+def _platform(entry: dict[str, Any]) -> dict[str, Any]:
+    found = entry.get("platform")
+    return found if isinstance(found, dict) else {}
+
+
+def _note(entry: dict[str, Any], name: str) -> str:
+    notes = entry.get("annotations")
+    return str(notes.get(name) or "") if isinstance(notes, dict) else ""
+
+
+def _is_image(entry: dict[str, Any]) -> bool:
+    """Whether it is for Linux; what attests something of an image is for ``unknown``."""
+    attests = _note(entry, "vnd.docker.reference.type")
+    return not attests and _platform(entry).get("os") in (None, "", "linux")
+
+
+def _refuse_several(entries: list[dict[str, Any]]) -> None:
+    """Several tags may name one image, and one name that of several machines."""
+    named = {
+        name: str(entry.get("digest"))
+        for entry in entries
+        if (name := next(filter(None, (_note(entry, it) for it in _NAMES)), ""))
+    }
+    if len(set(named.values())) > 1:
+        called = ", ".join(printable(name[:80]) for name in sorted(named)[:20])
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, f"it must hold one image, and holds {called}", field="manifests"
+        )
 
 
 def _image(layers: list[Layer], config: dict[str, Any], name: str) -> Image:
@@ -211,6 +247,8 @@ def _text(value: object, where: str) -> str:
 
 def _save(name: str, target: Path) -> None:
     """Have podman or docker write an image of theirs to a file."""
+    if "\0" in name or len(name) > _LONGEST_NAME:
+        raise InvalidArgument(f"no image can be called {name[:80]!r}")
     engines = [path for path in map(shutil.which, ("podman", "docker")) if path]
     causes = []
     for engine in engines if not name.startswith("-") else ():

@@ -12,11 +12,14 @@ from typing import IO, BinaryIO
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from ingest.native.streams import BROKEN_STREAM, MEBIBYTE, copy_bounded, unpacked
-from ingest.native.trees import TEXT_BYTES, resolve
+from ingest.native.trees import DEEPEST, TEXT_BYTES, Walker, resolve
 
 #: Larger images exist, and have a hundred thousand files.
 _MOST_MEMBERS = 2_000_000
-_LONGEST_PATH, _DEEPEST = 4_096, 256
+#: Parts of paths, and of the links in them, that are walked for all layers together: some
+#: seconds' work, and a tenth of it for an image of a million folders.
+_MOST_STEPS = 10_000_000
+_LONGEST_PATH = 4_096
 _LAYER_BYTES = 64 * 1024 * MEBIBYTE
 _LIBRARY_BYTES = 8 * 1024 * MEBIBYTE
 _IN_MEMORY_BYTES = 32 * MEBIBYTE
@@ -67,12 +70,15 @@ class LayeredTree:
         self._layers = layers
         self._root = _Entry(0, names={})
         self._members = 0
+        self._steps = 0
+        # By their paths, until something that could lead elsewhere now is replaced or removed.
+        self._folders: dict[str, _Entry] = {}
         for number in range(len(layers)):
             self._add_layer(number)
+        self._folders.clear()
 
-    def link(self, path: str) -> str | None:
-        entry = self._at(path)
-        return None if entry is None else entry.link
+    def walker(self) -> Walker:
+        return _LayeredWalker(self._root, self._step)
 
     def is_file(self, path: str) -> bool:
         entry = self._at(path)
@@ -97,6 +103,13 @@ class LayeredTree:
                 wanted.setdefault(layer, {}).setdefault(place, []).append(path)
         for layer, places in wanted.items():
             yield from self._read(layer, places)
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise InvalidDocument(
+                Reason.ARCHIVE_BOMB, f"its paths and links take more than {_MOST_STEPS} steps"
+            )
 
     def _at(self, path: str) -> _Entry | None:
         entry: _Entry | None = self._root
@@ -137,18 +150,24 @@ class LayeredTree:
         """Put one member at its place."""
         path = _clean(member.name, self._layers[place[0]].name)
         folder, _, name = path.rpartition("/")
-        parent = self._folder(folder, place[0]) if name else None
-        if parent is None or parent.names is None:
+        if not name:
             return
+        parent = self._folder(folder, place[0])
+        names = parent.names if parent.names is not None else {}
+        known = names.get(name)
         if name == _OPAQUE:
+            self._folders.clear()
             _clear(parent, place[0])
         elif name.startswith(_WHITEOUT):
-            parent.names.pop(name.removeprefix(_WHITEOUT), None)
-        elif entry := self._entry(place, member, parent.names.get(name)):
+            self._folders.clear()
+            _hide(names, name.removeprefix(_WHITEOUT), place[0])
+        elif entry := self._entry(place, member, known):
+            if known is not None and known is not entry and known.place is None:
+                self._folders.clear()
             if member.isreg() and path.startswith(_TEXTS):
                 content = archive.extractfile(member)
                 entry.text = None if content is None else content.read(TEXT_BYTES)
-            parent.names[name] = entry
+            names[name] = entry
 
     def _entry(
         self, place: tuple[int, int], member: tarfile.TarInfo, known: _Entry | None
@@ -173,11 +192,17 @@ class LayeredTree:
             return _Entry(layer, place=place)
         return _Entry(layer)  # a device or a pipe hides what was there
 
-    def _folder(self, path: str, layer: int) -> _Entry | None:
+    def _folder(self, path: str, layer: int) -> _Entry:
         """The folder at ``path``, by way of links; it is made if it is not there."""
+        if path in self._folders:
+            return self._folders[path]
         real = resolve(self, path)
         if real is None:
-            return None
+            raise InvalidDocument(
+                Reason.ARCHIVE_PATH,
+                f"{path[:200]!r} has links without end, or is deeper than {DEEPEST} folders",
+                place=self._layers[layer].name,
+            )
         entry = self._root
         for part in real.split("/") if real else ():
             names = entry.names if entry.names is not None else {}
@@ -185,23 +210,63 @@ class LayeredTree:
             if inner is None or inner.names is None:
                 inner = names[part] = _Entry(layer, names={})
             entry = inner
+        self._folders[path] = entry
         return entry
 
 
+class _LayeredWalker:
+    """Keeps the way that it came, so that no step begins at the root again."""
+
+    def __init__(self, root: _Entry, on_step: Callable[[], None]) -> None:
+        self._way: list[_Entry | None] = [root]
+        self._on_step = on_step
+
+    def enter(self, name: str) -> str | None:
+        self._on_step()
+        folder = self._way[-1]
+        entry = None if folder is None or folder.names is None else folder.names.get(name)
+        if entry is not None and entry.link is not None:
+            return entry.link
+        self._way.append(entry)
+        return None
+
+    def leave(self) -> None:
+        self._on_step()
+        self._way.pop()
+
+    def restart(self) -> None:
+        del self._way[1:]
+
+
+def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
+    """Take out what layers below ``layer`` have at ``name``; its own stays."""
+    entry = names.get(name)
+    if entry is None:
+        return
+    _clear(entry, layer)
+    if entry.layer < layer and not entry.names:
+        del names[name]
+
+
 def _clear(folder: _Entry, layer: int) -> None:
-    """Take out what is from layers below ``layer``."""
-    if folder.cleared == layer or folder.names is None:
-        return  # once is enough, however often it is said
-    folder.cleared = layer
-    for name, entry in list(folder.names.items()):
-        _clear(entry, layer)
-        if entry.layer < layer and not entry.names:
-            del folder.names[name]
+    """Take out what is in it from layers below ``layer``."""
+    found: list[dict[str, _Entry]] = []
+    left = [folder]
+    while left:
+        entry = left.pop()
+        if entry.names is not None and entry.cleared != layer:
+            entry.cleared = layer  # once is enough, however often it is said
+            found.append(entry.names)
+            left += entry.names.values()
+    for names in reversed(found):  # what is within a folder before the folder itself
+        for name, inner in list(names.items()):
+            if inner.layer < layer and not inner.names:
+                del names[name]
 
 
 def _clean(name: str, layer: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts or len(name) > _LONGEST_PATH or len(parts) > _DEEPEST or "\0" in name:
+    if ".." in parts or len(name) > _LONGEST_PATH or len(parts) > DEEPEST or "\0" in name:
         raise InvalidDocument(
             Reason.ARCHIVE_PATH, f"a file leaves the layer: {name[:200]!r}", place=layer
         )
@@ -216,7 +281,7 @@ def _members(layer: Layer) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.T
             stream = unpacked(packed, _LAYER_BYTES, layer.name)
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 yield _each(archive)
-    except (tarfile.TarError, ValueError, OverflowError, *BROKEN_STREAM) as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError, *BROKEN_STREAM) as error:
         words = str(error)[:200] or "ends in the middle"
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=layer.name) from error
 

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from common.errors import InvalidDocument
 from common.native import Interface, NativeLibrary, Skipped
+from common.platforms import machine_family
 from common.reasons import Reason
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.trees import Tree, read_text, resolve
@@ -41,8 +42,9 @@ class Libraries:
     def provides(self, architecture: str) -> Iterator[Interface]:
         """Interfaces that programs of ``architecture`` can ask for; the first of a name wins."""
         seen = set()
+        family = machine_family(architecture)
         for library, names in self.files:
-            if library.architecture != architecture:
+            if machine_family(library.architecture) != family:
                 continue
             for name in names:
                 if name in seen:

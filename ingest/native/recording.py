@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from common.errors import InvalidArgument, ProjectError, StoreUnavailable
 from common.native import Analysis
 from common.packages import package_version
+from common.platforms import machine_family
 from common.settings import Settings
 from common.wheels import parse_wheel
 from graph.engine import Stores
@@ -120,5 +121,6 @@ def _difference(
             "the graph", "it does not show the analyses yet", "run `thoth graph sync`"
         )
     machines = architectures_of(parse_wheel(artifact.filename).tags)
-    others = machines if machines and environment.architecture not in machines else ()
+    family = machine_family(environment.architecture)
+    others = () if family in map(machine_family, machines) else machines
     return Difference(artifact, environment, tuple(missing), tuple(sorted(others)))

@@ -12,17 +12,33 @@ from typing import IO, Protocol
 from common.errors import InvalidDocument
 from common.reasons import Reason
 
-#: As many as Linux follows in one path.
-_MOST_LINKS = 40
+#: As many as Linux follows in one path, and the longest path that it takes: of all targets
+#: together, or a link of four kilobytes would cost two thousand steps for every path through it.
+_MOST_LINKS, _LONGEST_TARGETS = 40, 4_096
+#: Folders within one another; no real system has a fifth of it.
+DEEPEST = 256
 #: Configuration of the loader and of the system; real ones are some hundred bytes long.
 TEXT_BYTES = 64 * 1024
+
+
+class Walker(Protocol):
+    """A place in a tree, from the root on; each step costs the same, however deep it is."""
+
+    def enter(self, name: str) -> str | None:
+        """Go to ``name``; if that is a link, stay, and say where it points, as it is written."""
+
+    def leave(self) -> None:
+        """Go to the folder above; not asked at the root."""
+
+    def restart(self) -> None:
+        """Go to the root."""
 
 
 class Tree(Protocol):
     """A root folder. Paths are relative to it, with ``/`` between the parts."""
 
-    def link(self, path: str) -> str | None:
-        """Where the link at ``path`` points, as it is written; ``None`` if it is no link."""
+    def walker(self) -> Walker:
+        """A new one, at the root."""
 
     def is_file(self, path: str) -> bool:
         """Whether a regular file, no link, is at ``path``."""
@@ -40,27 +56,53 @@ class Tree(Protocol):
 def resolve(tree: Tree, path: str) -> str | None:
     """``path`` without links, found as if the tree's root were the system's.
 
-    :returns: ``None`` if the links have no end; whether there is a file is not said
+    Costs a step for each part of the path and of the links in it, some thousands at most.
+
+    :returns: ``None`` if the links have no end, or lead deeper than :data:`DEEPEST` folders;
+        whether there is a file is not said
     """
+    walker = tree.walker()
     done: list[str] = []
-    left = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-    followed = 0
+    left = _parts(path)
+    followed = length = 0
     while left:
         part = left.pop()
         if part == "..":
-            done = done[:-1]  # the parent of the root is the root
+            if done:  # the parent of the root is the root
+                done.pop()
+                walker.leave()
             continue
-        target = tree.link("/".join([*done, part]))
+        target = walker.enter(part)
         if target is None:
             done.append(part)
+            if len(done) > DEEPEST:
+                return None
             continue
-        followed += 1
-        if followed > _MOST_LINKS or len(target) > 4_096:
+        followed, length = followed + 1, length + len(target)
+        if followed > _MOST_LINKS or length > _LONGEST_TARGETS:
             return None
         if target.startswith("/"):
-            done = []
-        left.extend(it for it in reversed(target.split("/")) if it not in ("", "."))
+            done.clear()
+            walker.restart()
+        left.extend(_parts(target))
     return "/".join(done)
+
+
+def _parts(path: str) -> list[str]:
+    """The last first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def is_there(path: str) -> bool:
+    """Whether anything is at a path; at one that no file system takes, there is nothing.
+
+    >>> is_there("."), is_there("x" * 5_000), is_there("x\\0")
+    (True, False, False)
+    """
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def read_text(tree: Tree, path: str) -> str | None:
@@ -69,17 +111,33 @@ def read_text(tree: Tree, path: str) -> str | None:
     return None if real is None else tree.text(real)
 
 
+class _FolderWalker:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._parts: list[str] = []
+
+    def enter(self, name: str) -> str | None:
+        try:
+            return str(self._root.joinpath(*self._parts, name).readlink())
+        except (OSError, ValueError):  # a NUL in a path that a file of the tree names
+            self._parts.append(name)
+            return None
+
+    def leave(self) -> None:
+        self._parts.pop()
+
+    def restart(self) -> None:
+        self._parts.clear()
+
+
 class FolderTree:
     """A folder of this machine, or all of it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def link(self, path: str) -> str | None:
-        try:
-            return str((self._root / path).readlink())
-        except (OSError, ValueError):  # a NUL in a path that a file of the tree names
-            return None
+    def walker(self) -> Walker:
+        return _FolderWalker(self._root)
 
     def is_file(self, path: str) -> bool:
         try:

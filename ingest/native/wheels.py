@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import tempfile
 import zipfile
@@ -13,11 +14,14 @@ from pathlib import Path
 
 from common.errors import InvalidDocument
 from common.native import Interface, NativeLibrary, Skipped, WheelAnalysis
+from common.platforms import machine_family
 from common.reasons import Reason
 from common.wheels import parse_wheel
 from ingest.native.documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.streams import MEBIBYTE, copy_bounded
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +201,14 @@ def needs_of(libraries: list[NativeLibrary], architectures: frozenset[str]) -> s
         to send it elsewhere, is not loaded; empty for all
     """
     own = {name for it in libraries for name in (it.soname, _file_name(it)) if name}
-    loaded = [it for it in libraries if not architectures or it.architecture in architectures]
+    families = {machine_family(it) for it in architectures}
+    loaded = [it for it in libraries if not families or machine_family(it.architecture) in families]
+    if libraries and not loaded:
+        found = sorted({it.architecture for it in libraries})
+        logger.warning(
+            "native_libraries_of_other_machines",
+            extra={"wanted": sorted(architectures), "found": found},
+        )
     wanted = {Interface(name) for it in loaded for name in it.needed}
     wanted |= {version for it in loaded for version in it.needs}
     return {interface for interface in wanted if interface.library not in own}

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-X86_64, I386, AARCH64 = 62, 3, 183
+X86_64, I386, ARM, AARCH64 = 62, 3, 40, 183
 
-_NULL, _NEEDED, _STRTAB, _STRSZ, _SONAME, _RUNPATH = 0, 1, 5, 10, 14, 29
+_NULL, _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 0, 1, 5, 10, 14, 15, 29
 _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _HEADER, _SEGMENT, _BASE = 64, 56, 0x10000
 
@@ -34,12 +34,17 @@ def elf(
     weak: Mapping[str, Sequence[str]] | None = None,
     defines: Sequence[str] = (),
     machine: int = X86_64,
+    *,
+    rpath: str | None = None,
+    runpath: str | None = None,
 ) -> bytes:
     """A 64-bit shared library without sections: headers, strings, versions, dynamic section."""
     strings = _Strings()
     tags = [(_NEEDED, strings.place(name)) for name in needed]
     if soname is not None:
         tags.append((_SONAME, strings.place(soname)))
+    paths = ((_RPATH, rpath), (_RUNPATH, runpath))
+    tags += [(tag, strings.place(path)) for tag, path in paths if path is not None]
     wanted = [
         (library, versions, flags)
         for group, flags in ((needs or {}, 0), (weak or {}, 2))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,15 @@ from sqlalchemy import event, text
 from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph.engine import Stores
-from graph.repositories.advisories import match_versions
+from graph.repositories.advisory_lists import vulnerabilities_of
+from graph.repositories.affected import match_versions
 from graph.repositories.packages import refresh_revisions
 from ingest.advisories import fetching
 from ingest.advisories.sync import AdvisoryReport, sync_source
 from tests.factories.advisories import (
     CRITICAL,
+    HIGH,
+    MEDIUM,
     add_versions,
     affected,
     flask_sessions,
@@ -195,6 +200,62 @@ def test_withdrawn_advisories_affect_nothing_until_they_stand_again(record: Reco
     assert record.pairs == [("GHSA-1", "flask@1.0")]
 
 
+WITHDRAWN = {"withdrawn": "2024-02-01T00:00:00Z"}
+
+
+def test_what_a_withdrawn_advisory_said_is_not_listed(record: Record) -> None:
+    # Two advisories of one vulnerability: that about Flask was taken back, the other stands.
+    record.sync(
+        osv("GHSA-1", affected("flask", ("introduced", "0")), aliases=["CVE-1"], **WITHDRAWN),
+        osv("PYSEC-1", affected("jinja2", ("introduced", "0")), aliases=["CVE-1"]),
+        osv("GHSA-2", affected("flask", ("introduced", "0")), **WITHDRAWN),
+    )
+    with record.engine.connect() as connection:
+        assert vulnerabilities_of(connection, "flask", "1.0") == []
+        (gone,) = vulnerabilities_of(connection, "flask")
+        (stands,) = vulnerabilities_of(connection, "jinja2", "1.0")
+    assert (gone.vulnerability_id, len(gone.packages)) == ("GHSA-2", 1)
+    assert stands.vulnerability_id == "CVE-1"
+
+
+def test_the_worst_are_listed_first_also_among_those_without_a_score(record: Record) -> None:
+    words: list[dict[str, Any]] = [
+        {"database_specific": {"severity": it}} for it in ("CRITICAL", "LOW")
+    ]
+    record.sync(
+        osv("A-MEDIUM", vector=MEDIUM), osv("B-LOW", **words[1]), osv("C-CRITICAL", **words[0]),
+        osv("D-SCORED", vector=CRITICAL), osv("E-UNKNOWN"), osv("F-HIGH", vector=HIGH),
+        osv("0-GONE", vector=CRITICAL, **WITHDRAWN),
+    )  # fmt: skip
+    with record.engine.connect() as connection:
+        listed = [it.vulnerability_id for it in vulnerabilities_of(connection, "flask")]
+    assert listed == ["D-SCORED", "C-CRITICAL", "F-HIGH", "A-MEDIUM", "B-LOW", "E-UNKNOWN",
+                      "0-GONE"]  # fmt: skip
+
+
+def test_a_withdrawn_advisory_goes_on_when_what_it_was_with_is_gone(record: Record) -> None:
+    glue = osv("GHSA-W", aliases=["CVE-1", "CVE-2"], **WITHDRAWN)
+    first, second = osv("PYSEC-1", aliases=["CVE-1"]), osv("PYSEC-2", aliases=["CVE-2"])
+    homes = "SELECT advisory_id, vulnerability_id FROM advisories ORDER BY 1"
+    record.sync(glue)
+    assert record.rows(homes) == [("GHSA-W", "CVE-1")]
+    record.sync(second)
+    assert dict(record.rows(homes)) == {"GHSA-W": "CVE-2", "PYSEC-2": "CVE-2"}
+    record.sync(first)
+    assert dict(record.rows(homes))["GHSA-W"] == "CVE-1"
+    record.sync(first | {"aliases": [], "modified": "2024-03-01T00:00:00Z"})
+    assert dict(record.rows(homes)) == {
+        "GHSA-W": "CVE-2", "PYSEC-1": "PYSEC-1", "PYSEC-2": "CVE-2",
+    }  # fmt: skip
+    assert len(record.rows("SELECT 1 FROM vulnerabilities")) == 2
+
+
+def test_a_listed_version_is_met_in_another_spelling(record: Record) -> None:
+    record.add("flask==1.0.0", "flask==2.0")
+    record.sync(osv("GHSA-1", affected("flask", versions=["1.0"])))
+    assert record.pairs == [("GHSA-1", "flask@1.0.0")]
+
+
 def test_an_older_archive_changes_nothing(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1", affected("flask", versions=["0.5"]), modified="2024-02-01T00:00:00Z"))
@@ -317,6 +378,23 @@ def test_a_server_without_validators_costs_a_download_and_no_more(
     assert sync_source(record.settings, record.engine, web.url).unchanged
 
 
+def test_two_urls_that_differ_in_their_query_are_two_sources(record: Record, web: Site) -> None:
+    def answers(identifier: str) -> Callable[[BaseHTTPRequestHandler], None]:
+        body = archive(record.folder, osv(identifier))
+
+        def told(handler: BaseHTTPRequestHandler) -> None:
+            same = handler.headers.get("If-None-Match") == '"1"'
+            answer(handler, 304 if same else 200, b"" if same else body, ETag='"1"')
+
+        return told
+
+    web.answers += [answers("GHSA-1"), answers("GHSA-2"), answers("GHSA-2")]
+    for part, new in (("a", 1), ("b", 1), ("b", 0)):
+        found = sync_source(record.settings, record.engine, f"{web.url}/all.zip?part={part}")
+        assert found.new == new
+    assert found.unchanged  # by its digest
+
+
 def test_a_busy_server_is_asked_again(record: Record, web: Site) -> None:
     web.bodies["/one.json"] = json.dumps(osv("GHSA-1")).encode()
     web.answers += [
@@ -362,6 +440,55 @@ def test_a_server_that_does_not_answer_leaves_what_is_known(record: Record, web:
         )
     assert "hidden-word" not in str(refused.value)
     assert row_counts(record.engine)["advisories"] == 1
+
+
+@pytest.mark.parametrize("drips", [b"x", b""], ids=["body", "headers"])
+def test_a_server_that_drips_does_not_outlast_the_deadline(
+    tmp_path: Path, web: Site, drips: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_DEADLINE_S", 0.6)
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        with suppress(OSError):
+            if drips:
+                handler.end_headers()
+            else:
+                handler.flush_headers()
+            for number in range(100):
+                handler.wfile.write(drips or b"X-%d: 1\r\n" % number)
+                time.sleep(0.05)
+
+    web.answers += [drip] * 4
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match=r"takes longer than 0\.6 s"):
+        fetching.fetch_archive(f"{web.url}/all.zip", fetching.Validators(), tmp_path)
+    assert time.monotonic() - began < 3
+
+
+def test_all_attempts_share_one_deadline(
+    tmp_path: Path, web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_DEADLINE_S", 0.6)
+
+    def busy(handler: BaseHTTPRequestHandler) -> None:
+        time.sleep(0.4)
+        answer(handler, 503)
+
+    web.answers += [busy] * 4
+    with pytest.raises(StoreUnavailable, match=r"takes longer than 0\.6 s"):
+        fetching.fetch_archive(f"{web.url}/all.zip", fetching.Validators(), tmp_path)
+    assert len(web.seen) == 2
+
+
+def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -> None:
+    with site() as inside:
+        inside.bodies["/secret"] = b"{}"
+        web.answers.append(redirect(f"{inside.url}/secret"))
+        with pytest.raises(StoreUnavailable, match="redirected to a private address"):
+            fetching.fetch_archive(f"{web.url}/all.zip", fetching.Validators(), tmp_path)
+        assert inside.seen == []
+    assert len(web.seen) == 1
 
 
 def test_an_answer_without_end_is_cut(tmp_path: Path, web: Site) -> None:

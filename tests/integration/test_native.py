@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, event, func, select
 
 from common.errors import InvalidArgument
 from common.settings import Settings
@@ -71,6 +71,18 @@ def _kinds(engine: Engine) -> Counter[str]:
 def _count(engine: Engine, table: type) -> int:
     with engine.connect() as connection:
         return connection.scalar(select(func.count()).select_from(table)) or 0
+
+
+def test_advisories_are_shared_before_anything_is_written(
+    settings: Settings, relational: Engine, wheel: Path
+) -> None:
+    seen: list[str] = []
+    event.listen(relational, "before_cursor_execute", lambda *given: seen.append(given[2]))
+    with relational.begin() as connection:
+        add_analysis(connection, settings, analyze_wheel(wheel), "test")
+    locks = [place for place, it in enumerate(seen) if "pg_advisory_xact_lock_shared" in it]
+    writes = [place for place, it in enumerate(seen) if it.lstrip().startswith("INSERT")]
+    assert locks[0] < writes[0]
 
 
 def test_an_analysis_is_stored_once_with_its_outbox_entries(

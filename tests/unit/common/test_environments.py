@@ -60,6 +60,12 @@ def test_a_named_environment_takes_what_runs_there_and_nothing_else(
     assert not tags & parse_tag(refused)
 
 
+def test_what_is_for_any_pypy_is_named_by_its_major_version() -> None:
+    tags = {str(tag) for tag in environment("pypy3.10", "linux_x86_64").tags}
+    assert "pp3-none-any" in tags  # as packaging's own sys_tags have it
+    assert "pp310-none-any" not in tags
+
+
 @pytest.mark.parametrize(
     ("platform", "marker"),
     [

@@ -93,3 +93,13 @@ def test_what_is_no_version_can_only_be_listed() -> None:
 
 def test_a_listed_version_may_be_spelled_otherwise() -> None:
     assert found(versions=("1.0.0-beta1",), listed=("1.0.0b1",)) == ["1.0.0-beta1"]
+
+
+@pytest.mark.parametrize(
+    ("version", "listed"),
+    [("1.0.0", "1.0"), ("1", "1.0"), ("1.0.0-beta1", "1.0b1"), ("2.0.0+cu118", "2.0"),
+     ("2.0+a.1", "2.0.0+a-1"), ("v1.0", "1"), ("final-2004", "final-2004")],
+)  # fmt: skip
+def test_a_listed_version_means_all_that_are_equal_to_it(version: str, listed: str) -> None:
+    assert found(versions=(version, "3.0"), listed=(listed,)) == [version]
+    assert found(versions=("2.0",), listed=("2.0.0+cu118", "final")) == []

@@ -60,3 +60,33 @@ def test_long_chains_of_aliases_are_followed() -> None:
     chain = [osv(f"X-{number}", aliases=[f"X-{number + 1}"]) for number in range(3_000)]
     (found,) = of(*chain)
     assert len(found.aliases) == 3_001
+
+
+TAKEN_BACK = {"withdrawn": "2024-03-01T00:00:00Z"}
+
+
+def test_a_withdrawn_advisory_joins_nothing() -> None:
+    glue = osv("GHSA-W", aliases=["CVE-1", "CVE-2"], vector=CRITICAL, **TAKEN_BACK)
+    one = osv("PYSEC-1", aliases=["CVE-1"], vector=HIGH)
+    other = osv("PYSEC-2", aliases=["CVE-2"])
+    first, second = of(glue, one, other)
+    assert first.aliases == ("CVE-1", "GHSA-W", "PYSEC-1")
+    assert first.advisory_ids == ("GHSA-W", "PYSEC-1")
+    assert (second.aliases, second.withdrawn_at) == (("CVE-2", "PYSEC-2"), None)
+    assert (first.rating.score, second.rating.score) == (7.5, None)
+
+
+def test_a_withdrawn_advisory_goes_where_its_own_identifier_is() -> None:
+    glue = osv("GHSA-W", aliases=["CVE-1"], **TAKEN_BACK)
+    named = osv("PYSEC-2", aliases=["CVE-2", "GHSA-W"])
+    first, second = of(glue, named, osv("PYSEC-1", aliases=["CVE-1"]))
+    assert first.advisory_ids == ("PYSEC-1",)
+    assert second.advisory_ids == ("GHSA-W", "PYSEC-2")
+
+
+def test_withdrawn_advisories_that_go_nowhere_are_joined() -> None:
+    (found,) = of(
+        osv("GHSA-1", aliases=["CVE-9"], **TAKEN_BACK),
+        osv("PYSEC-1", aliases=["CVE-9"], **TAKEN_BACK),
+    )
+    assert (found.vulnerability_id, found.withdrawn_at is None) == ("CVE-9", False)
