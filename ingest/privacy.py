@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from typing import Any
 
+from common.addresses import without_secrets
+
 REMOVED = "[e-mail removed]"
 
 #: Lengths are bounded, so that a megabyte without an address is passed over quickly.
@@ -55,6 +57,20 @@ def scrub_text(text: str) -> str:
         return text
     without = _EMAIL.sub(_replacement, text)
     return text if without == text else without
+
+
+def scrub_words(text: str, most: int) -> str:
+    """Words for people to read, without e-mail addresses and secrets, and then cut.
+
+    What is cut first may end within a password, which nobody then takes for one; what is cut
+    last may look like an address.
+
+    >>> scrub_words("see https://jo:word@host.example/?token=1, or jo@mail.example", 42)
+    'see https://host.example/ or [e-mail remov'
+    """
+    for _ in range(2):
+        text = scrub_text(without_secrets(text))[:most].strip()
+    return text
 
 
 def _replacement(match: re.Match[str]) -> str:

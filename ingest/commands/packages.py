@@ -63,8 +63,9 @@ def add(
 
     NAME may have extras and a specifier, such as 'torch[opt]==2.9'. What is known is not read
     again, so an interrupted run is resumed by running it again. Exit code 1 if a package that
-    was named is missing or has no release that can be chosen, if something could not be read,
-    or if a file has another hash than before; 3 if the index does not answer.
+    was named is missing or has no release that can be chosen and meets the specifier, if
+    something could not be read, or if a file has another hash than before; 3 if the index does
+    not answer.
     """
     from ingest.crawl.bounds import Bounds
     from ingest.crawl.runs import add_packages, roots_of

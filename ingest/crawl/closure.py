@@ -21,6 +21,15 @@ class Wanted:
     specifier: str = ""
     extras: frozenset[str] = frozenset()
 
+    @property
+    def text(self) -> str:
+        """As a person writes it.
+
+        >>> Wanted("torch", ">=2", frozenset({"opt"})).text
+        'torch[opt]>=2'
+        """
+        return f"{self.name}[{','.join(sorted(self.extras))}]{self.specifier}".replace("[]", "")
+
 
 @dataclass(slots=True)
 class Followed:

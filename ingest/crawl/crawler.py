@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from packaging.specifiers import SpecifierSet
 from sqlalchemy import Connection, Engine
 
-from common.errors import IndexFault, IndexProblem
+from common.errors import IndexFault, IndexProblem, ProjectError
 from common.indexes.client import IndexClient
 from common.indexes.configured import Index
 from common.indexes.pages import ProjectPage
@@ -30,10 +32,11 @@ from graph.repositories.crawls import (
 )
 from graph.repositories.merging import KnownRelease
 from graph.repositories.releases import ReleasesAdded, known_releases
+from ingest.crawl.bugs import INTERNAL, bug_words
 from ingest.crawl.closure import Closure, Followed, Wanted
 from ingest.crawl.errands import Errand
 from ingest.crawl.patience import IndexLost, Patience
-from ingest.crawl.plans import Ask, Plan, listed_on, plan
+from ingest.crawl.plans import Ask, Plan, as_listed, listed_on, offered_on, plan
 from ingest.crawl.reading import read_release
 from ingest.crawl.recorder import ReadRelease, Recorder
 from ingest.crawl.release_documents import release_document, release_from
@@ -144,16 +147,30 @@ class _Crawler:
             page = await self._page(package.name, first=seen is None)
             if page is None:
                 return
-            ask = self._ask_for(package.name, fresh, seen)
-            made = await self._recorder.transaction(lambda it: self._prepare(it, page, ask))
-            self._projects[page.name] = _Project(listed_on(page), made.plan.selected)
-            self._report.count_plan(made.plan, made.known, ask.chosen)
-            self._report.count_added(made.added)
-            self._learn_known(made, ask)
+            made = await self._planned(page, self._ask_for(package.name, fresh, seen))
+            if made is None:
+                return
             await together(
                 self._read_one(page, version, made.queue.get(version))
                 for version in made.plan.to_read
             )
+
+    async def _planned(self, page: ProjectPage, ask: Ask) -> _Prepared | None:
+        """What is to be read of a package; ``None`` if an error of ours kept it from that."""
+        try:
+            made = await self._recorder.transaction(lambda it: self._prepare(it, page, ask))
+            self._projects[page.name] = _Project(listed_on(page), made.plan.selected)
+            self._report.count_plan(made.plan, made.known, ask.chosen)
+            if page.skipped:
+                self._report.skipped[page.name] = len(page.skipped)
+            self._report.count_added(made.added)
+            self._learn_known(made, ask)
+        except ProjectError:
+            raise
+        except Exception as error:
+            await self._no_page(page.name, INTERNAL, bug_words(error, page.name))
+            return None
+        return made
 
     def _ask_for(self, name: str, specifiers: frozenset[str], seen: _Project | None) -> Ask:
         if seen is not None:
@@ -168,32 +185,35 @@ class _Crawler:
         try:
             return await self._patience.ask(lambda: self._client.project(name, max_age_s=age_s))
         except IndexProblem as problem:
-            await self._no_page(name, problem)
+            await self._no_page(name, problem.code, problem.message)
+            return None
+        except (ProjectError, IndexLost):
+            raise
+        except Exception as error:
+            await self._no_page(name, INTERNAL, bug_words(error, name))
             return None
         finally:
             self._report.packages += first
             self._on_progress(self._report)
 
-    async def _no_page(self, name: str, problem: IndexProblem) -> None:
-        missing = problem.code is IndexFault.NOT_FOUND
+    async def _no_page(self, name: str, code: str, message: str) -> None:
+        missing = code == IndexFault.NOT_FOUND
         before = await self._recorder.transaction(
             lambda connection: record_no_page(
                 connection, self._index, name, "missing" if missing else "failed",
-                problem.code, problem.message,
+                code, message,
             )
         )  # fmt: skip
-        logger.warning(
-            "no_page", extra={"index": self._index, "package": name, "code": problem.code}
-        )
+        logger.warning("no_page", extra={"index": self._index, "package": name, "code": code})
         if missing:
             self._report.missing.append(name)
         if not missing or (before is not None and before.state == "known"):
-            self._report.failed.append(Trouble(name, None, problem.code, problem.message))
+            self._report.failed.append(Trouble(name, None, code, message))
 
     def _prepare(self, connection: Connection, page: ProjectPage, ask: Ask) -> _Prepared:
         """Decide what to read, and keep that together with what the page alone tells."""
         index, name = self._index, page.name
-        known = known_releases(connection, index, name)
+        known = as_listed(known_releases(connection, index, name), page.releases)
         queue = queued_releases(connection, index, name)
         before = project_row(connection, index, name)
         made = plan(index, page, ask, known, queue, before, datetime.now(UTC))
@@ -204,7 +224,7 @@ class _Crawler:
             or known[release.version].document_id != release.document_id
         ]
         added = self._recorder.add(connection, told)
-        record_page(connection, index, name, page.digest, page.releases.keys(), page.as_of)
+        record_page(connection, index, name, page.digest, offered_on(page), page.as_of)
         queue_releases(connection, index, name, made.to_read)
         take_off_queue(connection, index, [(name, version) for version in made.stale])
         add_events(connection, made.events)
@@ -219,20 +239,26 @@ class _Crawler:
                 self._closure.learn(known.name, version, known.requirements)
 
     async def _read_one(self, page: ProjectPage, version: str, queued: QueueRow | None) -> None:
-        files = page.releases[version]
         async with self._readers:
             try:
-                told = await self._patience.ask(
-                    lambda: read_release(self._client.metadata, page.name, version, files)
-                )
+                self._take(page, version, queued, await self._release(page, version))
             except IndexProblem as problem:
                 self._fail(page.name, version, queued, problem.code, problem.message)
-            else:
-                document = release_document(self._index, page.name, version, files, told)
-                self._take(page, version, queued, release_from(document))
+            except (ProjectError, IndexLost):
+                raise
+            except Exception as error:
+                message = bug_words(error, page.name, version)
+                self._fail(page.name, version, queued, INTERNAL, message)
         self._on_progress(self._report)
         if len(self._read) >= BATCH_RELEASES or time.monotonic() - self._stored_at > BATCH_S:
             await self._store()
+
+    async def _release(self, page: ProjectPage, version: str) -> Release | None:
+        files = page.releases[version]
+        told = await self._patience.ask(
+            lambda: read_release(self._client.metadata, page.name, version, files)
+        )
+        return release_from(release_document(self._index, page.name, version, files, told))
 
     def _take(
         self, page: ProjectPage, version: str, queued: QueueRow | None, release: Release | None
@@ -240,11 +266,11 @@ class _Crawler:
         if release is None:
             self._fail(page.name, version, queued, "refused", "no document can be made of it")
             return
+        if release.state is ReleaseState.SOLVED:
+            self._closure.learn(release.name, release.version, release.requirements)
+            self._solved.add(release.name)
         self._read.append(ReadRelease(release, page.as_of))
         self._report.read[release.state] += 1
-        if release.state is ReleaseState.SOLVED:
-            self._solved.add(release.name)
-            self._closure.learn(release.name, release.version, release.requirements)
 
     def _fail(
         self, name: str, version: str, queued: QueueRow | None, code: str, message: str
@@ -261,12 +287,41 @@ class _Crawler:
         read, self._read = self._read, []
         failures, self._failures = self._failures, []
         self._stored_at = time.monotonic()
-        if read or failures:
+        if not read and not failures:
+            return
+        try:
             self._report.count_added(await self._recorder.store(read, failures))
+        except ProjectError:
+            raise
+        except Exception:
+            await self._store_apart(read, failures)
+
+    async def _store_apart(self, read: list[ReadRelease], failures: list[FailedRead]) -> None:
+        """Of what cannot be stored together, all that can be stored by itself."""
+        for it in read:
+            try:
+                self._report.count_added(await self._recorder.store([it], []))
+            except ProjectError:
+                raise
+            except Exception as error:
+                name, version = it.release.name, it.release.version
+                self._report.read -= Counter([it.release.state])
+                self._fail(name, version, None, INTERNAL, bug_words(error, name, version))
+        failures, self._failures = failures + self._failures, []
+        await self._recorder.store([], failures)
+
+    def _fails(self, root: Wanted) -> bool:
+        """Whether the package has releases that can be chosen, and none that was asked for."""
+        if root.name not in self._solved:
+            return False
+        wanted = SpecifierSet(root.specifier)
+        versions = self._closure.followed[root.name].releases
+        return not any(wanted.contains(it, prereleases=True) for it in versions)
 
     def _conclude(self) -> None:
         roots = {root.name for root in self._errand.roots}
         self._report.left_out = sorted(self._closure.left_out)
         self._report.missing_roots = sorted(roots.intersection(self._report.missing))
         self._report.unsolvable_roots = sorted((roots & self._projects.keys()) - self._solved)
+        self._report.unmet_roots = sorted({it.text for it in self._errand.roots if self._fails(it)})
         logger.info("crawl_ended", extra={"index": self._index, "packages": self._report.packages})

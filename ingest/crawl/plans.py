@@ -22,6 +22,10 @@ from ingest.crawl.release_documents import (
 )
 from ingest.crawl.selection import Listed, invalid, needed, newest, version_of
 
+#: Events that a person should look at: a project without files that had some, and a file
+#: that one page lists with two hashes.
+EMPTIED, CONFLICT = "emptied", "conflicting_hash"
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -61,11 +65,26 @@ class Plan:
 
 
 def listed_on(page: ProjectPage) -> list[Listed]:
-    """The releases of a page."""
+    """The releases of a page; one without files takes nobody's place, like a yanked one."""
     return [
-        Listed(version, _uploaded(files), bool(files) and all(file.yanked for file in files))
+        Listed(version, _uploaded(files), all(file.yanked for file in files))
         for version, files in page.releases.items()
     ]
+
+
+def offered_on(page: ProjectPage) -> set[str]:
+    """The releases of a page that have files."""
+    return {version for version, files in page.releases.items() if files}
+
+
+def as_listed(
+    known: Mapping[str, KnownRelease], versions: Collection[str]
+) -> dict[str, KnownRelease]:
+    """``known`` by the versions as a page spells them, where it spells equal ones otherwise."""
+    listed = {version_of(it): it for it in versions if version_of(it) is not None}
+    return {listed.get(version_of(it), it): release for it, release in known.items()} | {
+        it: known[it] for it in known.keys() & set(versions)
+    }
 
 
 def plan(
@@ -83,13 +102,13 @@ def plan(
     :param queue: releases of the project that wait to be read
     :param before: the project as the index answered last
     """
-    listed = listed_on(page)
-    selected = _selected(listed, ask, known, queue, before)
+    listed, offered = listed_on(page), offered_on(page)
+    selected = _selected(listed, offered, ask, known, queue, before)
     unread = {
         it for it in selected if needs_reading(known.get(it), it, page.releases[it], ask.again)
     }
     waiting = {it for it in unread if it in queue and not (ask.again or queue[it].is_due(now))}
-    gone = set() if before is None else set(before.listed) - page.releases.keys()
+    gone = set() if before is None else set(before.listed) - offered
     told = _told_of_unknown(selected - unread, known)
     told |= _told_again(page, known, before, unread - waiting)
     documents = [
@@ -97,7 +116,7 @@ def plan(
         *(
             release_document(index, page.name, it, (), told_by_record(known[it]))
             for it in sorted(gone)
-            if it in known and _is_read(known[it])
+            if it in known and it not in told and _is_read(known[it])
         ),
     ]
     return Plan(
@@ -105,8 +124,8 @@ def plan(
         to_read=tuple(sorted(unread - waiting)),
         documents=tuple(documents),
         waiting=tuple(sorted(waiting)),
-        stale=tuple(sorted(queue.keys() - (unread if ask.all_known else page.releases.keys()))),
-        events=tuple(_events(index, page, before, gone)),
+        stale=tuple(sorted(queue.keys() - (unread if ask.all_known else offered))),
+        events=(*_conflicts(index, page, before), *_events(index, page, offered, before, gone)),
     )
 
 
@@ -115,13 +134,13 @@ def needs_reading(
 ) -> bool:
     """Whether the metadata of a release has to be read.
 
-    What was read once is never read again. A file that was looked at in vain is not either:
-    only when another one is the first choice, such as a wheel that was added later. Nor is
-    that of a version which is none: it could not be chosen anyway.
+    What was read once is never read again; what only a solver told was not read. A file that
+    was looked at in vain is not either: only when another one is the first choice, such as a
+    wheel that was added later. Nor is that of a version which is none: it could not be chosen.
 
     :param again: whether to look at a file again that was looked at in vain
     """
-    if known is not None and known.requirements_known:
+    if known is not None and known.requirements_known and not known.told_by_solver:
         return False
     candidates = metadata_files(files) if version_of(version) else []
     if not candidates:
@@ -133,6 +152,7 @@ def needs_reading(
 
 def _selected(
     listed: Sequence[Listed],
+    offered: Collection[str],
     ask: Ask,
     known: Mapping[str, KnownRelease],
     queue: Mapping[str, QueueRow],
@@ -145,7 +165,8 @@ def _selected(
     if ask.bounds is not None:
         selected |= {*newest(listed, ask.bounds), *invalid(listed, ask.bounds)}
     if ask.all_known and before is not None:
-        selected |= _appeared(listed, ask.bounds or Bounds(), before)
+        fresh = [it for it in listed if it.version in offered]
+        selected |= _appeared(fresh, ask.bounds or Bounds(), before)
     selected &= on_page
     return selected | needed(ask.specifiers, listed, selected)
 
@@ -185,15 +206,33 @@ def _is_read(known: KnownRelease) -> bool:
 
 
 def _events(
-    index: str, page: ProjectPage, before: ProjectRow | None, gone: Collection[str]
+    index: str,
+    page: ProjectPage,
+    offered: Collection[str],
+    before: ProjectRow | None,
+    gone: Collection[str],
 ) -> list[IndexEvent]:
     """What appeared and what vanished since the index answered last."""
     if before is None or before.page_digest is None:
         return []
-    appeared = sorted(page.releases.keys() - set(before.listed))
+    appeared = sorted(set(offered) - before.listed)
+    emptied = [IndexEvent(EMPTIED, index, page.name, "", {"releases": len(gone)})]
     return [
+        *(emptied if gone and not offered else ()),
         *(IndexEvent("new_release", index, page.name, version) for version in appeared),
         *(IndexEvent("removed", index, page.name, version) for version in sorted(gone)),
+    ]
+
+
+def _conflicts(index: str, page: ProjectPage, before: ProjectRow | None) -> list[IndexEvent]:
+    """Files with two hashes, told when the page is another than before."""
+    if before is not None and before.page_digest == page.digest:
+        return []
+    return [
+        IndexEvent(
+            CONFLICT, index, page.name, version, {"file": file, "known": first, "offered": other}
+        )
+        for version, file, first, other in page.conflicts
     ]
 
 

@@ -37,6 +37,11 @@ def print_crawl(report: CrawlReport) -> None:
         f"{sum(report.read.values())} read ({states})"
     )
     click.echo(f"record        {report.new} new, {report.changed} changed")
+    if report.skipped:
+        click.echo(
+            f"skipped       {sum(report.skipped.values())} entries of pages that name no file of "
+            f"their package, or one twice: {_names(sorted(report.skipped))}"
+        )
     if report.events:
         click.echo(f"events        {counts(report.events)}")
     click.echo(
@@ -53,11 +58,13 @@ def _failed_pages(report: CrawlReport) -> int:
 
 def _print_troubles(report: CrawlReport) -> None:
     _print_list("missing", [f"{name}, which was asked for" for name in report.missing_roots])
+    _print_list("not watched", [f"{it}, as the index does not have it" for it in report.unwatched])
     others = sorted(set(report.missing) - set(report.missing_roots))
     _print_list("missing", others)
     _print_list(
         "unsolvable", [f"no release of {it} can be chosen" for it in report.unsolvable_roots]
     )
+    _print_list("unmet", [f"no release that can be chosen meets {it}" for it in report.unmet_roots])
     _print_list(
         "failed",
         [
@@ -72,6 +79,9 @@ def _print_troubles(report: CrawlReport) -> None:
             err=True,
         )
     _print_list(
+        "alarm", [f"{it} had files, and its page lists none" for it in sorted(report.emptied)]
+    )
+    _print_list(
         "alarm",
         [
             f"{it.purl} {it.filename} had the hash {it.known} and is offered with {it.offered}; "
@@ -80,14 +90,17 @@ def _print_troubles(report: CrawlReport) -> None:
         ],
     )
     if report.left_out:
-        names = ", ".join(report.left_out[:_SHOWN]) + (" …" if report.left_out[_SHOWN:] else "")
         click.echo(
             f"bound         {len(report.left_out)} packages were not followed (--max-packages): "
-            f"{names}",
+            f"{_names(report.left_out)}",
             err=True,
         )
     if report.lost is not None:
         click.echo(f"lost          {printable(str(report.lost))}; run it again to go on", err=True)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (" …" if names[_SHOWN:] else "")
 
 
 def _print_list(label: str, lines: Sequence[str]) -> None:

@@ -63,7 +63,9 @@ def told_by_file(name: str, version: str, file: IndexFile, read: MetadataRead) -
 
 
 def told_by_record(known: KnownRelease) -> Told:
-    """What the record knows already."""
+    """What the record knows already, less what only a solver told: that is no index's word."""
+    if known.told_by_solver:
+        return Told(metadata_file=known.metadata_file, problem=ReleaseProblem.NOT_RECORDED)
     return Told(
         requires_dist=known.requirements_raw if known.requirements_known else None,
         requires_python=known.requires_python,

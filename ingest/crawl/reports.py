@@ -9,9 +9,11 @@ from typing import Any
 
 from common.errors import IndexProblem
 from common.indexes.client import Traffic
+from common.releases import release_identity
+from graph.repositories.crawls import IndexEvent
 from graph.repositories.releases import HashAlarm, ReleasesAdded
 from ingest.crawl.patience import NO_ANSWER
-from ingest.crawl.plans import Plan
+from ingest.crawl.plans import CONFLICT, EMPTIED, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,11 @@ class CrawlReport:
     :param missing: names that the index does not have
     :param waiting: releases that failed before and are not tried yet, or no more
     :param left_out: names beyond the bound of packages
+    :param unwatched: roots that are not put on the watch list, as they are missing
     :param unsolvable_roots: roots of which no release can be chosen
+    :param unmet_roots: roots with releases that can be chosen, but none that they ask for
+    :param emptied: packages that had files and have none
+    :param skipped: entries of pages that name no file of their package, or one twice; by package
     :param events: what changed in the index since it answered last, by kind
     :param lost: why the crawl was broken off
     """
@@ -56,7 +62,11 @@ class CrawlReport:
     changed: int = 0
     missing: list[str] = field(default_factory=list)
     missing_roots: list[str] = field(default_factory=list)
+    unwatched: list[str] = field(default_factory=list)
     unsolvable_roots: list[str] = field(default_factory=list)
+    unmet_roots: list[str] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
     failed: list[Trouble] = field(default_factory=list)
     waiting: int = 0
     left_out: list[str] = field(default_factory=list)
@@ -78,6 +88,8 @@ class CrawlReport:
         self.to_read += len(made.to_read)
         self.waiting += len(made.waiting)
         self.events.update(it.kind for it in made.events)
+        self.emptied += [it.name for it in made.events if it.kind == EMPTIED]
+        self.alarms += [_alarm(it) for it in made.events if it.kind == CONFLICT]
 
     def count_added(self, added: ReleasesAdded) -> None:
         """Count what a transaction brought."""
@@ -94,8 +106,8 @@ class CrawlReport:
     def clean(self) -> bool:
         """Whether nothing is left that a person should look at."""
         return not (
-            self.missing_roots or self.unsolvable_roots or self.failed or self.waiting
-            or self.alarms or self.lost
+            self.missing_roots or self.unsolvable_roots or self.unmet_roots or self.failed
+            or self.waiting or self.emptied or self.alarms or self.lost
         )  # fmt: skip
 
     @property
@@ -117,7 +129,11 @@ class CrawlReport:
             "changed": self.changed,
             "missing": sorted(self.missing),
             "missing_roots": sorted(self.missing_roots),
+            "unwatched": self.unwatched,
             "unsolvable_roots": sorted(self.unsolvable_roots),
+            "unmet_roots": self.unmet_roots,
+            "emptied": sorted(self.emptied),
+            "skipped": dict(sorted(self.skipped.items())),
             "failed": [asdict(it) for it in self.failed],
             "waiting": self.waiting,
             "left_out": self.left_out,
@@ -127,3 +143,8 @@ class CrawlReport:
             "elapsed_s": round(self.elapsed_s, 3),
             "lost": str(self.lost) if self.lost else None,
         }
+
+
+def _alarm(event: IndexEvent) -> HashAlarm:
+    purl, *_ = release_identity(event.name, event.version, event.index)
+    return HashAlarm(purl, event.detail["file"], event.detail["known"], event.detail["offered"])

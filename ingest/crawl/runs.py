@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from common.addresses import without_secrets
 from common.errors import IndexFault, IndexProblem, InvalidArgument, ProjectError
 from common.indexes.configured import Index, configured_indexes, index_of
 from common.releases import parse_requirement
@@ -77,9 +78,11 @@ def roots_of(names: Iterable[str]) -> tuple[Wanted, ...]:
 def _root(text: str) -> Wanted:
     asked = parse_requirement(text)
     if asked.name is None:
-        raise InvalidArgument(f"{text!r} names no package: {asked.problem}")
+        problem = without_secrets(asked.problem or "")
+        raise InvalidArgument(f"{without_secrets(text)!r} names no package: {problem}")
     if asked.url is not None or asked.marker is not None:
-        raise InvalidArgument(f"{text!r}: neither an address nor a marker can be followed")
+        words = "neither an address nor a marker can be followed"
+        raise InvalidArgument(f"{without_secrets(text)!r}: {words}")
     return Wanted(asked.name, asked.specifier, frozenset(asked.extras))
 
 
@@ -201,6 +204,7 @@ def _watch(
     report: CrawlReport,
 ) -> None:
     """Follow the roots from now on, but for those that the index does not have."""
+    report.unwatched = report.missing_roots
     extras: dict[str, frozenset[str]] = {}
     for root in roots:
         if root.name not in report.missing_roots:

@@ -57,8 +57,11 @@ def print_status(indexes: Sequence[IndexStatus], days: int) -> None:
             "given up",
             _list([f"{it['name']} {it['version']} [{it['problem']}]" for it in status.given_up]),
         )
-        alarms = [f"{it['name']} {it['version']} {it.get('file', '')}" for it in status.alarms]
-        _line("hash alarms", f"{status.alarm_count}: {_list(alarms)}" if alarms else "")
+        alarms = [
+            " ".join(filter(None, (it["name"], it["version"], it.get("file"), f"[{it['kind']}]")))
+            for it in status.alarms
+        ]
+        _line("alarms", f"{status.alarm_count}: {_list(alarms)}" if alarms else "")
 
 
 def _line(label: str, text: str) -> None:

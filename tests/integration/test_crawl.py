@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,13 +16,14 @@ from common.errors import AlreadyRunning, InvalidArgument
 from common.indexes.configured import index_of
 from common.settings import Settings
 from graph.repositories.crawls import Watched, watch
+from graph.repositories.index_status import index_status
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.crawler import crawl
 from ingest.crawl.errands import Errand
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import refresh_indexes, roots_of
 from tests.services.commands import row_counts
-from tests.services.index import Index, package_index, status
+from tests.services.index import JSON, Index, package_index, status
 
 
 @pytest.fixture
@@ -296,6 +298,105 @@ def test_a_refresh_finds_what_is_new_yanked_and_gone(
     assert one(refresh_indexes(at, relational)).events == {}
 
 
+LOGIN = status(200, b"<h1>log in</h1><a href='/login'>here</a>", Content_Type="text/html")
+
+
+def test_a_page_for_logging_in_is_a_failure_and_nothing_is_lost(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0")
+    index.answers["/simple/app/"] = LOGIN
+    first = add(at, relational, "app")
+    assert ([it.code for it in first.failed], first.clean) == (["wrong_content_type"], False)
+    assert rows(relational, "SELECT state FROM index_projects") == [("failed",)]
+    index.answers.clear()
+    add(at, relational, "app")
+    index.answers["/simple/app/"] = LOGIN
+    report = one(refresh_indexes(at, relational))
+    assert ([it.code for it in report.failed], report.events) == (["wrong_content_type"], {})
+    assert rows(relational, "SELECT listed FROM release_files") == [(True,)]
+    index.answers.clear()
+    assert one(refresh_indexes(at, relational)).clean
+
+
+def test_a_project_that_loses_all_its_files_is_an_alarm_once(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", "1.1")
+    add(at, relational, "app")
+    index.files["app"].clear()
+    report = one(refresh_indexes(at, relational))
+    assert (report.emptied, report.clean) == (["app"], False)
+    assert report.events == {"emptied": 1, "removed": 2}
+    with relational.connect() as connection:
+        (told,) = index_status(connection, 7)
+    assert [(it["kind"], it["name"], it["releases"]) for it in told.alarms] == [
+        ("emptied", "app", 2)
+    ]
+    again = one(refresh_indexes(at, relational))
+    assert (again.emptied, again.events) == ([], {})
+
+
+def test_two_hashes_of_one_file_on_a_page_are_an_alarm_once(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    first = index.add_wheel("app", "1.0").removeprefix("sha256:")
+    _, body = index.page("app")
+    page = json.loads(body)
+    page["files"].append(page["files"][0] | {"hashes": {"sha256": "2" * 64}})
+    index.answers["/simple/app/"] = status(200, json.dumps(page).encode(), Content_Type=JSON)
+    report = add(at, relational, "app")
+    assert [(it.known, it.offered) for it in report.alarms] == [(first, "2" * 64)]
+    assert (report.clean, report.events) == (False, {"conflicting_hash": 1})
+    assert one(refresh_indexes(at, relational)).alarms == []
+
+
+def test_an_address_that_is_none_is_tried_again_and_not_called_broken(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", "1.1")
+    index.facts["app-1.0-py3-none-any.whl"] = {"url": "http://0177.0.0.1:9/a.whl"}
+    report = add(at, relational, "app")
+    assert [(it.version, it.code) for it in report.failed] == [("1.0", "address_refused")]
+    assert versions(relational, "app") == [("1.1", "solved")]
+    assert rows(relational, "SELECT version FROM release_queue") == [("1.0",)]
+
+
+def test_a_version_without_files_is_kept_and_takes_nobodys_place(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0", "1.1")
+    _, body = index.page("app")
+    page = json.loads(body) | {"versions": ["1.0", "1.1", "1.2", "1." + "9" * 5_000]}
+    index.answers["/simple/app/"] = status(200, json.dumps(page).encode(), Content_Type=JSON)
+    report = add(at, relational, "app", bounds=Bounds(max_versions=1))
+    assert (report.clean, report.skipped) == (True, {"app": 1})
+    found = rows(relational, "SELECT version, state, problem FROM package_versions ORDER BY 1")
+    assert found == [("1.1", "solved", None), ("1.2", "unsolvable", "no_files")]
+    assert one(refresh_indexes(at, relational)).events == {}
+    page["files"] = page["files"][:1]
+    index.answers["/simple/app/"] = status(200, json.dumps(page).encode(), Content_Type=JSON)
+    assert one(refresh_indexes(at, relational)).events == {"removed": 1}
+    assert one(refresh_indexes(at, relational)).events == {}
+
+
+def test_a_root_that_nothing_meets_is_told(at: Settings, relational: Engine, index: Index) -> None:
+    wheels(index, "app", "1.0", "1.1")
+    for name, unmet in (("app==1.0", []), ("App[x]>=99", ["app[x]>=99"]), ("app==1.0,<1", ...)):
+        report = add(at, relational, name)
+        expected = ["app<1,==1.0"] if unmet is ... else unmet
+        assert (report.unmet_roots, report.clean) == (expected, not expected)
+
+
+def test_what_the_index_never_had_is_not_asked_for_by_a_refresh(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0")
+    add(at, relational, "app", "typo")
+    report = one(refresh_indexes(at, relational))
+    assert (report.packages, report.missing) == (1, [])
+
+
 def one(reports: list[CrawlReport]) -> CrawlReport:
     (report,) = reports
     return report
@@ -371,3 +472,10 @@ def test_an_index_that_is_gone_from_the_settings_is_told(
 def test_what_names_no_package_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument):
         roots_of([name])
+
+
+@pytest.mark.parametrize("name", ["a @ https://u:SECRET@h/a.whl?t=SECRET", "a b https://SECRET@h"])
+def test_what_is_refused_is_repeated_without_its_secrets(name: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        roots_of([name])
+    assert "SECRET" not in str(refused.value)

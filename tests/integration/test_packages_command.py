@@ -20,7 +20,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
 from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
-from tests.services.index import Index, package_index
+from tests.services.index import Index, package_index, status
 from tests.services.ports import closed_port
 
 
@@ -86,6 +86,7 @@ def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: I
     done = thoth(settings, "packages", "add", "app", "nowhere", "--index", "local", **at(index))
     assert done.returncode == 1
     assert "nowhere, which was asked for" in done.stderr
+    assert "not watched   nowhere" in done.stderr
     watched = thoth_json(settings, "packages", "watch", "list")
     assert [it["name"] for it in watched] == ["app"]
     removed = thoth(settings, "packages", "watch", "remove", "App", "--index", "local")
@@ -94,10 +95,31 @@ def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: I
     assert (again.returncode, "not watched: app" in again.stderr) == (1, True)
 
 
+def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Index) -> None:
+    settings, there = stores.settings, at(index)
+    done = thoth(settings, "packages", "add", "app==9", "gone", "--index", "local", **there)
+    assert (done.returncode, "meets app==9" in done.stderr) == (1, True)
+    index.answers["/simple/later/"] = status(200, b"log in", Content_Type="text/html")
+    thoth(settings, "packages", "add", "later", "--index", "local", **there)
+    whole = thoth_json(settings, "packages", "closure", "app<2")
+    assert [(it["name"], it["meets"]) for it in whole["packages"]] == [("app", 2), ("lib", None)]
+    assert whole["unmet"] == []
+    done = thoth(settings, "packages", "closure", "app>=99", "gone", "later")
+    assert done.returncode == 1
+    assert "no candidate of app is what was asked for" in done.stdout
+    assert "missing: gone, local does not have it" in done.stdout
+    assert "[wrong_content_type]" in done.stdout
+    assert thoth(settings, "packages", "closure", "app>=99").returncode == 1
+    for command in (("closure",), ("add", "--index", "local")):
+        done = thoth(settings, "packages", *command, "app @ https://u:SECRET@h.example/a", **there)
+        assert (done.returncode, "SECRET" in done.stdout + done.stderr) == (2, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("app", "--index", "elsewhere"), "local"),
+        (("app", "--index", "https://u:SECRET@h.example/simple"), "'https://h.example/simple'"),
         (("not a name",), "names no package"),
         (("app", "--newer-than", "yesterday"), "is not a date"),
         (("app", "--max-versions", "0"), "0"),

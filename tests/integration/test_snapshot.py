@@ -18,8 +18,8 @@ from graph.engine import graph_database
 from graph.engine import graph_driver as connect
 from graph.queries.closure import PACKAGES, REVISIONS, VULNERABILITIES
 from graph.snapshot import Snapshot, frozen, is_current, load_snapshot, roots_of
+from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.naive_closure import Naive, naive_closure
-from tests.factories.universes import requests, worlds
 from tests.factories.worlds import Made, World, fill, reader_of, world_of
 from tests.services.fixtures import empty
 from tests.services.ports import closed_port
