@@ -17,7 +17,8 @@ from common.advisories import AffectedPackage, Event, EventKind, Range
 from common.errors import InvalidDocument
 from common.settings import Settings
 from common.version_ranges import VersionLine
-from graph.repositories.advisories import AdvisoryDelivery, add_advisories, match_versions
+from graph.repositories.advisories import AdvisoryDelivery, add_advisories
+from graph.repositories.affected import match_versions
 from graph.repositories.packages import refresh_revisions
 from graph.repositories.vulnerabilities import merged
 from graph.tables import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from common.environments import environment
 from graph.closure import walk
 from graph.snapshot import Snapshot, frozen, roots_of
-from tests.factories.universes import requests, worlds
+from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.worlds import World, reader_of
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
