@@ -12,6 +12,7 @@ from common.settings import Settings
 from ingest.commands.advisories import advisories
 from ingest.commands.analyze import analyze
 from ingest.commands.packages import packages
+from ingest.commands.places import absolute_source
 
 if TYPE_CHECKING:
     from ingest.runs import RunReport
@@ -86,15 +87,6 @@ def quarantine(context: click.Context, retry: bool, forget: tuple[int, ...], as_
         _finish(context, report, as_json=as_json)
         return
     print_quarantine(list_quarantine(settings), as_json=as_json)
-
-
-def absolute_source(source: str) -> str:
-    """A local path made absolute, so that it means the same tomorrow; URLs as they are."""
-    from pathlib import Path
-
-    if "://" in source:
-        return source
-    return str(Path(source).expanduser().absolute())
 
 
 def _progress(stack: ExitStack, sources: list[str], *, quiet: bool) -> Callable[[], None]:

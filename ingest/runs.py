@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, func, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Engine
 
-from common.errors import AlreadyRunning, InvalidArgument, ProjectError
+from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
-from graph.migrate import migrated_stores
 from graph.projection import lag
 from graph.repositories.crawls import is_following
 from graph.repositories.quarantine import QuarantineEntry, forget, open_refusals
@@ -21,6 +19,7 @@ from ingest.beside import graph_beside, start_side_by_side
 from ingest.documents import Limits
 from ingest.pipeline import KIND, IngestReport, check_inspections, ingest_inspections
 from ingest.projector import BackgroundProjector
+from ingest.record import only_one, open_record
 
 if TYPE_CHECKING:
     from ingest.advisories.sync import AdvisoryReport
@@ -137,26 +136,6 @@ def run_nightly(
 
 
 @contextmanager
-def only_one(engine: Engine, key: int, words: str) -> Iterator[Connection]:
-    """A connection that holds a lock, which goes with the process, however that ends.
-
-    :raises AlreadyRunning: with ``words``, if another process holds it
-    """
-    with engine.connect() as connection:
-        # Not handed back to the pool, where it would keep the lock.
-        connection.detach()
-        if not connection.scalar(select(func.pg_try_advisory_lock(key))):
-            raise AlreadyRunning(words)
-        connection.commit()
-        try:
-            yield connection
-        finally:
-            # The server needs a moment to miss a connection that was closed.
-            with suppress(DBAPIError):
-                connection.execute(select(func.pg_advisory_unlock(key)))
-
-
-@contextmanager
 def _skipping(part: str, skipped: list[tuple[str, ProjectError]]) -> Iterator[None]:
     """Go on without a part that could not be done."""
     try:
@@ -217,10 +196,3 @@ def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> int:
     """Take entries off the list; returns how many were on it."""
     with open_record(settings) as engine, engine.begin() as connection:
         return forget(connection, quarantine_ids)
-
-
-@contextmanager
-def open_record(settings: Settings) -> Iterator[Engine]:
-    """The record, with its schema in place; the graph is left alone."""
-    with migrated_stores(settings, graph=False) as stores:
-        yield stores.engine

@@ -30,7 +30,7 @@ def sync_command(context: click.Context, source: str | None, dry_run: bool, as_j
     from ingest.advisories.reports import print_sync
     from ingest.advisories.runs import SyncRun, run_sync
     from ingest.advisories.sync import check_source
-    from ingest.cli import absolute_source
+    from ingest.commands.places import absolute_source
 
     settings: Settings = context.obj
     named = source or settings.advisories
@@ -57,7 +57,7 @@ def status(settings: Settings, as_json: bool) -> None:
     from graph.repositories.advisory_lists import advisory_counts
     from graph.repositories.advisory_sources import source_states
     from ingest.advisories.reports import print_status
-    from ingest.runs import open_record
+    from ingest.record import open_record
 
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
         counts, sources = advisory_counts(record), source_states(record)
@@ -76,7 +76,7 @@ def list_command(settings: Settings, package: str, as_json: bool) -> None:
     from graph.engine import relational_errors
     from graph.repositories.advisory_lists import vulnerabilities_of
     from ingest.advisories.reports import print_vulnerabilities
-    from ingest.runs import open_record
+    from ingest.record import open_record
 
     name, version = _named_package(package)
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:

@@ -37,7 +37,7 @@ def import_command(
     the number of its line, the rest goes on, and the exit code is 1, as it is if a file has
     another hash than before. An interrupted run is resumed by running it again.
     """
-    from ingest.cli import absolute_source
+    from ingest.commands.places import absolute_source
 
     settings: Settings = context.obj
     moment = None if as_of is None else _moment(as_of)
@@ -105,8 +105,8 @@ def _run(
 ) -> _ImportReport:
     from graph.projection import lag
     from ingest.beside import graph_beside, start_side_by_side
+    from ingest.record import open_record
     from ingest.releases import import_releases
-    from ingest.runs import open_record
 
     start_side_by_side(settings)
     with open_record(settings) as engine:

@@ -110,7 +110,7 @@ def status(context: click.Context, as_json: bool) -> None:
     """Show how much is known of each index, how fresh it is, and what is wrong."""
     from graph.repositories.index_status import index_status
     from ingest.crawl.views import print_json, print_status
-    from ingest.runs import open_record
+    from ingest.record import open_record
 
     with open_record(context.obj) as engine, engine.connect() as connection:
         indexes = index_status(connection, _DAYS)
@@ -129,7 +129,7 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
     from graph.repositories.package_views import package_view
     from ingest.crawl.runs import roots_of
     from ingest.crawl.views import print_json, print_package, view_json
-    from ingest.runs import open_record
+    from ingest.record import open_record
 
     (wanted,) = roots_of([package])
     with open_record(context.obj) as engine, engine.connect() as connection:
@@ -154,7 +154,7 @@ def watch_list(context: click.Context, as_json: bool) -> None:
     """List the packages that are watched."""
     from graph.repositories.crawls import watched
     from ingest.crawl.views import print_json, print_watched
-    from ingest.runs import open_record
+    from ingest.record import open_record
 
     with open_record(context.obj) as engine, engine.connect() as connection:
         found = watched(connection)
@@ -174,7 +174,7 @@ def watch_remove(context: click.Context, names: tuple[str, ...], index: str | No
 
     from common.packages import DEFAULT_INDEX
     from graph.repositories.crawls import unwatch
-    from ingest.runs import open_record
+    from ingest.record import open_record
 
     wanted = {canonicalize_name(name) for name in names}
     with open_record(context.obj) as engine, engine.begin() as connection:

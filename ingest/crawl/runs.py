@@ -28,7 +28,7 @@ from ingest.crawl.closure import Wanted
 from ingest.crawl.crawler import crawl
 from ingest.crawl.errands import Errand
 from ingest.crawl.reports import CrawlReport
-from ingest.runs import only_one, open_record
+from ingest.record import only_one, open_record
 
 #: Key of the advisory lock of a refresh; any number that nothing else uses.
 _REFRESH_LOCK = 7_401_312

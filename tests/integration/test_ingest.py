@@ -186,7 +186,14 @@ BAD_FILES = [
 ]  # fmt: skip
 
 #: Reasons that only documents of other kinds have: results of solvers, and libraries.
-OF_OTHERS = {Reason.INVALID_REQUIREMENT, Reason.UNRESOLVED, Reason.ELF_BROKEN}
+OF_OTHERS = {
+    Reason.INVALID_REQUIREMENT,
+    Reason.UNRESOLVED,
+    Reason.ELF_BROKEN,
+    Reason.INVALID_TOML,
+    Reason.INCLUDE_MISSING,
+    Reason.INCLUDE_CYCLE,
+}
 
 
 def test_each_bad_document_is_quarantined_and_the_rest_comes_in(
