@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import neo4j
 from sqlalchemy import Engine
@@ -112,8 +112,9 @@ def _timed(work: Callable[[], None]) -> float:
 
 def _empty(stores: Stores) -> None:
     with stores.driver.session(database=stores.database) as session:
-        while session.run(_DELETE).single(strict=True)["deleted"]:
-            pass
+        for query in _DELETES:
+            while session.run(query).single(strict=True)["deleted"]:
+                pass
 
 
 def _project(stores: Stores) -> None:
@@ -177,10 +178,13 @@ _EDGES = """
 SELECT purl, name, specifier, marker, nullif(for_extras, '{}'), nullif(extras, '{}')
 FROM requirements WHERE name IS NOT NULL ORDER BY purl
 """
-_DELETE = """
-MATCH (node) WHERE NOT node:SchemaMigration WITH node LIMIT 2000 DETACH DELETE node
-RETURN count(*) AS deleted
-"""
+#: Versions with their edges first: what they point at has too many for one transaction.
+_DELETES: tuple[LiteralString, ...] = (
+    "MATCH (node:PackageVersion) WITH node LIMIT 2000 DETACH DELETE node"
+    " RETURN count(*) AS deleted",
+    "MATCH (node) WHERE NOT node:SchemaMigration WITH node LIMIT 2000 DETACH DELETE node"
+    " RETURN count(*) AS deleted",
+)
 _CREATE_PACKAGES = "UNWIND $rows AS row CREATE (:Package {name: row[0]})"
 _CREATE_VERSIONS = """
 UNWIND $rows AS row MATCH (package:Package {name: row[1]})
