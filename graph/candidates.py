@@ -147,10 +147,6 @@ class Excluded:
 Listed = TypeVar("Listed", Candidate, Excluded)
 
 
-#: By this name the adviser knows it.
-parsed_version = version_of
-
-
 def newest_first(versions: list[Listed]) -> list[Listed]:
     """By version, newest first, what is no version last; then by index."""
     return sorted(sorted(versions, key=_place), key=_age, reverse=True)

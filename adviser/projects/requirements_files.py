@@ -21,7 +21,7 @@ from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, LockedPackage, ProjectIndex, WarningCode
 from adviser.projects.requirement_lines import Line, lines_of
 from common.reasons import Reason
-from graph.candidates import parsed_version
+from common.version_ranges import version_of
 
 #: Options that say how something is installed, or that hashes are wanted: nothing is left out.
 _OF_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})
@@ -171,7 +171,7 @@ def pinned(specifier: str) -> str | None:
     version = specifier.removeprefix("===") if specifier[:3] == "===" else specifier[2:]
     if not specifier.startswith("==") or "," in specifier or version.endswith(".*"):
         return None
-    parsed = parsed_version(version)
+    parsed = version_of(version)
     return version if parsed is None else str(parsed)
 
 

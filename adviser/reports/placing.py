@@ -10,7 +10,8 @@ from adviser.resolver.results import Choice, Stack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Rule, Universe
 from adviser.scoring.criteria import SCALE, Criterion
-from graph.candidates import Candidate, Dependency, parsed_version
+from common.version_ranges import version_of
+from graph.candidates import Candidate, Dependency
 
 
 class Place(StrEnum):
@@ -130,9 +131,9 @@ class Placer:
 
     def _unusable(self, choice: Choice) -> Placing | None:
         """The newest of those that cannot be chosen at all, if it is newer."""
-        ours = parsed_version(choice.version)
+        ours = version_of(choice.version)
         for it in self._universe.refused.get(choice.name, ()):
-            theirs = parsed_version(it.version)
+            theirs = version_of(it.version)
             if ours is None or theirs is None or theirs <= ours or it.reason is Rule.OTHER_INDEX:
                 continue
             if theirs.is_prerelease and choice.name not in self._universe.prereleases:

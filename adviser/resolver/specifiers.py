@@ -12,7 +12,7 @@ from functools import lru_cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from graph.candidates import parsed_version
+from common.version_ranges import version_of
 
 
 @lru_cache(maxsize=65_536)
@@ -39,7 +39,7 @@ def members(specifier: str, versions: tuple[str, ...]) -> int:
 
 
 def _version(text: str) -> Version | str:
-    return parsed_version(text) or text
+    return version_of(text) or text
 
 
 def admits(specifier: str, version: str) -> bool:

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from graph.candidates import Candidate, parsed_version
+from common.version_ranges import version_of
+from graph.candidates import Candidate
 
 #: Days within which most faults of a release come to light and are mended or yanked.
 RIPE_AFTER = timedelta(days=30)
@@ -76,7 +77,7 @@ def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
 
 
 def _series(it: Candidate) -> tuple[int, ...]:
-    parsed = parsed_version(it.version)
+    parsed = version_of(it.version)
     return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from common.indexes.pages import IndexFile, ProjectPage
 from common.releases import ReleaseState
+from common.version_ranges import version_of
 from graph.repositories.crawls import IndexEvent, ProjectRow, QueueRow
 from graph.repositories.merging import KnownRelease
 from ingest.crawl.bounds import Bounds
@@ -20,7 +21,7 @@ from ingest.crawl.release_documents import (
     release_document,
     told_by_record,
 )
-from ingest.crawl.selection import Listed, invalid, needed, newest, version_of
+from ingest.crawl.selection import Listed, invalid, needed, newest
 
 #: Events that a person should look at: a project without files that had some, and a file
 #: that one page lists with two hashes.

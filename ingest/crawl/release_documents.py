@@ -14,8 +14,8 @@ from common.indexes.client import MetadataRead
 from common.indexes.core_metadata import CoreMetadata, parse_core_metadata
 from common.indexes.pages import IndexFile
 from common.releases import Release, ReleaseProblem
+from common.version_ranges import version_of
 from graph.repositories.merging import KnownRelease
-from ingest.crawl.selection import version_of
 from ingest.parsers.releases import release_of
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
 
+from common.version_ranges import version_of
 from ingest.crawl.bounds import Bounds
 
 #: Releases that are read for a requirement which none of the newest meets.
@@ -27,15 +27,6 @@ class Listed:
     version: str
     uploaded_at: datetime | None = None
     yanked: bool = False
-
-
-@lru_cache(maxsize=262_144)
-def version_of(text: str) -> Version | None:
-    """``text`` as a version, or ``None`` if it is none."""
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
 
 
 def newest_first(listed: Iterable[Listed]) -> list[Listed]:

@@ -8,7 +8,8 @@ import pytest
 
 from adviser.scoring.releases import ReleaseValues, last_release, release_values
 from common.packages import package_version
-from graph.candidates import Candidate, newest_first, parsed_version
+from common.version_ranges import version_of
+from graph.candidates import Candidate, newest_first
 from tests.factories.evidence import NOW
 
 
@@ -17,7 +18,7 @@ def candidate(
 ) -> Candidate:
     """A version that was uploaded so many days ago."""
     it = package_version("it", version, index)
-    parsed = parsed_version(version)
+    parsed = version_of(version)
     return Candidate(
         it.purl, "it", version, index,
         prerelease=parsed is not None and parsed.is_prerelease, yanked=yanked,
