@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.inspection import digest_bytes
 from common.settings import Settings
-from graph.repositories.documents import body_of, store_body
+from graph.repositories.documents import DeliveredDocument, add_documents, body_of
 from graph.tables import AdviceRow, Document
 
 #: Kinds of the documents of an advice; the column of each begins with its last word.
@@ -68,8 +68,8 @@ def add_advice(connection: Connection, settings: Settings, advice: StoredAdvice)
     taken = select(AdviceRow.advice_id).where(AdviceRow.advice_id == head.advice_id)
     if connection.scalar(taken) is not None:
         return False
-    rows = list(_documents(settings, advice))
-    connection.execute(insert(Document).on_conflict_do_nothing(), rows)
+    documents = list(_documents(advice))
+    add_documents(connection, settings, documents)
     statement = (
         insert(AdviceRow)
         .values(
@@ -77,7 +77,7 @@ def add_advice(connection: Connection, settings: Settings, advice: StoredAdvice)
             recommendation_type=head.recommendation_type,
             status=head.status,
             snapshot_revision=head.snapshot_revision,
-            **{f"{it['kind'].rpartition('-')[2]}_document_id": it["document_id"] for it in rows},
+            **{f"{it.kind.rpartition('-')[2]}_document_id": it.document_id for it in documents},
             result_digest=head.result_digest,
             created_at=head.created_at,
         )
@@ -131,16 +131,7 @@ def _head(row: Any) -> AdviceHead:
     )
 
 
-def _documents(settings: Settings, advice: StoredAdvice) -> Iterator[dict[str, Any]]:
+def _documents(advice: StoredAdvice) -> Iterator[DeliveredDocument]:
     for kind, body in zip(_KINDS, advice.bodies, strict=True):
-        document_id = digest_bytes(body)
-        stored = store_body(settings, document_id, body)
-        yield {
-            "document_id": document_id,
-            "kind": kind,
-            "schema_version": advice.schema_version,
-            "source": advice.head.advice_id,
-            "size_bytes": len(body),
-            "body": stored.body,
-            "location": stored.location,
-        }
+        source, version = advice.head.advice_id, advice.schema_version
+        yield DeliveredDocument(digest_bytes(body), kind, version, source, body)

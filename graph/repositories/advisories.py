@@ -24,24 +24,19 @@ from graph.repositories.affected import (
     match_vulnerabilities,
     texts,
 )
-from graph.repositories.bulk import copy_new, copy_rows, insert_new, update_rows
-from graph.repositories.documents import store_body
+from graph.repositories.bulk import copy_rows, insert_new, update_rows
+from graph.repositories.documents import DeliveredDocument, add_documents
 from graph.repositories.packages import add_entries, refresh_revisions
-from graph.repositories.texts import storable
 from graph.repositories.vulnerabilities import Vulnerability, merged
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
-    Document,
     VulnerabilityRow,
     table_of,
 )
 
 KIND, SCHEMA_VERSION = "advisory", "osv-1"
 
-_DOCUMENT_COLUMNS = (
-    "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
-)  # fmt: skip
 #: Vulnerabilities that are known by one of these identifiers, or have a withdrawn advisory that
 #: names one. Their groups are complete, so no others can be joined by an advisory that names
 #: none but these.
@@ -130,15 +125,11 @@ def _add_documents(
 ) -> list[Advisory]:
     """The advisories whose documents were not there yet, each once."""
     unique = {it.advisory.head.document_id: it for it in deliveries}
-    rows = []
-    for document_id, delivery in unique.items():
-        body = delivery.advisory.body
-        stored = store_body(settings, document_id, body)
-        source = storable(delivery.source)
-        rows.append(
-            (document_id, KIND, SCHEMA_VERSION, source, len(body), stored.body, stored.location)
-        )
-    new = set(copy_new(connection, Document, rows, _DOCUMENT_COLUMNS))
+    documents = (
+        DeliveredDocument(document_id, KIND, SCHEMA_VERSION, it.source, it.advisory.body)
+        for document_id, it in unique.items()
+    )
+    new = add_documents(connection, settings, documents)
     return [it.advisory for document_id, it in unique.items() if document_id in new]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -11,6 +12,8 @@ from sqlalchemy import Connection, select
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
+from graph.repositories.bulk import copy_new
+from graph.repositories.texts import storable
 from graph.tables import Document
 
 #: Compressed bodies above this many bytes go to the document store, so that the
@@ -19,6 +22,22 @@ INLINE_LIMIT_BYTES = 256 * 1024
 
 #: The fastest level, so that ingest is not held up.
 _packer = zstandard.ZstdCompressor(level=1)
+
+
+_COLUMNS = (
+    "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredDocument:
+    """A document as it came: what it is, where it was read from, its canonical JSON."""
+
+    document_id: str
+    kind: str
+    schema_version: str
+    source: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +102,29 @@ def _unavailable(error: Exception) -> StoreUnavailable:
         cause or type(error).__name__,
         "check DOCUMENT_STORE_URL and the credentials in the environment",
     )
+
+
+def add_documents(
+    connection: Connection, settings: Settings, documents: Iterable[DeliveredDocument]
+) -> set[str]:
+    """Store each document once, in two statements; the caller owns the transaction.
+
+    :returns: the identifiers of those that were new
+    :raises StoreUnavailable: if a large body cannot be written to the document store
+    """
+    unique = {str(document.document_id): document for document in documents}
+    known = known_documents(connection, list(unique))
+    rows = [_row(settings, it) for key, it in unique.items() if key not in known]
+    # Another writer may have delivered one of them in the meantime.
+    return set(copy_new(connection, Document, rows, _COLUMNS)) if rows else set()
+
+
+def _row(settings: Settings, document: DeliveredDocument) -> tuple[str | int | bytes | None, ...]:
+    stored = store_body(settings, document.document_id, document.body)
+    return (
+        document.document_id, document.kind, document.schema_version, storable(document.source),
+        len(document.body), stored.body, stored.location,
+    )  # fmt: skip
 
 
 def known_documents(connection: Connection, document_ids: list[str]) -> set[str]:

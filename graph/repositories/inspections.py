@@ -19,11 +19,9 @@ from common.inspection import (
 from common.settings import Settings
 from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import copy_new, copy_rows, insert_new
-from graph.repositories.documents import known_documents, store_body
+from graph.repositories.documents import DeliveredDocument, add_documents
 from graph.repositories.packages import add_unread_versions
-from graph.repositories.texts import storable
 from graph.tables import (
-    Document,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
@@ -35,15 +33,6 @@ from graph.tables import (
     table_of,
 )
 
-_DOCUMENT_COLUMNS = (
-    "document_id",
-    "kind",
-    "schema_version",
-    "source",
-    "size_bytes",
-    "body",
-    "location",
-)
 _OBSERVATION_COLUMNS = (
     "observation_id",
     "document_id",
@@ -99,18 +88,15 @@ def add_inspections(
     """
     share_advisories(connection)
     unique = {delivery.document.document_id: delivery for delivery in deliveries}
-    known = known_documents(connection, [str(document_id) for document_id in unique])
-    fresh = [delivery for key, delivery in unique.items() if key not in known]
-    added = set(
-        copy_new(
-            connection,
-            Document,
-            [_document_row(settings, delivery) for delivery in fresh],
-            _DOCUMENT_COLUMNS,
+    delivered = (
+        DeliveredDocument(
+            it.document.document_id, "inspection", it.document.schema_version.value,
+            it.source, it.document.body,
         )
-    )
-    # Another writer may have delivered one of them in the meantime.
-    documents = [delivery.document for delivery in fresh if delivery.document.document_id in added]
+        for it in unique.values()
+    )  # fmt: skip
+    added = add_documents(connection, settings, delivered)
+    documents = [it.document for key, it in unique.items() if key in added]
     entries = [
         *_add_stacks(connection, documents),
         *_add_circumstances(connection, documents),
@@ -119,16 +105,6 @@ def add_inspections(
     outbox = table_of(OutboxEntry)
     copy_rows(connection, outbox.name, outbox, entries, ("kind", "key"))
     return added
-
-
-def _document_row(settings: Settings, delivery: Delivery) -> tuple[Any, ...]:
-    document = delivery.document
-    stored = store_body(settings, document.document_id, document.body)
-    return (
-        document.document_id, "inspection", document.schema_version.value,
-        storable(delivery.source),
-        len(document.body), stored.body, stored.location,
-    )  # fmt: skip
 
 
 def _entries(kind: str, keys: Iterable[str]) -> list[tuple[str, str]]:

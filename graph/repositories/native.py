@@ -17,9 +17,8 @@ from common.native import (
 from common.settings import Settings
 from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import insert_new
-from graph.repositories.documents import known_documents, store_body
+from graph.repositories.documents import DeliveredDocument, add_documents
 from graph.repositories.packages import add_entries, add_unread_versions
-from graph.repositories.texts import storable
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
@@ -61,19 +60,11 @@ def add_analysis(
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
     share_advisories(connection)  # before the first write, so that nobody waits in a circle
-    document_id = analysis.document_id
-    if known_documents(connection, [document_id]):
+    document = DeliveredDocument(
+        analysis.document_id, "analysis", ANALYSIS_SCHEMA, source, analysis.body
+    )
+    if not add_documents(connection, settings, [document]):
         return False
-    stored = store_body(settings, document_id, analysis.body)
-    row = (
-        document_id, "analysis", ANALYSIS_SCHEMA, storable(source), len(analysis.body),
-        stored.body, stored.location,
-    )  # fmt: skip
-    columns = (
-        "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
-    )  # fmt: skip
-    if not insert_new(connection, Document, [row], columns, "document_id"):
-        return False  # another writer was faster
     if isinstance(analysis, WheelAnalysis):
         _add_artifact(connection, analysis)
     else:

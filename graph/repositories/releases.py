@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from common.releases import Release
 from common.settings import Settings
 from graph.repositories.affected import share_advisories
-from graph.repositories.bulk import copy_new, copy_rows, update_rows
-from graph.repositories.documents import known_documents, store_body
+from graph.repositories.bulk import copy_rows, update_rows
+from graph.repositories.documents import DeliveredDocument, add_documents
 from graph.repositories.known_releases import StoredReleases, known_releases, stored_releases
 from graph.repositories.merging import (
     Findings,
@@ -26,10 +26,8 @@ from graph.repositories.merging import (
     rank_of,
 )
 from graph.repositories.packages import add_packages, finish_versions
-from graph.repositories.texts import storable
 from graph.tables import (
     Base,
-    Document,
     PackageEvent,
     PackageVersionRow,
     ReleaseFileRow,
@@ -48,9 +46,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_DOCUMENT_COLUMNS = (
-    "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
-)  # fmt: skip
 _TOLD_COLUMNS = (
     "state", "problem", "problem_message", "requires_python", "extras", "license", "yanked",
     "yanked_reason", "uploaded_at", "metadata_source", "metadata_file", "wheels", "has_sdist",
@@ -105,7 +100,13 @@ def add_releases(
     """
     share_advisories(connection)
     ordered = sorted(deliveries, key=lambda it: rank_of(it.release, it.as_of))
-    _add_documents(connection, settings, ordered)
+    documents = (
+        DeliveredDocument(
+            it.release.document_id, "release", "release-1", it.source, it.release.body
+        )
+        for it in ordered
+    )
+    add_documents(connection, settings, documents)
     latest, new, changed, findings = _add_versions(connection, ordered)
     findings.alarms = list(dict.fromkeys(findings.alarms))
     _add_events(connection, findings)
@@ -120,26 +121,6 @@ def add_releases(
             },
         )  # fmt: skip
     return ReleasesAdded(set(new), set(changed), unchanged, findings.alarms)
-
-
-def _add_documents(
-    connection: Connection, settings: Settings, deliveries: Iterable[ReleaseDelivery]
-) -> None:
-    unique = {str(delivery.release.document_id): delivery for delivery in deliveries}
-    known = known_documents(connection, list(unique))
-    rows = [
-        _document_row(settings, delivery) for key, delivery in unique.items() if key not in known
-    ]
-    copy_new(connection, Document, rows, _DOCUMENT_COLUMNS)
-
-
-def _document_row(settings: Settings, delivery: ReleaseDelivery) -> tuple[Any, ...]:
-    release = delivery.release
-    stored = store_body(settings, release.document_id, release.body)
-    return (
-        release.document_id, "release", "release-1", storable(delivery.source),
-        len(release.body), stored.body, stored.location,
-    )  # fmt: skip
 
 
 Versions = dict[str, KnownRelease]
