@@ -82,7 +82,7 @@ def project_command(
     With --format and without -o the lock is printed. The advice is stored: `thoth replay` gives
     it again, `thoth advise check` verifies its report. Exit codes as of `thoth advise`.
     """  # fmt: skip
-    from adviser.commands.answering import answer, hardware_in, store
+    from adviser.answering.answers import answer, hardware_in, store
     from adviser.commands.files import write_file
     from adviser.commands.options import asked_of
     from adviser.commands.printing import print_json, print_report
@@ -133,12 +133,14 @@ def check(context: click.Context, report: Path, as_json: bool) -> None:
     The recorded snapshot and evidence are read, and the stacks followed anew without the solver.
     Exit code 1 if something does not hold; 2 if the report is of no recorded advice.
     """
+    from adviser.answering.recorded import check_recorded, read_report
     from adviser.commands.printing import print_json
-    from adviser.commands.recorded import check_recorded, read_report
+    from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
     document = read_report(report)
-    problems = check_recorded(settings, document)
+    with migrated_stores(settings, graph=False) as stores:
+        problems = check_recorded(stores, document)
     if as_json:
         print_json({"report": document["metadata"]["document_id"], "problems": problems})
     else:

@@ -27,7 +27,7 @@ def guard(context: click.Context, /, old: Path, new: Path, as_json: bool, **give
     Exit code 1 if something settled speaks against the upgrade: a slower package, or a
     vulnerability that OLD does not have.
     """
-    from adviser.commands.answering import hardware_in, known_of
+    from adviser.answering.answers import hardware_in, known_of
     from adviser.commands.files import read_lock_file
     from adviser.commands.options import asked_environment
     from adviser.commands.printing import print_json, print_lines

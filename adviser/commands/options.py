@@ -13,10 +13,9 @@ import click
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.asked import Asked, AskedIndex
+    from adviser.asked import Asked
     from adviser.projects.project import Project
     from common.environments import Environment
-    from common.indexes.configured import Index
     from graph.candidates import Dependency
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -112,6 +111,7 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
     """
     from packaging.utils import canonicalize_name
 
+    from adviser.answering.indexes import asked_indexes
     from adviser.asked import Asked, Options
     from adviser.commands.files import read_project
     from adviser.scoring.criteria import RecommendationType
@@ -202,49 +202,3 @@ def labels(text: str) -> dict[str, str]:
             raise click.BadParameter(f"{part!r} is not K=V", param_hint="--labels")
         found[pair[1]] = pair[2]
     return found
-
-
-def asked_indexes(
-    settings: Settings, project: Project, names: Iterable[str] = ()
-) -> tuple[AskedIndex, ...]:
-    """Where packages may come from: indexes of this machine, found by what the project says.
-
-    Those that a person names replace the project's. An index that this machine does not know
-    keeps the project's name: nothing is known of what is there.
-    """
-    from adviser.asked import AskedIndex
-    from common.indexes.configured import configured_indexes, index_of
-    from common.packages import DEFAULT_INDEX
-
-    chosen = [index_of(settings, name) for name in names]
-    if chosen:
-        ours = {it.name: it.url for it in chosen}
-        return tuple(AskedIndex(name, name, url) for name, url in ours.items())
-    known = configured_indexes(settings)
-    found = []
-    for it in project.indexes:
-        same = _same(known, it.name, it.url)
-        name, url = (same.name, same.url) if same else (it.name, it.url)
-        found.append(
-            AskedIndex(name, it.name, url, it.verify_ssl, it.explicit, known=same is not None)
-        )
-    if not any(it.default for it in project.indexes):
-        default = known.get(DEFAULT_INDEX)
-        found.append(AskedIndex(url=default.url if default else ""))
-    return tuple(found)
-
-
-def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
-    """The index of this machine that a project means: by address, then by name."""
-    from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
-    from common.packages import DEFAULT_INDEX, package_version
-
-    bare = url.rstrip("/")
-    for it in known.values():
-        if it.url == bare:
-            return it
-    if bare == PYPI_SIMPLE_ENDPOINT.rstrip("/"):
-        # This machine may reach the public index by a mirror.
-        return known.get(DEFAULT_INDEX)
-    return known.get(package_version("any", "1", name).index)

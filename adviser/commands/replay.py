@@ -30,11 +30,13 @@ def replay(
     Exit code 1 if it differs, which it may only do where the search ended at its limit, or
     another version of the solver or of this code answers.
     """  # fmt: skip
+    from adviser.answering.recorded import recorded, replayed
     from adviser.commands.files import write_file
-    from adviser.commands.recorded import recorded, replayed
+    from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
-    stored = recorded(settings, advice_id)
+    with migrated_stores(settings, graph=False) as stores:
+        stored = recorded(stores, advice_id)
     advice, report = replayed(stored, threads)
     same = report == stored.report
     if output is not None:

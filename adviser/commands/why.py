@@ -35,7 +35,7 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     from packaging.utils import canonicalize_name
 
     from adviser.advise import advise
-    from adviser.commands.answering import hardware_in, knowledge
+    from adviser.answering.answers import hardware_in, knowledge
     from adviser.commands.options import asked_of
     from adviser.commands.printing import presence_lines, print_json, print_lines
     from adviser.explain import why as explained
@@ -72,7 +72,7 @@ def why_not(
     Exit code 1 if no stack can have it.
     """
     from adviser.advise import advise
-    from adviser.commands.answering import hardware_in, knowledge
+    from adviser.answering.answers import hardware_in, knowledge
     from adviser.commands.options import asked_of, dependencies
     from adviser.commands.printing import forced_lines, print_json, print_lines
     from adviser.explain import Outcome

@@ -21,20 +21,19 @@ from adviser.reports.values import unpacked
 from adviser.resolver.worker import Worker
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
-from common.settings import Settings
+from graph.engine import Stores
 from graph.evidence import Evidence
-from graph.migrate import migrated_stores
 from graph.repositories.advice import StoredAdvice, advice_of
 from graph.snapshot import Snapshot
 
 
-def recorded(settings: Settings, advice_id: str) -> StoredAdvice:
+def recorded(stores: Stores, advice_id: str) -> StoredAdvice:
     """An advice by its identifier.
 
     :raises InvalidArgument: if there is none
     """
-    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        found = advice_of(connection, settings, advice_id)
+    with stores.engine.connect() as connection:
+        found = advice_of(connection, stores.settings, advice_id)
     if found is None:
         raise InvalidArgument(f"no advice is called {advice_id!r}")
     return found
@@ -84,9 +83,9 @@ def read_report(path: Path) -> dict[str, Any]:
     )
 
 
-def check_recorded(settings: Settings, report: dict[str, Any]) -> list[str]:
+def check_recorded(stores: Stores, report: dict[str, Any]) -> list[str]:
     """What is wrong with a report, by the record of its advice."""
-    stored = recorded(settings, report["metadata"]["document_id"])
+    stored = recorded(stores, report["metadata"]["document_id"])
     asked, snapshot, evidence, known = request_in(stored)
     baseline = _recorded_baseline(report, asked)
     assessment = assessed(asked, snapshot, evidence, baseline)

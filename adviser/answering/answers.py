@@ -175,7 +175,7 @@ def metadata(timings: dict[str, float]) -> dict[str, Any]:
 
 def hardware_in(stores: Stores, prefix: str | None) -> str | None:
     """The hardware class that is named, else the one that this host is of."""
-    from adviser.commands.hardware import hardware_class
+    from adviser.answering.hardware import hardware_class
     from graph.repositories.hardware import recorded_hardware
 
     with stores.engine.connect() as connection:
@@ -188,7 +188,7 @@ def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:
 
 
 def _with_addresses(stores: Stores, known: Known, advice: Advice) -> Known:
-    from adviser.commands.addresses import addresses_of
+    from adviser.answering.addresses import addresses_of
 
     wanted = {
         (candidate.index, it.name, it.version)
