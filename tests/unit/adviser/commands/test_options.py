@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from adviser.asked import AskedIndex
 from adviser.cli import advise
 from adviser.commands import options as module
+from adviser.answering.indexes import asked_indexes
 from adviser.commands.files import read_lock_file, read_project, write_file
 from adviser.commands.options import (
     asked_environment,
-    asked_indexes,
     asked_of,
     dependencies,
     labels,
