@@ -10,10 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from adviser.answering.indexes import asked_indexes
 from adviser.asked import AskedIndex
 from adviser.cli import advise
 from adviser.commands import options as module
-from adviser.answering.indexes import asked_indexes
 from adviser.commands.files import read_lock_file, read_project, write_file
 from adviser.commands.options import (
     asked_environment,
@@ -48,7 +48,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
             ("ours", "https://ours.example/simple"),
         )
     }
-    monkeypatch.setattr("common.indexes.configured.configured_indexes", lambda *_: found)
+    monkeypatch.setattr("adviser.answering.indexes.configured_indexes", lambda *_: found)
     return Settings.from_env({"THOTH_HOME": str(tmp_path)})
 
 
