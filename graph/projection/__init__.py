@@ -1,6 +1,6 @@
 """The projection of the record to the graph: safe to repeat, and built anew at any time."""
 
-from graph.projection.sync import Lag, SyncReport, lag, rebuild, sync
+from graph.projection.sync import Lag, SyncReport, lag, rebuild, sync, sync_few
 from graph.projection.verify import Difference, KindReport, VerifyReport, verify
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "lag",
     "rebuild",
     "sync",
+    "sync_few",
     "verify",
 ]

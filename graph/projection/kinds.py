@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graph.projection.advice import ADVICE, BASED_ON, RECOMMENDED
 from graph.projection.environments import (
     BASE_IMAGE,
     FROM_IMAGE,
@@ -58,6 +59,7 @@ NODES: tuple[NodeKind, ...] = (
     PERFORMANCE_INDICATOR,
     INSPECTION,
     OBSERVATION,
+    ADVICE,
 )
 
 EDGES: tuple[EdgeKind, ...] = (
@@ -76,4 +78,6 @@ EDGES: tuple[EdgeKind, ...] = (
     IN,
     OBSERVED,
     OF,
+    RECOMMENDED,
+    BASED_ON,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import neo4j
@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
+from graph.projection.advice import project_advice
 from graph.projection.environments import RUNTIME_ENVIRONMENTS
 from graph.projection.hardware import HARDWARE_CLASSES
 from graph.projection.indicators import PERFORMANCE_INDICATORS
@@ -99,6 +100,7 @@ PROJECTORS: dict[str, Projector] = {
     "runtime_environment": _of(RUNTIME_ENVIRONMENTS),
     "indicator": _of(PERFORMANCE_INDICATORS),
     "inspection": project_inspections,
+    "advice": project_advice,
 }
 
 
@@ -130,6 +132,11 @@ def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
             time.sleep(_POLL_S)
         connection.commit()
         yield connection
+        with suppress(DBAPIError):
+            # The server notices that a connection was closed a moment later; who comes then
+            # and does not wait should not find the lock held by nobody.
+            connection.rollback()
+            connection.execute(select(func.pg_advisory_unlock(_LOCK)))
 
 
 def drain(
@@ -146,6 +153,22 @@ def drain(
     work = _Pass(connection, session, batch, done, {})
     while work.run():
         pass
+    _complain(work)
+
+
+def project_once(
+    connection: Connection,
+    session: neo4j.Session,
+    batch: int,
+    done: Callable[[Counter[str]], None],
+) -> None:
+    """Project what is pending by now; :func:`drain` ends only when writers rest."""
+    work = _Pass(connection, session, batch, done, {})
+    work.run()
+    _complain(work)
+
+
+def _complain(work: _Pass) -> None:
     if work.refused:
         first = next(iter(work.refused.values()))
         raise ProjectionFailed(

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import neo4j
 from sqlalchemy import Connection, Engine, delete, func, insert, literal, select, text
 
+from common.errors import ProjectError
 from graph.engine import graph_errors, relational_errors
-from graph.projection.outbox import REBUILD, drain, only_projector
+from graph.projection.outbox import REBUILD, drain, only_projector, project_once
 from graph.tables import (
+    AdviceRow,
     ArtifactRow,
     HardwareRow,
     IndicatorRow,
@@ -38,6 +40,8 @@ Progress = Callable[[int, int], None]
 BATCH = 4_000
 #: How long to wait for another projector to end, s.
 WAIT_S = 600.0
+#: Entries that somebody who waits for an answer may be made to wait for.
+FEW = 50
 
 _KEYS = {
     "package": PackageRow.name,
@@ -51,6 +55,7 @@ _KEYS = {
     "runtime_environment": RuntimeEnvironmentRow.digest,
     "indicator": IndicatorRow.indicator_id,
     "inspection": InspectionRow.document_id,
+    "advice": AdviceRow.advice_id,
 }
 
 
@@ -105,6 +110,33 @@ def sync(
     report = SyncReport(total.total(), dict(sorted(total.items())), elapsed_s)
     logger.info("graph_synced", extra={"entries": report.entries, "elapsed_s": round(elapsed_s, 3)})
     return report
+
+
+def sync_few(
+    engine: Engine, driver: neo4j.Driver, *, most: int = FEW, database: str = "neo4j"
+) -> bool:
+    """Project what is pending if it is little and nobody else is at it, and never wait.
+
+    For whoever has written a few rows and has an answer to give: the rows are safe, and what is
+    left to do, the next :func:`sync` does.
+
+    :returns: whether what was pending is projected
+    """
+    try:
+        with (
+            relational_errors(),
+            graph_errors(),
+            only_projector(engine, 0.0) as connection,
+            driver.session(database=database) as session,
+        ):
+            if lag_of(connection).count > most:
+                return False
+            connection.rollback()
+            project_once(connection, session, BATCH, lambda _kinds: None)
+            return True
+    except ProjectError as error:
+        logger.info("graph_left_behind", extra={"cause": str(error)})
+        return False
 
 
 def lag(engine: Engine) -> Lag:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, any_, literal, select
 from sqlalchemy.dialects.postgresql import insert
 
-from common.inspection import digest_bytes
+from common.inspection import Stack, digest_bytes
 from common.settings import Settings
+from graph.repositories.affected import share_advisories, texts
 from graph.repositories.documents import DeliveredDocument, add_documents, body_of
-from graph.tables import AdviceRow, Document
+from graph.repositories.packages import add_entries
+from graph.repositories.stacks import add_stacks
+from graph.tables import (
+    AdviceObservation,
+    AdviceRow,
+    AdvisedStack,
+    Document,
+    ObservationRow,
+    PackageVersionRow,
+)
 
 #: Kinds of the documents of an advice; the column of each begins with its last word.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
@@ -26,6 +36,8 @@ class AdviceHead:
     :param status: how the search ended
     :param snapshot_revision: names the content of the snapshot
     :param result_digest: of what of the report does not depend on when it was made
+    :param python_version: of the environment that was asked about, such as ``3.11``
+    :param platform: of it too, as a wheel tag names it
     """
 
     advice_id: str
@@ -34,6 +46,29 @@ class AdviceHead:
     snapshot_revision: str
     result_digest: str
     created_at: datetime
+    python_version: str | None = None
+    platform: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """One stack of an advice, and its score in points."""
+
+    stack: Stack
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceLinks:
+    """What an advice is tied to in the graph.
+
+    :param stacks: best first; empty where none was found
+    :param evidence: identifiers that its claims and justifications name; those that are no
+        observations of the record are passed over
+    """
+
+    stacks: Sequence[Recommended] = ()
+    evidence: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +93,10 @@ class StoredAdvice:
         return self.request, self.snapshot, self.evidence, self.files, self.report
 
 
-def add_advice(connection: Connection, settings: Settings, advice: StoredAdvice) -> bool:
-    """Store an advice once; the caller owns the transaction.
+def add_advice(
+    connection: Connection, settings: Settings, advice: StoredAdvice, links: AdviceLinks
+) -> bool:
+    """Store an advice once, with its outbox entries; the caller owns the transaction.
 
     :returns: ``False`` if one of this identifier was there already; then nothing is stored
     :raises StoreUnavailable: if a large document cannot be written to the document store
@@ -68,6 +105,7 @@ def add_advice(connection: Connection, settings: Settings, advice: StoredAdvice)
     taken = select(AdviceRow.advice_id).where(AdviceRow.advice_id == head.advice_id)
     if connection.scalar(taken) is not None:
         return False
+    _expect_versions(connection, links)
     documents = list(_documents(advice))
     add_documents(connection, settings, documents)
     statement = (
@@ -76,6 +114,8 @@ def add_advice(connection: Connection, settings: Settings, advice: StoredAdvice)
             advice_id=head.advice_id,
             recommendation_type=head.recommendation_type,
             status=head.status,
+            python_version=head.python_version,
+            platform=head.platform,
             snapshot_revision=head.snapshot_revision,
             **{f"{it.kind.rpartition('-')[2]}_document_id": it.document_id for it in documents},
             result_digest=head.result_digest,
@@ -84,7 +124,13 @@ def add_advice(connection: Connection, settings: Settings, advice: StoredAdvice)
         .on_conflict_do_nothing()
         .returning(AdviceRow.advice_id)
     )
-    return connection.scalar(statement) is not None
+    if connection.scalar(statement) is None:
+        return False
+    report = documents[-1].document_id
+    new = add_stacks(connection, ((it.stack, report) for it in links.stacks))
+    _add_links(connection, head.advice_id, links)
+    add_entries(connection, {"stack": new, "advice": [head.advice_id]})
+    return True
 
 
 def advice_of(connection: Connection, settings: Settings, advice_id: str) -> StoredAdvice | None:
@@ -110,6 +156,12 @@ def advice_of(connection: Connection, settings: Settings, advice_id: str) -> Sto
     return StoredAdvice(_head(row), row.schema_version, *bodies)
 
 
+def report_document_of(connection: Connection, advice_id: str) -> str | None:
+    """The identifier of the document that an advice's report is, or ``None``."""
+    query = select(AdviceRow.report_document_id).where(AdviceRow.advice_id == advice_id)
+    return connection.scalar(query)
+
+
 def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
     """What was advised last, newest first."""
     query = (
@@ -128,7 +180,37 @@ def _head(row: Any) -> AdviceHead:
         row.snapshot_revision,
         row.result_digest,
         row.created_at,
+        row.python_version,
+        row.platform,
     )
+
+
+def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
+    """Take the lock that new versions need before the first write, but only if there are any.
+
+    What is advised comes from the record, so that there are none, as a rule; waiting for a
+    long run of advisories would be for nothing.
+    """
+    purls = {package.purl for it in links.stacks for package in it.stack.packages}
+    known = select(PackageVersionRow.purl).where(PackageVersionRow.purl == any_(texts(purls)))
+    if purls.difference(connection.scalars(known)):
+        share_advisories(connection)
+
+
+def _add_links(connection: Connection, advice_id: str, links: AdviceLinks) -> None:
+    if links.stacks:
+        rows = [
+            {"advice_id": advice_id, "rank": rank, "stack_digest": it.stack.digest,
+             "score": it.score}
+            for rank, it in enumerate(links.stacks, 1)
+        ]  # fmt: skip
+        connection.execute(insert(AdvisedStack), rows)
+    if links.evidence:
+        seen = select(literal(advice_id), ObservationRow.observation_id).where(
+            ObservationRow.observation_id == any_(texts(links.evidence))
+        )
+        columns = ["advice_id", "observation_id"]
+        connection.execute(insert(AdviceObservation).from_select(columns, seen))
 
 
 def _documents(advice: StoredAdvice) -> Iterator[DeliveredDocument]:

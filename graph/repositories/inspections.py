@@ -14,13 +14,12 @@ from common.inspection import (
     InspectionDocument,
     Observation,
     RuntimeEnvironment,
-    Stack,
 )
 from common.settings import Settings
 from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import copy_new, copy_rows, insert_new
 from graph.repositories.documents import DeliveredDocument, add_documents
-from graph.repositories.packages import add_unread_versions
+from graph.repositories.stacks import add_stacks
 from graph.tables import (
     HardwareRow,
     IndicatorRow,
@@ -28,8 +27,6 @@ from graph.tables import (
     ObservationRow,
     OutboxEntry,
     RuntimeEnvironmentRow,
-    StackPackage,
-    StackRow,
     table_of,
 )
 
@@ -114,28 +111,9 @@ def _entries(kind: str, keys: Iterable[str]) -> list[tuple[str, str]]:
 def _add_stacks(
     connection: Connection, documents: Sequence[InspectionDocument]
 ) -> list[tuple[str, str]]:
-    stacks: dict[str, tuple[Stack, str]] = {}
-    for document in documents:
-        if document.stack is not None:
-            stacks.setdefault(document.stack.digest, (document.stack, document.document_id))
-    add_unread_versions(
-        connection,
-        (
-            (package.purl, package.name, package.version, package.index, document_id)
-            for stack, document_id in stacks.values()
-            for package in stack.packages
-        ),
+    new = add_stacks(
+        connection, ((it.stack, it.document_id) for it in documents if it.stack is not None)
     )
-    new = insert_new(
-        connection, StackRow,
-        [(key, len(stack.packages), document_id) for key, (stack, document_id) in stacks.items()],
-        ("digest", "package_count", "document_id"), "digest",
-    )  # fmt: skip
-    insert_new(
-        connection, StackPackage,
-        [(key, package.purl) for key in new for package in stacks[key][0].packages],
-        ("stack_digest", "purl"),
-    )  # fmt: skip
     return _entries("stack", new)
 
 

@@ -1,6 +1,6 @@
 """The tables of the record, one module per subject."""
 
-from graph.tables.advice import AdviceRow
+from graph.tables.advice import AdviceObservation, AdviceRow, AdvisedStack
 from graph.tables.advisories import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -34,15 +34,20 @@ from graph.tables.packages import (
     StackPackage,
     StackRow,
 )
+from graph.tables.service import AnalysisRow, AuditRow, TokenRow
 
 __all__ = [
+    "AdviceObservation",
     "AdviceRow",
+    "AdvisedStack",
     "AdvisoryPackage",
     "AdvisoryRow",
     "AdvisorySource",
     "AffectedVersion",
+    "AnalysisRow",
     "ArtifactInterface",
     "ArtifactRow",
+    "AuditRow",
     "Base",
     "Document",
     "HardwareRow",
@@ -64,6 +69,7 @@ __all__ = [
     "RuntimeEnvironmentRow",
     "StackPackage",
     "StackRow",
+    "TokenRow",
     "VulnerabilityRow",
     "WatchedPackage",
     "table_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, func
+from sqlalchemy import Double, ForeignKey, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from graph.tables.base import Base
@@ -24,6 +24,10 @@ class AdviceRow(Base):
     recommendation_type: Mapped[str]
     #: How the search ended: ``optimal``, ``feasible``, ``infeasible`` or ``unknown``.
     status: Mapped[str]
+    #: Of the environment that was asked about, such as ``3.11``.
+    python_version: Mapped[str | None]
+    #: The same, as a wheel tag names it, such as ``manylinux_2_28_x86_64``.
+    platform: Mapped[str | None]
     snapshot_revision: Mapped[str]
     request_document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
     snapshot_document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
@@ -33,3 +37,25 @@ class AdviceRow(Base):
     #: Digest of the part of the report that does not depend on when it was made.
     result_digest: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class AdvisedStack(Base):
+    """A stack that an advice recommends, the best of them at rank 1."""
+
+    __tablename__ = "advised_stacks"
+
+    advice_id: Mapped[str] = mapped_column(ForeignKey("advice.advice_id"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    stack_digest: Mapped[str] = mapped_column(ForeignKey("stacks.digest"))
+    score: Mapped[float] = mapped_column(Double)
+
+
+class AdviceObservation(Base):
+    """An observation that a claim or a justification of an advice names as its evidence."""
+
+    __tablename__ = "advice_observations"
+
+    advice_id: Mapped[str] = mapped_column(ForeignKey("advice.advice_id"), primary_key=True)
+    observation_id: Mapped[str] = mapped_column(
+        ForeignKey("observations.observation_id"), primary_key=True
+    )

@@ -19,6 +19,12 @@ class Document(Base):
     __tablename__ = "documents"
     __table_args__ = (
         CheckConstraint("(body IS NULL) <> (location IS NULL)", name="body_or_location"),
+        # Every answer of the service says of when its knowledge is; requests and answers are none.
+        Index(
+            "ix_documents_knowledge",
+            "ingested_at",
+            postgresql_where=text("kind IN ('inspection', 'release', 'advisory', 'analysis')"),
+        ),
     )
 
     document_id: Mapped[str] = mapped_column(primary_key=True)

@@ -23,7 +23,10 @@ class ArtifactRow(Base):
     """A wheel whose native libraries were read, by its content."""
 
     __tablename__ = "artifacts"
-    __table_args__ = (Index("ix_artifacts_purl", "purl"),)
+    __table_args__ = (
+        Index("ix_artifacts_purl", "purl"),
+        Index("ix_artifacts_imports", "imports", postgresql_using="gin"),
+    )
 
     sha256: Mapped[str] = mapped_column(primary_key=True)
     filename: Mapped[str]

@@ -12,6 +12,9 @@ from sqlalchemy import Engine, insert
 
 from common.inspection import canonical_json
 from graph.tables import (
+    AdviceObservation,
+    AdviceRow,
+    AdvisedStack,
     AffectedVersion,
     ArtifactInterface,
     ArtifactRow,
@@ -371,7 +374,49 @@ def inspection_rows(
                 rng.choice(rows[RuntimeEnvironmentRow])["digest"],
             )
             rows[ObservationRow].append(observation_row(key, position, outcome, ends, rng))
-    return rows
+    return rows | advice_rows(rows, rng)
+
+
+def advice_rows(rows: Rows, rng: random.Random) -> Rows:
+    """Some advice on stacks and observations of these rows; one found no stack."""
+    document = rows[Document][0]["document_id"]
+    stacks = [row["digest"] for row in rows[StackRow]]
+    seen = [row["observation_id"] for row in rows[ObservationRow]]
+    found: Rows = {AdviceRow: [], AdvisedStack: [], AdviceObservation: []}
+    for number in range(3):
+        key = f"adviser-{number}"
+        solved = number > 0
+        found[AdviceRow].append(
+            {
+                "advice_id": key,
+                "recommendation_type": "latest",
+                "status": "optimal" if solved else "infeasible",
+                "python_version": rng.choice([None, "3.11"]),
+                "platform": rng.choice([None, "manylinux_2_28_x86_64"]),
+                "snapshot_revision": digest_of("snapshot", number),
+                "result_digest": digest_of("result", number),
+                "created_at": _EPOCH + timedelta(microseconds=rng.randrange(10**14)),
+                **{
+                    f"{part}_document_id": document
+                    for part in ("request", "snapshot", "evidence", "files", "report")
+                },
+            }
+        )
+        advised = rng.sample(stacks, min(number, len(stacks)))
+        found[AdvisedStack] += [
+            {
+                "advice_id": key,
+                "rank": rank,
+                "stack_digest": stack,
+                "score": rng.choice([0.0, -2.5]),
+            }
+            for rank, stack in enumerate(advised, 1)
+        ]
+        found[AdviceObservation] += [
+            {"advice_id": key, "observation_id": one}
+            for one in rng.sample(seen, min(4 * number, len(seen)))
+        ]
+    return found
 
 
 #: Kind of outbox entry and the column that holds its key, those before what points at them.
@@ -386,6 +431,7 @@ _ENTRIES: tuple[tuple[str, type[Base], str], ...] = (
     ("runtime_environment", RuntimeEnvironmentRow, "digest"),
     ("indicator", IndicatorRow, "indicator_id"),
     ("inspection", InspectionRow, "document_id"),
+    ("advice", AdviceRow, "advice_id"),
 )
 
 

@@ -12,13 +12,16 @@ from typing import Any
 import neo4j
 import pytest
 import sqlalchemy
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
+from common.inspection import Stack
+from common.packages import package_version
 from common.settings import Settings
 from graph.commands.rendering import plain
 from graph.engine import graph_database
 from graph.projection import sync
 from graph.reader import open_reader, run_query
+from graph.repositories.advice import AdviceLinks, Recommended, add_advice
 from graph.repositories.packages import add_entries
 from graph.repositories.releases import ReleaseDelivery, add_releases
 from graph.tables import (
@@ -26,13 +29,16 @@ from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
     Base,
+    InspectionRow,
     NativeEnvironmentInterface,
     NativeEnvironmentRow,
     NativeInterfaceRow,
+    ObservationRow,
     VulnerabilityRow,
 )
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections
+from tests.factories.advices import advice_id, stored_advice
 from tests.factories.generations import FOLDER
 from tests.factories.inspections import (
     HOST,
@@ -148,8 +154,32 @@ def add_knowledge(connection: sqlalchemy.Connection, settings: Settings) -> None
         "native_environment": ["sha256:host"],
     }
     add_entries(connection, entries)
+    add_advices(connection, settings)
 
 
+def add_advices(connection: sqlalchemy.Connection, settings: Settings) -> None:
+    """One of a stack that was measured, with another that was not; one that found none."""
+    measured_stack, new = (
+        Stack.of((package_version("torch", version),)) for version in (TRAINED_VERSION, "2.9.0")
+    )
+    harmed = Stack.of((package_version("flask", "2.0.0"),))
+    named = select(ObservationRow.observation_id).join(
+        InspectionRow, InspectionRow.document_id == ObservationRow.document_id
+    )
+    evidence = connection.scalars(
+        named.where(InspectionRow.stack_digest == measured_stack.digest)
+    ).all()
+    for number, links in enumerate(
+        (
+            AdviceLinks((Recommended(measured_stack, 0.5), Recommended(new, 0.25)), evidence),
+            AdviceLinks((Recommended(harmed, 0.0),), [HARM]),
+            AdviceLinks(),
+        )
+    ):
+        assert add_advice(connection, settings, stored_advice(number), links)
+
+
+TRAINED_VERSION = "2.0.0"
 HARM = "CVE-2025-0001"
 WHEEL = "numpy-1.26.4-cp311-cp311-linux_x86_64.whl"
 
@@ -222,6 +252,7 @@ def assert_known_answers(answers: dict[str, Any]) -> None:
     assert rows == [["numpy", "2.0.2", 1]]
     assert_own_answers(answers)
     assert_package_answers(answers)
+    assert_advice_answers(answers)
 
 
 def assert_package_answers(answers: dict[str, Any]) -> None:
@@ -244,6 +275,20 @@ def assert_package_answers(answers: dict[str, Any]) -> None:
     assert [row[0] for row in rows] == ["3.0.0"]
     _, rows = answers["What does a wheel need that an environment does not provide?"]
     assert rows == [["numpy", "1.26.4", "libc.so.6", "GLIBC_2.34", "build host"]]
+
+
+def assert_advice_answers(answers: dict[str, Any]) -> None:
+    """Of the advice that :func:`add_advices` made up."""
+    columns, rows = answers["Which advised stacks were never measured?"]
+    found = {row[columns.index("best_rank")]: row for row in rows}
+    assert sorted(found) == [1, 2]
+    assert [row[1:3] for row in rows] == [[1, 1], [1, 1]]
+    columns, rows = answers["What evidence does an advice rest on?"]
+    ((advice, indicator, _, _, observations, rate, unit, _),) = rows
+    assert (advice, indicator) == (advice_id(0), "PiTrain")
+    assert (observations, rate, unit) == (3, 101.5, "images/s")
+    _, rows = answers["Which advice recommends a version that is known to be vulnerable?"]
+    assert [row[:5] for row in rows] == [[advice_id(1), "latest", "flask", "2.0.0", HARM]]
 
 
 def assert_own_answers(answers: dict[str, Any]) -> None:

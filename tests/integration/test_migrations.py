@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import neo4j
@@ -56,6 +57,24 @@ FOR (p:Probe) ON (p.name);
 def test_tables_and_migrations_agree(relational: sqlalchemy.Engine) -> None:
     with relational.connect() as connection:
         command.check(alembic_config(connection))
+
+
+def test_the_queue_has_the_schema_that_its_revision_was_written_for() -> None:
+    """A release of procrastinate with a further step of its own needs a further revision."""
+    steps = resources.files("procrastinate.sql.migrations").iterdir()
+    newest = max(it.name for it in steps if it.name.endswith(".sql"))
+    assert newest == "03.04.00_50_post_add_retry_failed_job_procedure.sql"
+
+
+def test_the_queue_is_removed_whole(empty: Stores) -> None:
+    migrate_relational(empty.engine)
+    with empty.engine.connect() as connection:
+        command.downgrade(alembic_config(connection), "0006")
+        connection.commit()
+    left = "SELECT count(*) FROM pg_proc WHERE starts_with(proname, 'procrastinate_')"
+    with empty.engine.connect() as connection:
+        assert connection.scalar(text(left)) == 0
+    migrate_relational(empty.engine)
 
 
 def test_a_migrated_store_has_nothing_to_do(stores: Stores) -> None:
@@ -112,7 +131,7 @@ def test_rates_recorded_before_there_were_units_are_in_flop_per_s(
     project(empty)
     answer(empty, "MATCH (o:Observation) REMOVE o.unit")
     replace_steps(empty.driver, empty.database, _steps_before(empty, "0003"))
-    assert states(empty)[1].pending == ("0003", "0004")
+    assert states(empty)[1].pending == ("0003", "0004", "0005")
     migrate.migrate(empty)
     assert verified(empty).equal
     found = answer(empty, "MATCH (o:Observation) RETURN o.unit AS unit, count(o.rate), count(o)")

@@ -46,8 +46,8 @@ def rows(stores: Stores) -> Rows:
 
 def test_an_inspection_brings_what_it_needs_without_entries_for_it(stores: Stores) -> None:
     rows = inspection_rows(60, stacks=1, machines=1)
-    # No inspection brings what is known of packages besides its own, nor native interfaces.
-    apart = {"inspection", "package", "vulnerability", "artifact", "native_environment"}
+    # No inspection brings what is known of packages besides its own, native interfaces or advice.
+    apart = {"inspection", "package", "vulnerability", "artifact", "native_environment", "advice"}
     only = [entry for entry in entries_of(rows) if entry["kind"] in apart]
     store(stores.engine, rows, only)
     project(stores)
@@ -112,8 +112,8 @@ def test_projectors_at_once_wait_for_each_other(stores: Stores, rows: Rows) -> N
 
 def test_a_kind_from_a_newer_version_is_refused_and_kept(stores: Stores) -> None:
     with stores.engine.begin() as connection:
-        connection.execute(insert(OutboxEntry), [{"kind": "advice", "key": "1"}])
-    with pytest.raises(SchemaMismatch, match="advice"):
+        connection.execute(insert(OutboxEntry), [{"kind": "forecast", "key": "1"}])
+    with pytest.raises(SchemaMismatch, match="forecast"):
         project(stores)
     assert lag(stores.engine).count == 1
 

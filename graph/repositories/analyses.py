@@ -1,0 +1,247 @@
+"""Requests that are answered later: accepted, taken by a worker, ended, found again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, literal, select, text, update
+
+from common.inspection import canonical_json, digest_bytes
+from common.settings import Settings
+from graph.repositories.documents import DeliveredDocument, add_documents, body_of
+from graph.tables import AnalysisRow
+
+#: Of the canonical JSON form of requests.
+SCHEMA_VERSION = "analysis-request-1"
+#: How long an accepted request answers others that are the same.
+CACHED_FOR = timedelta(hours=3)
+
+
+class Kind(StrEnum):
+    """What identifiers begin with; the value is stored and never renamed."""
+
+    ADVICE = "adviser"
+    PROVENANCE = "provenance-checker"
+    INSPECTION = "inspection"
+
+
+class State(StrEnum):
+    """How far a request is; the value is stored and never renamed."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    #: There is a result; it may say that there is no stack.
+    SUCCEEDED = "succeeded"
+    #: It cannot be answered, and asking again would not help.
+    FAILED = "failed"
+    #: We broke down.
+    ERROR = "error"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it stays as it is."""
+        return self not in (State.PENDING, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A request and its state.
+
+    :param parameters: what of the request is given back to whoever asks
+    :param attempts: how often a worker took it
+    """
+
+    analysis_id: str
+    kind: Kind
+    state: State
+    parameters: Mapping[str, Any]
+    request_document_id: str
+    accepted_at: datetime
+    result_document_id: str | None = None
+    reason: str | None = None
+    token_id: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewAnalysis:
+    """A request that is to be accepted.
+
+    :param request: everything that a worker needs, as JSON values
+    :param cache_key: of what makes two requests the same
+    """
+
+    analysis_id: str
+    kind: Kind
+    request: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    cache_key: str
+    token_id: str | None = None
+
+
+def accept(
+    connection: Connection, settings: Settings, new: NewAnalysis, *, force: bool = False
+) -> tuple[Analysis, bool]:
+    """Store a request, or give an equal one that was accepted not long ago.
+
+    Of equal requests at a time one is accepted and the others wait for it; the caller owns the
+    transaction, and enqueues the job in it if the request is new.
+
+    :param force: accept it in any case; from then on it is the one that others are given
+    :returns: the analysis, and whether it is an earlier one
+    """
+    connection.execute(
+        text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))"),
+        {"key": f"{new.kind}:{new.cache_key}"},
+    )
+    earlier = None if force else _earlier(connection, new)
+    if earlier is not None:
+        return earlier, True
+    body = canonical_json(new.request)
+    document = DeliveredDocument(
+        digest_bytes(body), f"{new.kind}-request", SCHEMA_VERSION, new.analysis_id, body
+    )
+    add_documents(connection, settings, [document])
+    row = connection.execute(
+        insert(AnalysisRow)
+        .values(
+            analysis_id=new.analysis_id,
+            kind=new.kind.value,
+            parameters=dict(new.parameters),
+            request_document_id=document.document_id,
+            cache_key=new.cache_key,
+            token_id=new.token_id,
+            accepted_at=func.clock_timestamp(),
+        )
+        .returning(*_COLUMNS)
+    ).one()
+    return _analysis(row), False
+
+
+def analysis_of(connection: Connection, analysis_id: str) -> Analysis | None:
+    """A request by its identifier, or ``None``."""
+    query = select(*_COLUMNS).where(AnalysisRow.analysis_id == analysis_id)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _analysis(row)
+
+
+def request_of(connection: Connection, settings: Settings, analysis: Analysis) -> bytes:
+    """The request as canonical JSON.
+
+    :raises StoreUnavailable: if it is in a document store that cannot be read
+    """
+    return body_of(connection, settings, analysis.request_document_id) or b"{}"
+
+
+def result_of(connection: Connection, settings: Settings, analysis: Analysis) -> bytes | None:
+    """The result as it was stored, ``None`` while there is none.
+
+    :raises StoreUnavailable: if it is in a document store that cannot be read
+    """
+    if analysis.result_document_id is None:
+        return None
+    return body_of(connection, settings, analysis.result_document_id)
+
+
+def start(connection: Connection, analysis_id: str) -> Analysis | None:
+    """Note that a worker took it; ``None`` if it is unknown or has its end already."""
+    row = connection.execute(
+        update(AnalysisRow)
+        .where(
+            AnalysisRow.analysis_id == analysis_id,
+            AnalysisRow.state.in_((State.PENDING.value, State.RUNNING.value)),
+        )
+        .values(
+            state=State.RUNNING.value,
+            started_at=func.coalesce(AnalysisRow.started_at, func.clock_timestamp()),
+            attempts=AnalysisRow.attempts + 1,
+        )
+        .returning(*_COLUMNS)
+    ).one_or_none()
+    return None if row is None else _analysis(row)
+
+
+def finish(
+    connection: Connection,
+    analysis_id: str,
+    state: State,
+    *,
+    reason: str | None = None,
+    result_document_id: str | None = None,
+) -> bool:
+    """Give it its end, once; the caller owns the transaction.
+
+    :returns: ``False`` if it has one already, or is unknown
+    """
+    ended = connection.execute(
+        update(AnalysisRow)
+        .where(
+            AnalysisRow.analysis_id == analysis_id,
+            AnalysisRow.state.in_((State.PENDING.value, State.RUNNING.value)),
+        )
+        .values(
+            state=state.value,
+            reason=reason,
+            result_document_id=result_document_id,
+            finished_at=func.clock_timestamp(),
+        )
+    )
+    return ended.rowcount == 1
+
+
+def add_log(connection: Connection, analysis_id: str, lines: str) -> None:
+    """Append lines, each with its end, to what people are shown of the run."""
+    connection.execute(
+        update(AnalysisRow)
+        .where(AnalysisRow.analysis_id == analysis_id)
+        .values(log=AnalysisRow.log + lines)
+    )
+
+
+def log_of(connection: Connection, analysis_id: str) -> str:
+    """What people are shown of the run, empty if there is nothing."""
+    query = select(AnalysisRow.log).where(AnalysisRow.analysis_id == analysis_id)
+    return connection.scalar(query) or ""
+
+
+def _earlier(connection: Connection, new: NewAnalysis) -> Analysis | None:
+    row = connection.execute(
+        select(*_COLUMNS)
+        .where(
+            AnalysisRow.kind == new.kind.value,
+            AnalysisRow.cache_key == new.cache_key,
+            AnalysisRow.accepted_at > func.clock_timestamp() - literal(CACHED_FOR),
+            AnalysisRow.state != State.ERROR.value,
+        )
+        .order_by(AnalysisRow.accepted_at.desc())
+        .limit(1)
+    ).one_or_none()
+    return None if row is None else _analysis(row)
+
+
+#: All but the log, which may be long.
+_COLUMNS = (
+    AnalysisRow.analysis_id,
+    AnalysisRow.kind,
+    AnalysisRow.state,
+    AnalysisRow.parameters,
+    AnalysisRow.request_document_id,
+    AnalysisRow.accepted_at,
+    AnalysisRow.result_document_id,
+    AnalysisRow.reason,
+    AnalysisRow.token_id,
+    AnalysisRow.started_at,
+    AnalysisRow.finished_at,
+    AnalysisRow.attempts,
+)
+
+
+def _analysis(row: Row[Any]) -> Analysis:
+    values = dict(row._mapping)
+    return Analysis(**{**values, "kind": Kind(values["kind"]), "state": State(values["state"])})

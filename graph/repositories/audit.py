@@ -1,0 +1,46 @@
+"""Who wrote what through the service: one row a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, select
+
+from graph.tables import AuditRow
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write that a request caused.
+
+    :param address: of the client
+    :param route: the pattern of the URL, without its values
+    :param status: of the answer
+    :param subject: identifier of what was made or changed
+    """
+
+    request_id: str
+    token_id: str | None
+    address: str
+    method: str
+    route: str
+    status: int
+    subject: str | None = None
+    at: datetime | None = None
+
+
+def add_write(connection: Connection, write: Write) -> None:
+    """Note a write; the caller owns the transaction."""
+    values = {it.name: getattr(write, it.name) for it in fields(write) if it.name != "at"}
+    connection.execute(insert(AuditRow).values(**values))
+
+
+def latest_writes(connection: Connection, limit: int = 100) -> list[Write]:
+    """What was written last, newest first."""
+    query = (
+        select(*(getattr(AuditRow, it.name) for it in fields(Write)))
+        .order_by(AuditRow.entry_id.desc())
+        .limit(limit)
+    )
+    return [Write(*row) for row in connection.execute(query)]

@@ -1,0 +1,188 @@
+"""Advice in the record and in each graph product: its stacks, its evidence, nothing twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
+
+import neo4j
+import pytest
+import sqlalchemy
+from sqlalchemy import func, insert, select
+
+from common.inspection import Stack
+from common.packages import package_version
+from common.settings import Settings
+from graph.engine import Stores
+from graph.projection import lag, rebuild, sync_few
+from graph.projection.outbox import only_projector
+from graph.repositories.advice import AdviceLinks, Recommended, add_advice, advice_of
+from graph.tables import (
+    AdviceObservation,
+    AdviceRow,
+    ObservationRow,
+    OutboxEntry,
+)
+from ingest.documents import Limits
+from ingest.pipeline import ingest_inspections
+from tests.factories.advices import advice_id, stored_advice
+from tests.factories.inspections import (
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.services.projection import answer, project, verified
+
+NAME = "inspection-matmul-0000000a"
+MEASURED = Stack.of((package_version("numpy", "2.0.0"),))
+NEW = Stack.of((package_version("numpy", "2.0.0"), package_version("unheard-of", "7.0")))
+HARM = "CVE-2024-0"
+
+
+@pytest.fixture
+def stores(
+    settings: Settings,
+    relational: sqlalchemy.Engine,
+    graph_settings: Settings,
+    graph_driver: neo4j.Driver,
+    tmp_path: Path,
+) -> Stores:
+    """An inspection of ``MEASURED`` in a test's own record and in each graph product."""
+    jobs = stack_jobs([200.0, 201.0, 202.0, 203.0], NAME)
+    write(tmp_path / NAME, inspection_files(jobs, specification_document({"numpy": "2.0.0"})))
+    ingest_inspections(settings, relational, [str(tmp_path)], Limits())
+    both = replace(graph_settings, database_url=settings.database_url)
+    stores = Stores(both, relational, graph_driver)
+    project(stores)
+    return stores
+
+
+def observations(stores: Stores) -> list[str]:
+    with stores.engine.connect() as connection:
+        return sorted(connection.scalars(select(ObservationRow.observation_id)))
+
+
+def add(stores: Stores, number: int, links: AdviceLinks, status: str = "optimal") -> bool:
+    with stores.engine.begin() as connection:
+        return add_advice(connection, stores.settings, stored_advice(number, status), links)
+
+
+def test_an_advised_stack_that_was_measured_is_one_node(stores: Stores) -> None:
+    named = observations(stores)[:3]
+    stacks = (Recommended(NEW, 1.5), Recommended(MEASURED, -0.25))
+    assert add(stores, 7, AdviceLinks(stacks, [*named, HARM]))
+    assert lag(stores.engine).count >= 2
+    project(stores)
+    report = verified(stores)
+    assert [kind.differences for kind in report.kinds if not kind.equal] == []
+    assert answer(
+        stores,
+        "MATCH (:Advice {advice_id: $key})-[r:RECOMMENDED]->(s:Stack)"
+        " RETURN r.rank, r.score, s.digest, EXISTS { (s)<-[:INSPECTED]-(:Inspection) }"
+        " ORDER BY r.rank",
+        key=advice_id(7),
+    ) == [[1, 1.5, NEW.digest, False], [2, -0.25, MEASURED.digest, True]]
+    evidence = "MATCH (:Advice {advice_id: $key})-[:BASED_ON]->(o:Observation)"
+    found = answer(stores, f"{evidence} RETURN o.observation_id", key=advice_id(7))
+    assert sorted(one for (one,) in found) == named
+    ((node, made),) = answer(
+        stores,
+        "MATCH (a:Advice {advice_id: $key}) RETURN properties(a), a.created_at",
+        key=advice_id(7),
+    )
+    head = stored_advice(7).head
+    assert (node["python_version"], node["platform"]) == (head.python_version, head.platform)
+    assert (node["status"], node["recommendation_type"]) == ("optimal", "latest")
+    assert (made.to_native().astimezone(UTC)) == head.created_at
+    with stores.engine.connect() as connection:
+        report_document = connection.scalar(
+            select(AdviceRow.report_document_id).where(AdviceRow.advice_id == advice_id(7))
+        )
+        assert advice_of(connection, stores.settings, advice_id(7)) == stored_advice(7)
+    assert node["document_id"] == report_document
+    included = "MATCH (:Stack {digest: $key})-[:INCLUDES]->(v) RETURN v.purl ORDER BY v.purl"
+    assert answer(stores, included, key=NEW.digest) == [[it.purl] for it in NEW.packages]
+
+
+def test_an_advice_without_a_stack_recommends_none(stores: Stores) -> None:
+    assert add(stores, 8, AdviceLinks(), status="infeasible")
+    project(stores)
+    assert verified(stores).equal
+    found = answer(
+        stores,
+        "MATCH (a:Advice {advice_id: $key}) RETURN a.status, COUNT { (a)-->() }",
+        key=advice_id(8),
+    )
+    assert found == [["infeasible", 0]]
+
+
+def test_twice_is_once_and_a_rebuild_gives_the_same(stores: Stores) -> None:
+    links = AdviceLinks((Recommended(NEW, 1.0),), observations(stores)[:2])
+    assert add(stores, 9, links)
+    project(stores)
+    once = verified(stores)
+    assert once.equal
+    assert not add(stores, 9, AdviceLinks((Recommended(MEASURED, 2.0),), observations(stores)))
+    assert lag(stores.engine).count == 0
+    with stores.engine.begin() as connection:
+        entries = [{"kind": "advice", "key": advice_id(9)}, {"kind": "stack", "key": NEW.digest}]
+        connection.execute(insert(OutboxEntry), entries)
+    project(stores)
+    assert verified(stores).kinds == once.kinds
+    rebuild(stores.engine, stores.driver, database=stores.database)
+    assert verified(stores).kinds == once.kinds
+
+
+def test_an_advice_brings_what_it_points_at_if_the_graph_lost_it(stores: Stores) -> None:
+    links = AdviceLinks((Recommended(MEASURED, 1.0),), observations(stores))
+    assert add(stores, 10, links)
+    answer(stores, "MATCH (n) WHERE n:Stack OR n:Inspection OR n:Observation DETACH DELETE n")
+    project(stores)
+    ((stacks, seen),) = answer(
+        stores,
+        "MATCH (a:Advice {advice_id: $key})"
+        " RETURN COUNT { (a)-[:RECOMMENDED]->(:Stack) }, COUNT { (a)-[:BASED_ON]->(:Observation) }",
+        key=advice_id(10),
+    )
+    assert (stacks, seen) == (1, len(links.evidence))
+
+
+@pytest.mark.parametrize(("change", "how"), [("SET", "different"), ("DELETE", "missing")])
+def test_verify_finds_what_drifted_and_a_rebuild_mends_it(
+    stores: Stores, change: str, how: str
+) -> None:
+    assert add(stores, 11, AdviceLinks((Recommended(MEASURED, 1.0),), observations(stores)[:1]))
+    project(stores)
+    done = "SET r.score = 9.0" if change == "SET" else "DELETE r"
+    answer(
+        stores, f"MATCH (:Advice {{advice_id: $key}})-[r:RECOMMENDED]->() {done}", key=advice_id(11)
+    )
+    (kind,) = (kind for kind in verified(stores).kinds if not kind.equal)
+    assert kind.kind == "(:Advice)-[:RECOMMENDED]->(:Stack)"
+    (difference,) = kind.differences
+    assert (difference.key, difference.how) == (f"{advice_id(11)} -> {MEASURED.digest}", how)
+    rebuild(stores.engine, stores.driver, database=stores.database)
+    assert verified(stores).equal
+
+
+def test_few_entries_are_projected_at_once_and_many_are_left(stores: Stores) -> None:
+    assert add(stores, 12, AdviceLinks((Recommended(MEASURED, 1.0),)))
+    assert not sync_few(stores.engine, stores.driver, most=0, database=stores.database)
+    assert lag(stores.engine).count == 1
+    assert sync_few(stores.engine, stores.driver, database=stores.database)
+    assert lag(stores.engine).count == 0
+    assert verified(stores).equal
+
+
+def test_nobody_waits_for_another_projector(stores: Stores) -> None:
+    assert add(stores, 13, AdviceLinks())
+    with only_projector(stores.engine, 1.0):
+        assert not sync_few(stores.engine, stores.driver, database=stores.database)
+    assert lag(stores.engine).count == 1
+    assert sync_few(stores.engine, stores.driver, database=stores.database)
+    with stores.engine.connect() as connection:
+        assert not connection.scalar(select(func.count()).select_from(AdviceObservation).where(
+            AdviceObservation.advice_id == advice_id(13)
+        ))  # fmt: skip
