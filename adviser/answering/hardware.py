@@ -1,58 +1,110 @@
-"""Which of the recorded hardware classes this host is of."""
+"""Which hardware class is asked about: the one that is named, else the one that this host is of."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from common.errors import InvalidArgument
+from common.hardware import Allowance, hardware_class
+from common.inspection import Hardware
+from common.measurements import THREAD_VARIABLES
 from graph.repositories.hardware import RecordedHardware
 
-#: What two machines of a class have in common; quota and threads are the job's, not the host's.
-_FIELDS = ("vendor", "family", "model", "stepping")
+#: What another class has to have in common with a host to be told as the nearest.
+_ALIKE = ("source", "vendor", "family", "model", "stepping", "cpus")
+#: Characters of a digest that tables show and ``--hardware`` takes.
+_SHORT = 8
 
 
-def hardware_class(recorded: Sequence[RecordedHardware], prefix: str | None = None) -> str | None:
-    """The digest of the class that is named, or of the one that this host is of.
+@dataclass(frozen=True, slots=True)
+class AskedHardware:
+    """The hardware class that a request is about.
 
-    Of several classes that differ only in what jobs were given, the least restricted one.
+    :param note: for a person, where nothing was measured on this host's own class: that it is so,
+        and which other class comes nearest; that one is never taken for it
+    """
 
-    :returns: ``None`` if nothing was recorded on such a machine
+    digest: str
+    note: str | None = None
+
+
+def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> AskedHardware:
+    """The class that is named, or the very one that this host is of.
+
     :raises InvalidArgument: if no class, or more than one, has a digest that begins so
     """
-    if prefix is not None:
-        wanted = prefix if ":" in prefix else f"sha256:{prefix}"
-        found = [row.digest for row in recorded if row.digest.startswith(wanted)]
-        if len(found) != 1:
-            raise InvalidArgument(f"{len(found)} hardware classes begin with {prefix!r}")
-        return found[0]
-    ours = _identity()
-    alike = [row for row in recorded if _is_alike(row.identity, ours)]
-    order = sorted(alike, key=lambda row: (_restrictions(row.identity), row.digest))
-    return order[0].digest if order else None
+    if prefix is None:
+        return of_host(own_hardware(), recorded)
+    wanted = prefix if ":" in prefix else f"sha256:{prefix}"
+    found = [row.digest for row in recorded if row.digest.startswith(wanted)]
+    if len(found) != 1:
+        raise InvalidArgument(f"{len(found)} hardware classes begin with {prefix!r}")
+    return AskedHardware(found[0])
 
 
-def _identity() -> dict[str, Any]:
-    from pis.amun.hardware import hwinfo
+def own_hardware() -> Hardware:
+    """The class that a job of this process would be recorded with, if nothing restricted it more.
 
-    found = hwinfo()
-    cpu = found["cpu_info"]
-    return {
-        "vendor": cpu.get("vendor_id_raw"),
-        "family": cpu.get("family"),
-        "model": cpu.get("model"),
-        "stepping": cpu.get("stepping"),
-        "cpus": cpu.get("count") or found["cpu_type"]["ncpus"],
-        "gpus": sorted(gpu.get("name") or "" for gpu in found["gpu"] or ()),
-    }
+    As the executor writes it and :mod:`ingest` reads it: processors that may be used, the quota
+    of the control groups, and the thread variables that jobs inherit.
+    """
+    from pis.amun.cgroups import read_limits
+    from pis.amun.hardware import hwinfo, runtime_environment
 
-
-def _is_alike(identity: dict[str, Any], ours: dict[str, Any]) -> bool:
-    if identity.get("source") != "measured" or identity.get("cpus") != ours["cpus"]:
-        return False
-    gpus = sorted(gpu.get("name", "") for gpu in identity.get("gpus") or ())
-    return gpus == ours["gpus"] and all(identity.get(it) == ours[it] for it in _FIELDS)
+    allowance = Allowance(
+        cpus=len(os.sched_getaffinity(0)),
+        cpu_quota=read_limits().cpu_quota,
+        threads={it: os.environ[it] for it in THREAD_VARIABLES if it in os.environ},
+    )
+    told = {"hwinfo": hwinfo(), "runtime_environment": runtime_environment(None)}
+    return hardware_class(told, allowance)
 
 
-def _restrictions(identity: dict[str, Any]) -> tuple[bool, int]:
-    return "cpu_quota" in identity, len(identity.get("threads_environment") or ())
+def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> AskedHardware:
+    """The class of a host, with a note where nothing was measured on it."""
+    if not recorded or any(row.digest == own.digest for row in recorded):
+        return AskedHardware(own.digest)
+    told = f"nothing was measured on this host's hardware class, {_named(own.label, own.digest)}"
+    near = _nearest(own, recorded)
+    if near is None:
+        return AskedHardware(own.digest, f"{told}, nor on any like it")
+    differs = ", ".join(_differing(own.identity, near.identity))
+    return AskedHardware(
+        own.digest,
+        f"{told}; the nearest is another class, {_named(near.label, near.digest)}, which differs"
+        f" in {differs}: --hardware {_short(near.digest)} asks about that one",
+    )
+
+
+def _nearest(own: Hardware, recorded: Sequence[RecordedHardware]) -> RecordedHardware | None:
+    """Of the same processor and the same GPUs, the one that differs in least."""
+    alike = (
+        row
+        for row in recorded
+        if all(row.identity.get(it) == own.identity.get(it) for it in _ALIKE)
+        and _gpus(row.identity) == _gpus(own.identity)
+    )
+    return min(
+        alike,
+        key=lambda row: (len(_differing(own.identity, row.identity)), row.digest),
+        default=None,
+    )
+
+
+def _gpus(identity: dict[str, Any]) -> list[str]:
+    return sorted(gpu.get("name", "") for gpu in identity.get("gpus") or ())
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return sorted(it for it in one.keys() | other.keys() if one.get(it) != other.get(it))
+
+
+def _named(label: str, digest: str) -> str:
+    return f"{label} ({_short(digest)})"
+
+
+def _short(digest: str) -> str:
+    return digest.rpartition(":")[2][:_SHORT]

@@ -20,11 +20,7 @@ from common.advisories import (
     Range,
 )
 from common.errors import InvalidDocument
-from common.inspection import DocumentId
-from common.reasons import Reason
-from common.version_ranges import version_of
-from ingest.advisories.ratings import rating_of
-from ingest.parsers.fields import (
+from common.fields import (
     Record,
     as_record,
     list_of,
@@ -35,6 +31,10 @@ from ingest.parsers.fields import (
     too_long,
     wrong_type,
 )
+from common.inspection import DocumentId
+from common.reasons import Reason
+from common.version_ranges import version_of
+from ingest.advisories.ratings import rating_of
 
 ECOSYSTEM = "PyPI"
 #: Ranges of other types are about commits.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from common.fields import Record, integer_of, text_of, time_of
+from common.hardware import Allowance, hardware_class
 from common.inspection import Indicator, Observation, Outcome, digest, digest_bytes
-from ingest.parsers.fields import Record, integer_of, text_of, time_of
-from ingest.parsers.hardware import hardware_of
 from ingest.parsers.results import UNKNOWN_INDICATOR
-from ingest.parsers.specification import UNKNOWN, Specification, environment_of
+from ingest.parsers.specification import Specification, environment_of
 
 #: Why a build failed, where its status names no reason.
 BUILD_FAILED = "build-failed"
@@ -32,7 +32,7 @@ def observation_of_build(
     """
     name, component = specification.script_name or UNKNOWN_INDICATOR, specification.script_component
     indicator = Indicator(digest([name, component, None]), name, component, None)
-    hardware = hardware_of({}, UNKNOWN)
+    hardware = hardware_class({}, Allowance())
     job_id = digest_bytes(canonical)
     message = text_of(status, "message", "$", _LONGEST_READ)
     exit_code = integer_of(status, "exit_code", "$", -_INT32, _INT32)

@@ -18,10 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import InvalidDocument
-from common.inspection import SchemaVersion, canonical_json
-from common.reasons import Reason
-from ingest.documents import RawDocument
-from ingest.parsers.fields import (
+from common.fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -31,6 +28,9 @@ from ingest.parsers.fields import (
     too_long,
     wrong_type,
 )
+from common.inspection import SchemaVersion, canonical_json
+from common.reasons import Reason
+from ingest.documents import RawDocument
 from ingest.parsers.json_documents import load_json
 from ingest.parsers.runner import is_ours
 from ingest.parsers.specification import canonical_lock

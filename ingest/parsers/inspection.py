@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from common.errors import InvalidDocument
+from common.fields import MAX_NAME_LENGTH, time_of
 from common.inspection import DocumentId, InspectionDocument, Observation, digest_bytes
 from common.reasons import Reason
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.builds import observation_of_build
-from ingest.parsers.fields import MAX_NAME_LENGTH, time_of
 from ingest.parsers.generations import Delivery, Job, deliveries_of
 from ingest.parsers.results import observations_of
 from ingest.parsers.specification import UNKNOWN, Specification, bare_lock, specification_of

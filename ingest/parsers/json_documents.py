@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 import orjson
 
 from common.errors import InvalidDocument
+from common.fields import path
 from common.inspection import canonical_json
 from common.reasons import Reason
-from ingest.parsers.fields import path
 
 #: What is left where a text ends within a literal, a number or an escape.
 _CUT_SHORT = re.compile(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from common.errors import InvalidDocument
+from common.fields import Record, as_number, as_record, list_of, path, record_of, text_of
 from common.measurements import (
     SECONDS_PER_MS,
     SPOKEN,
@@ -18,7 +19,6 @@ from common.measurements import (
     rate_fault,
 )
 from common.reasons import Correction, Reason
-from ingest.parsers.fields import Record, as_number, as_record, list_of, path, record_of, text_of
 
 #: How near a reported number of operations must come to a formula to prove it.
 _PROOF = 1e-3

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from common.errors import InvalidDocument
+from common.fields import Record
 from common.inspection import canonical_json
 from common.reasons import Reason
 from common.releases import ReleaseFile, as_json_time
-from ingest.parsers.fields import Record
 
 
 def release_body(

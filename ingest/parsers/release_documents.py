@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from common.errors import InvalidDocument
+from common.fields import as_record
 from common.reasons import Reason
 from common.releases import Release
 from ingest.documents import RawDocument, Refusal
-from ingest.parsers.fields import as_record
 from ingest.parsers.json_documents import load_json
 from ingest.parsers.releases import release_of
 from ingest.parsers.solver import SolverResult, is_solver_document

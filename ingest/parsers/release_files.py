@@ -6,9 +6,7 @@ import re
 from datetime import datetime
 
 from common.errors import InvalidDocument
-from common.reasons import Reason
-from common.releases import ReleaseFile, kind_of_file
-from ingest.parsers.fields import (
+from common.fields import (
     Record,
     as_record,
     integer_of,
@@ -19,6 +17,8 @@ from ingest.parsers.fields import (
     too_long,
     wrong_type,
 )
+from common.reasons import Reason
+from common.releases import ReleaseFile, kind_of_file
 from ingest.privacy import scrub_words
 
 #: What file systems take; beside a Package URL it still fits the key of an index.

@@ -18,6 +18,17 @@ from packaging.version import InvalidVersion, Version
 
 from common.addresses import without_secrets
 from common.errors import InvalidDocument
+from common.fields import (
+    MAX_NAME_LENGTH,
+    Record,
+    as_record,
+    list_of,
+    path,
+    text_of,
+    time_of,
+    too_long,
+    wrong_type,
+)
 from common.inspection import DocumentId, digest_bytes
 from common.packages import Purl
 from common.reasons import Reason
@@ -29,17 +40,6 @@ from common.releases import (
     Requirement,
     parse_requirement,
     release_identity,
-)
-from ingest.parsers.fields import (
-    MAX_NAME_LENGTH,
-    Record,
-    as_record,
-    list_of,
-    path,
-    text_of,
-    time_of,
-    too_long,
-    wrong_type,
 )
 from ingest.parsers.index_names import index_name
 from ingest.parsers.release_bodies import release_body

@@ -8,6 +8,17 @@ from functools import lru_cache
 from typing import Any
 
 from common.errors import InvalidDocument
+from common.fields import (
+    Record,
+    integer_of,
+    number_of,
+    record_of,
+    required_integer,
+    text_of,
+    time_of,
+    wrong_type,
+)
+from common.hardware import Allowance, hardware_class
 from common.inspection import (
     Hardware,
     Indicator,
@@ -19,17 +30,6 @@ from common.inspection import (
 from common.measurements import BYTES_PER_MAXRSS, Unit
 from common.reasons import Exclusion
 from common.stability import instability
-from ingest.parsers.fields import (
-    Record,
-    integer_of,
-    number_of,
-    record_of,
-    required_integer,
-    text_of,
-    time_of,
-    wrong_type,
-)
-from ingest.parsers.hardware import hardware_of
 from ingest.parsers.measurements import Measurement, corrected_rate, measurements_of
 from ingest.parsers.runner import Run, run_of
 from ingest.parsers.specification import Specification, environment_of, indicator_name
@@ -103,7 +103,7 @@ def _facts(
     return _Facts(
         job_id=job_id,
         exit_code=required_integer(result, "exit_code", "$", -_INT32, _INT32),
-        hardware=hardware_of(result, specification, run.limits),
+        hardware=_hardware_of(result, specification, run.limits),
         environment=environment_of(result, specification),
         started_at=started_at,
         ended_at=ended_at,
@@ -112,6 +112,14 @@ def _facts(
         system_s=number_of(usage, "ru_stime", "$.usage"),
         run=run,
     )
+
+
+def _hardware_of(
+    result: Record, specification: Specification, limits: Allowance | None
+) -> Hardware:
+    """What the job got counts more than what was asked for."""
+    asked = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
+    return hardware_class(result, limits or asked, specification.requested)
 
 
 def _times(result: Record, now: datetime) -> tuple[datetime | None, datetime | None]:

@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import InvalidDocument
-from common.measurements import THREAD_VARIABLES
-from common.reasons import Reason
-from common.stability import JobConditions
-from ingest.parsers.fields import (
+from common.fields import (
     Record,
     integer_of,
     number_of,
@@ -22,25 +19,15 @@ from ingest.parsers.fields import (
     text_of,
     wrong_type,
 )
+from common.hardware import Allowance
+from common.measurements import THREAD_VARIABLES
+from common.reasons import Reason
+from common.stability import JobConditions
 
 DOCUMENT_VERSION = 1
 
 #: How a job ends that ended by itself.
 _EXITED = "exited"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a job could use, as its runner saw to it; ``None`` where there was no limit.
-
-    :param cpus: that it was pinned to
-    :param cpu_quota: CPUs' worth of time
-    :param threads: thread variables that were set, by name
-    """
-
-    cpus: int | None
-    cpu_quota: float | None
-    threads: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +49,7 @@ class Run:
     ended: str | None = None
     steal_share: float | None = None
     conditions: JobConditions = field(default_factory=JobConditions)
-    limits: Limits | None = None
+    limits: Allowance | None = None
 
 
 def run_of(result: Record) -> Run:
@@ -128,12 +115,12 @@ def _schedule(schedule: Record) -> tuple[str | None, int | None]:
     return f"{run}:{block}" if interleaved else None, turn
 
 
-def _limits(result: Record) -> Limits | None:
+def _limits(result: Record) -> Allowance | None:
     at = "$.limits"
     limits = record_of(result, "limits", "$")
     if not limits:
         return None
-    return Limits(
+    return Allowance(
         cpus=integer_of(limits, "cpus", at, low=1),
         cpu_quota=number_of(limits, "cpu_quota", at),
         threads=thread_variables(record_of(limits, "threads", at), path(at, "threads")),

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from common.errors import InvalidDocument
+from common.fields import Record, as_record, list_of, path, record_of, text_of, time_of
 from common.packages import Purl
 from common.reasons import Reason
 from common.releases import SOLVER, Release, ReleaseProblem
-from ingest.parsers.fields import Record, as_record, list_of, path, record_of, text_of, time_of
 from ingest.parsers.index_names import index_name
 from ingest.parsers.releases import release_of
 

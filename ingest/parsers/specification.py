@@ -12,11 +12,7 @@ from typing import Any
 import orjson
 
 from common.errors import InvalidDocument
-from common.inspection import RuntimeEnvironment, Stack, canonical_json, digest
-from common.measurements import THREAD_VARIABLES
-from common.packages import PackageVersion, package_version
-from common.reasons import Reason
-from ingest.parsers.fields import (
+from common.fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -27,6 +23,10 @@ from ingest.parsers.fields import (
     too_long,
     wrong_type,
 )
+from common.inspection import RuntimeEnvironment, Stack, canonical_json, digest
+from common.measurements import THREAD_VARIABLES
+from common.packages import PackageVersion, package_version
+from common.reasons import Reason
 
 NO_SPECIFICATION = "the inspection was published without its specification"
 NO_LOCK = "the document names no locked packages"

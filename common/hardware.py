@@ -1,4 +1,4 @@
-"""Hardware classes: what a machine is, from what a job or its specification says of it.
+"""Hardware classes: what a machine is, from what a job, its specification or a host says of it.
 
 The identity follows rule 1 of ``docs/statistics.md``: vendor, family, model, stepping, the
 instruction sets that arithmetic can use, the number of CPUs, the quota and the thread
@@ -8,14 +8,14 @@ variables, and the accelerators. A clock is never part of it: it was measured, a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from common.inspection import Hardware, digest
-from common.measurements import THREAD_VARIABLES
-from ingest.parsers.fields import (
+from common.fields import (
     Record,
     as_record,
     integer_of,
@@ -25,8 +25,8 @@ from ingest.parsers.fields import (
     text_of,
     wrong_type,
 )
-from ingest.parsers.runner import Limits
-from ingest.parsers.specification import Specification
+from common.inspection import Hardware, digest
+from common.measurements import THREAD_VARIABLES
 
 #: Instruction sets that numeric libraries choose their kernels by. Mitigations, virtualisation
 #: and power management come and go with the kernel and say nothing about arithmetic.
@@ -63,12 +63,27 @@ _REQUESTED_FIELDS = ("cpu_family", "cpu_model", "physical_cpus", "processor")
 _KEPT_BYTES = 16 * 1024
 
 
-def hardware_of(
-    result: Record, specification: Specification, limits: Limits | None = None
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a job may use of its machine; ``None`` where there is no limit.
+
+    :param cpus: that it is pinned to
+    :param cpu_quota: CPUs' worth of time
+    :param threads: thread variables that are set, by name
+    """
+
+    cpus: int | None = None
+    cpu_quota: float | None = None
+    threads: Mapping[str, str] = field(default_factory=dict)
+
+
+def hardware_class(
+    result: Record, allowance: Allowance, requested: Record | None = None
 ) -> Hardware:
     """The hardware class of one job; classes repeat, so they are made once and kept.
 
-    :param limits: what the job got, which counts more than what was asked for
+    :param result: of the job: its ``hwinfo`` and ``runtime_environment`` are read
+    :param requested: hardware that was asked for, which counts where the job saw none
     :raises InvalidDocument: with fields relative to the result
     """
     info = record_of(result, "hwinfo", "$")
@@ -86,12 +101,12 @@ def hardware_of(
         "cuda": runtime.get("cuda_version"),
         "known": runtime.get("hardware"),
     }
-    requested = specification.requested
+    wanted = requested or {}
     asked = {
-        "hardware": {name: requested[name] for name in _REQUESTED_FIELDS if name in requested},
-        "quota": specification.cpu_quota if limits is None else limits.cpu_quota,
-        "cpus": None if limits is None else limits.cpus,
-        "threads": specification.threads if limits is None else limits.threads,
+        "hardware": {name: wanted[name] for name in _REQUESTED_FIELDS if name in wanted},
+        "quota": allowance.cpu_quota,
+        "cpus": allowance.cpus,
+        "threads": dict(allowance.threads),
     }
     facts = orjson.dumps((seen, asked))
     return (_hardware if len(facts) <= _KEPT_BYTES else _hardware.__wrapped__)(facts)
