@@ -86,7 +86,9 @@ def relational_url(settings: Settings) -> URL:
         raise InvalidSettings("DATABASE_URL: not a URL that can be read") from None
 
 
-def relational_engine(settings: Settings) -> sqlalchemy.Engine:
+def relational_engine(
+    settings: Settings, statement_timeout_s: float = STATEMENT_TIMEOUT_S
+) -> sqlalchemy.Engine:
     """An engine for PostgreSQL; it connects when first used, and never waits for ever."""
     url = relational_url(settings)
     wanted: dict[str, Any] = {
@@ -97,7 +99,7 @@ def relational_engine(settings: Settings) -> sqlalchemy.Engine:
         "keepalives_interval": 5,
         "keepalives_count": 4,
         "tcp_user_timeout": _SILENCE_S * 1000,
-        "options": f"-c statement_timeout={STATEMENT_TIMEOUT_S}s"
+        "options": f"-c statement_timeout={math.ceil(statement_timeout_s * 1000)}"
         " -c idle_in_transaction_session_timeout=1h",
     }
     arguments = {name: value for name, value in wanted.items() if name not in url.query}

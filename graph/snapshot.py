@@ -8,13 +8,12 @@ revisions of the packages, which may change without a change of the content, nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
-
-import neo4j
+from typing import TYPE_CHECKING, Any
 
 from common.addresses import without_secrets
 from common.environments import Environment
@@ -24,9 +23,11 @@ from common.releases import Requirement, parse_requirement
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability
 from graph.closure import Closure, walk
 from graph.compilation import Compiler, Refused
-from graph.engine import GRAPH, graph_errors
 from graph.queries.closure import packages_of, revisions_of, vulnerabilities_of
 from graph.snapshot_json import canonical_form, fields_of_form, revision_of
+
+if TYPE_CHECKING:
+    import neo4j
 
 __all__ = [
     "Candidate",
@@ -113,16 +114,15 @@ def load_snapshot(
     """
     wanted = roots_of(roots, environment)
     read = partial(_read, roots=wanted, environment=environment)
-    with (
-        graph_errors(),
-        driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session,
-    ):
+    with _reading(driver, database) as session:
         for _ in range(_ATTEMPTS):
             snapshot = session.execute_read(read)
             # Only what was committed before this question: none of it is newer than it says.
             if session.execute_read(_unchanged, snapshot):
                 return snapshot
-    raise StoreUnavailable(GRAPH, "it changes faster than it can be read", "try again in a while")
+    raise StoreUnavailable(
+        "the graph", "it changes faster than it can be read", "try again in a while"
+    )
 
 
 def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo4j") -> bool:
@@ -131,11 +131,22 @@ def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo
     Versions are written together with a revision of their package that nobody has, so the
     answer is no from then on, before the package has its new one.
     """
+    with _reading(driver, database) as session:
+        return session.execute_read(_unchanged, snapshot)
+
+
+@contextmanager
+def _reading(driver: neo4j.Driver, database: str) -> Iterator[neo4j.Session]:
+    # Whoever holds a snapshot needs no store, and no driver in memory.
+    import neo4j
+
+    from graph.engine import graph_errors
+
     with (
         graph_errors(),
         driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session,
     ):
-        return session.execute_read(_unchanged, snapshot)
+        yield session
 
 
 def roots_of(

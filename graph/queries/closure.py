@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import neo4j
+if TYPE_CHECKING:
+    import neo4j
 
 #: A package and the extras that are asked of it.
 Wanted = tuple[str, Sequence[str]]
