@@ -100,13 +100,16 @@ def _closure(
     print(
         f"({label}) {' + '.join(roots)}: {len(answer.stacks[0].choices)} packages of "
         f"{sizes.packages}, {sizes.kept} of {sizes.versions} versions kept, regret "
-        f"{answer.objective} = bound {answer.bound}"
+        f"{answer.objective} = bound {answer.bound}, {answer.solver}"
     )
     warm = _median_ms(lambda: resolve(universe_of(snapshot, Request(), scores)))
-    child = _median_ms(lambda: worker.resolve(universe_of(snapshot, Request(), scores)))
+    solver = Budget(steps=0)
+    alone = _median_ms(lambda: resolve(universe_of(snapshot, Request(), scores), solver))
+    child = _median_ms(lambda: worker.resolve(universe_of(snapshot, Request(), scores), solver))
     cold, memory = _cold(folder, snapshot)
     _line("snapshot warm", warm, f"goal {GOAL_WARM_MS}")
-    _line("the same in a warm child process", child, "")
+    _line("by the solver, without branch and bound", alone, "")
+    _line("by the solver in a warm child process", child, "")
     _line("snapshot cold, with the start of Python", cold, f"goal {GOAL_COLD_MS}")
     print(f"  {'peak memory':42}{memory:8} MiB  goal {GOAL_MIB}")
     compiled = _uv(folder, url, roots)
@@ -202,9 +205,11 @@ def _generated(packages: int, versions: int, *, era: int, seed: int) -> Universe
 
 def _told(answer: Resolution) -> str:
     if answer.objective is None or answer.bound is None:
-        return answer.status.value
+        return f"{answer.status}, {answer.solver}"
     gap = (answer.bound - answer.objective) / max(1, -answer.objective)
-    return f"{answer.status}, gap {gap:.2%}" + ("" if answer.settled else ", ties not settled")
+    return f"{answer.status}, {answer.solver}, gap {gap:.2%}" + (
+        "" if answer.settled else ", ties not settled"
+    )
 
 
 def _growth() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from time import monotonic
 
 from adviser.resolver.problems import Found, Nodes, Problem
 from adviser.resolver.requests import Budget
 from adviser.resolver.results import Choice, Conflict, Limit, Resolution, Stack, Status
 from adviser.resolver.universe import Universe
-
-SOLVER = f"ortools {version('ortools')}"
 
 
 def answer(
@@ -43,9 +40,15 @@ def answer(
         limit=limit,
         sizes=problem.sizes,
         model=problem.digest,
-        solver=SOLVER,
+        solver="branch and bound" if found.branched else _solver(),
         wall_s=wall_s,
     )
+
+
+def _solver() -> str:
+    from importlib.metadata import version  # slow, and seldom needed
+
+    return f"ortools {version('ortools')}"
 
 
 def status_of(found: Found) -> Status:

@@ -109,6 +109,12 @@ class Problem:
         return found
 
 
+def weight_of(problem: Problem) -> int:
+    """By how much one of regret outweighs all the versions that a stack may pass over."""
+    nodes = problem.nodes
+    return 1 + sum(nodes[numbers[-1]].place for numbers in problem.by_package() if numbers)
+
+
 #: Nodes of a stack.
 Nodes = frozenset[int]
 
@@ -122,6 +128,7 @@ class Found:
     :param bound: no stack has a higher regret
     :param settled: whether every tie up to the last of ``stacks`` is settled
     :param complete: whether there are no others
+    :param branched: whether branch and bound found all of it, and no solver was asked
     """
 
     stacks: tuple[Nodes, ...] = ()
@@ -129,3 +136,4 @@ class Found:
     bound: int | None = None
     settled: bool = False
     complete: bool = False
+    branched: bool = False

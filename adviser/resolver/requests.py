@@ -52,9 +52,12 @@ class Budget:
     :param memory_bytes: of the search; only a child process can be held to it
     :param threads: of the solver; the answer does not depend on them
     :param seed: of the solver; neither on this
+    :param steps: of branch and bound, before the solver is asked; neither on these. A number
+        and not a time, so that equal problems are always proven in the same way; 0 for none
     """
 
     time_s: float = 10.0
     memory_bytes: int | None = None
     threads: int = 1
     seed: int = 0
+    steps: int = 30_000

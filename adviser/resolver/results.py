@@ -120,11 +120,22 @@ class Conflict:
     minimal: bool = True
 
     def lines(self) -> list[str]:
-        """For a person: the chain, numbered, then why each version is out."""
+        """For a person: the chain, numbered, then why each version is out, unless a step says it."""
         told = [f"{number}. {step.message}" for number, step in enumerate(self.steps, 1)]
         for account in self.accounts:
-            told.append(f"   {account.name} {spans(account.versions)}: {account.message}")
+            if not self._says(account):
+                told.append(f"   {account.name} {spans(account.versions)}: {account.message}")
         return told
+
+    def _says(self, account: Account) -> bool:
+        """Whether a step names these versions as those that require what cannot be had."""
+        step = None if account.step is None else self.steps[account.step - 1]
+        return (
+            step is not None
+            and step.name == account.name
+            and step.required not in (None, account.name)
+            and set(account.versions) <= set(step.versions)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +150,7 @@ class Resolution:
     :param complete: whether there are no further stacks, where fewer were found than wanted
     :param limit: what ended the search early
     :param model: digest of the problem that was solved
-    :param solver: its name and version
+    :param solver: what proved it: the solver's name and version, or branch and bound
     """
 
     status: Status

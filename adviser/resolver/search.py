@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 
 from adviser.resolver.model import MAX_OBJECTIVE, Model, Run
-from adviser.resolver.problems import Found, Nodes, Problem
+from adviser.resolver.problems import Found, Nodes, Problem, weight_of
 from adviser.resolver.requests import Budget
 
 
@@ -160,7 +160,7 @@ _Objective = tuple[list[tuple[int, int]], int]
 def _objectives(problem: Problem) -> Iterator[_Objective]:
     """What to minimise, one after the other; together they tell any two stacks apart."""
     nodes, packages = problem.nodes, problem.by_package()
-    weight = 1 + sum(nodes[numbers[-1]].place for numbers in packages if numbers)
+    weight = weight_of(problem)
     worst = sum(max((-nodes[it].regret for it in numbers), default=0) for numbers in packages)
     if worst * weight < MAX_OBJECTIVE:
         yield [(i, it.place - weight * it.regret) for i, it in enumerate(nodes)], weight

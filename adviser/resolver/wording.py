@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -169,9 +169,26 @@ def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
 def _accounts(universe: Universe, name: str, facts: Sequence[Fact]) -> Iterator[Account]:
     """Why each version of a package is out, neighbours with one reason together."""
     told = [(version, *_why(universe, version, facts)) for version in _all_versions(universe, name)]
-    for (step, message), group in groupby(told, key=lambda it: it[1:]):
-        versions = tuple(it[0].version for it in group)
-        yield Account(name, versions, step, message)
+    for (step, why), group in groupby(told, key=lambda it: it[1:]):
+        versions = [it[0] for it in group]
+        message = why
+        if step is not None:
+            when = _when(versions) if _is_about_time(facts[step - 1]) else ""
+            message = f"{why}{when} (step {step})"
+        yield Account(name, tuple(it.version for it in versions), step, message)
+
+
+def _is_about_time(fact: Fact) -> bool:
+    return fact.kind is Kind.RULE and fact.source == Rule.PUBLISHED
+
+
+def _when(versions: Iterable[Candidate | Refused]) -> str:
+    """``but on 2026-01-21``, or from when to when; nothing where nobody knows."""
+    known = (it.candidate if isinstance(it, Refused) else it for it in versions)
+    days = sorted({f"{it.uploaded_at:%Y-%m-%d}" for it in known if it and it.uploaded_at})
+    if len(days) < 2:
+        return "".join(f" but on {it}" for it in days)
+    return f" but from {days[0]} to {days[-1]}"
 
 
 def _all_versions(universe: Universe, name: str) -> list[Candidate | Refused]:
@@ -198,7 +215,7 @@ def _why(
         return None, version.message if isinstance(version, Refused) else ""
     for number, fact in enumerate(facts, 1):
         if why := _ruled_out(universe, version, candidate, fact):
-            return number, f"{why} (step {number})"
+            return number, why
     return None, "fits, but nothing that fits with it is left"
 
 
@@ -218,9 +235,10 @@ def _ruled_out(
 def _barred(version: Candidate | Refused, it: Candidate, fact: Fact) -> str | None:
     """Why what is said of a package leaves this version of it out."""
     if fact.kind is Kind.RULE:
-        if isinstance(version, Refused) and (version.reason, version.rule) == _rule_of(fact):
-            return version.message
-        return None
+        if not isinstance(version, Refused) or (version.reason, version.rule) != _rule_of(fact):
+            return None
+        dated = _is_about_time(fact) and it.uploaded_at is not None
+        return f"not {fact.text}" if dated else version.message
     if fact.kind in (Kind.PRERELEASE, Kind.YANKED):
         return f"{fact.kind.value}, and nothing asks for it" if it.version == fact.text else None
     if fact.url is None and not admits(fact.text, it.version):

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from adviser.resolver.answers import answer, status_of
+from adviser.resolver.branching import branched
 from adviser.resolver.compression import compressed
 from adviser.resolver.problems import Found, Problem
 from adviser.resolver.requests import Budget
@@ -41,8 +42,9 @@ class _Pipes:
 class Worker:
     """A child process that resolves one request after the other; use it as a context manager.
 
-    It starts before the first request needs it, so that one seldom waits for it, and anew
-    after it was killed. Threads may share it; their requests wait for each other.
+    It starts when a request needs the solver, which few do: branch and bound answers the others
+    in this process. It starts anew after it was killed; :meth:`start` starts it ahead. Threads
+    may share it; their requests wait for each other.
     """
 
     def __init__(self) -> None:
@@ -52,7 +54,6 @@ class Worker:
         self._ready = False
 
     def __enter__(self) -> Worker:
-        self.start()
         return self
 
     def __exit__(
@@ -97,7 +98,10 @@ class Worker:
         began, spend = monotonic(), budget or Budget()
         with self._lock:
             problem = compressed(universe, keep=count)
-            found, limit = self._search(problem, spend, count, began)
+            limit = None
+            found = branched(problem, count, spend.steps)
+            if found is None:
+                found, limit = self._search(problem, spend, count, began)
             conflict = None
             if status_of(found) is Status.INFEASIBLE:
                 conflict = self._conflict(universe, replace(spend, threads=1))

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from adviser.advise import advise, assessed
+from adviser.advise import advise
 from adviser.asked import Asked
-from adviser.reports.checking import check_report
+from adviser.reports.checking import Material, check_report
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
 from adviser.reports.values import packed, unpacked
 from adviser.resolver.worker import Worker
@@ -109,5 +109,5 @@ def test_every_report_passes_the_check(
         known = known_for(advice)
         document = report_document(result_document(advice, known), METADATA)
         report = json.loads(report_bytes(document))
-        again = assessed(request, snapshot, evidence, advice.baseline)
-        assert check_report(report, request, snapshot, evidence, known, again) == []
+        material = Material(request, snapshot, evidence, known, advice.baseline)
+        assert check_report(report, material) == []

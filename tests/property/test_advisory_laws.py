@@ -176,7 +176,9 @@ def record(settings: Settings, relational: sqlalchemy.Engine) -> Record:
 
 @given(st.lists(documents, max_size=7), st.randoms(use_true_random=False), st.integers(0, 3))
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_the_record_does_not_depend_on_the_order_or_size_of_deliveries(
     record: Record, found: list[dict[str, Any]], chance: Any, versions_at: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.factories.installers import resolved
 from tests.factories.stacks_by_force import stacks_by_force
 from tests.factories.universes import snapshot_of
 
+SOLVER = f"ortools {version('ortools')}"
 NAMES = ["a", "b", "c", "d", "e"]
 VERSIONS = ["3.0", "3.0rc1", "2.0", "1.5", "1.0"]
 SPECIFIERS = [
@@ -40,6 +42,9 @@ SPECIFIERS = [
 PLAIN = [text for text in SPECIFIERS if "rc" not in text]
 
 Drawn = dict[str, dict[str, dict[str, Any]]]
+
+#: What branch and bound proves, and the same by the solver.
+EITHER_WAY = (Budget(), Budget(steps=0))
 
 
 def drawn_index(draw: random.Random, *, plain: bool = False) -> Drawn:
@@ -90,19 +95,21 @@ def drawn_universe(seed: int, *, plain: bool = False) -> Universe:
     return universe_of(*drawn_case(seed, plain=plain))
 
 
+@pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
 @pytest.mark.parametrize("part", range(5))
-def test_500_small_universes_equal_brute_force(part: int) -> None:
+def test_500_small_universes_equal_brute_force(part: int, budget: Budget) -> None:
     solved = 0
     for seed in range(part * 100, part * 100 + 100):
         universe = drawn_universe(seed)
         expected = stacks_by_force(universe)
         count = 1 + seed % 4
-        resolution = resolve(universe, count=count)
+        resolution = resolve(universe, budget, count=count)
         found = [stack.versions() for stack in resolution.stacks]
         assert found == [versions for _, versions in expected[:count]], seed
         assert check_resolution(universe, resolution) == [], seed
         assert resolution.status is (Status.OPTIMAL if expected else Status.INFEASIBLE), seed
         assert resolution.settled == bool(expected)
+        assert (resolution.solver == "branch and bound") == bool(budget.steps), seed
         if expected:
             assert -expected[0][0][0] == resolution.objective == resolution.bound
             solved += 1
@@ -201,8 +208,9 @@ def test_neither_input_order_nor_seed_nor_threads_change_the_answer() -> None:
             refused={name: universe.refused[name] for name in refused},
             roots=tuple(roots),
         )
-        budget = Budget(threads=draw.choice([1, 2, 4]), seed=draw.randint(1, 1000))
-        assert answer_of(other, budget) == expected, seed
+        assert answer_of(other, Budget()) == expected, seed
+        budget = Budget(threads=draw.choice([1, 2, 4]), seed=draw.randint(1, 1000), steps=0)
+        assert answer_of(other, budget) == replace(expected, solver=SOLVER), seed
 
 
 def with_shuffled(draw: random.Random, candidates: Any) -> tuple[Candidate, ...]:

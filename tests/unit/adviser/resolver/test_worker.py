@@ -22,6 +22,9 @@ from adviser.resolver.universe import Universe
 from adviser.resolver.worker import GRACE_S, START_S, Worker
 from tests.factories.universes import drawn_scores, snapshot_of, synthetic_index
 
+#: No branch and bound, which would answer before the child is asked.
+IN_THE_CHILD = Budget(steps=0)
+
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
@@ -49,8 +52,10 @@ def impossible() -> Universe:
 
 def test_the_answer_is_that_of_this_process(worker: Worker) -> None:
     for universe in (small(), impossible()):
-        here, there = resolve(universe, count=2), worker.resolve(universe, count=2)
-        assert replace(here, wall_s=0) == replace(there, wall_s=0)
+        for budget in (Budget(), IN_THE_CHILD):
+            here = resolve(universe, budget, count=2)
+            there = worker.resolve(universe, budget, count=2)
+            assert replace(here, wall_s=0) == replace(there, wall_s=0)
 
 
 def test_time_ends_in_an_answer(worker: Worker, large: Universe) -> None:
@@ -69,13 +74,13 @@ def test_memory_ends_in_an_answer(large: Universe) -> None:
         assert resolution.limit is Limit.MEMORY
         assert check_resolution(large, resolution) == []
         # and the next one is answered as if nothing had happened
-        assert fresh.resolve(small()).status is Status.OPTIMAL
+        assert fresh.resolve(small(), IN_THE_CHILD).status is Status.OPTIMAL
 
 
 def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
     # Many threads on few cores and a tie to settle for each of 50 stacks: it is still at it.
     with Worker() as fresh:
-        assert fresh.resolve(small()).settled
+        assert fresh.resolve(small(), IN_THE_CHILD).settled
         child = fresh._child
         assert child is not None
         timer = threading.Timer(2.5, os.kill, (child.pid, signal.SIGKILL))
@@ -84,7 +89,7 @@ def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
         timer.cancel()
         assert resolution.limit is Limit.MEMORY  # killed from outside, as for memory
         assert check_resolution(large, resolution) == []
-        assert fresh.resolve(small()).settled
+        assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
 def test_the_parent_loads_no_solver() -> None:

@@ -1,0 +1,94 @@
+"""Branch and bound: what it proves, and that it leaves the rest to the solver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adviser.resolver.admission import universe_of
+from adviser.resolver.branching import branched
+from adviser.resolver.compression import compressed
+from adviser.resolver.problems import Found, Problem
+from adviser.resolver.requests import Budget, Request
+from adviser.resolver.resolve import resolve
+from adviser.resolver.search import search
+from adviser.resolver.universe import Universe
+from tests.factories.universes import drawn_scores, snapshot_of, synthetic_index
+
+STEPS = Budget().steps
+
+Index = dict[str, dict[str, dict[str, Any]]]
+
+#: The newest of both cannot be had together, and an extra brings what the newest cannot have.
+OPPOSED: Index = {
+    "web": {"2": {"requires": ["core<2", "tls>=1; extra == 'safe'"]}, "1": {"requires": ["core"]}},
+    "data": {"2": {"requires": ["core>=2"]}, "1": {"requires": ["core"]}},
+    "core": {"2": {}, "1": {}},
+    "tls": {"1": {"requires": ["core>=2"]}},
+}
+YANKED: Index = {
+    "app": {"2": {"requires": ["lib==2"]}, "1": {"requires": ["lib"]}},
+    "lib": {"3": {"yanked": True}, "2": {"yanked": True}, "1": {}},
+}
+
+
+def problem_of(index: Index, *roots: str, keep: int = 1) -> Problem:
+    return compressed(universe_of(snapshot_of(index, roots), Request(), {}), keep=keep)
+
+
+def generated(seed: int) -> Universe:
+    snapshot = snapshot_of(*synthetic_index(20, 8, era=3, seed=seed))
+    return universe_of(snapshot, Request(), drawn_scores(snapshot, seed))
+
+
+def by_solver(problem: Problem, count: int) -> Found:
+    return replace(search(problem, Budget(), count), branched=True)
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+@pytest.mark.parametrize(
+    ("index", "roots"),
+    [
+        (OPPOSED, ("web", "data")),
+        (OPPOSED, ("web[safe]", "data")),
+        (OPPOSED, ("web[safe]", "core<2")),
+        (OPPOSED, ("web>=2", "data>=2")),
+        (YANKED, ("app",)),
+        (YANKED, ("lib",)),
+    ],
+)
+def test_it_finds_what_the_solver_finds(index: Index, roots: tuple[str, ...], count: int) -> None:
+    problem = problem_of(index, *roots, keep=count)
+    assert branched(problem, count, STEPS) == by_solver(problem, count)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_generated_closures_have_the_stacks_that_the_solver_finds(seed: int) -> None:
+    count = 1 + seed % 3
+    problem = compressed(generated(seed), keep=count)
+    assert branched(problem, count, 10 * STEPS) == by_solver(problem, count)
+
+
+def test_what_takes_more_steps_is_left_to_the_solver() -> None:
+    problem = compressed(generated(0))
+    assert branched(problem, 1, 10) is None
+    assert branched(problem, 1, 0) is None
+    answers = [resolve(generated(0), Budget(steps=steps)) for steps in (10, 10 * STEPS)]
+    assert answers[0].solver.startswith("ortools ")
+    assert answers[1].solver == "branch and bound"
+    assert answers[0].stacks == answers[1].stacks
+
+
+def test_what_answers_loads_no_solver_and_a_snapshot_no_driver() -> None:
+    code = (
+        "import sys, graph.snapshot\n"
+        "assert 'neo4j' not in sys.modules\n"
+        "import adviser.answering.answers, graph.migrate, adviser.resolver.resolve\n"
+        "print(sorted({'ortools', 'pandas', 'scipy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"
