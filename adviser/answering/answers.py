@@ -6,13 +6,15 @@ import platform
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from adviser.advise import Advice, Resolver, advise
+from adviser.answering.hardware import AskedHardware, asked_hardware
+from adviser.answering.unread import listed_unread
 from adviser.asked import Asked
 from adviser.reports.documents import (
     SCHEMA_VERSION,
@@ -21,18 +23,24 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
+from adviser.reports.links import links_of
+from adviser.reports.unread import unread_in
 from adviser.reports.values import packed
 from common import __version__
 from common.environments import Environment
-from common.inspection import digest
+from common.inspection import digest, digest_bytes
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.patience import patience
+from graph.projection import sync_few
 from graph.repositories.advice import AdviceHead, StoredAdvice, add_advice
 from graph.repositories.evidence import evidence_for
 from graph.repositories.release_files import files_of
 from graph.snapshot import Snapshot, load_snapshot
+
+#: Reads the snapshot of some requirements in an environment, and the evidence for it.
+Reader = Callable[[Stores, Iterable[str], Environment], tuple[Snapshot, Evidence]]
 
 #: What identifiers of advice begin with.
 PREFIX = "adviser"
@@ -52,15 +60,29 @@ class Answer:
 
 
 def answer(
-    stores: Stores, asked: Asked, resolver: Resolver, *, threads: int = 1, urls: bool = False
+    stores: Stores,
+    asked: Asked,
+    resolver: Resolver,
+    *,
+    threads: int = 1,
+    urls: bool = False,
+    reader: Reader | None = None,
+    advice_id: str | None = None,
 ) -> Answer:
     """Answer a request and make its report; nothing is stored.
 
     :param urls: ask the indexes where the files are, which some locks must say
+    :param reader: of what is known, for callers that keep it; :func:`known_of` by default
+    :param advice_id: a new identifier unless given
     """
     began = time.perf_counter()
     timings: dict[str, float] = {}
-    snapshot, evidence = knowledge(stores, asked, timings)
+    if reader is None:
+        snapshot, evidence = knowledge(stores, asked, timings)
+    else:
+        with _timed(timings, "knowledge_s"):
+            roots = [it.text for it in asked.requirements]
+            snapshot, evidence = reader(stores, roots, asked.environment)
     with _timed(timings, "search_s"):
         advice = advise(asked, snapshot, evidence, resolver=resolver, threads=threads)
     with _timed(timings, "files_s"):
@@ -70,7 +92,7 @@ def answer(
     with _timed(timings, "report_s"):
         result = result_document(advice, known)
     timings["total_s"] = time.perf_counter() - began
-    return Answer(advice, known, report_document(result, metadata(timings)), timings)
+    return Answer(advice, known, report_document(result, metadata(timings, advice_id)), timings)
 
 
 def knowledge(
@@ -109,14 +131,24 @@ def text_of(it: Dependency) -> str:
 
 
 def files_known(stores: Stores, advice: Advice) -> Known:
-    """The files of every advised stack, as the record has them."""
+    """The files of every advised stack, as the record has them; of a conflict what is unread."""
     purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
     with stores.engine.connect() as connection:
-        return Known(files=files_of(connection, purls))
+        known = Known(files=files_of(connection, purls))
+    conflict = advice.resolution.conflict
+    if conflict is None:
+        return known
+    listed = listed_unread(stores, advice.snapshot)
+    return replace(known, unread=unread_in(conflict, advice.asked, advice.snapshot, listed))
 
 
-def store(stores: Stores, made: Answer) -> None:
-    """Store an answer with all that it was made of, in one transaction."""
+def store(stores: Stores, made: Answer) -> str:
+    """Store an answer with all that it was made of, in one transaction.
+
+    The graph shows it at once if it has little else to catch up with, else a little later.
+
+    :returns: the identifier of the report's document
+    """
     advice, report = made.advice, made.report
     meta = report["metadata"]
     head = AdviceHead(
@@ -126,6 +158,8 @@ def store(stores: Stores, made: Answer) -> None:
         snapshot_revision=advice.snapshot.revision,
         result_digest=meta["result_digest"],
         created_at=datetime.fromisoformat(meta["datetime"]),
+        python_version=advice.asked.environment.python_version,
+        platform=advice.asked.environment.platform,
     )
     stored = StoredAdvice(
         head,
@@ -137,7 +171,10 @@ def store(stores: Stores, made: Answer) -> None:
         report_bytes(report),
     )
     with stores.engine.begin() as connection:
-        add_advice(connection, stores.settings, stored)
+        add_advice(connection, stores.settings, stored, links_of(report["result"]))
+    with patience(GRAPH, stores.settings.query_timeout_s * 2):
+        sync_few(stores.engine, stores.driver, database=stores.database)
+    return digest_bytes(stored.report)
 
 
 def new_id(now: datetime) -> str:
@@ -145,13 +182,13 @@ def new_id(now: datetime) -> str:
     return f"{PREFIX}-{now:%y%m%d%H%M%S}-{secrets.token_hex(8)}"
 
 
-def metadata(timings: dict[str, float]) -> dict[str, Any]:
+def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[str, Any]:
     """What differs from run to run: identifier, times, and where it was made."""
     now = datetime.now(UTC)
     return {
         "analyzer": PREFIX,
         "analyzer_version": __version__,
-        "document_id": new_id(now),
+        "document_id": document_id or new_id(now),
         "datetime": now.isoformat(timespec="microseconds"),
         "timestamp": int(now.timestamp()),
         "duration": round(timings.get("total_s", 0.0), 6),
@@ -173,13 +210,18 @@ def metadata(timings: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def hardware_in(stores: Stores, prefix: str | None) -> str | None:
+def hardware_in(stores: Stores, prefix: str | None) -> AskedHardware:
     """The hardware class that is named, else the one that this host is of."""
-    from adviser.answering.hardware import hardware_class
     from graph.repositories.hardware import recorded_hardware
 
     with stores.engine.connect() as connection:
-        return hardware_class(recorded_hardware(connection), prefix)
+        return asked_hardware(recorded_hardware(connection), prefix)
+
+
+def on_hardware(stores: Stores, asked: Asked, prefix: str | None) -> Asked:
+    """A request about the hardware class that is named, else about this host's."""
+    found = hardware_in(stores, prefix)
+    return replace(asked, hardware=found.digest, hardware_note=found.note)
 
 
 def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from adviser.asked import AskedIndex
-from adviser.projects.project import Project
+from adviser.projects.project import Project, ProjectIndex
 from common.indexes.configured import Index, configured_indexes, index_of
 from common.packages import DEFAULT_INDEX, package_version
 from common.settings import Settings
@@ -39,8 +39,22 @@ def asked_indexes(
     return tuple(found)
 
 
+def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex, ...]:
+    """Indexes of a project whose address is none of this machine's, whatever they are called.
+
+    For requests of strangers: nothing is read from where they say.
+    """
+    known = configured_indexes(settings)
+    return tuple(it for it in project.indexes if _at(known, it.url) is None)
+
+
 def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
     """The index of this machine that a project means: by address, then by name."""
+    return _at(known, url) or known.get(package_version("any", "1", name).index)
+
+
+def _at(known: Mapping[str, Index], url: str) -> Index | None:
+    """The index of this machine with an address."""
     bare = url.rstrip("/")
     for it in known.values():
         if it.url == bare:
@@ -48,4 +62,4 @@ def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
     if bare == PYPI_SIMPLE_ENDPOINT.rstrip("/"):
         # This machine may reach the public index by a mirror.
         return known.get(DEFAULT_INDEX)
-    return known.get(package_version("any", "1", name).index)
+    return None

@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
-from adviser.advise import Advice, advise, assessed
+from adviser.advise import Advice, advise, is_settled
 from adviser.asked import Asked
-from adviser.reports.checking import check_report
+from adviser.reports.apart import check_apart
+from adviser.reports.checking import Checked, Material, check_report, expect_schema
+from adviser.reports.differences import differences, shortened
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     Known,
@@ -20,11 +22,18 @@ from adviser.reports.documents import (
 from adviser.reports.values import unpacked
 from adviser.resolver.worker import Worker
 from common.errors import InvalidArgument, InvalidDocument
+from common.inspection import digest
 from common.reasons import Reason
 from graph.engine import Stores
 from graph.evidence import Evidence
 from graph.repositories.advice import StoredAdvice, advice_of
 from graph.snapshot import Snapshot
+
+_VERIFIED = (
+    "that it is the recorded report, to the last leaf",
+    "that every version may be chosen and every requirement is met",
+    "scores, criteria, claims, notes and locks, worked out again",
+)
 
 
 def recorded(stores: Stores, advice_id: str) -> StoredAdvice:
@@ -61,6 +70,22 @@ def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
     return advice, report_bytes(report_document(result_document(advice, known), metadata))
 
 
+def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
+    """Why a replay need not be the same, in words; ``None`` if it has to be.
+
+    A search that ended at its limit may find something else another time, be it the recorded one
+    or this one, for the stacks or for what they are compared with.
+    """
+    inner = orjson.loads(stored.report)["result"]["report"]
+    conflict = inner["conflict"]
+    told = inner["certificate"]["settled"] or (conflict is not None and conflict["minimal"])
+    if not told or not is_settled(again.resolution):
+        return "the search ended at its limit"
+    if not inner["baseline"].get("settled", True) or not again.baseline_settled:
+        return "the search for the baseline ended at its limit"
+    return None
+
+
 def read_report(path: Path) -> dict[str, Any]:
     """A report that ``thoth advise --json`` printed.
 
@@ -83,18 +108,48 @@ def read_report(path: Path) -> dict[str, Any]:
     )
 
 
-def check_recorded(stores: Stores, report: dict[str, Any]) -> list[str]:
-    """What is wrong with a report, by the record of its advice."""
-    stored = recorded(stores, report["metadata"]["document_id"])
+def check_recorded(
+    stores: Stores,
+    report: dict[str, Any],
+    snapshot: Snapshot | None = None,
+    evidence: Evidence | None = None,
+) -> Checked:
+    """What is wrong with a report: by the record of its advice, else by itself.
+
+    Every leaf is compared with the recorded report, and all but what only the solver can tell is
+    worked out again.
+
+    :param snapshot: looked at where the advice is not in this record; the same with ``evidence``
+    """
+    with stores.engine.connect() as connection:
+        stored = advice_of(connection, stores.settings, report["metadata"]["document_id"])
+    if stored is None:
+        return check_apart(report, snapshot, evidence)
+    return check_stored(stored, report)
+
+
+def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> Checked:
+    """What is wrong with a report next to the recorded one, of which nothing is taken on trust.
+
+    :raises InvalidDocument: if it is of another schema
+    """
+    expect_schema(report)
+    true = orjson.loads(stored.report)
+    problems = [f"not as recorded: {it}" for it in shortened(differences(report, true))]
+    if digest(true["result"]) != stored.head.result_digest:
+        problems.append("the recorded report is not the one that its digest names")
     asked, snapshot, evidence, known = request_in(stored)
-    baseline = _recorded_baseline(report, asked)
-    assessment = assessed(asked, snapshot, evidence, baseline)
-    return check_report(report, asked, snapshot, evidence, known, assessment)
-
-
-def _recorded_baseline(report: dict[str, Any], asked: Asked) -> dict[str, str] | None:
-    """What the report compares with: looking for it anew would take the solver."""
-    if asked.locked is not None:
-        return dict(asked.locked)
-    given = report["result"]["report"]["baseline"]["versions"]
-    return None if given is None else dict(given)
+    baseline = true["result"]["report"]["baseline"]
+    material = Material(
+        asked,
+        snapshot,
+        evidence,
+        known,
+        asked.locked if asked.locked is not None else baseline["versions"],
+        baseline.get("settled", True),
+    )
+    try:
+        problems += check_report(report, material)
+    except InvalidDocument as error:
+        problems.append(f"it cannot be followed: {error}")
+    return Checked(tuple(dict.fromkeys(problems)), _VERIFIED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +81,8 @@ def project_command(
     With --format and without -o the lock is printed. The advice is stored: `thoth replay` gives
     it again, `thoth advise check` verifies its report. Exit codes as of `thoth advise`.
     """  # fmt: skip
-    from adviser.answering.answers import answer, hardware_in, store
+    from adviser.answering.answers import answer, on_hardware, store
+    from adviser.commands.fetching import fetch
     from adviser.commands.files import write_file
     from adviser.commands.options import asked_of
     from adviser.commands.printing import print_json, print_report
@@ -94,11 +94,13 @@ def project_command(
     settings: Settings = context.obj
     if output is not None and not output.absolute().parent.is_dir():
         raise InvalidArgument(f"there is no folder {output.parent}")
-    with Worker() as worker:  # the child starts while the stores are read
+    with Worker() as worker:
         asked = asked_of(settings, path, given, count=count)
         form = LockFormat(lock_format or _format_of(output, asked.project))
         with migrated_stores(settings) as stores:
-            asked = replace(asked, hardware=hardware_in(stores, given["hardware"]))
+            if given["fetch"]:
+                fetch(context, stores, asked)
+            asked = on_hardware(stores, asked, given["hardware"])
             made = answer(
                 stores,
                 asked,
@@ -125,31 +127,59 @@ def project_command(
 
 @advise.command()
 @click.argument("report", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--snapshot",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Where the advice is not in this record: its snapshot, as `thoth replay --known` writes.",
+)
+@click.option(
+    "--evidence",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Likewise, its evidence.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
-def check(context: click.Context, report: Path, as_json: bool) -> None:
-    """Verify a REPORT: that its stacks meet the request and score what it says.
+def check(
+    context: click.Context,
+    report: Path,
+    snapshot: Path | None,
+    evidence: Path | None,
+    as_json: bool,
+) -> None:
+    """Verify a REPORT: that nothing of it was edited, and that its stacks meet the request and
+    score what it says.
 
-    The recorded snapshot and evidence are read, and the stacks followed anew without the solver.
-    Exit code 1 if something does not hold; 2 if the report is of no recorded advice.
-    """
+    Every leaf is compared with the recorded report, and the stacks are followed anew on the
+    recorded snapshot, without the solver. Of advice that is not in this record it is said what
+    could be verified and what could not. Exit code 1 if something does not hold; 2 if nothing is
+    wrong and not all of it could be verified.
+    """  # fmt: skip
     from adviser.answering.recorded import check_recorded, read_report
-    from adviser.commands.printing import print_json
+    from adviser.commands.printing import print_json, print_lines
+    from adviser.reports.values import plain
+    from graph.evidence import Evidence
     from graph.migrate import migrated_stores
+    from graph.snapshot import Snapshot
 
     settings: Settings = context.obj
     document = read_report(report)
+    known = (
+        None if snapshot is None else Snapshot.from_json(snapshot.read_bytes()),
+        None if evidence is None else Evidence.from_json(evidence.read_bytes()),
+    )
     with migrated_stores(settings, graph=False) as stores:
-        problems = check_recorded(stores, document)
+        found = check_recorded(stores, document, *known)
     if as_json:
-        print_json({"report": document["metadata"]["document_id"], "problems": problems})
+        print_json({"report": document["metadata"]["document_id"], **plain(found)})
     else:
-        for problem in problems:
-            click.echo(problem)
-        if not problems:
+        print_lines(found.problems)
+        if found.unverified:
+            print_lines(f"verified: {it}" for it in found.verified if not found.problems)
+            print_lines(f"not verified: {it}" for it in found.unverified)
+        elif not found.problems:
             stacks = len(document["result"]["report"]["products"])
             click.echo(f"all of it holds: {stacks} {'stack' if stacks == 1 else 'stacks'}")
-    context.exit(1 if problems else 0)
+    context.exit(1 if found.problems else 2 if found.unverified else 0)
 
 
 def _format_of(output: Path | None, project: Project) -> str:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
-from adviser.projects.locks import Lock, read_lock
+from adviser.projects.locks import Lock, read_lock, require_pins
 from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
 from adviser.projects.project import Project
 from common.errors import InvalidArgument
@@ -34,11 +34,12 @@ def read_lock_file(path: Path) -> Lock:
     """A lock by itself.
 
     :raises InvalidArgument: if there is no such file
+    :raises InvalidProject: if it cannot be read, or is a requirements file without all its pins
     """
     folder, name = _folder_of(path)
     if name is None:
         raise InvalidArgument(f"{path} is a folder: name the lock in it")
-    return read_lock(name, _with_included(folder, {name: _content(folder, name)}))
+    return require_pins(read_lock(name, _with_included(folder, {name: _content(folder, name)})))
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -79,5 +80,8 @@ def _content(folder: Path, name: str) -> bytes:
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise InvalidArgument(f"{path} leads out of the project's folder")
-    with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror or error}") from error

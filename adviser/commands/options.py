@@ -74,6 +74,10 @@ _REQUEST = (
         help="Configured indexes to take packages from, in this order.",
     ),
     click.option(
+        "--fetch", is_flag=True,
+        help="First read what is not known from the indexes, as `thoth packages add` does.",
+    ),
+    click.option(
         "--time-limit", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
         metavar="S", help="Seconds that the search may take.",
     ),

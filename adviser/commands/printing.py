@@ -43,6 +43,12 @@ def print_lines(lines: Iterable[str]) -> None:
         out.print(Text(shown(line)))
 
 
+def print_note(note: str | None) -> None:
+    """What a person should know beside the answer, on standard error; nothing of ``None``."""
+    if note is not None:
+        click.echo(f"note: {shown(note)}", err=True)
+
+
 def presence_lines(it: Presence) -> Iterator[str]:
     """Why a package is there."""
     if it.version is None:

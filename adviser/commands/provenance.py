@@ -39,7 +39,7 @@ def provenance(
     from adviser.commands.files import read_project
     from adviser.commands.printing import print_json, print_lines
     from adviser.provenance import Served, check_lock
-    from adviser.scoring.assessments import Weight
+    from adviser.scoring.assessments import Level
     from common.errors import InvalidArgument
     from common.indexes.configured import configured_indexes, index_of
     from graph.migrate import migrated_stores
@@ -61,7 +61,7 @@ def provenance(
         print_json([it.document() for it in issues])
     else:
         print_lines(_lines(issues))
-    context.exit(1 if any(it.type is Weight.ERROR for it in issues) else 0)
+    context.exit(1 if any(it.type is Level.ERROR for it in issues) else 0)
 
 
 def _lines(issues: list[Issue]) -> Iterator[str]:

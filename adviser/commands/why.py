@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,12 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     from packaging.utils import canonicalize_name
 
     from adviser.advise import advise
-    from adviser.answering.answers import hardware_in, knowledge
+    from adviser.answering.answers import knowledge, on_hardware
+    from adviser.commands.fetching import fetch
     from adviser.commands.options import asked_of
-    from adviser.commands.printing import presence_lines, print_json, print_lines
+    from adviser.commands.printing import presence_lines, print_json, print_lines, print_note
     from adviser.explain import why as explained
+    from adviser.reports.remedies import missing_message
     from adviser.reports.values import plain
     from adviser.resolver.worker import Worker
     from graph.migrate import migrated_stores
@@ -47,8 +48,12 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     with Worker() as worker:
         asked = asked_of(settings, path, given)
         with migrated_stores(settings) as stores:
-            asked = replace(asked, hardware=hardware_in(stores, given["hardware"]))
+            if given["fetch"]:
+                fetch(context, stores, asked)
+            asked = on_hardware(stores, asked, given["hardware"])
+            print_note(asked.hardware_note)
             snapshot, evidence = knowledge(stores, asked)
+        print_note(missing_message(asked, snapshot))
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
         told = explained(found, canonicalize_name(name), resolver=worker.resolve)
     if as_json:
@@ -72,11 +77,13 @@ def why_not(
     Exit code 1 if no stack can have it.
     """
     from adviser.advise import advise
-    from adviser.answering.answers import hardware_in, knowledge
+    from adviser.answering.answers import knowledge, on_hardware
+    from adviser.commands.fetching import fetch
     from adviser.commands.options import asked_of, dependencies
-    from adviser.commands.printing import forced_lines, print_json, print_lines
+    from adviser.commands.printing import forced_lines, print_json, print_lines, print_note
     from adviser.explain import Outcome
     from adviser.explain import why_not as explained
+    from adviser.reports.remedies import missing_message
     from adviser.reports.values import plain
     from adviser.resolver.worker import Worker
     from graph.migrate import migrated_stores
@@ -86,8 +93,12 @@ def why_not(
     with Worker() as worker:
         asked = asked_of(settings, path, given)
         with migrated_stores(settings) as stores:
-            asked = replace(asked, hardware=hardware_in(stores, given["hardware"]))
+            if given["fetch"]:
+                fetch(context, stores, asked, [wanted])
+            asked = on_hardware(stores, asked, given["hardware"])
+            print_note(asked.hardware_note)
             snapshot, evidence = knowledge(stores, asked, more=[wanted])
+        print_note(missing_message(asked, snapshot))
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
         told = explained(found, wanted, resolver=worker.resolve)
     if as_json:

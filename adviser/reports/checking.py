@@ -2,86 +2,125 @@
 
 The universe is made anew of the recorded request, snapshot and evidence, and every stack
 of the report is followed from its roots by :mod:`adviser.resolver.checker`, which shares no code
-with the model. Scores, order, certificate and locks are compared with what comes out.
+with the model. Then the report is written anew from its own stacks and compared leaf by leaf:
+scores, criteria, claims, notes, locks. What only a search can tell is believed here (that nothing
+is better, the digest of the model, its sizes, a conflict's steps), and compared with the record by
+whoever has it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from adviser.advise import universe_for
+import orjson
+
+from adviser.advise import Advice, assessed, universe_for
 from adviser.asked import Asked
-from adviser.reports.documents import SCHEMA_VERSION, Known
+from adviser.reports.differences import differences, shortened
+from adviser.reports.documents import SCHEMA_VERSION, Known, result_document
+from adviser.reports.values import unpacked
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.results import Choice, Limit, Resolution, Stack, Status
-from adviser.resolver.universe import Universe
-from adviser.scoring.assessments import Assessment
-from adviser.scoring.criteria import SCALE
+from adviser.resolver.problems import Sizes
+from adviser.resolver.results import Choice, Conflict, Limit, Resolution, Stack, Status
 from common.errors import InvalidDocument
-from common.inspection import digest
+from common.inspection import canonical_json, digest
 from common.packages import Purl
 from common.reasons import Reason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
-_BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+#: What reading a document that is no report raises.
+BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
-def check_report(
-    report: Mapping[str, Any],
-    asked: Asked,
-    snapshot: Snapshot,
-    evidence: Evidence,
-    known: Known,
-    assessment: Assessment,
-) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What an advice was made of.
+
+    :param baseline: version by name of what claims compare with, as it was found then: looking for
+        it anew would take the solver
+    :param baseline_settled: whether that search was
+    """
+
+    asked: Asked
+    snapshot: Snapshot
+    evidence: Evidence
+    known: Known
+    baseline: Mapping[str, str] | None
+    baseline_settled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of a check.
+
+    :param problems: what does not hold, in words
+    :param verified: what was worked out again, or compared with the record
+    :param unverified: what could not be, with the reason
+    """
+
+    problems: tuple[str, ...]
+    verified: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+
+
+def check_report(report: Mapping[str, Any], material: Material) -> list[str]:
     """What is wrong with a report, in words; nothing if all of it holds.
 
-    :param assessment: of the same request, made again
     :raises InvalidDocument: if it is no report of this schema
+    """
+    expect_schema(report)
+    try:
+        return list(_problems(report, material))
+    except BROKEN as error:
+        raise InvalidDocument(Reason.UNREADABLE, f"not a report: {error!r}") from error
+
+
+def expect_schema(report: Mapping[str, Any]) -> None:
+    """Refuse what is of another schema.
+
+    :raises InvalidDocument: naming both
     """
     version = report.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InvalidDocument(
             Reason.UNKNOWN_SCHEMA, f"{version!r} is not {SCHEMA_VERSION!r}", field="schema_version"
         )
-    try:
-        return list(_problems(report, asked, snapshot, evidence, known, assessment))
-    except _BROKEN as error:
-        raise InvalidDocument(Reason.UNREADABLE, f"not a report: {error!r}") from error
 
 
-def _problems(
-    report: Mapping[str, Any],
-    asked: Asked,
-    snapshot: Snapshot,
-    evidence: Evidence,
-    known: Known,
-    assessment: Assessment,
-) -> Iterator[str]:
+def _problems(report: Mapping[str, Any], it: Material) -> Iterator[str]:
     result, inner = report["result"], report["result"]["report"]
     certificate = inner["certificate"]
     if digest(result) != report["metadata"]["result_digest"]:
         yield "the result is not the one that its metadata names"
-    if certificate["snapshot"] != snapshot.revision:
-        yield f"it rests on snapshot {certificate['snapshot']}, this is {snapshot.revision}"
-    if certificate["evidence"] != evidence.revision:
+    if certificate["snapshot"] != it.snapshot.revision:
+        yield f"it rests on snapshot {certificate['snapshot']}, this is {it.snapshot.revision}"
+    if certificate["evidence"] != it.evidence.revision:
         yield "it rests on other evidence than this"
-    if result["parameters"]["recommendation_type"] != asked.kind.value:
-        yield f"the request was for {asked.kind.value}"
-    universe = universe_for(asked, snapshot, assessment)
-    resolution = _resolution(inner)
-    yield from check_resolution(universe, resolution)
-    if resolution.status is Status.INFEASIBLE and inner["conflict"] is None:
+    assessment = assessed(it.asked, it.snapshot, it.evidence, it.baseline)
+    universe = universe_for(it.asked, it.snapshot, assessment)
+    resolution = resolution_in(inner)
+    wrong = check_resolution(universe, resolution)
+    yield from wrong
+    if resolution.status is Status.INFEASIBLE and resolution.conflict is None:
         yield "infeasible, and no conflict is told"
-    for number, product in enumerate(inner["products"], 1):
-        for problem in _product_problems(product, universe, known):
-            yield f"stack {number}: {problem}"
+    yield from _hash_problems(inner["products"], it.known)
+    if wrong:
+        return  # stacks that may not be chosen can be written in no report
+    advice = Advice(
+        it.asked, it.snapshot, it.evidence, it.baseline, assessment, universe, resolution,
+        it.baseline_settled,
+    )  # fmt: skip
+    # As a reader has it: tuples are lists.
+    again = orjson.loads(canonical_json(result_document(advice, it.known)))
+    yield from shortened(differences(result, again, "result"))
 
 
-def _resolution(inner: Mapping[str, Any]) -> Resolution:
+def resolution_in(inner: Mapping[str, Any]) -> Resolution:
+    """What the search is said to have found."""
     it = inner["certificate"]
     return Resolution(
         status=Status(it["status"]),
@@ -90,8 +129,24 @@ def _resolution(inner: Mapping[str, Any]) -> Resolution:
         bound=it["bound"],
         settled=it["settled"],
         complete=it["complete"],
+        conflict=_conflict(inner),
         limit=None if it["limit"] is None else Limit(it["limit"]),
+        sizes=_sizes(inner),
+        model=it["model"],
+        solver=it["solver"],
     )
+
+
+def _conflict(inner: Mapping[str, Any]) -> Conflict | None:
+    told = inner["conflict"]
+    if told is None:
+        return None
+    return unpacked(orjson.dumps({key: told[key] for key in told if key != "lines"}), Conflict)
+
+
+def _sizes(inner: Mapping[str, Any]) -> Sizes | None:
+    told = inner["search"]["sizes"]
+    return None if told is None else unpacked(orjson.dumps(told), Sizes)
 
 
 def _stack(product: Mapping[str, Any]) -> Stack:
@@ -110,40 +165,13 @@ def _stack(product: Mapping[str, Any]) -> Stack:
     return Stack(choices, product["regret"], product["passed_over"])
 
 
-def _product_problems(
-    product: Mapping[str, Any], universe: Universe, known: Known
-) -> Iterator[str]:
-    packages = product["packages"]
-    versions = {it["name"]: it["version"] for it in packages}
-    total = sum(sum(universe.contributions.get(it["purl"], ())) for it in packages)
-    if product["score"] != total / SCALE:
-        yield f"the score is {total / SCALE}"
-    if [it["contribution"] for it in product["criteria"]] != [
-        sum(it["contributions"][place] for it in packages) / SCALE
-        for place in range(len(product["criteria"]))
-    ]:
-        yield "the criteria do not add up to the choices"
-    if sorted(versions) != product["dependency_graph"]["nodes"]:
-        yield "the dependency graph has other packages"
-    locked = product["project"]["requirements_locked"]
-    entries = {**locked["default"], **locked["develop"]}
-    if entries:
-        yield from _lock_problems(entries, versions, packages, known)
-
-
-def _lock_problems(
-    entries: Mapping[str, Any],
-    versions: Mapping[str, str],
-    packages: list[Mapping[str, Any]],
-    known: Known,
-) -> Iterator[str]:
-    if {name: it["version"].removeprefix("==") for name, it in entries.items()} != versions:
-        yield "the lock has other versions than the stack"
-    purls = {it["name"]: Purl(it["purl"]) for it in packages}
-    for name, entry in sorted(entries.items()):
-        files = known.files.get(purls.get(name, Purl("")), ())
-        ours = {f"sha256:{it.sha256}" for it in files if it.sha256 and not it.yanked}
-        if not entry["hashes"]:
-            yield f"{name} is locked without a hash"
-        for other in sorted(set(entry["hashes"]) - ours):
-            yield f"{name}: no file of {versions.get(name)} has the hash {json.dumps(other)}"
+def _hash_problems(products: list[Mapping[str, Any]], known: Known) -> Iterator[str]:
+    """Hashes that no file of the locked version has, each by itself: an installer trusts them."""
+    for number, product in enumerate(products, 1):
+        locked = product["project"]["requirements_locked"]
+        purls = {it["name"]: Purl(it["purl"]) for it in product["packages"]}
+        for name, entry in sorted({**locked["default"], **locked["develop"]}.items()):
+            files = known.files.get(purls.get(name, Purl("")), ())
+            ours = {f"sha256:{it.sha256}" for it in files if it.sha256}
+            for other in sorted(set(entry["hashes"]) - ours):
+                yield f"stack {number}: {name}: no file of it has the hash {json.dumps(other)}"

@@ -8,13 +8,15 @@ everything that differs from run to run, times above all, is in ``metadata``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from adviser.advise import Advice
 from adviser.locks.rendering import render_lock
 from adviser.locks.stacks import LockFile, LockFormat, NoLock
+from adviser.reports.claims import claim_document
+from adviser.reports.codes import NoteCode
 from adviser.reports.manifests import (
     Files,
     candidates_of,
@@ -23,13 +25,15 @@ from adviser.reports.manifests import (
     lock_options,
     manifest_of,
 )
-from adviser.reports.notes import Note, NoteCode, product_notes, stack_notes
-from adviser.reports.placing import Placer
+from adviser.reports.notes import Note, placer_of, product_notes, stack_notes
+from adviser.reports.unread import Unread
 from adviser.reports.values import plain
 from adviser.resolver.results import Conflict, Stack
-from adviser.scoring.assessments import Weight
+from adviser.scoring.assessments import Claim, Level
 from adviser.scoring.criteria import SCALE
+from adviser.scoring.next_jobs import next_claims
 from common.inspection import canonical_json, digest
+from common.packages import Purl
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
 SCHEMA_VERSION = "report-1"
@@ -56,20 +60,19 @@ class Known:
 
     :param files: of the releases of every stack
     :param urls: addresses of files by name, where an index was asked for them
+    :param unread: of a conflict's packages, what its indexes list beside what was read
     """
 
     files: Files = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[Unread, ...] = ()
 
 
 def result_document(advice: Advice, known: Known) -> dict[str, Any]:
     """The part of a report that depends on nothing but what was asked and what was known."""
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
-    notes = stack_notes(advice)
-    problem = next((it.problem for it in written if it.problem), None)
-    if problem is not None:
-        notes.append(Note(NoteCode.NO_LOCK, Weight.ERROR, problem))
-    failure = problem if advice.best else failure_of(advice)
+    notes = [*stack_notes(advice), *map(_of_unread, known.unread), *_without_lock(written)]
+    failure = written[0].problem if written else failure_of(advice, known)
     report: dict[str, Any] = {
         "products": [
             _product(advice, stack, locks)
@@ -81,9 +84,11 @@ def result_document(advice: Advice, known: Known) -> dict[str, Any]:
         "certificate": _certificate(advice),
         "search": _search(advice),
         "conflict": _conflict(advice.resolution.conflict),
+        "next_jobs": [_next_jobs(it) for it in next_claims(advice.assessment.claims)],
         "baseline": {
             "reason": advice.baseline_reason,
             "versions": None if advice.baseline is None else dict(advice.baseline),
+            "settled": advice.baseline_settled,
         },
     }
     if failure is not None:
@@ -110,7 +115,7 @@ def report_bytes(report: Mapping[str, Any]) -> bytes:
     return canonical_json(report)
 
 
-def failure_of(advice: Advice) -> str | None:
+def failure_of(advice: Advice, known: Known) -> str | None:
     """Why there is no stack, in a line; ``None`` if there is one."""
     if advice.best is not None:
         return None
@@ -118,7 +123,8 @@ def failure_of(advice: Advice) -> str | None:
     if conflict is None:
         return f"no stack was found within the {advice.resolution.limit or 'time'} limit"
     chain = "; ".join(step.message for step in conflict.steps)
-    return f"no stack meets the request: {chain}"
+    among = " of the versions that were read" if known.unread else ""
+    return f"no stack{among} meets the request: {chain}"
 
 
 def lock_of(advice: Advice, stack: Stack, known: Known, form: LockFormat) -> LockFile:
@@ -141,6 +147,19 @@ def locks_of(advice: Advice, stack: Stack, known: Known) -> Written:
             if form is LockFormat.PIPFILE_LOCK:
                 problem = str(error)
     return Written(locks, problem)
+
+
+def _of_unread(it: Unread) -> Note:
+    return Note(NoteCode.UNREAD, Level.WARNING, it.message, it.name)
+
+
+def _without_lock(written: Sequence[Written]) -> Iterator[Note]:
+    """Only the best stack is what was asked for: without its lock the answer is a failure."""
+    for number, it in enumerate(written, 1):
+        if it.problem is not None:
+            stack = f"stack {number}: " if len(written) > 1 else ""
+            level = Level.WARNING if number > 1 else Level.ERROR
+            yield Note(NoteCode.NO_LOCK, level, f"{stack}{it.problem}")
 
 
 def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
@@ -167,7 +186,7 @@ def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
         "packages": _packages(advice, stack),
         "criteria": _criteria(advice, stack),
         "coverage": plain(advice.assessment.coverage_of({it.purl for it in stack.choices})),
-        "claims": plain(advice.assessment.claims_of({it.purl for it in stack.choices})),
+        "claims": _claims(advice, {it.purl for it in stack.choices}),
         "artifacts": [
             {
                 "format": form.value,
@@ -185,7 +204,7 @@ def _score(stack: Stack) -> float:
 
 
 def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
-    placer = Placer(advice.universe, stack, advice.assessment.criteria)
+    placer = placer_of(advice, stack)
     candidates = candidates_of(advice, stack)
     yours = advice.asked.locked or {}
     found = []
@@ -206,10 +225,15 @@ def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
                     "code": placing.place.value,
                     "message": placing.message,
                     "newer": placing.newer,
+                    "claims": _claims(advice, {placing.newer_purl} if placing.newer_purl else ()),
                 },
             }
         )
     return found
+
+
+def _claims(advice: Advice, purls: Collection[Purl]) -> list[dict[str, Any]]:
+    return [claim_document(it) for it in advice.assessment.claims_of(purls)]
 
 
 def _criteria(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
@@ -267,6 +291,25 @@ def _conflict(conflict: Conflict | None) -> dict[str, Any] | None:
     return {**plain(conflict), "lines": conflict.lines()}
 
 
+def _next_jobs(it: Claim) -> dict[str, Any]:
+    """An open comparison, and the jobs that would tell more of it."""
+    return {
+        "package": it.package,
+        "purl": it.purl,
+        "baseline_purl": it.baseline_purl,
+        "stack": it.stack,
+        "baseline_stack": it.baseline_stack,
+        "indicator": it.indicator,
+        "parameters": dict(it.parameters),
+        "device": it.device,
+        "comparison_key": it.comparison_key,
+        "hardware_digest": it.hardware_digest,
+        "jobs": it.jobs_missing,
+        "baseline_jobs": it.baseline_jobs_missing,
+        "chance": it.chance,
+    }
+
+
 def _parameters(advice: Advice) -> dict[str, Any]:
     asked = advice.asked
     return {
@@ -276,6 +319,7 @@ def _parameters(advice: Advice) -> dict[str, Any]:
         "hardware": asked.hardware,
         "requirements": [it.text for it in asked.requirements],
         "source": asked.project.source,
+        "rules": plain(asked.resolver_request({})),
     }
 
 

@@ -1,43 +1,26 @@
-"""What a report tells people beside versions: notes with a stable code, a weight and a link."""
+"""What a report tells people beside versions: notes with a stable code, a level and a link."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
+from itertools import takewhile
 
 from adviser.advise import Advice
-from adviser.reports.placing import Place, Placer
+from adviser.reports.codes import NoteCode, link_of, project_code
+from adviser.reports.placing import Place, Placer, Placing
+from adviser.reports.remedies import knows_nothing, missing_message
 from adviser.resolver.results import Choice, Stack, Status
 from adviser.resolver.universe import Refused, Rule
-from adviser.scoring.assessments import Justification, Weight
+from adviser.scoring.assessments import Claim, Code, Coverage, Justification, Level
 from adviser.scoring.criteria import SCALE
+from adviser.scoring.next_jobs import next_claims
 
-#: Where each code is explained.
-LINK = "docs/reference/report.md"
-
-
-class NoteCode(StrEnum):
-    """Notes of the report itself; those of scoring have the codes of its own table."""
-
-    ENVIRONMENT = "environment"
-    BASELINE = "baseline"
-    COVERAGE = "coverage"
-    #: The budget was spent before the proof.
-    LIMIT = "limit"
-    #: Fewer stacks than wanted: there are no others.
-    FEW_STACKS = "few_stacks"
-    #: The same name on an index that the package does not come from.
-    OTHER_INDEX = "other_index"
-    #: An index that this machine does not know.
-    INDEX_UNKNOWN = "index_unknown"
-    #: No lock can be written.
-    NO_LOCK = "no_lock"
-    #: What the project has already.
-    STAY = "stay"
-    CONFLICT = "conflict"
-    #: Something about the project that its reader left out; the code ends in the reader's own.
-    PROJECT = "project"
+#: Of the open comparisons as many are named; of what speaks against a newer version; of the
+#: packages in which the nearest measured stack differs.
+_NEXT, _GROUNDS, _DIFFERENCES = 3, 2, 3
+#: What scores count of a version that was not chosen.
+_DECIDING = frozenset({Code.FASTER, Code.SLOWER, Code.EQUIVALENT, Code.VULNERABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +33,7 @@ class Note:
     """
 
     code: str
-    type: Weight
+    type: Level
     message: str
     package: str | None = None
     version: str | None = None
@@ -63,7 +46,7 @@ class Note:
             "code": self.code,
             "type": self.type.value,
             "message": self.message,
-            "link": self.link or f"{LINK}#{self.code}",
+            "link": self.link or link_of(self.code),
         }
         if self.package is not None:
             found["package_name"] = self.package
@@ -78,12 +61,15 @@ def stack_notes(advice: Advice) -> list[Note]:
     """What is to be known of the request as a whole; also where there is no stack."""
     notes = [
         _environment(advice),
+        *_hardware(advice),
         *_project(advice),
         *_indexes(advice),
         *_limits(advice),
         *_baseline(advice),
         *_coverage(advice),
-        *map(note_of, advice.assessment.justifications),
+        _sources(advice),
+        *_next_jobs(advice),
+        *_request(advice),
     ]
     if advice.best is None:
         notes += _conflict(advice)
@@ -93,15 +79,23 @@ def stack_notes(advice: Advice) -> list[Note]:
 def product_notes(advice: Advice, stack: Stack) -> list[Note]:
     """Why this stack: what is noteworthy of its versions, then why newer ones were passed over."""
     purls = {it.purl for it in stack.choices}
-    names = {it.name for it in stack.choices}
     notes = [note_of(it) for it in advice.assessment.notes(purls)]
-    placer = Placer(advice.universe, stack, advice.assessment.criteria)
-    notes += [note for it in stack.choices if (note := _placed(placer, it)) is not None]
-    locked = advice.asked.locked
-    if locked is not None and {n: locked.get(n) for n in names} == stack.versions():
-        message = "the project has this stack already: there is nothing better to change to"
-        notes.insert(0, Note(NoteCode.STAY, Weight.INFO, message))
+    placer = placer_of(advice, stack)
+    notes += [note for it in stack.choices if (note := _placed(advice, placer, it)) is not None]
+    if stack is advice.best and advice.asked.locked == stack.versions():
+        proven = advice.resolution.status is Status.OPTIMAL
+        nothing = (
+            "there is nothing better" if proven else "within the limit nothing better was found"
+        )
+        message = f"the project has this stack already: {nothing} to change to"
+        notes.insert(0, Note(NoteCode.STAY, Level.INFO, message))
     return list(dict.fromkeys(notes))
+
+
+def placer_of(advice: Advice, stack: Stack) -> Placer:
+    """What tells of one of the advised stacks why its versions are in it."""
+    above = takewhile(lambda it: it != stack, advice.resolution.stacks)
+    return Placer(advice.universe, stack, advice.assessment.criteria, above)
 
 
 def note_of(it: Justification) -> Note:
@@ -112,12 +106,30 @@ def note_of(it: Justification) -> Note:
     )
 
 
-def _placed(placer: Placer, choice: Choice) -> Note | None:
+def _placed(advice: Advice, placer: Placer, choice: Choice) -> Note | None:
     found = placer.placing(choice)
     if found.place is Place.NEWEST:
         return None
-    message = f"{choice.name} {choice.version}: {found.message}"
-    return Note(found.place.value, Weight.INFO, message, choice.name, choice.version)
+    grounds = _grounds(advice, found)
+    told = [found.message, *(it.message for it in grounds[:_GROUNDS])]
+    if grounds[_GROUNDS:]:
+        told.append(f"and {len(grounds) - _GROUNDS} more such findings")
+    return Note(
+        found.place.value,
+        Level.INFO,
+        f"{choice.name} {choice.version}: {'; '.join(told)}",
+        choice.name,
+        choice.version,
+        evidence=tuple(sorted({one for it in grounds for one in it.evidence})),
+    )
+
+
+def _grounds(advice: Advice, found: Placing) -> list[Justification]:
+    """What of the newer version decided against it, by observations or vulnerabilities."""
+    if found.place is not Place.SCORES_BETTER or found.newer_purl is None:
+        return []
+    told = advice.assessment.notes({found.newer_purl})
+    return [it for it in told if it.purl == found.newer_purl and it.code in _DECIDING]
 
 
 def _environment(advice: Advice) -> Note:
@@ -126,15 +138,14 @@ def _environment(advice: Advice) -> Note:
     label = advice.evidence.hardware.get(hardware, hardware) if hardware else None
     return Note(
         NoteCode.ENVIRONMENT,
-        Weight.INFO,
+        Level.INFO,
         f"resolved for {where}" + (f", on {label}" if label else ""),
     )
 
 
 def _project(advice: Advice) -> Iterator[Note]:
     for it in advice.asked.project.warnings:
-        code = f"{NoteCode.PROJECT}_{it.code.value}"
-        yield Note(code, Weight.WARNING, f"{it.field}: {it.message}")
+        yield Note(project_code(it.code), Level.WARNING, f"{it.field}: {it.message}")
 
 
 def _indexes(advice: Advice) -> Iterator[Note]:
@@ -146,13 +157,13 @@ def _indexes(advice: Advice) -> Iterator[Note]:
             f"nothing is configured for the index {name!r}, so what is there is not known; "
             "`--index` takes packages from others"
         )
-        yield Note(NoteCode.INDEX_UNKNOWN, Weight.WARNING, message)
+        yield Note(NoteCode.INDEX_UNKNOWN, Level.WARNING, message)
     for name, refused in advice.universe.refused.items():
         # Where a package is on no index that is asked, the conflict says so.
         others = {it.message for it in refused if _is_elsewhere(it)}
         for message in sorted(others):
             text = f"{name}: {message}; the same name elsewhere never wins"
-            yield Note(NoteCode.OTHER_INDEX, Weight.WARNING, text, name)
+            yield Note(NoteCode.OTHER_INDEX, Level.WARNING, text, name)
 
 
 def _is_elsewhere(it: Refused) -> bool:
@@ -163,44 +174,117 @@ def _limits(advice: Advice) -> Iterator[Note]:
     found, count = advice.resolution, advice.asked.options.count
     if found.status is Status.UNKNOWN:
         message = f"the {found.limit or 'time'} limit was reached before any stack was found"
-        yield Note(NoteCode.LIMIT, Weight.ERROR, message)
+        yield Note(NoteCode.LIMIT, Level.ERROR, message)
     elif found.status is Status.FEASIBLE:
         message = (
             f"the {found.limit or 'time'} limit was reached: the best stack so far; another may "
             f"be better by {(found.gap or 0) / SCALE:.2f} points at most"
         )
-        yield Note(NoteCode.LIMIT, Weight.WARNING, message)
+        yield Note(NoteCode.LIMIT, Level.WARNING, message)
     elif found.stacks and not found.settled and not found.complete:
         message = "the stack is proven best, but the time for telling it from equals was spent"
-        yield Note(NoteCode.LIMIT, Weight.INFO, message)
+        yield Note(NoteCode.LIMIT, Level.INFO, message)
     if found.complete and found.stacks and len(found.stacks) < count:
         message = f"there are {len(found.stacks)} stacks, {count} were wanted"
-        yield Note(NoteCode.FEW_STACKS, Weight.INFO, message)
+        yield Note(NoteCode.FEW_STACKS, Level.INFO, message)
+
+
+def _hardware(advice: Advice) -> Iterator[Note]:
+    if advice.asked.hardware_note is not None:
+        yield Note(NoteCode.HARDWARE, Level.WARNING, advice.asked.hardware_note)
 
 
 def _baseline(advice: Advice) -> Iterator[Note]:
     if advice.assessment.baseline:
         message = f"compared with {advice.baseline_reason}"
-        yield Note(NoteCode.BASELINE, Weight.INFO, message)
+        yield Note(NoteCode.BASELINE, Level.INFO, message)
+
+
+def _request(advice: Advice) -> Iterator[Note]:
+    """What scoring tells of the request, and how what is missing gets known.
+
+    Where nothing is known, that is told once and not of every package.
+    """
+    nothing = knows_nothing(advice.snapshot)
+    message = missing_message(advice.asked, advice.snapshot)
+    if message is not None:
+        yield Note(NoteCode.FETCH, Level.ERROR if nothing else Level.WARNING, message)
+    for it in advice.assessment.justifications:
+        if it.code is not Code.MISSING or not nothing:
+            yield note_of(it)
 
 
 def _coverage(advice: Advice) -> Iterator[Note]:
+    if knows_nothing(advice.snapshot):
+        return
     best = advice.best
     it = advice.assessment.coverage
     if best is not None:
         it = advice.assessment.coverage_of({choice.purl for choice in best.choices})
-    if advice.evidence.readings or not it.packages:
-        here = f"{it.measured} of {it.packages} packages were measured in this version on "
-        there = f", {it.measured_elsewhere} more on other hardware" if it.measured_elsewhere else ""
-        message = f"{here}this hardware{there}"
-    else:
+    if not advice.evidence.readings and it.packages:
         message = "nothing was measured yet: no claim about speed can be made"
-    yield Note(NoteCode.COVERAGE, Weight.INFO, message)
+    else:
+        message = f"{_measured(it, advice.asked.hardware)}; {_nearest(it)}"
+    yield Note(NoteCode.COVERAGE, Level.INFO, message)
+
+
+def _measured(it: Coverage, hardware: str | None) -> str:
+    what = "are in this version part of a measured stack"
+    if hardware is None:
+        somewhere = f"{it.measured + it.measured_elsewhere} of {it.packages} packages {what}"
+        return f"{somewhere}, on some hardware: which one is asked about is not known"
+    there = f", {it.measured_elsewhere} more on other hardware" if it.measured_elsewhere else ""
+    return f"{it.measured} of {it.packages} packages {what} on this hardware{there}"
+
+
+def _nearest(it: Coverage) -> str:
+    near = it.nearest
+    if near is None:
+        return "no measured stack has any of them"
+    jobs = f"{near.jobs} stable {'job' if near.jobs == 1 else 'jobs'} on {near.hardware_label}"
+    if not near.differences:
+        return f"this very stack was measured: {jobs}"
+    told = [
+        f"{one.name} {one.theirs or 'none'} instead of {one.ours or 'none'}"
+        for one in near.differences[:_DIFFERENCES]
+    ]
+    told += ["…"] * (len(near.differences) > _DIFFERENCES)
+    count = len(near.differences)
+    packages = f"{count} {'package' if count == 1 else 'packages'} ({', '.join(told)})"
+    return f"the nearest measured stack has {jobs} and differs in {packages}"
+
+
+def _sources(advice: Advice) -> Note:
+    """How old all knowledge is, in short; times are in the product's ``coverage``."""
+    known = [
+        f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
+        for it in advice.assessment.coverage.sources
+    ]
+    told = f"as of {advice.evidence.as_of:%Y-%m-%d %H:%M} UTC"
+    message = f"{told}; last read or told: {', '.join(known)}" if known else told
+    return Note(NoteCode.SOURCES, Level.INFO, message)
+
+
+def _next_jobs(advice: Advice) -> Iterator[Note]:
+    found = next_claims(advice.assessment.claims)
+    if found:
+        many = f"{len(found)} comparisons are" if len(found) > 1 else "one comparison is"
+        told = "; ".join(map(_further, found[:_NEXT]))
+        yield Note(NoteCode.NEXT_JOBS, Level.INFO, f"{many} open, to measure next: {told}")
+
+
+def _further(it: Claim) -> str:
+    ours, theirs = (str(purl).partition("@")[2] for purl in (it.purl, it.baseline_purl))
+    chance = f" ({it.chance:.0%} chance of a claim)" if it.chance else ""
+    return (
+        f"{it.package} {ours} next to {theirs} in {it.indicator}, {it.jobs_missing} and"
+        f" {it.baseline_jobs_missing} more jobs{chance}"
+    )
 
 
 def _conflict(advice: Advice) -> Iterator[Note]:
     conflict = advice.resolution.conflict
     for number, step in enumerate(conflict.steps if conflict else (), 1):
         yield Note(
-            NoteCode.CONFLICT, Weight.ERROR, f"{number}. {step.message}", step.required or step.name
+            NoteCode.CONFLICT, Level.ERROR, f"{number}. {step.message}", step.required or step.name
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,6 +10,7 @@ from adviser.resolver.results import Choice, Stack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Rule, Universe
 from adviser.scoring.criteria import SCALE, Criterion
+from common.packages import Purl
 from common.version_ranges import version_of
 from graph.candidates import Candidate, Dependency
 
@@ -30,6 +31,8 @@ class Place(StrEnum):
     NOT_INVITED = "not_invited"
     #: The stack as a whole is better so.
     WHOLE_STACK = "whole_stack"
+    #: A better stack has a newer one; of several stacks no two are the same.
+    DIFFERS = "differs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +40,29 @@ class Placing:
     """The reason for one version.
 
     :param newer: the version that one might have expected, if there is one
+    :param newer_purl: the same as the record names it; ``None`` where it is no candidate
     """
 
     place: Place
     message: str
     newer: str | None = None
+    newer_purl: Purl | None = None
 
 
 class Placer:
-    """Finds the reasons for the versions of one stack."""
+    """Finds the reasons for the versions of one stack.
 
-    def __init__(self, universe: Universe, stack: Stack, criteria: Sequence[Criterion]) -> None:
+    :param above: the stacks that are better
+    """
+
+    def __init__(
+        self,
+        universe: Universe,
+        stack: Stack,
+        criteria: Sequence[Criterion],
+        above: Iterable[Stack] = (),
+    ) -> None:
+        self._above = [it.versions() for it in above]
         self._universe = universe
         self._criteria = criteria
         self._versions = stack.versions()
@@ -66,16 +81,18 @@ class Placer:
         if not plain:
             told = "taken back" if passed[0].yanked else "a pre-release that nobody asked for"
             text = f"{passed[0].version} is {told}"
-            return Placing(Place.NOT_INVITED, text, passed[0].version)
+            return Placing(Place.NOT_INVITED, text, passed[0].version, passed[0].purl)
         newest = plain[0]
         return (
             self._held(choice, newest)
             or self._scored(choice, newest)
             or self._needs(newest)
+            or self._differs(newest)
             or Placing(
                 Place.WHOLE_STACK,
                 f"the stack is better as a whole than with {newest.version}",
                 newest.version,
+                newest.purl,
             )
         )
 
@@ -90,8 +107,9 @@ class Placer:
                     yield asker, it
 
     def told(self, asker: str, dependency: Dependency) -> str:
-        """``flask 3.0 requires click>=8``."""
-        wanted = f"{dependency.name}{self._universe.asked(dependency)}"
+        """``flask 3.0 requires click>=8``, and what replaces that if the request overrides it."""
+        name = dependency.name
+        wanted = f"{name}{dependency.specifier}{self._instead(name)}"
         if not asker:
             return f"the request asks for {wanted}"
         return f"{asker} {self._versions[asker]} requires {wanted}"
@@ -100,9 +118,15 @@ class Placer:
         return it.prerelease and it.name not in self._universe.prereleases
 
     def _held(self, choice: Choice, newest: Candidate) -> Placing | None:
+        if (instead := self._universe.overrides.get(choice.name)) is not None:
+            if admits(instead, newest.version):
+                return None
+            words = f"the request overrides {choice.name} to {instead}"
+            return Placing(Place.HELD_BACK, words, newest.version, newest.purl)
         for asker, it in self.askers(choice.name):
             if not admits(self._universe.asked(it), newest.version):
-                return Placing(Place.HELD_BACK, self.told(asker, it), newest.version)
+                words = self.told(asker, it)
+                return Placing(Place.HELD_BACK, words, newest.version, newest.purl)
         return None
 
     def _scored(self, choice: Choice, newest: Candidate) -> Placing | None:
@@ -118,16 +142,29 @@ class Placer:
         ]
         gain, criterion = max(gains, key=lambda it: it[0])
         text = f"{newest.version} is worse by {criterion.name} ({gain / SCALE:.2f} points)"
-        return Placing(Place.SCORES_BETTER, text, newest.version)
+        return Placing(Place.SCORES_BETTER, text, newest.version, newest.purl)
 
     def _needs(self, newest: Candidate) -> Placing | None:
         for it in newest.requirements(self._extras[newest.name]):
             version, text = self._versions.get(it.name), self._universe.asked(it)
             if version is None or not admits(text, version):
                 has = "the stack has none" if version is None else f"the stack has {version}"
-                message = f"{newest.version} requires {it.name}{text}, and {has}"
-                return Placing(Place.NEEDS_OTHERS, message, newest.version)
+                wanted = f"{it.name}{it.specifier}{self._instead(it.name)}"
+                message = f"{newest.version} requires {wanted}, and {has}"
+                return Placing(Place.NEEDS_OTHERS, message, newest.version, newest.purl)
         return None
+
+    def _differs(self, newest: Candidate) -> Placing | None:
+        """The stack need not be better with an older one where a better stack has the newer."""
+        for number, versions in enumerate(self._above, 1):
+            if versions.get(newest.name) == newest.version:
+                words = f"differs from the stacks above: stack {number} has {newest.version}"
+                return Placing(Place.DIFFERS, words, newest.version, newest.purl)
+        return None
+
+    def _instead(self, name: str) -> str:
+        instead = self._universe.overrides.get(name)
+        return "" if instead is None else f" (overridden to {name}{instead})"
 
     def _unusable(self, choice: Choice) -> Placing | None:
         """The newest of those that cannot be chosen at all, if it is newer."""

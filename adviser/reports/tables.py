@@ -16,6 +16,8 @@ from common.terminal import printable
 #: Notes that are told in the row of their package although they warn of nothing.
 _TOLD = frozenset({"performance_faster", "performance_equivalent"})
 _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
+#: Of the measurements of a version that was not chosen as many are told.
+_MEASURED = 2
 #: Characters of one message; texts of packages may be long.
 _LIMIT = 500
 
@@ -51,7 +53,7 @@ def packages_table(product: Mapping[str, Any], title: str | None = None) -> Tabl
     yours_known = any(it["yours"] for it in product["packages"])
     for it in product["packages"]:
         name = f"{it['name']}[{','.join(it['extras'])}]" if it["extras"] else it["name"]
-        why = "; ".join([it["why"]["message"], *notes.get(it["name"], ())])
+        why = "; ".join([_why(it["why"]), *notes.get(it["name"], ())])
         changed = yours_known and it["yours"] != it["version"]
         table.add_row(
             escape(name),
@@ -95,6 +97,9 @@ def certificate_line(report: Mapping[str, Any]) -> str:
         told = f"optimal: objective {it['objective']} = bound"
     elif it["status"] == "feasible":
         told = f"feasible: objective {it['objective']}, bound {it['bound']}"
+    elif it["status"] == "infeasible":
+        known = report["result"]["report"]["search"]["candidates"]
+        told = f"infeasible among the {known} known versions"
     else:
         told = it["status"]
     search_s = report["metadata"].get("timings", {}).get("search_s")
@@ -110,6 +115,19 @@ def certificate_line(report: Mapping[str, Any]) -> str:
 def shown(text: str) -> str:
     """Text of a package or a project for a terminal: no control characters, not endless."""
     return printable(text[:_LIMIT]) + "…" * (len(text) > _LIMIT)
+
+
+def _why(why: Mapping[str, Any]) -> str:
+    """The reason in short, with the measurements that decided against the newer version."""
+    if why["code"] != "scores_better":
+        return str(why["message"])
+    told = [
+        f"{it['observed_pct']:+.1f} % in {it['indicator']}, {it['jobs']} and"
+        f" {it['baseline_jobs']} jobs"
+        for it in why.get("claims", ())
+        if it["verdict"] != "undetermined"
+    ]
+    return "; ".join([str(why["message"]), *told[:_MEASURED]])
 
 
 def _note(note: Mapping[str, Any]) -> Text:

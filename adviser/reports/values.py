@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -39,7 +40,10 @@ def packed(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as what JSON has: dictionaries with text keys, lists, numbers, texts."""
+    """``value`` as what JSON has: dictionaries with text keys, lists, numbers, texts.
+
+    Infinite numbers and those that are none become ``null``: the data do not bound or tell them.
+    """
     return _sorted(_CONVERTER.unstructure(value))
 
 
@@ -55,7 +59,9 @@ def unpacked(data: bytes, kind: type[T]) -> T:
 
 
 def _sorted(value: Any) -> Any:
-    """Sets have no order, and digests need one."""
+    """As JSON has it: sets have no order, and digests need one; no number is infinite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, dict):
         return {key: _sorted(inner) for key, inner in value.items()}
     if isinstance(value, AbstractSet):

@@ -14,7 +14,7 @@ from adviser.projects.project import (
     WarningCode,
 )
 from adviser.provenance import Issue, IssueId, Listing, Served, check_lock
-from adviser.scoring.assessments import Weight
+from adviser.scoring.assessments import Level
 from common.releases import ReleaseFile
 
 GOOD, OTHER = "a" * 64, "b" * 64
@@ -82,7 +82,7 @@ def test_what_is_not_known_to_be_attested_is_not_called_unattested() -> None:
 
 def test_errors_come_first() -> None:
     found = issues(locked(OTHER, GOOD), listing(file(attested=False)))
-    assert [it.type for it in found] == [Weight.ERROR, Weight.INFO]
+    assert [it.type for it in found] == [Level.ERROR, Level.INFO]
 
 
 def test_a_lock_calls_an_index_as_it_likes() -> None:
@@ -102,7 +102,7 @@ def test_the_project_itself_is_looked_at() -> None:
     )
     found = {it.id: it.type for it in check_lock(project, Served({}))}
     assert found == {
-        IssueId.INVALID_LOCK_HASH: Weight.ERROR,
-        IssueId.SOURCE_NOT_WHITELISTED: Weight.ERROR,
-        IssueId.INSECURE_SOURCE: Weight.WARNING,
+        IssueId.INVALID_LOCK_HASH: Level.ERROR,
+        IssueId.SOURCE_NOT_WHITELISTED: Level.ERROR,
+        IssueId.INSECURE_SOURCE: Level.WARNING,
     }

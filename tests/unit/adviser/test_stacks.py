@@ -4,48 +4,62 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks
+from adviser.scoring.histories import DRIFT, histories_of
+from adviser.scoring.verdicts import smallest_difference
+from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
 from adviser.tables import group_table, stacks_document
 from common.measurements import Unit
+from graph.evidence import Evidence, Reading, Series
+from graph.repositories.observations import UNKNOWN_STACK, MeasuredObservation
 
 OLD, NEW, PRE = "sha256:aa01" + "0" * 60, "sha256:aa02" + "0" * 60, "sha256:bb03" + "0" * 60
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+def observed(job_id: str, rate: float, **changes: Any) -> MeasuredObservation:
     """What the store would give, with sensible defaults."""
+    told: dict[str, Any] = {
+        "stack_digest": NEW, "component": "tensorflow", "component_version": "2.10.0",
+        "hardware_label": "Xeon [4 cores]", **changes,
+    }  # fmt: skip
+    series: dict[str, Any] = {
+        "comparison_key": "sha256:dd", "indicator": "PiMatmul",
+        "script_sha256": "3e2b7fa1" + 56 * "0", "parameters": {"dtype": "float32"},
+        "device": "cpu", "unit": Unit.FLOP_PER_SECOND, "hardware_digest": "sha256:cc" + "0" * 62,
+        "python_version": None,
+    }  # fmt: skip
+    reading: dict[str, Any] = {
+        "observation_id": job_id, "document_id": "sha256:d0", "unstable_reason": None,
+        "host": None, "block": None, "seen_at": None,
+    }  # fmt: skip
+    return MeasuredObservation(
+        series=Series(**{key: told.get(key, value) for key, value in series.items()}),
+        reading=Reading(
+            series=0, stack=told["stack_digest"] or UNKNOWN_STACK, job_id=job_id, rate=rate,
+            **{key: told.get(key, value) for key, value in reading.items()},
+        ),
+        hardware_label=told["hardware_label"],
+        component=told["component"],
+        component_version=told["component_version"],
+    )  # fmt: skip
 
-    job_id: str
-    rate: float
-    stack_digest: str | None = NEW
-    component: str | None = "tensorflow"
-    component_version: str | None = "2.10.0"
-    script_sha256: str | None = "3e2b7fa1" + 56 * "0"
-    indicator: str = "PiMatmul"
-    parameters: dict[str, Any] = field(default_factory=lambda: {"dtype": "float32"})
-    device: str | None = "cpu"
-    hardware_digest: str = "sha256:cc" + "0" * 62
-    hardware_label: str = "Xeon [4 cores]"
-    comparison_key: str = "sha256:dd"
-    elapsed_s: float | None = None
-    repetitions_s: tuple[float, ...] = ()
-    unstable_reason: str | None = None
-    unit: Unit = Unit.FLOP_PER_SECOND
-    host: str | None = None
-    block: str | None = None
+
+def but(it: MeasuredObservation, **changes: Any) -> MeasuredObservation:
+    """The same with another reading."""
+    return replace(it, reading=replace(it.reading, **changes))
 
 
-def jobs(rate: float, count: int = 5, **changes: Any) -> list[Observed]:
+def jobs(rate: float, count: int = 5, **changes: Any) -> list[MeasuredObservation]:
     """``count`` jobs around ``rate`` FLOP/s, within 1 %."""
     name = f"{changes.get('stack_digest', NEW)}-{rate}"
     steps = [1 + 0.01 * (2 * i / max(1, count - 1) - 1) for i in range(count)]
-    return [replace(Observed(f"{name}-{i}", rate * x), **changes) for i, x in enumerate(steps)]
+    return [observed(f"{name}-{i}", rate * x, **changes) for i, x in enumerate(steps)]
 
 
 OLDER: dict[str, Any] = {"stack_digest": OLD, "component_version": "2.9.3"}
@@ -118,8 +132,8 @@ def test_what_a_job_measured_twice_is_one_job() -> None:
 def test_unstable_jobs_are_shown_and_left_out() -> None:
     good, bad = jobs(1e9), jobs(9e9, 2)
     flagged = [
-        replace(bad[0], unstable_reason="throttled"),
-        replace(bad[1], repetitions_s=(1.0, 2.0, 3.0)),
+        but(bad[0], unstable_reason="throttled"),
+        but(bad[1], unstable_reason="spread"),
     ]
     stack = only(compare_stacks(good + flagged)).stacks[0]
     assert (stack.jobs, stack.unstable) == (7, ("spread", "throttled"))
@@ -203,18 +217,11 @@ def _keys(value: Any) -> set[str]:
     return set().union(*(_keys(item) for item in value)) if isinstance(value, list) else set()
 
 
-def test_a_job_counts_by_the_median_of_its_repetitions_not_by_their_mean() -> None:
-    told = jobs(1e9, 1)[0]
-    seen = replace(told, elapsed_s=2.0, repetitions_s=(1.0, 1.01, 0.99, 1.0, 6.0))
-    (group,) = compare_stacks([seen])
-    assert group.stacks[0].median_rate == pytest.approx(2 * told.rate)
-
-
-def in_turns(rates: list[float], host: str = "h1", **changes: Any) -> list[Observed]:
+def in_turns(rates: list[float], host: str = "h1", **changes: Any) -> list[MeasuredObservation]:
     """A job a rate, each in a block of its own."""
     name = f"{changes.get('stack_digest', NEW)}-{host}"
     return [
-        replace(Observed(f"{name}-{n}", rate, host=host, block=f"run:{n}"), **changes)
+        observed(f"{name}-{n}", rate, host=host, block=f"run:{n}", **changes)
         for n, rate in enumerate(rates)
     ]
 
@@ -233,7 +240,7 @@ def test_jobs_that_ran_in_turns_are_compared_in_pairs() -> None:
     assert {key: document[key] for key in ("method", "pairs", "hosts", "tau")} == {
         "method": "paired", "pairs": 6, "hosts": 1, "tau": None,
     }  # fmt: skip
-    apart = [replace(row, block=None) for row in in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)]
+    apart = [but(row, block=None) for row in in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)]
     assert verdicts(only(compare_stacks(apart))) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
 
 
@@ -246,7 +253,7 @@ def test_the_table_says_how_many_pairs() -> None:
 
 def test_an_unstable_job_leaves_its_partner_alone() -> None:
     rows = in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)
-    rows[2] = replace(rows[2], unstable_reason="steal")
+    rows[2] = but(rows[2], unstable_reason="steal")
     group = only(compare_stacks(rows))
     comparison = group.stacks[0].comparison
     assert comparison is not None
@@ -295,8 +302,96 @@ def test_each_group_is_shown_in_its_own_unit() -> None:
 def test_the_widest_table_keeps_its_verdicts_on_a_narrow_terminal() -> None:
     wild = [6e9, 5e9, 9e9, 4e9, 4.4e9, 6e9, 7e9]
     rows = in_turns(wild) + in_turns(wild[::-1], **OLDER)
-    rows[0] = replace(rows[0], unstable_reason="steal")
+    rows[0] = but(rows[0], unstable_reason="steal")
     text = shown(only(compare_stacks(rows)), 80)
     assert max(map(len, text.splitlines())) <= 80
     for whole in ("baseline", "undetermined", "⇄6", "out"):
         assert whole in text
+
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def run(
+    day: int, level: float, count: int = 6, host: str = "h1", **changes: Any
+) -> list[MeasuredObservation]:
+    """One inspection: jobs an hour apart, within 0.2 %."""
+    told = {"document_id": f"sha256:{changes.get('stack_digest', NEW)}{day}", **changes}
+    return [
+        observed(
+            f"{told['document_id']}-{n}", level * (1 + 0.001 * (-1) ** n), host=host,
+            seen_at=DAY + timedelta(days=day, hours=n), **told,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
+    """One stack varies by 9 % from run to run; nobody says when, so that none of it is drift."""
+    wild = [row for n, at in enumerate((1.0, 1.06, 0.97)) for row in run(n, at * 1e9, **OLDER)]
+    calm, other = run(9, 1e9), run(10, 1.05e9, stack_digest=PRE, component_version="2.8.0")
+    rows = [but(row, seen_at=None) for row in (*wild, *calm, *other)]
+    group = only(compare_stacks(rows))
+    series, readings = rows[0].series, tuple(row.reading for row in rows)
+    (history,) = histories_of(Evidence(DAY, (series,), readings), [0]).values()
+    assert group.delta == smallest_difference(history.identical) > 0.05
+    assert verdicts(group)["tensorflow 2.8.0 (bb030000)"] == "equivalent"
+    assert verdicts(only(compare_stacks([*calm, *other]))) == {
+        "tensorflow 2.8.0 (bb030000)": "faster"
+    }
+    assert f"by up to {group.delta:.1%}" in " ".join(shown(group, 400).split())
+    assert stacks_document([group])["groups"][0]["delta_pct"] == 100 * group.delta
+
+
+def test_jobs_from_before_the_last_step_of_their_host_are_left_out() -> None:
+    before, after = run(0, 1e9), run(30, 0.5e9)
+    early = run(1, 1.2e9, **OLDER)
+    group = only(compare_stacks([*before, *after, *early]))
+    stacks = {stack.stack_digest: stack for stack in group.stacks}
+    assert stacks[NEW].unstable == (DRIFT,) * 6
+    assert stacks[NEW].jobs == 12
+    assert stacks[NEW].median_rate == pytest.approx(0.5e9, rel=0.002)
+    assert (stacks[OLD].unstable, stacks[OLD].median_rate) == ((DRIFT,) * 6, None)
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+
+
+def test_two_versions_of_python_never_meet() -> None:
+    groups = compare_stacks(
+        jobs(1e9, python_version="3.10") + jobs(2e9, python_version="3.11", **OLDER)
+    )
+    assert [group.python_version for group in groups] == ["3.10", "3.11"]
+    assert not any(verdicts(group) for group in groups)
+    assert "cpu, Python 3.10, on" in shown(groups[0])
+
+
+def test_open_comparisons_are_named_where_jobs_tell_most_first() -> None:
+    noisy = [observed(f"o{n}", 1.03e9 * (1 + 0.03 * (-1) ** n), **OLDER) for n in range(6)]
+    few = jobs(1.02e9, 1, stack_digest=PRE, component_version="2.8.0")
+    slow = [observed(f"s{n}", 0.5e9 * (1 + 0.3 * (-1) ** n), stack_digest="sha256:ee" + "0" * 62,
+                     component_version="2.7.0")
+            for n in range(6)]  # fmt: skip
+    group = only(compare_stacks(jobs(1e9, 6) + noisy + few + slow))
+    assert group.baseline is not None
+    first, second = (it for it in group.next_jobs)
+    assert (first.candidate, second.candidate) == (
+        "tensorflow 2.9.3 (aa010000)", "tensorflow 2.8.0 (bb030000)",
+    )  # fmt: skip
+    assert 0 < first.chance < 1
+    assert (second.chance, second.jobs, second.baseline_jobs) == (0.0, 4, 0)
+    text = " ".join(shown(group, 400).split())
+    assert f"Measure next: {first.candidate} +{first.jobs} jobs" in text
+
+
+def test_stacks_are_checked_against_themselves() -> None:
+    steady = [row for day in range(5) for row in run(day, 1e9)]
+    found = identical_pairs(steady)
+    assert (found.comparisons, found.faster, found.slower, found.problems) == (2, 0, 0, ())
+    assert identical_pairs(run(0, 1e9)).comparisons == 0
+    lying = [
+        row
+        for stack in range(12)
+        for day, at in enumerate((1e9, 1.2e9))
+        for row in run(day, at, stack_digest=f"sha256:{stack:064x}", host=f"h{stack}")
+    ]
+    problems = identical_pairs([but(row, seen_at=None) for row in lying]).problems
+    assert problems[0] == "12 false claims in 12 comparisons of identical stacks"

@@ -10,9 +10,13 @@ from pathlib import Path
 import click
 import pytest
 
-from common.cli import RoomCommands, group, run, thoth
+from common.cli import RoomCommands, group, run, run_beside, thoth
 from common.errors import (
+    IndexFault,
+    IndexProblem,
+    InvalidArgument,
     InvalidDocument,
+    InvalidFile,
     InvalidSettings,
     ProjectError,
     SchemaMismatch,
@@ -33,7 +37,10 @@ def failing_with(error: BaseException) -> click.Command:
     ("error", "code"),
     [
         (InvalidDocument("truncated", "it ends early"), 1),
+        (InvalidArgument("there is no such folder"), 2),
+        (InvalidFile("invalid_toml", "it ends early"), 2),
         (InvalidSettings("GRAPH_URL: no"), 2),
+        (IndexProblem(IndexFault.UNREACHABLE, "refused"), 3),
         (StoreUnavailable("PostgreSQL", "refused", "run `thoth up`"), 3),
         (ServiceFailed("PostgreSQL", "ended", "see the log"), 3),
         (SchemaMismatch("too new", "upgrade thoth"), 4),
@@ -145,3 +152,17 @@ def test_errors_that_nobody_reads_stop_nothing() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     said = subprocess.check_output(["/bin/sh", "-c", f"{program} 2>&-"], env=environment)
     assert b"matmul" in said
+
+
+def test_a_command_run_beside_another_leaves_standard_output_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with click.Context(thoth) as context:
+        assert run_beside(context, "packages", "watch", "--help") == 0
+        with pytest.raises(click.UsageError):
+            run_beside(context, "packages", "no-such-command")
+        with pytest.raises(click.ClickException, match="not installed"):
+            run_beside(context, "no-such-room")
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert "Usage: packages watch" in written.err

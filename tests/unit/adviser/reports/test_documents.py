@@ -11,9 +11,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from adviser.advise import Advice, advise, assessed
+from adviser.advise import Advice, advise
 from adviser.asked import Asked
-from adviser.reports.checking import check_report
+from adviser.reports.checking import Material, check_report
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
 from adviser.reports.values import packed, unpacked
 from adviser.resolver.worker import Worker
@@ -23,6 +23,7 @@ from common.inspection import digest
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.factories.asked import INDEX, NOTHING, advised, asked, known_for, snapshot_for
+from tests.factories.evidence import Bench
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "reference" / "report.schema.json"
 METADATA = {
@@ -47,11 +48,15 @@ def report_of(advice: Advice, known: Known | None = None) -> dict[str, Any]:
     return dict(json.loads(report_bytes(report_document(result, METADATA))))
 
 
+def material_of(advice: Advice) -> Material:
+    return Material(
+        advice.asked, advice.snapshot, advice.evidence, known_for(advice),
+        advice.baseline, advice.baseline_settled,
+    )  # fmt: skip
+
+
 def problems(report: dict[str, Any], advice: Advice) -> list[str]:
-    again = assessed(advice.asked, advice.snapshot, advice.evidence, advice.baseline)
-    return check_report(
-        report, advice.asked, advice.snapshot, advice.evidence, known_for(advice), again
-    )
+    return check_report(report, material_of(advice))
 
 
 @pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n", "nowhere\n"])
@@ -210,11 +215,11 @@ def _other_snapshot(report: dict[str, Any]) -> None:
     ("forge", "words"),
     [
         (_other_version, "core 1.1 is not within >=2"),
-        (_better_score, "the score is"),
+        (_better_score, "products[0].score is 0.0, and not"),
         (_better_bound, "optimal is what reaches its bound"),
         (_package_gone, "is required and missing"),
-        (_other_hash, "no file of 1.1 has the hash"),
-        (_other_lock, "the lock has other versions"),
+        (_other_hash, "core: no file of it has the hash"),
+        (_other_lock, 'core.version is "==2.0", and not "==1.1"'),
         (_other_snapshot, "it rests on snapshot"),
     ],
 )
@@ -231,7 +236,10 @@ def test_a_result_that_was_touched_is_not_the_one_that_its_metadata_names() -> N
     advice = advised()
     report = report_of(advice)
     report["result"]["error_msg"] = "all is well"
-    assert problems(report, advice) == ["the result is not the one that its metadata names"]
+    assert problems(report, advice) == [
+        "the result is not the one that its metadata names",
+        'result.error_msg is "all is well", and not null',
+    ]
 
 
 def test_a_document_that_is_no_report_is_refused() -> None:
@@ -257,3 +265,34 @@ def test_a_named_baseline_is_the_lock_of_the_project() -> None:
     assert advice.baseline == {"core": "1.0", "tool": "1.0", "web": "1.0"}
     assert advice.baseline_reason == "the versions in requirements.txt"
     assert replace(advice, baseline=None).baseline_reason == "the versions in requirements.txt"
+
+
+def measured(newest_jobs: int, noise: float = 0.05) -> Evidence:
+    """``core`` 1.0 next to 1.1, which is 4 % faster."""
+    bench = Bench()
+    for version, rates in (("1.0", [0.0] * 6), ("1.1", [0.04] * newest_jobs)):
+        stack = bench.stack(f"core=={version}", "tool==1.0", "web==2.0")
+        bench.measure(stack, [rate + noise * (-1) ** n for n, rate in enumerate(rates)])
+    return bench.evidence()
+
+
+def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured_next() -> None:
+    advice = advised(evidence=measured(6))
+    report = report_of(advice)
+    jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    inner = report["result"]["report"]
+    (it,) = inner["next_jobs"]
+    assert {it["purl"], it["baseline_purl"]} == {"pkg:pypi/core@1.0", "pkg:pypi/core@1.1"}
+    assert it["jobs"] == it["baseline_jobs"] > 0
+    assert 0 < it["chance"] < 1
+    (note,) = [one for one in inner["stack_info"] if one["code"] == "next_jobs"]
+    assert f"{it['jobs']} and {it['jobs']} more jobs" in note["message"]
+    assert problems(report, advice) == []
+
+
+def test_hardware_on_which_nothing_was_measured_is_told() -> None:
+    request = replace(asked(), hardware_note="nothing was measured on this host's hardware class")
+    notes = report_of(advised(request))["result"]["report"]["stack_info"]
+    (note,) = [it for it in notes if it["code"] == "hardware"]
+    assert (note["type"], note["message"]) == ("WARNING", request.hardware_note)
+    assert unpacked(packed(request), Asked) == request

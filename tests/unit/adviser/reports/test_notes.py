@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from adviser.asked import AskedIndex
-from adviser.reports.notes import NoteCode, stack_notes
+from adviser.reports.codes import NoteCode
+from adviser.reports.notes import stack_notes
 from tests.factories.asked import INDEX, MAIN, advised, asked
 from tests.factories.universes import Index
 

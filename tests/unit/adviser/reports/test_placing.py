@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from adviser.advise import Advice
+from adviser.reports.notes import placer_of
 from adviser.reports.placing import Place, Placer, Placing
 from adviser.scoring.criteria import RecommendationType
+from common.packages import Purl
 from tests.factories.asked import advised, asked
 from tests.factories.universes import Index
 
@@ -23,12 +25,36 @@ def test_the_newest_needs_no_words() -> None:
 
 def test_who_holds_a_version_back_is_named() -> None:
     found = placing(advised(), "core")
-    assert found == Placing(Place.HELD_BACK, "tool 1.0 requires core<2", "2.0")
+    assert found == Placing(
+        Place.HELD_BACK, "tool 1.0 requires core<2", "2.0", Purl("pkg:pypi/core@2.0")
+    )
 
 
 def test_the_request_itself_is_named_first() -> None:
     found = placing(advised(asked("web<3\n")), "web")
-    assert found == Placing(Place.HELD_BACK, "the request asks for web<3", "3.0")
+    assert found == Placing(
+        Place.HELD_BACK, "the request asks for web<3", "3.0", Purl("pkg:pypi/web@3.0")
+    )
+
+
+def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None:
+    advice = advised(asked("web\n", overrides={"core": "==1.0"}))
+    found = placing(advice, "core")
+    assert (found.place, found.message) == (
+        Place.HELD_BACK, "the request overrides core to ==1.0"
+    )  # fmt: skip
+    assert advice.best is not None
+    placer = Placer(advice.universe, advice.best, advice.assessment.criteria)
+    told = [placer.told(*it) for it in placer.askers("core")]
+    assert told == ["web 3.0 requires core>=2 (overridden to core==1.0)"]
+
+
+def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better() -> None:
+    advice = advised(asked("core\n", count=2))
+    second = advice.resolution.stacks[1]
+    found = placer_of(advice, second).placing(second.choices[0])
+    assert found.place is Place.DIFFERS
+    assert found.message == "differs from the stacks above: stack 1 has 2.0"
 
 
 def test_what_a_newer_one_would_need_is_named() -> None:

@@ -14,7 +14,7 @@ from adviser.resolver.requests import Budget, Request
 from adviser.resolver.resolve import resolve
 from adviser.resolver.universe import Rule
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import Assessment, Code, Difference, Justification, Weight
+from adviser.scoring.assessments import Assessment, Code, Difference, Justification, Level
 from adviser.scoring.criteria import RecommendationType
 from common.environments import environment
 from common.packages import Purl
@@ -112,7 +112,7 @@ def test_a_vulnerability_that_is_allowed_neither_refuses_nor_weighs() -> None:
         it for it in assessed(LATEST, snap, evidence, allowed=["CVE-1"]).notes({purl("web==2.1")})
         if it.evidence
     )  # fmt: skip
-    assert (note.code, note.type) == (Code.VULNERABILITY_ALLOWED, Weight.INFO)
+    assert (note.code, note.type) == (Code.VULNERABILITY_ALLOWED, Level.INFO)
 
 
 def measured(gain: float = GAIN, hardware: str = HERE) -> Evidence:
@@ -178,7 +178,7 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
     newest = coded(found, "web==2.1", "core==1.1")
     assert set(newest) == {Code.VULNERABLE, Code.IMMATURE, Code.UNMAINTAINED}
     assert newest[Code.VULNERABLE] == Justification(
-        Code.VULNERABLE, Weight.ERROR, "web 2.1 is affected by GHSA-1 (high): GHSA_1 is bad",
+        Code.VULNERABLE, Level.ERROR, "web 2.1 is affected by GHSA-1 (high): GHSA_1 is bad",
         "web", purl("web==2.1"), "https://osv.dev/vulnerability/GHSA-1", ("GHSA-1",),
     )  # fmt: skip
     assert newest[Code.UNMAINTAINED].package == "core"
@@ -189,7 +189,7 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
     assert "+30.0 % observed, 95 % interval +2" in message
     assert "8 and 8 jobs" in message
     assert fast[Code.FASTER].evidence == found.claims[0].evidence
-    assert coded(found, "web==1.0")[Code.VULNERABLE].type is Weight.WARNING
+    assert coded(found, "web==1.0")[Code.VULNERABLE].type is Level.WARNING
 
 
 def test_a_claim_from_elsewhere_says_so() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from adviser.scoring.histories import History, histories_of
-from adviser.scoring.verdicts import smallest_difference
+from adviser.scoring.verdicts import Verdict, compare_candidates, smallest_difference
 from graph.evidence import Evidence
 from tests.factories.evidence import NOW, Bench, series
 
@@ -91,6 +91,45 @@ def test_what_was_measured_before_the_machine_changed_is_left_out_for_every_stac
     assert (len(history.jobs[steady]), len(history.jobs[other])) == (12, 8)
     since = {it.seen_at for them in history.jobs.values() for it in them}
     assert all(it and it >= NOW + timedelta(days=1) for it in since)
+
+
+def nightly(draw: np.random.Generator, nights: int) -> tuple[Evidence, str, str]:
+    """A stack every night and another in one more: each run has a level of its own, and jobs
+    of a run are far more alike than runs are.
+    """
+    bench = Bench()
+    steady, late = bench.stack("a==1"), bench.stack("a==2")
+    for night in range(nights + 1):
+        rates = draw.normal(draw.normal(0, 0.03), 0.003, 8)
+        begin = NOW + timedelta(days=night)
+        bench.measure(steady if night < nights else late, rates, begin=begin, run=str(night))
+    return bench.evidence(), steady, late
+
+
+def test_runs_that_simply_differ_are_no_reason_to_claim_though_each_looks_like_a_step() -> None:
+    draw, claims, cut = np.random.default_rng(21), 0, 0
+    for _ in range(60):
+        evidence, steady, late = nightly(draw, 12)
+        history = only(evidence)
+        cut += len(history.jobs[steady]) <= 16
+        ours, theirs = history.sample(late), history.sample(steady)
+        (found,) = compare_candidates(theirs, [ours], aa_history=history.identical)
+        claims += found.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    assert cut >= 50, "each run looks like a step"
+    assert claims <= 8
+
+
+def test_after_a_step_identical_stacks_are_those_after_it_once_there_are_enough() -> None:
+    bench, draw = Bench(), np.random.default_rng(22)
+    stack = bench.stack("a==1")
+    spread = []
+    for night in range(10):
+        rates = draw.normal(0.0 if night < 5 else 0.3, 0.01, 8)
+        bench.measure(stack, rates, begin=NOW + timedelta(days=night), run=str(night))
+        spread.append(max(map(abs, only(bench.evidence()).identical), default=0.0))
+    assert all(it < 0.05 for it in spread[:5])
+    assert all(it > 0.25 for it in spread[5:9])
+    assert spread[9] < 0.05
 
 
 def test_a_change_of_another_stack_leaves_nothing_out() -> None:

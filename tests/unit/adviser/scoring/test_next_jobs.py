@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.estimates import Sample
-from adviser.scoring.next_jobs import Open, settling_chance, still_in_the_race, worth
+from adviser.scoring.next_jobs import (
+    Open,
+    further_jobs,
+    next_claims,
+    settling_chance,
+    still_in_the_race,
+    worth,
+)
 from adviser.scoring.verdicts import Comparison, Verdict, compare_candidates
+from tests.factories.evidence import ELSEWHERE, Bench, purl
+from tests.unit.adviser.scoring.test_performance import jobs, told
 
 MARGIN = math.log1p(0.02)
 
@@ -68,3 +79,37 @@ def test_who_cannot_win_any_more_is_out() -> None:
     (unknown,) = compare_candidates(Sample("b", (), "k"), [Sample("c", (0.1,), "k")])
     assert still_in_the_race([compared(0.3), unknown]) == [True, True]
     assert still_in_the_race([]) == []
+
+
+def test_the_comparison_that_jobs_tell_most_of_comes_first() -> None:
+    near, far, settled, lost = (
+        replace(compared(gain, noise=noise), candidate=name)
+        for name, gain, noise in (
+            ("near", 0.025, 0.03), ("far", 0.06, 0.06), ("settled", 0.04, 0.005),
+            ("lost", -0.05, 0.04),
+        )
+    )  # fmt: skip
+    found = further_jobs([near, far, settled, lost], 0.02)
+    assert settled.verdict is Verdict.FASTER
+    assert lost.verdict is Verdict.UNDETERMINED
+    assert [it.candidate for it in found] == ["far", "near"]
+    assert found[0].chance > found[1].chance
+    assert (found[0].jobs, found[0].baseline_jobs) == (far.jobs_missing, far.baseline_jobs_missing)
+    assert further_jobs([], 0.02) == ()
+
+
+def test_of_claims_those_count_that_were_measured_here_and_may_still_be_the_best() -> None:
+    bench = Bench()
+    for version, gain, noise in (("1", 0, 4), ("2", 0.03, 4), ("3", 0.5, 0.1), ("4", 0.035, 4)):
+        package = "fast" if version != "4" else "other"
+        arm = {"fast": "1", "other": "1", package: version}
+        rates = [rate * noise + gain for rate in jobs(seed=int(version))]
+        bench.measure(bench.stack(*(f"{name}=={it}" for name, it in arm.items())), rates)
+    claims = told(bench, ["fast==1", "other==1"], ["fast==2", "fast==3", "other==4"])
+    assert [it.verdict.value for it in claims] == ["undetermined", "faster", "undetermined"]
+    (found,) = next_claims(claims)
+    assert (found.package, found.purl) == ("other", purl("other==4"))
+    assert 0 < found.chance < 1
+    elsewhere = told(bench, ["other==1"], ["other==4"], Circumstances(ELSEWHERE, "3.11"))
+    assert [it.chance for it in elsewhere] == [0.0]
+    assert next_claims(elsewhere) == ()

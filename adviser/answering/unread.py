@@ -1,0 +1,14 @@
+"""What indexes list of a request's packages beside what was read, out of the record."""
+
+from __future__ import annotations
+
+from adviser.reports.unread import Listed
+from graph.engine import Stores
+from graph.repositories.unread import unread_of
+from graph.snapshot import Snapshot
+
+
+def listed_unread(stores: Stores, snapshot: Snapshot) -> Listed:
+    """Versions that nobody has read, of every package of a snapshot; one question."""
+    with stores.engine.connect() as connection:
+        return unread_of(connection, list(snapshot.revisions))

@@ -1,0 +1,128 @@
+"""Where a conflict holds among what was read only: versions that an index lists beside that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from adviser.asked import Asked
+from adviser.resolver.requests import Request
+from adviser.resolver.results import Conflict, Step
+from adviser.resolver.specifiers import admits, names_prerelease
+from common.packages import DEFAULT_INDEX
+from common.version_ranges import version_of
+from graph.candidates import ExclusionReason
+from graph.snapshot import Snapshot
+
+#: Versions that nobody has read, newest first, by package and index.
+Listed = Mapping[str, Mapping[str, Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A package of a conflict with versions that nobody has read and that the conflict's steps
+    leave open.
+
+    :param count: how many
+    :param newest: of them
+    :param known: versions of it that were read
+    :param wanted: what the request asks of it, if no version that was read is that
+    """
+
+    name: str
+    index: str
+    count: int
+    newest: str
+    known: int
+    wanted: str | None = None
+
+    @property
+    def message(self) -> str:
+        """What is not known, and what to do about it."""
+        more = f"{self.count} more that nobody has read, {self.newest} the newest"
+        if self.count == 1:
+            more = f"one more that nobody has read, {self.newest}"
+        known = "the one known version" if self.known == 1 else f"the {self.known} known versions"
+        return (
+            f"{self.name}: infeasible among {known}; {self.index} lists {more}: {self._remedy}"
+        )
+
+    @property
+    def _remedy(self) -> str:
+        at = "" if self.index == DEFAULT_INDEX else f" --index {self.index}"
+        if self.wanted is not None:
+            return f"`thoth packages add '{self.name}{self.wanted}'{at}`, or --fetch, reads it"
+        every = self.known + self.count
+        return f"`thoth packages add {self.name} --max-versions {every}{at}` reads them"
+
+
+def unread_in(
+    conflict: Conflict, asked: Asked, snapshot: Snapshot, listed: Listed
+) -> tuple[Unread, ...]:
+    """What of a conflict's packages may be otherwise, in the order of its accounts.
+
+    A version counts that is within all that the request says of its package, and within
+    something that each requiring package of the conflict asks of it.
+    """
+    request = asked.resolver_request({})
+    names = dict.fromkeys(it.name for it in conflict.accounts)
+    found = (_unread(name, conflict.steps, request, snapshot, listed) for name in names)
+    return tuple(it for it in found if it is not None)
+
+
+def _unread(
+    name: str, steps: Sequence[Step], request: Request, snapshot: Snapshot, listed: Listed
+) -> Unread | None:
+    by_index = _read(name, snapshot)
+    sources = (request.index_of[name],) if name in request.index_of else request.indexes
+    index = next((it for it in sources if it in by_index), None)
+    if index is None:
+        return None  # nothing at all is known of it, which is told elsewhere
+    own = list(_own(name, steps, request))
+    others = _required(name, steps)
+    welcome = request.all_prereleases or name in request.prereleases
+    welcome |= any(map(names_prerelease, own))
+    left = [
+        it
+        for it in listed.get(name, {}).get(index, ())
+        if all(admits(text, it) for text in own)
+        and all(any(admits(text, it) for text in texts) for texts in others)
+        and (welcome or not _is_prerelease(it))
+    ]
+    if not left:
+        return None
+    read = by_index[index]
+    met = any(all(admits(text, it) for text in own) for it in read if version_of(it) is not None)
+    wanted = None if met else ",".join(filter(None, own))
+    return Unread(name, index, len(left), left[0], len(read), wanted)
+
+
+def _read(name: str, snapshot: Snapshot) -> dict[str, list[str]]:
+    """The versions that were read, by index."""
+    found: dict[str, list[str]] = {}
+    for it in snapshot.packages.get(name, ()):
+        found.setdefault(it.index, []).append(it.version)
+    for out in snapshot.excluded.get(name, ()):
+        if out.reason is not ExclusionReason.UNREAD:
+            found.setdefault(out.index, []).append(out.version)
+    return found
+
+
+def _own(name: str, steps: Sequence[Step], request: Request) -> Iterator[str]:
+    """What the request says of a package."""
+    yield from (it.specifier for it in steps if it.kind == "asked" and it.required == name)
+    yield from (it.specifier for it in request.constraints if it.name == name)
+
+
+def _required(name: str, steps: Sequence[Step]) -> list[list[str]]:
+    """What each other package of the conflict asks of one."""
+    found: dict[str, list[str]] = {}
+    for it in steps:
+        if it.kind == "requires" and it.required == name:
+            found.setdefault(it.name, []).append(it.specifier)
+    return list(found.values())
+
+
+def _is_prerelease(text: str) -> bool:
+    version = version_of(text)
+    return version is None or version.is_prerelease

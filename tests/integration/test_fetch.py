@@ -1,0 +1,210 @@
+"""``--fetch``: what a request lacks is read from indexes of our own, then answered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.engine import Stores
+from tests.services.commands import thoth
+from tests.services.index import Index, package_index, status
+from tests.services.ports import closed_port
+
+WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
+
+
+@pytest.fixture
+def index(stores: Stores) -> Iterator[Index]:
+    """``app`` needs ``lib``; no page of another test's index is in the cache."""
+    shutil.rmtree(stores.settings.home / "cache", ignore_errors=True)
+    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
+        for version in ("1.0", "1.1"):
+            made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
+        made.add_wheel("lib", "2.0")
+        yield made
+
+
+@pytest.fixture
+def other() -> Iterator[Index]:
+    """A second index, empty."""
+    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder that asks for ``app``."""
+    return asking(tmp_path, "app\n")
+
+
+def asking(folder: Path, manifest: str) -> Path:
+    (folder / "requirements.in").write_text(manifest, encoding="utf-8")
+    return folder
+
+
+def at(index: Index, **more: Index) -> dict[str, str]:
+    """The variables that name the default index, and others."""
+    urls = {"pypi": index.url, **{name: it.url for name, it in more.items()}}
+    return {"PACKAGE_INDEXES": " ".join(f"{name}={url}" for name, url in urls.items())}
+
+
+def versions(stdout: str) -> dict[str, str]:
+    report: dict[str, Any] = json.loads(stdout)
+    (product,) = report["result"]["report"]["products"]
+    return {it["name"]: it["version"] for it in product["packages"]}
+
+
+def asked_for(index: Index) -> set[str]:
+    return {path for path in index.paths if path.startswith("/simple/")}
+
+
+def test_an_empty_store_is_filled_and_the_answer_optimal(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    fetch = ("advise", str(project), *WHERE, "--fetch", "--json")
+    done = thoth(stores.settings, *fetch, **at(index))
+    assert done.returncode == 0, done.stderr
+    assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}
+    assert json.loads(done.stdout)["result"]["report"]["certificate"]["status"] == "optimal"
+    assert "reading app from pypi" in done.stderr
+    asked = list(index.paths)
+    again = thoth(stores.settings, *fetch, **at(index))
+    assert versions(again.stdout) == {"app": "1.1", "lib": "2.0"}
+    assert "reading" not in again.stderr
+    assert index.paths == asked
+
+
+def test_without_it_an_empty_store_says_what_to_do(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    done = thoth(stores.settings, "advise", str(project), *WHERE, **at(index))
+    assert done.returncode == 1
+    (line,) = [it for it in done.stdout.splitlines() if "--fetch" in it]
+    assert "nothing is known yet of what is asked for: `thoth advise --fetch`" in line
+    assert "`thoth packages add app`" in line
+    assert index.paths == []
+
+
+def test_what_the_index_does_not_have_is_named(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    project = asking(tmp_path, "app\nnowhere\nlib>=9\n")
+    done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index))
+    assert done.returncode == 1
+    assert "still missing: nowhere: pypi does not have it" in done.stderr
+    assert "still missing: lib: pypi has no release that can be chosen and is lib>=9" in done.stderr
+    assert json.loads(done.stdout)["result"]["error"] is True
+
+
+def test_why_and_why_not_fetch_too(stores: Stores, index: Index, project: Path) -> None:
+    index.add_wheel("extra", "1.0")
+    at_project = ("--project", str(project), *WHERE, "--fetch", "--json")
+    done = thoth(stores.settings, "why", "lib", *at_project, **at(index))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["version"] == "2.0"
+    done = thoth(stores.settings, "why-not", "extra==1.0", *at_project, **at(index))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "possible"
+
+
+def test_a_pin_beyond_what_was_read_is_read(stores: Stores, index: Index, tmp_path: Path) -> None:
+    known = thoth(stores.settings, "packages", "add", "app", "--max-versions", "1", **at(index))
+    assert known.returncode == 0, known.stderr
+    project = asking(tmp_path, "app==1.0\n")
+    plain = thoth(stores.settings, "advise", str(project), *WHERE, **at(index))
+    assert plain.returncode == 1
+    done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index))
+    assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}
+
+
+def test_indexes_are_asked_in_order_and_the_first_that_has_it_wins(
+    stores: Stores, index: Index, other: Index, tmp_path: Path
+) -> None:
+    other.add_wheel("app", "9.0")
+    other.add_wheel("only", "1.0", metadata="Requires-Dist: lib\n")
+    other.add_wheel("lib", "9.0")
+    project = asking(tmp_path, "app\nonly\n")
+    in_order = ("--index", "pypi", "--index", "other")
+    done = thoth(
+        stores.settings, "advise", str(project), *WHERE, *in_order, "--fetch", "--json",
+        **at(index, other=other),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert versions(done.stdout) == {"app": "1.1", "lib": "2.0", "only": "1.0"}
+    assert "/simple/app/" not in asked_for(other)
+
+
+def test_a_package_that_names_its_index_is_never_asked_for_elsewhere(
+    stores: Stores, index: Index, other: Index, tmp_path: Path
+) -> None:
+    index.add_wheel("mine", "9.0")
+    (tmp_path / "Pipfile").write_text(
+        f"""
+[[source]]
+name = "pypi"
+url = "{index.url}"
+verify_ssl = false
+
+[[source]]
+name = "own"
+url = "{other.url}"
+verify_ssl = false
+
+[packages]
+app = "*"
+mine = {{version = "*", index = "own"}}
+""",
+        encoding="utf-8",
+    )
+    fetch = ("advise", str(tmp_path), *WHERE, "--fetch", "--json")
+    unknown = thoth(stores.settings, *fetch, **at(index))
+    assert unknown.returncode == 1
+    assert "still missing: mine: the index own is not configured on this machine" in unknown.stderr
+    missing = thoth(stores.settings, *fetch, **at(index, own=other))
+    assert missing.returncode == 1
+    assert "still missing: mine: own does not have it" in missing.stderr
+    other.add_wheel("mine", "1.0")
+    done = thoth(stores.settings, *fetch, **at(index, own=other))
+    assert done.returncode == 0, done.stderr
+    assert versions(done.stdout)["mine"] == "1.0"
+    assert "/simple/mine/" not in asked_for(index)
+
+
+def test_an_index_that_does_not_answer_is_named_and_the_advice_goes_on(
+    stores: Stores, index: Index, other: Index, tmp_path: Path
+) -> None:
+    index.add_wheel("app", "1.2", metadata="Requires-Dist: later\n")
+    project = asking(tmp_path, "app\n")
+    known = thoth(stores.settings, "packages", "add", "app", **at(index))
+    assert known.returncode == 0, known.stderr
+    other.add_wheel("later", "6.6.6")
+    gone = f"pypi=http://127.0.0.1:{closed_port()}/simple other={other.url}"
+    done = thoth(
+        stores.settings, "advise", str(project), *WHERE, "--fetch", "--json",
+        "--index", "pypi", "--index", "other", PACKAGE_INDEXES=gone,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}
+    assert "error: the index pypi does not answer" in done.stderr
+    assert "still missing: later: pypi does not answer" in done.stderr
+    # What the silent index may have is not taken from a later one.
+    assert other.paths == []
+
+
+def test_a_page_that_is_none_is_told_and_nothing_taken_from_elsewhere(
+    stores: Stores, index: Index, other: Index, project: Path
+) -> None:
+    index.answers["/simple/app/"] = status(200, b"log in", Content_Type="text/html")
+    other.add_wheel("app", "6.6.6")
+    done = thoth(
+        stores.settings, "advise", str(project), *WHERE, "--fetch", "--json",
+        "--index", "pypi", "--index", "other", **at(index, other=other),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "[wrong_content_type]" in done.stderr
+    assert other.paths == []

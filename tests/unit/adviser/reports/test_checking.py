@@ -1,0 +1,267 @@
+"""A report next to its record: no leaf can be edited, added or taken away unnoticed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from adviser.advise import Advice, advise, assessed, in_this_process, universe_for
+from adviser.answering.recorded import check_stored
+from adviser.reports.apart import check_apart
+from adviser.reports.checking import check_report
+from adviser.reports.documents import SCHEMA_VERSION, report_bytes
+from adviser.reports.values import packed
+from adviser.scoring.criteria import RecommendationType
+from common.inspection import digest
+from graph.evidence import Evidence
+from graph.repositories.advice import AdviceHead, StoredAdvice
+from tests.factories.asked import INDEX, asked, known_for, snapshot_for
+from tests.factories.evidence import Bench
+from tests.unit.adviser.reports.test_documents import material_of, problems, report_of
+from tests.unit.adviser.scoring.test_performance import jobs
+
+#: What only a search can tell: without the record it has to be believed.
+SEARCHED = (
+    "certificate.bound", "certificate.gap", "certificate.status", "certificate.settled",
+    "certificate.complete", "certificate.limit", "certificate.model", "certificate.solver",
+    "search.sizes",
+)  # fmt: skip
+
+
+def evidence() -> Evidence:
+    """``core`` 1.0 next to 1.1, which is faster and open in one more indicator."""
+    bench = Bench()
+    for version, level in (("1.0", 0.0), ("1.1", 0.3), ("2.0", 0.1)):
+        bench.measure(bench.stack(f"core=={version}", "tool==1.0", "web==2.0"), jobs(level))
+    bench.measure(bench.stack("core==1.0", "tool==1.0", "web==1.0"), jobs(0, 3))
+    return bench.evidence()
+
+
+def made(manifest: str = "web\ntool\n") -> Advice:
+    request = asked(manifest, RecommendationType.PERFORMANCE, count=2)
+    return advise(request, snapshot_for(request, INDEX), evidence())
+
+
+def stored(advice: Advice, report: dict[str, Any]) -> StoredAdvice:
+    head = AdviceHead(
+        report["metadata"]["document_id"], advice.asked.kind.value,
+        advice.resolution.status.value, advice.snapshot.revision,
+        report["metadata"]["result_digest"], datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    return StoredAdvice(
+        head, SCHEMA_VERSION, packed(advice.asked), advice.snapshot.to_json(),
+        advice.evidence.to_json(), packed(known_for(advice)), report_bytes(report),
+    )  # fmt: skip
+
+
+ADVICE, CONFLICT = made(), made("web>=3\ntool\n")
+REPORT, FAILURE = report_of(ADVICE), report_of(CONFLICT)
+
+Place = tuple[str | int, ...]
+
+
+def leaves(value: Any, place: Place = ()) -> Iterator[Place]:
+    if not isinstance(value, dict | list) or not value:
+        yield place
+        return
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, one in inner:
+        yield from leaves(one, (*place, key))
+
+
+def kind(place: Place) -> str:
+    return ".".join("[]" if isinstance(it, int) else it for it in place)
+
+
+def edited(report: dict[str, Any], place: Place) -> dict[str, Any]:
+    """The report with one leaf changed, and the digest mended as a careful forger does."""
+    found = copy.deepcopy(report)
+    at: Any = found
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = _other(at[place[-1]])
+    if place[0] == "result":
+        found["metadata"]["result_digest"] = digest(found["result"])
+    return found
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str):
+        return f"{value}x"
+    return "x" if value is None else ["x"]
+
+
+def of_kinds(report: dict[str, Any]) -> list[tuple[str, list[Place]]]:
+    found: dict[str, list[Place]] = {}
+    for place in leaves(report):
+        if place != ("schema_version",):
+            found.setdefault(kind(place), []).append(place)
+    return list(found.items())
+
+
+CASES = [
+    *((name, REPORT, ADVICE, places) for name, places in of_kinds(REPORT)),
+    *((f"failure.{name}", FAILURE, CONFLICT, places) for name, places in of_kinds(FAILURE)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda it: it[0])
+def test_an_edit_of_any_leaf_is_found_out(
+    case: tuple[str, dict[str, Any], Advice, list[Place]],
+) -> None:
+    _, report, advice, places = case
+    record = stored(advice, report)
+    for place in places:
+        found = check_stored(record, edited(report, place))
+        assert any("not as recorded" in it for it in found.problems), place
+
+
+REBUILT = [
+    (name, places)
+    for name, places in of_kinds(REPORT)
+    if name.startswith("result.") and not any(it in name for it in SEARCHED)
+]
+
+
+@pytest.mark.parametrize("case", REBUILT, ids=lambda it: it[0])
+def test_what_needs_no_search_is_found_out_without_the_recorded_report(
+    case: tuple[str, list[Place]],
+) -> None:
+    from common.errors import InvalidDocument
+
+    for place in case[1]:
+        forged = edited(REPORT, place)
+        try:
+            found = check_report(forged, material_of(ADVICE))
+        except InvalidDocument:
+            continue
+        assert found, place
+
+
+def test_both_reports_hold_as_they_are() -> None:
+    for report, advice in ((REPORT, ADVICE), (FAILURE, CONFLICT)):
+        found = check_stored(stored(advice, report), report)
+        assert (found.problems, found.unverified) == ((), ())
+        assert found.verified
+        assert problems(report, advice) == []
+
+
+def test_what_is_added_or_gone_is_found_out() -> None:
+    more = copy.deepcopy(REPORT)
+    more["metadata"]["signed_by"] = "somebody"
+    less = copy.deepcopy(REPORT)
+    del less["result"]["report"]["stack_info"][0]
+    less["metadata"]["result_digest"] = digest(less["result"])
+    record = stored(ADVICE, REPORT)
+    (problem,) = check_stored(record, more).problems
+    assert problem == "not as recorded: metadata.signed_by should not be there"
+    assert any("stack_info has" in it for it in check_stored(record, less).problems)
+
+
+def test_the_second_best_is_not_sold_as_the_best() -> None:
+    forged = copy.deepcopy(REPORT)
+    inner = forged["result"]["report"]
+    inner["products"].pop(0)
+    inner["accepted_final_states_count"] = 1
+    inner["certificate"]["objective"] = inner["products"][0]["regret"]
+    inner["certificate"]["bound"] = inner["products"][0]["regret"]
+    forged["metadata"]["result_digest"] = digest(forged["result"])
+    assert check_stored(stored(ADVICE, REPORT), forged).problems
+
+
+def test_a_forged_baseline_is_found_out() -> None:
+    other = {"core": "1.0", "tool": "1.0", "web": "2.0"}
+    assert ADVICE.baseline != other
+    assessment = assessed(ADVICE.asked, ADVICE.snapshot, ADVICE.evidence, other)
+    universe = universe_for(ADVICE.asked, ADVICE.snapshot, assessment)
+    found = in_this_process(universe, count=2)
+    forged = Advice(
+        ADVICE.asked, ADVICE.snapshot, ADVICE.evidence, other, assessment, universe, found
+    )
+    assert problems(report_of(forged), forged) == []
+    assert check_stored(stored(ADVICE, REPORT), report_of(forged)).problems
+
+
+@pytest.mark.parametrize("value", [None, 1, [], "x"])
+def test_what_is_no_report_at_all_is_a_problem_and_no_crash(value: Any) -> None:
+    for key in REPORT["result"]["report"]:
+        broken = copy.deepcopy(REPORT)
+        broken["result"]["report"][key] = value
+        assert check_stored(stored(ADVICE, REPORT), broken).problems or value == _of(key)
+
+
+def _of(key: str) -> Any:
+    return REPORT["result"]["report"][key]
+
+
+def test_without_the_record_is_said_what_could_be_verified_and_what_not() -> None:
+    alone = check_apart(REPORT)
+    assert alone.problems == ()
+    assert len(alone.unverified) == 3
+    assert ADVICE.snapshot.revision in alone.unverified[0]
+    with_snapshot = check_apart(REPORT, ADVICE.snapshot)
+    assert with_snapshot.problems == ()
+    assert [len(with_snapshot.verified), len(with_snapshot.unverified)] == [2, 2]
+    assert ADVICE.evidence.revision in with_snapshot.unverified[0]
+    both = check_apart(REPORT, ADVICE.snapshot, ADVICE.evidence)
+    assert both.problems == ()
+    assert [len(both.verified), len(both.unverified)] == [3, 1]
+
+
+def test_the_snapshot_alone_tells_what_may_not_be_chosen() -> None:
+    forged = copy.deepcopy(REPORT)
+    product = forged["result"]["report"]["products"][0]
+    web = next(it for it in product["packages"] if it["name"] == "web")
+    product["passed_over"] -= web["place"]
+    web |= {"version": "3.0", "purl": "pkg:pypi/web@3.0", "place": 0}
+    locked = product["project"]["requirements_locked"]["default"]
+    locked["web"]["version"] = "==3.0"
+    forged["metadata"]["result_digest"] = digest(forged["result"])
+    assert check_apart(forged).problems == ()
+    found = check_apart(forged, ADVICE.snapshot).problems
+    assert any("is not within >=2" in it for it in found)
+
+
+def test_snapshot_and_evidence_alone_tell_a_wrong_score() -> None:
+    forged = copy.deepcopy(REPORT)
+    product = forged["result"]["report"]["products"][0]
+    product["packages"][0]["contributions"][0] += 10_000
+    product["criteria"][0]["contribution"] += 1.0
+    total = sum(sum(it["contributions"]) for it in product["packages"])
+    product["score"] = total / 10_000
+    product["criteria"][0]["contribution"] = (
+        sum(it["contributions"][0] for it in product["packages"]) / 10_000
+    )
+    forged["metadata"]["result_digest"] = digest(forged["result"])
+    assert check_apart(forged, ADVICE.snapshot).problems == ()
+    found = check_apart(forged, ADVICE.snapshot, ADVICE.evidence).problems
+    assert any("the contributions are" in it for it in found)
+
+
+def test_a_report_that_contradicts_itself_is_found_out_alone() -> None:
+    forged = copy.deepcopy(REPORT)
+    forged["result"]["report"]["products"][0]["score"] += 1
+    forged["metadata"]["result_digest"] = digest(forged["result"])
+    assert check_apart(forged).problems == (
+        "stack 1: the score is not the sum of its contributions",
+    )
+
+
+def test_another_snapshot_or_other_evidence_is_named() -> None:
+    other = made("web\n")
+    found = check_apart(REPORT, other.snapshot, Evidence(as_of=datetime(2026, 1, 1, tzinfo=UTC)))
+    assert any(other.snapshot.revision in it for it in found.problems)
+    assert any("it rests on evidence" in it for it in found.problems)
+
+
+def test_a_report_can_be_read_back_as_it_was_written() -> None:
+    assert orjson.loads(report_bytes(REPORT)) == REPORT

@@ -1,0 +1,90 @@
+"""Claims in reports: what decides is there, and what nobody knows is null."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import jsonschema
+
+from adviser.advise import Advice, advise
+from adviser.reports.claims import claim_document
+from adviser.scoring.assessments import Claim
+from adviser.scoring.criteria import RecommendationType
+from tests.factories.asked import asked, snapshot_for
+from tests.factories.evidence import Bench
+from tests.unit.adviser.reports.test_documents import SCHEMA, report_of
+from tests.unit.adviser.scoring.test_performance import jobs, told
+
+INDEX = {
+    "fast": {
+        version: {"uploaded_at": f"2023-0{version}-01T00:00:00+00:00"}
+        for version in ("3", "2", "1")
+    }
+}
+
+
+def kept() -> Advice:
+    """The project keeps ``fast`` 2, as 3 is a third slower."""
+    bench = Bench()
+    for version, level in (("2", 0.0), ("3", -0.4)):
+        bench.measure(bench.stack(f"fast=={version}"), jobs(level, 20))
+    files = {"requirements.in": "fast>=2\n", "requirements.txt": "fast==2\n"}
+    request = asked(files=files, kind=RecommendationType.PERFORMANCE)
+    return advise(request, snapshot_for(request, INDEX), bench.evidence())
+
+
+def test_a_loss_that_decides_has_its_measurements() -> None:
+    report = report_of(kept())
+    jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    (product,) = report["result"]["report"]["products"]
+    (package,) = product["packages"]
+    assert (package["version"], package["why"]["code"]) == ("2", "scores_better")
+    (claim,) = package["why"]["claims"]
+    assert (claim["purl"], claim["verdict"]) == ("pkg:pypi/fast@3", "slower")
+    assert (claim["jobs"], claim["baseline_jobs"], len(claim["evidence"])) == (20, 20, 40)
+    assert claim["interval_high_pct"] < 0
+    (note,) = [it for it in product["justification"] if it["code"] == "scores_better"]
+    assert note["evidence"] == claim["evidence"]
+    assert "20 and 20 jobs" in note["message"]
+
+
+def one_job_each(host: str = "h1") -> Claim:
+    bench = Bench()
+    bench.measure(bench.stack("fast==1"), [0.0])
+    bench.measure(bench.stack("fast==2"), [0.1], host=host)
+    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    return claim
+
+
+def test_where_the_error_is_unknown_neither_end_nor_what_would_last_is_told() -> None:
+    found = claim_document(one_job_each())
+    unknown = ("interval_low_pct", "interval_high_pct", "effect_pct")
+    assert [found[it] for it in unknown] == [None, None, None]
+    assert math.isclose(found["observed_pct"], 100 * math.expm1(0.1))
+    _is_of_the_schema(found)
+
+
+def test_jobs_on_different_hosts_show_nothing_at_all() -> None:
+    found = claim_document(one_job_each("h2"))
+    assert [value for key, value in found.items() if key.endswith("_pct")].count(None) == 4
+    _is_of_the_schema(found)
+
+
+def test_a_claim_with_a_known_error_is_told_in_full() -> None:
+    bench = Bench()
+    bench.measure(bench.stack("fast==1"), jobs())
+    bench.measure(bench.stack("fast==2"), jobs(0.1))
+    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    found = claim_document(claim)
+    assert found["interval_low_pct"] < found["observed_pct"] < found["interval_high_pct"]
+    assert found["effect_pct"] == claim.effect_pct
+    _is_of_the_schema(found)
+
+
+def _is_of_the_schema(found: dict[str, object]) -> None:
+    shape = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]["claim"]
+    jsonschema.validate(json.loads(json.dumps(found, default=str, allow_nan=False)), shape)
+    assert found.keys() <= shape["properties"].keys() | {
+        "delta_pct", "method", "pairs", "hosts", "tau"
+    }  # fmt: skip

@@ -1,0 +1,103 @@
+"""What a snapshot lacks of a request, and whose turn it is to be asked for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adviser.answering.lacking import Lack, lacks_of
+from adviser.asked import AskedIndex
+from graph.repositories.index_answers import IndexAnswer
+from tests.factories.asked import MAIN, asked, snapshot_for
+from tests.factories.universes import Index
+
+OTHER = AskedIndex("other", "other", "https://other.example/simple")
+KNOWN, MISSING, FAILED = (IndexAnswer(it) for it in ("known", "missing", "failed"))
+
+
+def lacks(
+    index: Index,
+    manifest: str = "web\n",
+    answers: dict[tuple[str, str], IndexAnswer] | None = None,
+    **options: Any,
+) -> list[Lack]:
+    request = asked(manifest, **options)
+    rules = request.resolver_request({})
+    return list(lacks_of(snapshot_for(request, index), rules, answers or {}))
+
+
+def test_a_closure_that_is_known_lacks_nothing() -> None:
+    assert lacks({"web": {"2.0": {"requires": ["core>=1"]}}, "core": {"1.0": {}}}) == []
+
+
+def test_what_is_missing_is_asked_for_with_all_that_is_said_of_it() -> None:
+    index = {"web": {"2.0": {"requires": ["core[fast]>=2"]}, "1.0": {"requires": ["core<2"]}}}
+    assert lacks(index) == [Lack("core", ("core<2", "core[fast]>=2"), ("pypi",))]
+    assert lacks({}, "web[x]>=1\n") == [Lack("web", ("web[x]>=1",), ("pypi",))]
+    assert lacks({}, overrides={"web": "==7"}) == [Lack("web", ("web==7",), ("pypi",))]
+
+
+def test_what_nobody_read_is_asked_for_unless_its_index_was() -> None:
+    index: Index = {"web": {"2.0": {"requires": None}, "1.0": {"requires": None}}}
+    assert [it.name for it in lacks(index)] == ["web"]
+    assert lacks(index, answers={("pypi", "web"): KNOWN}) == []
+    assert lacks({"web": {**index["web"], "0.1": {}}}) == []
+
+
+def test_a_version_that_was_not_read_is_asked_for_by_its_specifier() -> None:
+    index: Index = {"web": {"2.0": {}}}
+    assert lacks(index, "web<2\n") == [Lack("web", ("web<2",), ("pypi",))]
+    (pinned,) = asked("web\n", files={"requirements.in": "web==1.0\n"}).roots
+    assert lacks(index, constraints=(pinned,)) == [Lack("web", ("web==1.0",), ("pypi",))]
+    # A version that cannot be installed here is known all the same.
+    assert lacks({"web": {"2.0": {"requires_python": ">=3.13"}}}, "web==2.0\n") == []
+
+
+def test_a_package_that_only_another_index_has_is_lacking() -> None:
+    index: Index = {"web": {"2.0 other": {}}}
+    assert lacks(index) == [Lack("web", ("web",), ("pypi",))]
+    assert lacks(index, indexes=(OTHER,)) == []
+
+
+def test_an_index_that_comes_first_is_asked_before_a_later_one_is_believed() -> None:
+    index: Index = {"web": {"2.0 other": {}}}
+    both = {"indexes": (MAIN, OTHER)}
+    assert lacks(index, **both) == [Lack("web", ("web",), ("pypi",))]
+    assert lacks(index, answers={("pypi", "web"): FAILED}, **both) != []
+    for answer in (MISSING, KNOWN):
+        assert lacks(index, answers={("pypi", "web"): answer}, **both) == []
+
+
+def test_a_package_that_names_its_index_is_for_that_one_alone() -> None:
+    files = {
+        "Pipfile": """
+[[source]]
+name = "main"
+url = "https://index.example/simple"
+verify_ssl = true
+
+[[source]]
+name = "other"
+url = "https://other.example/simple"
+verify_ssl = true
+
+[packages]
+web = {version = "*", index = "other"}
+"""
+    }
+    request = asked(files=files, indexes=(MAIN, OTHER))
+    snapshot = snapshot_for(request, {"web": {"2.0": {}}})
+    (lack,) = lacks_of(snapshot, request.resolver_request({}), {})
+    assert lack.indexes == ("other",)
+    assert not lack.may_be_asked("pypi", {}, ["pypi", "other"])
+    assert lack.may_be_asked("other", {}, ["pypi", "other"])
+
+
+def test_it_is_an_indexes_turn_when_all_before_it_said_no() -> None:
+    lack, both = Lack("web", ("web",), ("pypi", "other")), ["pypi", "other"]
+    assert lack.may_be_asked("pypi", {}, both)
+    assert not lack.may_be_asked("other", {}, both)
+    for answer in (FAILED, KNOWN):
+        assert not lack.may_be_asked("other", {("pypi", "web"): answer}, both)
+    assert lack.may_be_asked("other", {("pypi", "web"): MISSING}, both)
+    # Nobody can ask one that is not configured, and a report warns of it.
+    assert lack.may_be_asked("other", {}, ["other"])
