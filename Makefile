@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Processes that share the tests; each takes about 2 GiB of memory for its own stores.
+WORKERS ?= 2
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
@@ -16,7 +18,7 @@ demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
 test: $(VENV)/.dev ## all tests, on real stores, from nothing
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 lint: $(VENV)/.dev ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

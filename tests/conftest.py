@@ -2,21 +2,27 @@
 
 ``relational``, ``graph``, ``settings`` and ``stores`` are new for each test: a database
 copied from a migrated template, and a graph emptied of everything but its schema.
+
+With several workers (`-n`), each has stores of its own; only one has a Neo4j.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import neo4j
 import pytest
 import sqlalchemy
 from sqlalchemy import text
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from common.settings import Settings
 from graph.embedded import EmbeddedStores
@@ -32,6 +38,25 @@ from graph.migrate import migrate_graph, migrate_relational
 TEMPLATE = "thoth_template"
 
 _numbers = itertools.count(1)
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
+
+
+class _OneNeo4j(LoadScopeScheduling):
+    """A worker gets a module at a time; one gets all that asks Neo4j, which is slow to start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "neo4j" if re.search(r"[\[-]neo4j[]-]", nodeid) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    # What is slow comes first as the tests are collected: a worker does not end on it alone.
+    config.option.loadscopereorder = False
+    return _OneNeo4j(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -147,6 +147,19 @@ def test_equal_evidence_has_equal_bytes(filled: Stores) -> None:
     assert one.revision == other.revision
     assert Evidence.from_json(one.to_json()) == one
     assert replace(one, readings=one.readings[1:]).revision != one.revision
+
+
+def test_equal_knowledge_of_one_day_is_one_document(filled: Stores) -> None:
+    snapshot, _ = read(filled, "numpy")
+    morning = datetime(2026, 1, 31, 0, 0, 1, tzinfo=UTC)
+    eastern = datetime(2026, 2, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
+    with filled.engine.connect() as connection:
+        first, last, next_day = (
+            evidence_for(connection, snapshot, moment)
+            for moment in (morning, eastern, morning + timedelta(days=1))
+        )
+    assert first.as_of == datetime(2026, 1, 31, tzinfo=UTC)
+    assert first.revision == last.revision != next_day.revision
 
 
 def test_the_number_of_questions_does_not_grow(filled: Stores) -> None:

@@ -130,7 +130,7 @@ def test_a_delivery_that_grew_counts_no_job_twice(
         deliver(stores.settings, write(tmp_path / str(turn) / "inspection-x", files))
     with stores.engine.connect() as connection:
         seen = list(measured_observations(connection))
-    assert len({it.job_id for it in seen}) == len(seen) == 20
+    assert len({it.reading.job_id for it in seen}) == len(seen) == 20
     assert verify(stores.engine, stores.driver, database=stores.database).equal
 
 

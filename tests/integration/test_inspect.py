@@ -16,6 +16,7 @@ import psutil
 import pytest
 from platformdirs import user_cache_path
 
+from adviser.answering.hardware import own_hardware
 from common.settings import Settings
 from pis.amun.pinning import pinned_specification
 from tests.factories.specifications import HASH
@@ -87,6 +88,8 @@ def test_two_stacks_are_measured_in_turns_and_compared(
     assert [it["schedule"]["block"] for it in written] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     (group,) = thoth_json(settings, "stacks", "--all")["groups"]
     assert sorted(it["component_version"] for it in group["stacks"]) == list(VERSIONS)
+    # Whoever asks for advice on this machine asks about the very class that was recorded.
+    assert group["hardware"]["digest"] == own_hardware().digest
     assert thoth_json(settings, "ingest", "inspections", str(out))["inspection"]["known"] == 2
 
 

@@ -138,6 +138,20 @@ def test_stacks_that_ran_in_turns_are_compared_in_pairs(stores: Stores, runs: Pa
     assert "by n pairs of jobs that ran in turns" in " ".join(shown.split())
 
 
+def test_stacks_are_checked_against_themselves(stores: Stores, tmp_path: Path) -> None:
+    first, again = stack_jobs(FADING[:1] * 6, OLD), stack_jobs(FADING[:1] * 6, NEW, 1)
+    deliver_stack(tmp_path, OLD, first, "2.0.0")
+    deliver_stack(tmp_path, NEW, again, "2.0.0")
+    take_in(stores, tmp_path)
+    told = thoth_json(stores.settings, "stacks", "--self-check")
+    assert (told["comparisons"], told["faster"], told["slower"]) == (1, 0, 0)
+    assert told["problems"] == []
+    done = thoth(stores.settings, "stacks", "--self-check", "--indicator", "unheard-of")
+    assert (done.returncode, done.stdout.split(":")[0]) == (
+        0, "No stack was measured twice with five stable jobs",
+    )  # fmt: skip
+
+
 def test_without_turns_the_drift_hides_the_difference(stores: Stores, tmp_path: Path) -> None:
     for name, rates, version in ((OLD, FADING, "2.0.0"), (NEW, FASTER, "2.1.0")):
         schedule = {"run": RUN, "block": 0, "turn": 0, "interleaved": False}
@@ -203,7 +217,7 @@ def test_several_results_of_a_job_are_several_groups_in_their_units(
     with stores.engine.connect() as connection:
         seen = list(measured_observations(connection))
     assert len(seen) == 10
-    assert {it.host for it in seen} == {HOST}
+    assert {it.reading.host for it in seen} == {HOST}
 
 
 def test_a_run_that_was_resumed_counts_no_job_twice(stores: Stores, tmp_path: Path) -> None:

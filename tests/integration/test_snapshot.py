@@ -112,7 +112,9 @@ def test_a_world_in_memory_and_in_the_graph_give_the_same_snapshot(graph: Graph)
 
 
 @hypothesis_settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(worlds, requests)
 def test_a_snapshot_equals_a_closure_that_asks_for_one_package_at_a_time(
@@ -123,7 +125,9 @@ def test_a_snapshot_equals_a_closure_that_asks_for_one_package_at_a_time(
 
 
 @hypothesis_settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(worlds, requests, st.randoms(use_true_random=False))
 def test_the_order_of_writing_leaves_no_trace(

@@ -24,6 +24,7 @@ from ingest.parsers.releases import release_of
 from tests.factories.naive_closure import naive_closure
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import thoth, thoth_json
+from tests.services.fixtures import embedded_only
 from tests.services.ports import closed_port
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
@@ -109,7 +110,13 @@ OTHER: list[Sequence[Release]] = [
 ]
 
 
-@pytest.mark.parametrize("releases", SAME)
+def on_products(cases: list[Sequence[Release]]) -> pytest.MarkDecorator:
+    """Each case on the embedded graph, and the first on Neo4j: what is written is one Cypher."""
+    on = [*(("arcadedb", case) for case in cases), ("neo4j", cases[0])]
+    return pytest.mark.parametrize(("graph_settings", "releases"), on, indirect=["graph_settings"])
+
+
+@on_products(SAME)
 def test_what_changes_no_answer_changes_no_revision(
     stores: Stores, known: Snapshot, releases: Sequence[Release]
 ) -> None:
@@ -118,7 +125,7 @@ def test_what_changes_no_answer_changes_no_revision(
     assert snapshot(stores, "web").revision == known.revision
 
 
-@pytest.mark.parametrize("releases", OTHER)
+@on_products(OTHER)
 def test_what_changes_an_answer_changes_the_revision(
     stores: Stores, known: Snapshot, releases: Sequence[Release]
 ) -> None:
@@ -157,6 +164,7 @@ def test_the_command_shows_the_closure(stores: Stores, known: Snapshot) -> None:
     assert "2 packages in 3 layers" in shown.stdout
 
 
+@embedded_only
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

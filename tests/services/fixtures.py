@@ -18,6 +18,9 @@ from tests.services.neo4j.server import Neo4jMissing, Neo4jServer, neo4j_server
 
 PRODUCTS = ("arcadedb", "neo4j")
 
+#: For what does not depend on the product.
+embedded_only = pytest.mark.parametrize("graph_settings", ["arcadedb"], indirect=True)
+
 #: The records of the schema's steps stay, as the constraints themselves do.
 EMPTY = "MATCH (node) WHERE NOT node:SchemaMigration DETACH DELETE node"
 

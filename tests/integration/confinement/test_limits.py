@@ -1,0 +1,165 @@
+"""Scripts that want too much or do not end, each stopped for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from pis.amun.jobs import Ended
+from pis.amun.limits import GIBIBYTE, MEBIBYTE
+from tests.services.confined import LIMITS, refusals, run
+
+
+def test_a_fork_bomb_ends_and_the_limit_is_named(tmp_path: Path, marker: str) -> None:
+    finished = run(
+        """
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+""",
+        tmp_path,
+        marker,
+    )
+    assert finished.ended is Ended.PROCESS_LIMIT
+    subprocess.run(["true"], check=True)  # noqa: S607
+
+
+def test_ten_gigabytes_at_once_are_refused(tmp_path: Path) -> None:
+    finished = run("bytearray(10 * 10**9)", tmp_path)
+    assert finished.ended is Ended.MEMORY_LIMIT or b"MemoryError" in finished.stderr
+    assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
+
+
+def test_ten_gigabytes_bit_by_bit_end_the_job(tmp_path: Path, marker: str) -> None:
+    finished = run("held = [bytearray(2**22) for _ in range(2500)]", tmp_path, marker)
+    assert finished.ended is Ended.MEMORY_LIMIT
+    assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
+
+
+def test_memory_split_over_children_counts_together(tmp_path: Path, marker: str) -> None:
+    finished = run(
+        """
+for _ in range(5):
+    if not os.fork():
+        break
+held = b"x" * (80 * 2**20)
+import time; time.sleep(60)
+""",
+        tmp_path,
+        marker,
+    )
+    assert finished.ended is Ended.MEMORY_LIMIT
+
+
+def test_memory_that_children_share_counts_once(tmp_path: Path) -> None:
+    finished = run(
+        """
+held = b"x" * (100 * 2**20)
+for _ in range(5):
+    if not os.fork():
+        break
+import time; time.sleep(1)
+""",
+        tmp_path,
+    )
+    assert (finished.ended, finished.exit_code) == (Ended.EXITED, 0)
+
+
+def test_a_file_has_a_largest_size_and_all_files_together_too(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path).f_bavail
+    answers = refusals(
+        run(
+            """
+import errno
+def fill(name, count):
+    written = 0
+    try:
+        for number in range(count):
+            with open(f"{name}{number}", "wb", 0) as file:
+                for _ in range(64):
+                    written += file.write(b"x" * 2**20)
+    except OSError as error:
+        print(name, errno.errorcode[error.errno], written <= 64 * 2**20)
+os.chdir("/tmp")
+fill("large", 1)
+def small():
+    for number in range(100_000):
+        with open(f"small{number}", "wb", 0) as file:
+            file.write(b"x" * 4096)
+attempt("small", small)
+os.chdir("/dev/shm")
+attempt("shared", lambda: [open(f"{it}", "wb", 0).write(b"x" * 2**20) for it in range(99)][98])
+print("sum", sum(os.statvfs(it).f_blocks * os.statvfs(it).f_frsize for it in ("/tmp", "/dev/shm")))
+""",
+            tmp_path,
+        )
+    )
+    assert answers == {
+        "large": "EFBIG True",
+        "small": "OSError",
+        "shared": "OSError",
+        "sum": str(LIMITS.disk_bytes),
+    }
+    assert free - os.statvfs(tmp_path).f_bavail < GIBIBYTE // os.statvfs(tmp_path).f_frsize
+
+
+def test_endless_output_ends_and_a_part_is_kept(tmp_path: Path, marker: str) -> None:
+    finished = run("while True: os.write(1, b'x' * 65536)", tmp_path, marker)
+    assert finished.ended is Ended.OUTPUT_LIMIT
+    assert finished.stdout_truncated
+    assert len(finished.stdout) <= MEBIBYTE
+
+
+def test_who_ignores_sigterm_is_killed(tmp_path: Path, marker: str) -> None:
+    finished = run(
+        """
+import signal, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+while True:
+    time.sleep(60)
+""",
+        tmp_path,
+        marker,
+        limits=replace(LIMITS, wall_s=1),
+    )
+    assert finished.ended is Ended.TIMED_OUT
+
+
+def test_a_child_does_not_survive_the_job(tmp_path: Path, marker: str) -> None:
+    finished = run(
+        """
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        for number in range(3):
+            os.close(number)
+        words = ["-c", "import time; time.sleep(600)", sys.argv[1]]
+        os.execv(sys.executable, [sys.executable, *words])
+    os._exit(0)
+import time; time.sleep(0.3)
+print("parent ends")
+""",
+        tmp_path,
+        marker,
+    )
+    assert (finished.ended, finished.stdout) == (Ended.EXITED, b"parent ends\n")
+
+
+def test_a_child_that_holds_the_output_open_does_not_hold_up_the_job(
+    tmp_path: Path, marker: str
+) -> None:
+    finished = run(
+        """
+if not os.fork():
+    os.setsid()
+    import time; time.sleep(600)
+""",
+        tmp_path,
+        marker,
+    )
+    assert (finished.ended, finished.exit_code) == (Ended.EXITED, 0)

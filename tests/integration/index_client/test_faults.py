@@ -1,0 +1,177 @@
+"""The index client against a server that is at times slow, broken or hostile."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import IndexFault
+from common.settings import Settings
+from tests.services.index import JSON, Index, raw, status
+from tests.services.index_client import LIMITS, page, problem, settings_for
+
+
+def test_a_project_that_is_not_there(index: Index, settings: Settings) -> None:
+    assert problem(settings).code is IndexFault.NOT_FOUND
+    assert problem(settings, "../../etc").code is IndexFault.NOT_FOUND
+    assert len(index.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind"),
+    [
+        (IndexFault.WRONG_CONTENT_TYPE, b"<html>", "image/png"),
+        (IndexFault.MALFORMED, b"<html>please log in</html>", JSON),
+        (IndexFault.WRONG_CONTENT_TYPE, b"", "text/html"),
+        (IndexFault.WRONG_CONTENT_TYPE, b'<h1>log in</h1><a href="/in">log in</a>', "text/html"),
+        (IndexFault.MALFORMED, b'{"meta": {"api-version": "1.0"}, "files": [', JSON),
+        (IndexFault.MALFORMED, b'{"files": []}', JSON),
+        (IndexFault.MALFORMED, b"[" * 100_000, JSON),
+        (IndexFault.UNSUPPORTED_VERSION, b'{"meta": {"api-version": "2.0"}, "files": []}', JSON),
+        (
+            IndexFault.UNSUPPORTED_VERSION,
+            b'<meta name="pypi:repository-version" content="2.0"><a href="x">x</a>',
+            "text/html",
+        ),
+    ],
+)
+def test_a_page_that_is_none(
+    index: Index, settings: Settings, code: IndexFault, body: bytes, kind: str
+) -> None:
+    index.answers["/simple/parrot/"] = status(200, body, Content_Type=kind)
+    refused = problem(settings)
+    assert (refused.code, refused.retryable) == (code, False)
+    assert len(index.seen) == 1
+
+
+def silent(handler: BaseHTTPRequestHandler) -> None:
+    handler.served.closing.wait(5)  # type: ignore[attr-defined]
+
+
+def half_open(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+    silent(handler)
+
+
+def dripping(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
+    while not handler.served.closing.wait(0.05):  # type: ignore[attr-defined]
+        handler.wfile.write(b" ")
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        (IndexFault.TIMEOUT, silent),
+        (IndexFault.TIMEOUT, half_open),
+        (IndexFault.TIMEOUT, dripping),
+        (IndexFault.TRUNCATED, raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}")),
+        (
+            IndexFault.TRUNCATED,
+            raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"),
+        ),
+        (IndexFault.TRUNCATED, raw(b"")),
+        (IndexFault.TRUNCATED, status(200, gzip.compress(b"{}")[:-6], Content_Encoding="gzip")),
+        (
+            IndexFault.TRUNCATED,
+            raw(b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n<html><a href='"),
+        ),
+        (IndexFault.HTTP_STATUS, status(503)),
+    ],
+)
+def test_what_may_pass_is_reported_as_such(
+    index: Index, settings: Settings, code: IndexFault, answer: Any
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.answers["/simple/parrot/"] = answer
+    started = time.monotonic()
+    refused = problem(settings, limits=replace(LIMITS, attempts=1))
+    assert time.monotonic() - started < 2
+    assert (refused.code, refused.retryable) == (code, True)
+
+
+@pytest.mark.parametrize("answer", [silent, half_open, raw(b""), status(503), status(429)])
+def test_what_passes_is_not_seen(index: Index, settings: Settings, answer: Any) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.answers["/simple/parrot/"] = [answer]
+    assert page(settings).files
+    assert len(index.seen) == 2
+
+
+def test_a_cache_that_cannot_be_written_costs_no_answer(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0")
+    (settings.home / "cache").touch()
+    assert page(settings).files
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        (IndexFault.MALFORMED, raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")),
+        (IndexFault.MALFORMED, status(200, b"{}", Content_Encoding="br")),
+        (IndexFault.MALFORMED, status(200, b"not packed at all", Content_Encoding="gzip")),
+        (IndexFault.TOO_LARGE, status(200, b" ", Content_Length=str(1 << 40))),
+        (IndexFault.TOO_LARGE, raw(b"HTTP/1.0 200 OK\r\n\r\n" + b" " * (2 << 20))),
+        (
+            IndexFault.TOO_LARGE,
+            status(200, gzip.compress(bytes(200 << 20), 1), Content_Encoding="gzip"),
+        ),
+        (IndexFault.HTTP_STATUS, status(418)),
+        (IndexFault.REDIRECT_REFUSED, status(302, Location="file:///etc/passwd")),
+        (IndexFault.TOO_MANY_REDIRECTS, status(302, Location="/simple/parrot/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://10.0.0.1/simple/parrot/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://169.254.169.254/latest/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://[::1]:8080/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://2130706433:1/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://localhost:1/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://[64:ff9b:1::a00:1]/")),
+        (IndexFault.ADDRESS_REFUSED, status(302, Location="http://xn--zz/")),
+        (IndexFault.MALFORMED, raw(b"HTTP/1.1 200 OK\r\nx" * 3000 + b"\r\n\r\n")),
+    ],
+)
+def test_what_will_not_pass_is_asked_once(
+    index: Index, settings: Settings, code: IndexFault, answer: Any
+) -> None:
+    index.answers["/simple/parrot/"] = answer
+    refused = problem(settings, limits=replace(LIMITS, archive_bytes=1 << 20))
+    assert (refused.code, refused.retryable) == (code, False)
+    assert len(str(refused)) < 400
+
+
+def test_what_confirms_a_page_and_cannot_be_sent_back_is_not(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.validators = False
+    kind, body = index.page("parrot")
+    answer = status(200, body, Content_Type=kind, ETag='"\xe9"', Last_Modified="\xe9")
+    index.answers["/simple/parrot/"] = answer
+    assert page(settings).files == page(settings).files
+    assert len(index.seen) == 2
+
+
+def test_an_index_that_asks_for_patience_gets_it(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.answers["/simple/parrot/"] = [status(429, Retry_After="1")]
+    started = time.monotonic()
+    assert page(settings).files
+    assert time.monotonic() - started >= 1
+    index.answers["/simple/parrot/"] = status(429, Retry_After="3600")
+    refused = problem(settings)
+    assert (refused.code, refused.status, refused.retry_after_s) == ("http_status", 429, 3600)
+    assert time.monotonic() - started < 3
+
+
+def test_an_index_that_is_not_there(tmp_path: Path, index: Index) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/simple"
+        settings = replace(settings_for(index, tmp_path), package_indexes=(("own", url),))
+        assert problem(settings).code is IndexFault.UNREACHABLE

@@ -1,0 +1,257 @@
+"""The index client and metadata: read from as few bytes as the server allows."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import time
+import zipfile
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import IndexFault, IndexProblem
+from common.indexes.client import IndexClient
+from common.indexes.core_metadata import parse_core_metadata
+from common.settings import Settings
+from tests.services.index import JSON, Index, status
+from tests.services.index_client import ask, metadata_of, only_file, page
+
+
+def test_a_metadata_file_is_preferred(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.offer_metadata("parrot-1.0-py3-none-any.whl", b"Name: parrot\n")
+    read = metadata_of(settings, only_file(settings))
+    assert (read.text, read.source, read.static) == ("Name: parrot\n", "metadata-file", True)
+    assert index.paths[1:] == ["/files/parrot/parrot-1.0-py3-none-any.whl.metadata"]
+
+
+def test_another_metadata_file_than_promised_is_refused(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.offer_metadata("parrot-1.0-py3-none-any.whl", b"Name: parrot\n")
+    index.beside["parrot-1.0-py3-none-any.whl"] = b"Name: crow\n"
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, only_file(settings))
+    assert refused.value.code is IndexFault.HASH_MISMATCH
+
+
+def test_a_metadata_file_that_is_not_there_is_read_from_the_wheel(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n")
+    index.facts["parrot-1.0-py3-none-any.whl"]["core-metadata"] = True
+    read = metadata_of(settings, only_file(settings))
+    assert parse_core_metadata(read.text).requires_dist == ("seed",)
+    assert read.source == "wheel-range"
+
+
+def test_the_end_of_a_wheel_is_enough_and_is_read_once(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n", padding=400_000)
+    file = only_file(settings)
+
+    async def twice(client: IndexClient) -> tuple[Any, Any, int]:
+        first = await client.metadata(file)
+        return first, await client.metadata(file), client.traffic.bytes_received
+
+    first, second, received = ask(settings, twice)
+    assert first == second
+    assert first.source == "wheel-range"
+    assert len(index.seen) == 2
+    assert received < 40_000
+
+
+def test_metadata_far_from_the_end_is_found_by_its_place(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n")
+    name = "parrot-1.0-py3-none-any.whl"
+    moved = with_members_behind(index.files["parrot"][name], 3000)
+    index.add_file("parrot", name, moved)
+    file = only_file(settings)
+    read = metadata_of(settings, file)
+    assert "seed" in read.text
+    assert len(index.seen) == 4
+    without_size = replace(file, size_bytes=None, sha256=None)
+    assert metadata_of(settings, without_size).text == read.text
+
+
+def test_a_large_table_of_contents_is_not_read_where_its_end_says_enough(
+    index: Index, settings: Settings
+) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number in range(3000):
+            archive.writestr(f"parrot/{number:05}.txt", b"")
+        archive.writestr("parrot-1.0.dist-info/METADATA", b"Name: parrot\n")
+    index.add_file("parrot", "parrot-1.0-py3-none-any.whl", packed.getvalue())
+    assert metadata_of(settings, only_file(settings)).text == "Name: parrot\n"
+    assert len(index.seen) == 3
+
+
+def with_members_behind(wheel: bytes, count: int) -> bytes:
+    packed = io.BytesIO(wheel)
+    with zipfile.ZipFile(packed, "a") as archive:
+        for number in range(count):
+            archive.writestr(f"parrot/{number:05}.txt", b"")
+    return packed.getvalue()
+
+
+def test_a_server_without_ranges_gives_the_whole_wheel_once(
+    index: Index, settings: Settings
+) -> None:
+    index.ranges = False
+    index.add_wheel("parrot", "1.0", padding=100_000)
+    assert metadata_of(settings, only_file(settings)).source == "wheel"
+    assert len(index.seen) == 2
+
+
+def test_a_large_wheel_of_a_server_without_ranges_is_left_alone(
+    index: Index, settings: Settings
+) -> None:
+    index.ranges = False
+    index.add_wheel("parrot", "1.0", padding=2 << 20)
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, only_file(settings))
+    assert refused.value.code is IndexFault.NO_RANGE
+
+
+def test_a_server_that_does_not_count_from_the_end_is_asked_for_all(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0", padding=100_000)
+    file = replace(only_file(settings), size_bytes=None)
+    index.answers["/files/parrot/parrot-1.0-py3-none-any.whl"] = [status(501)]
+    assert metadata_of(settings, file).source == "wheel"
+
+
+@pytest.mark.parametrize(
+    ("fact", "code"),
+    [
+        ({"size": 17}, IndexFault.SIZE_MISMATCH),
+        ({"size": 50_000}, IndexFault.SIZE_MISMATCH),
+        ({"hashes": {"sha256": "0" * 64}}, IndexFault.HASH_MISMATCH),
+    ],
+)
+@pytest.mark.parametrize("name", ["parrot-1.0-py3-none-any.whl", "parrot-1.0.tar.gz"])
+def test_a_file_that_is_not_what_its_page_promised(
+    index: Index, settings: Settings, fact: dict[str, Any], code: IndexFault, name: str
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    index.add_source("parrot", "1.0")
+    index.facts[name].update(fact)
+    (file,) = (it for it in page(settings).files if it.filename == name)
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, file)
+    assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(206, b"x" * 100),
+        status(206, b"x" * 100, Content_Range="bytes 0-9/100"),
+        status(206, b"x" * 100, Content_Range="bytes 0-99/*"),
+        status(206, b"x" * 100, Content_Range="bytes 9-0/100"),
+    ],
+)
+def test_a_part_that_does_not_say_which_it_is(
+    index: Index, settings: Settings, answer: Any
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    file = only_file(settings)
+    index.answers["/files/parrot/parrot-1.0-py3-none-any.whl"] = answer
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, file)
+    assert refused.value.code is IndexFault.MALFORMED
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("promised", [True, False])
+def test_another_part_than_the_end_is_refused(
+    index: Index, settings: Settings, first: int, promised: bool
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    file = only_file(settings)
+    header = f"bytes {first}-{first + 99}/{file.size_bytes}"
+    answer = status(206, b"x" * 100, Content_Range=header)
+    index.answers["/files/parrot/parrot-1.0-py3-none-any.whl"] = answer
+    with pytest.raises(IndexProblem) as refused:
+        metadata_of(settings, file if promised else replace(file, size_bytes=None))
+    assert refused.value.code is IndexFault.MALFORMED
+
+
+def test_a_server_that_gives_less_than_was_asked_for_is_asked_for_the_rest(
+    index: Index, settings: Settings
+) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number in range(3000):
+            archive.writestr(f"parrot/{number:05}.txt", b"")
+        archive.writestr("parrot-1.0.dist-info/METADATA", b"Name: parrot\n")
+    data, name = packed.getvalue(), "parrot-1.0-py3-none-any.whl"
+    index.add_file("parrot", name, data)
+    file = only_file(settings)
+
+    def part(first: int, last: int) -> Any:
+        header = f"bytes {first}-{last}/{len(data)}"
+        return status(206, data[first : last + 1], Content_Range=header)
+
+    place = data.index(b"PK\x03\x04", data.index(b"parrot/02999.txt"))
+    answers = [part(len(data) - (32 << 10), len(data) - 1), part(place, place + 9)]
+    index.answers[f"/files/parrot/{name}"] = answers
+    assert metadata_of(settings, file).text == "Name: parrot\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "dynamic", "static"),
+    [("2.1", "", False), ("2.2", "", True), ("2.2", "Dynamic: Requires-Dist\n", False)],
+)
+def test_a_source_distribution_says_whether_its_requirements_hold(
+    index: Index, settings: Settings, version: str, dynamic: str, static: bool
+) -> None:
+    head = f"Metadata-Version: {version}\nName: parrot\nVersion: 1.0\n"
+    index.add_source("parrot", "1.0", information=f"{head}{dynamic}Requires-Dist: seed\n")
+    file = only_file(settings)
+    read = metadata_of(settings, file)
+    assert (read.source, read.static) == ("sdist", static)
+    assert metadata_of(settings, file) == read
+    assert len(index.seen) == 2
+
+
+def test_a_download_is_checked_and_leaves_nothing_if_it_is_another(
+    index: Index, settings: Settings, tmp_path: Path
+) -> None:
+    digest = index.add_wheel("parrot", "1.0")
+    target = tmp_path / "parrot.whl"
+    file = only_file(settings)
+    ask(settings, lambda client: client.download(file, target))
+    assert f"sha256:{hashlib.sha256(target.read_bytes()).hexdigest()}" == digest
+    index.add_wheel("parrot", "1.0", "FORGED = True")
+    with pytest.raises(IndexProblem):
+        ask(settings, lambda client: client.download(file, target))
+    assert not target.exists()
+
+
+def test_no_more_than_four_connections_are_open(index: Index, settings: Settings) -> None:
+    open_now, most = 0, 0
+
+    def slowly(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        time.sleep(0.05)
+        open_now -= 1
+        body = json.dumps({"meta": {"api-version": "1.0"}, "name": "x", "files": []}).encode()
+        status(200, body, Content_Type=JSON)(handler)
+
+    names = [f"parrot{number}" for number in range(12)]
+    index.answers.update({f"/simple/{name}/": slowly for name in names})
+
+    async def all_of(client: IndexClient) -> None:
+        await asyncio.gather(*(client.project(name) for name in names))
+
+    ask(settings, all_of)
+    assert 2 <= most <= 4

@@ -1,0 +1,114 @@
+"""The index client and pages of projects: what they say, and what is kept of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from pathlib import Path
+
+from common.errors import IndexFault
+from common.indexes.client import IndexClient
+from common.indexes.pages import ProjectPage
+from common.settings import Settings
+from tests.services.index import Index, package_index, status
+from tests.services.index_client import LIMITS, ask, page, problem, settings_for
+
+
+def test_a_page_names_files_by_version_with_all_that_is_said_of_them(
+    index: Index, settings: Settings
+) -> None:
+    digest = index.add_wheel("parrot", "1.0")
+    index.add_source("parrot", "1.0")
+    facts = {"yanked": "broken", "requires-python": ">=3.8", "upload-time": "2024-02-03T04:05:06Z"}
+    index.add_file("parrot", "parrot-2!1.5+cu12-py3-none-any.whl", b"", **facts)
+    found = page(settings, "Parrot")
+    assert list(found.releases) == ["1.0", "2!1.5+cu12"]
+    assert [it.kind for it in found.releases["1.0"]] == ["wheel", "sdist"]
+    assert f"sha256:{found.files[0].sha256}" == digest
+    file = found.files[2]
+    assert (file.yanked, file.yanked_reason, file.requires_python) == (True, "broken", ">=3.8")
+    assert file.uploaded_at == datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert file.as_document()["upload_time"] == "2024-02-03T04:05:06.000000Z"
+
+
+def test_html_says_the_same(tmp_path: Path) -> None:
+    with package_index(protected=False) as index:
+        index.add_wheel("parrot", "1.0")
+        assert list(page(settings_for(index, tmp_path)).releases) == ["1.0"]
+
+
+def test_a_young_page_is_not_asked_for_and_an_old_one_only_confirmed(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0")
+
+    async def three(client: IndexClient) -> list[ProjectPage]:
+        return [await client.project("parrot", age) for age in (0, 600, 0)]
+
+    first, young, confirmed = ask(settings, three)
+    assert len(index.seen) == 2
+    assert "if-none-match" in index.seen[1][1]
+    assert [it.from_cache for it in (first, young, confirmed)] == [False, True, True]
+    assert first.as_of == young.as_of < confirmed.as_of
+    assert first.files == young.files == confirmed.files
+
+
+def test_the_cache_outlives_the_client_and_a_new_release_replaces_it(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    before = page(settings)
+    assert ask(settings, lambda client: client.project("parrot")).from_cache
+    index.add_wheel("parrot", "1.1")
+    after = page(settings)
+    assert not after.from_cache
+    assert list(after.releases) == ["1.0", "1.1"]
+    assert before.digest != after.digest
+
+
+def test_last_modified_confirms_too(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0")
+    moment = format_datetime(datetime.now(UTC), usegmt=True)
+    kind, body = index.page("parrot")
+    path = "/simple/parrot/"
+    index.answers[path] = [status(200, body, Content_Type=kind, Last_Modified=moment), status(304)]
+    page(settings)
+    assert page(settings).from_cache
+    assert index.seen[1][1]["if-modified-since"] == moment
+
+
+def test_a_broken_cache_is_no_cache(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0")
+    page(settings)
+    for path in settings.home.rglob("*.zst"):
+        path.write_bytes(path.read_bytes()[:-5])
+    assert not ask(settings, lambda client: client.project("parrot")).from_cache
+
+
+def test_a_page_without_files_is_known_by_what_it_says_of_itself(
+    index: Index, settings: Settings
+) -> None:
+    body = b'<meta name="pypi:repository-version" content="1.0"><title>Links for parrot</title>'
+    index.answers["/simple/parrot/"] = status(200, body, Content_Type="text/html")
+    assert page(settings).files == ()
+
+
+def test_a_page_for_logging_in_does_not_replace_what_is_kept(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    page(settings)
+    index.answers["/simple/parrot/"] = [status(200, b"log in", Content_Type="text/html")]
+    assert problem(settings).code is IndexFault.WRONG_CONTENT_TYPE
+    assert page(settings).from_cache
+
+
+def test_ten_thousand_versions_are_read_in_a_moment(index: Index, settings: Settings) -> None:
+    for number in range(10_000):
+        index.add_file("parrot", f"parrot-1.{number}-py3-none-any.whl", b"")
+    started = time.monotonic()
+    found = page(settings, limits=replace(LIMITS, page_bytes=16 << 20, deadline_s=20, silence_s=20))
+    assert len(found.releases) == 10_000
+    assert time.monotonic() - started < 5

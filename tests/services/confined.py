@@ -1,0 +1,124 @@
+"""Scripts behind the walls, and what became of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from pis.amun.confinement import confined, interpreter_folders
+from pis.amun.jobs import Finished, run_job
+from pis.amun.limits import MEBIBYTE, Limits
+from pis.amun.watch import Watch
+
+ROOT = Path(__file__).parents[2]
+
+LIMITS = Limits(
+    wall_s=60,
+    output_bytes=4 * MEBIBYTE,
+    memory_bytes=256 * MEBIBYTE,
+    processes=48,
+    file_bytes=16 * MEBIBYTE,
+    disk_bytes=64 * MEBIBYTE,
+)
+
+#: What the attempts begin with: each prints what it was refused, or that it came through.
+ATTEMPT = """
+import os, sys
+def attempt(what, act):
+    try:
+        print(what, "CAME THROUGH", act())
+    except OSError as error:
+        print(what, type(error).__name__)
+"""
+
+
+def with_word(word: str) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in line and int(process.name) != os.getpid():
+            found.append(f"{process.name}: {line!r}")
+    return found
+
+
+def run(
+    text: str,
+    tmp_path: Path,
+    *words: str,
+    limits: Limits = LIMITS,
+    environment: dict[str, str] | None = None,
+) -> Finished:
+    """What becomes of the script ``text``, called with ``words``."""
+    folder = tmp_path / f"job-{uuid.uuid4()}"
+    workdir = folder / "outside"
+    workdir.mkdir(parents=True)
+    script = folder / "script.py"
+    script.write_text(ATTEMPT + text, encoding="utf-8")
+    command = confined(
+        [sys.executable, "-u", str(script), *words],
+        workdir=workdir,
+        readable=[*interpreter_folders(Path(sys.executable)), script],
+        limits=limits,
+        environment=environment,
+    )
+    return run_job(command, environment={}, limits=limits, workdir=workdir, watch=Watch)
+
+
+def refusals(finished: Finished) -> dict[str, str]:
+    """What each attempt ended in."""
+    assert finished.exit_code == 0, finished
+    return dict(line.split(" ", 1) for line in finished.stdout.decode().splitlines())
+
+
+class Listener:
+    """A server on the loopback that counts who reaches it."""
+
+    def __init__(self) -> None:
+        self.reached = 0
+        self.stream = socket.create_server(("127.0.0.1", 0))
+        self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.datagrams.bind(("127.0.0.1", 0))
+        self.abstract = socket.socket(socket.AF_UNIX)
+        self.abstract.bind(b"\0" + uuid.uuid4().hex.encode())
+        self.abstract.listen()
+        self.ports = [self.stream.getsockname()[1], self.datagrams.getsockname()[1]]
+        for one in (self.stream, self.datagrams, self.abstract):
+            one.settimeout(0.05)
+        self.stopping = threading.Event()
+        self.threads = [
+            threading.Thread(target=self._count, args=(act,))
+            for act in (
+                self.stream.accept,
+                lambda: self.datagrams.recv(10),
+                self.abstract.accept,
+            )
+        ]
+
+    def _count(self, act: Callable[[], object]) -> None:
+        while not self.stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                reached = act()
+                self.reached += 1
+                if isinstance(reached, tuple):
+                    reached[0].close()
+
+    def __enter__(self) -> Listener:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+        for one in (self.stream, self.datagrams, self.abstract):
+            one.close()
