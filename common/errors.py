@@ -13,6 +13,7 @@
     ├── AlreadyRunning       another process does what only one may do at a time
     ├── IndexProblem         a package index did not give what it was asked for
     ├── InvalidArgument      what a command was given cannot be used
+    │   └── InvalidFile      a file among it: an InvalidDocument, too
     └── InvalidSettings      a setting cannot be used as it is
 
 An error's text says what was wrong, and where a remedy is known, ``hint`` names it.
@@ -176,6 +177,10 @@ class IndexProblem(ProjectError):
 
 class InvalidArgument(ProjectError):
     """What a command was given and cannot use."""
+
+
+class InvalidFile(InvalidDocument, InvalidArgument):
+    """A file that a command was given and cannot use: nothing was to be taken in."""
 
 
 class InvalidSettings(ProjectError):

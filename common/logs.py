@@ -1,14 +1,35 @@
-"""Logs: text in a terminal, JSON lines elsewhere, always on standard error."""
+"""Logs: text in a terminal, JSON lines elsewhere, always on standard error, without secrets."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 
 #: Attributes that every record has; what else a record carries came in ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+#: What looks like a secret, wherever a library's message or a traceback quotes it; the groups stay.
+_SECRETS = (
+    re.compile(r"(thoth_[\w-]{6})[\w-]{14,}"),
+    re.compile(r"(?i)(\bbearer\s+)[^\s\"',]{8,}"),
+    re.compile(r"(?i)([?&;](?:access_|api_)?(?:token|key|password|secret)=)[^&\s\"'#]+"),
+    re.compile(r"(://[^/\s:@\"']*:)[^/\s@\"']+(?=@)"),
+)
+
+
+def scrubbed(text: str) -> str:
+    """``text`` without tokens and passwords of URLs.
+
+    >>> scrubbed("cannot reach postgresql://me:hunter2@db.example/x?token=abc")
+    'cannot reach postgresql://me:***@db.example/x?token=***'
+    """
+    for secret in _SECRETS:
+        text = secret.sub(r"\1***", text)
+    return text
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
@@ -22,7 +43,9 @@ class TextFormatter(logging.Formatter):
         moment = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
         line = f"{moment} {record.levelname.lower()} {record.getMessage()}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return scrubbed(line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -38,7 +61,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return scrubbed(json.dumps(line, default=str))
 
 
 def set_up_logs(verbose: bool = False) -> None:

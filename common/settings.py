@@ -40,6 +40,13 @@ class Settings:
     package_file_hosts: tuple[str, ...]
     advisories: str | None
     image_registry: str | None
+    anonymous_scopes: tuple[str, ...]
+    query_tokens: bool
+    queue_limit: int
+    rate_limit: str | None
+    rate_limit_storage: str
+    body_limit_mb: int
+    cors_origins: tuple[str, ...]
 
     @property
     def embedded_database(self) -> bool:
@@ -80,6 +87,13 @@ class Settings:
             package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),
             advisories=values.get("ADVISORIES"),
             image_registry=values.get("IMAGE_REGISTRY"),
+            anonymous_scopes=_scopes(values, "ANONYMOUS_SCOPES"),
+            query_tokens=_flag(values, "QUERY_TOKENS"),
+            queue_limit=int(_number(values, "QUEUE_LIMIT", 1000)),
+            rate_limit=_rate(values, "RATE_LIMIT"),
+            rate_limit_storage=values.get("RATE_LIMIT_STORAGE", "memory://"),
+            body_limit_mb=int(_number(values, "BODY_LIMIT_MB", 64)),
+            cors_origins=_origins(values, "CORS_ORIGINS"),
         )
 
 
@@ -108,6 +122,40 @@ def _number(values: Mapping[str, str], name: str, default: float) -> float:
     if not 0 < number < 1e9:
         raise InvalidSettings(f"{name}: {text!r} is not between 0 and 1e9")
     return number
+
+
+def _flag(values: Mapping[str, str], name: str) -> bool:
+    text = values.get(name, "0")
+    if text not in {"0", "1"}:
+        raise InvalidSettings(f"{name}: {text!r} is neither 0 nor 1")
+    return text == "1"
+
+
+def _rate(values: Mapping[str, str], name: str) -> str | None:
+    """Requests a time, such as ``600/minute``; ``None`` for ``none``."""
+    text = values.get(name, "600/minute")
+    return None if text == "none" else text
+
+
+def _origins(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Schemes with hosts, as browsers name where a page is from."""
+    origins = tuple(values.get(name, "").split())
+    for origin in origins:
+        # A pattern would let in whoever registers a name that fits it.
+        if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", origin):
+            raise InvalidSettings(f"{name}: {origin!r} is not written https://host or https://host:port")
+    return origins
+
+
+def _scopes(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """What may be done without a token; ``none`` for nothing."""
+    given = values.get(name, "read advise").split()
+    if given == ["none"]:
+        return ()
+    wrong = sorted(set(given) - {"read", "advise"})
+    if wrong:
+        raise InvalidSettings(f"{name}: {wrong[0]!r} always needs a token: read, advise or none")
+    return tuple(given)
 
 
 def _indexes(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from statistics import median
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, any_, func, select
 
 from common.inspection import canonical_json
-from common.measurements import Unit
 from common.packages import Purl
-from common.stability import instability
 from graph.evidence import Evidence, KnownHarm, Reading, Series
 from graph.repositories.affected import texts
+from graph.repositories.readings import measured, minor, reading_of, series_of
 from graph.snapshot import Snapshot
 from graph.tables import (
     AdvisorySource,
     HardwareRow,
     IndexProject,
-    IndicatorRow,
     InspectionRow,
     ObservationRow,
     PackageVersionRow,
-    RuntimeEnvironmentRow,
     StackPackage,
     VulnerabilityRow,
 )
@@ -40,7 +36,8 @@ def evidence_for(connection: Connection, snapshot: Snapshot, now: datetime) -> E
     Crashes, quarantined definitions and inspections whose stack is not known are left out;
     unstable jobs are marked. The number of questions does not depend on the snapshot.
 
-    :param now: for which releases are young or old, in UTC
+    :param now: its day, UTC, is the moment for which releases are young or old: equal
+        knowledge of one day is equal evidence, which is stored once
     """
     purls = [it.purl for them in snapshot.packages.values() for it in them]
     stacks = _stacks(connection, purls)
@@ -52,21 +49,31 @@ def evidence_for(connection: Connection, snapshot: Snapshot, now: datetime) -> E
         for it in them
         for known in it.vulnerabilities
     }
-    measured = {it.stack for it in readings}
+    seen = {it.stack for it in readings}
     return Evidence(
-        as_of=now,
+        as_of=_day(now),
         series=series,
         readings=readings,
-        stacks={name: them for name, them in stacks.items() if name in measured},
+        stacks={name: them for name, them in stacks.items() if name in seen},
         hardware=_labels(connection, {it.hardware_digest for it in series}),
         vulnerabilities=_harms(connection, harmful),
         sources=_sources(connection, snapshot),
     )
 
 
+def _day(moment: datetime) -> datetime:
+    """The midnight, UTC, that a moment's day began with."""
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Purl, ...]]:
-    """Stacks with any of these versions, by digest, and all versions in each."""
-    holding = select(StackPackage.stack_digest).where(StackPackage.purl == any_(texts(purls)))
+    """Inspected stacks with any of these versions, by digest, and all versions in each."""
+    # Of the stacks that were only advised there is nothing to be found, and they are many.
+    holding = (
+        select(InspectionRow.stack_digest)
+        .join(StackPackage, StackPackage.stack_digest == InspectionRow.stack_digest)
+        .where(StackPackage.purl == any_(texts(purls)))
+    )
     query = (
         select(StackPackage.stack_digest, StackPackage.purl)
         .where(StackPackage.stack_digest.in_(holding))
@@ -79,42 +86,7 @@ def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Pur
 
 
 def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row[Any]]:
-    query = (
-        select(
-            ObservationRow.observation_id,
-            ObservationRow.document_id,
-            ObservationRow.job_id,
-            ObservationRow.comparison_key,
-            ObservationRow.parameters,
-            ObservationRow.device,
-            ObservationRow.unit,
-            ObservationRow.rate,
-            ObservationRow.elapsed_s,
-            ObservationRow.repetitions_s,
-            ObservationRow.unstable_reason,
-            ObservationRow.host,
-            ObservationRow.block,
-            func.coalesce(
-                ObservationRow.ended_at, ObservationRow.started_at, InspectionRow.created_at
-            ).label("seen_at"),
-            ObservationRow.hardware_digest,
-            InspectionRow.stack_digest,
-            IndicatorRow.name.label("indicator"),
-            IndicatorRow.script_sha256,
-            RuntimeEnvironmentRow.python_version,
-        )
-        .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
-        .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
-        .join(
-            RuntimeEnvironmentRow,
-            RuntimeEnvironmentRow.digest == ObservationRow.environment_digest,
-        )
-        .where(
-            ObservationRow.outcome == "measured",
-            ObservationRow.quarantine_reason.is_(None),
-            InspectionRow.stack_digest == any_(texts(stacks)),
-        )
-    )
+    query = measured().where(InspectionRow.stack_digest == any_(texts(stacks)))
     return connection.execution_options(yield_per=1000).execute(query)
 
 
@@ -122,63 +94,22 @@ def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading
     """Series and readings in an order of their own, whatever the order of rows."""
     found: dict[tuple[str, str], tuple[Series, list[Row[Any]]]] = {}
     for row in rows:
-        python = _minor(row.python_version)
-        key = row.comparison_key, python or ""
+        key = row.comparison_key, minor(row.python_version) or ""
         if key not in found:
-            found[key] = (_series(row, python), [])
+            found[key] = (series_of(row), [])
         found[key][1].append(row)
     ordered = sorted(found.values(), key=lambda it: _order(it[0]))
     readings = (
-        _reading(row, number)
+        reading_of(row, number, row.stack_digest)
         for number, (_, several) in enumerate(ordered)
         for row in sorted(several, key=lambda it: it.observation_id)
     )
     return tuple(it for it, _ in ordered), tuple(readings)
 
 
-def _series(row: Row[Any], python: str | None) -> Series:
-    return Series(
-        comparison_key=row.comparison_key,
-        indicator=row.indicator,
-        script_sha256=row.script_sha256,
-        parameters=row.parameters,
-        device=row.device,
-        unit=Unit(row.unit),
-        hardware_digest=row.hardware_digest,
-        python_version=python,
-    )
-
-
 def _order(it: Series) -> tuple[str, ...]:
     parameters = canonical_json(it.parameters).decode()
     return it.indicator, parameters, it.comparison_key, it.python_version or ""
-
-
-def _minor(version: str | None) -> str | None:
-    """``3.11`` of ``3.11.7``."""
-    return None if version is None else ".".join(version.split(".")[:2])
-
-
-def _reading(row: Row[Any], series: int) -> Reading:
-    return Reading(
-        observation_id=row.observation_id,
-        series=series,
-        stack=row.stack_digest,
-        document_id=row.document_id,
-        job_id=row.job_id,
-        rate=_rate(row),
-        unstable_reason=row.unstable_reason or instability(row.repetitions_s),
-        host=row.host,
-        block=row.block,
-        seen_at=row.seen_at,
-    )
-
-
-def _rate(row: Row[Any]) -> float:
-    """Of the median repetition where there are any; a script may have reported the mean."""
-    if not row.repetitions_s or row.elapsed_s is None:
-        return float(row.rate)
-    return float(row.rate * row.elapsed_s / median(row.repetitions_s))
 
 
 def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:

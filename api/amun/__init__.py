@@ -1,0 +1,1 @@
+"""The inspection service, below ``/amun/api/v1``."""

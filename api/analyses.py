@@ -1,0 +1,134 @@
+"""Requests that a worker answers: accepted here, and found again by their identifier."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from secrets import token_hex
+from typing import Any
+
+from api.errors import ApiError, Problem, not_found
+from api.jobs.queue import Job
+from api.service import service
+from graph.repositories import analyses
+from graph.repositories.analyses import Analysis, Kind, NewAnalysis, State
+
+#: How long a request waits for its answer before it is told to ask again.
+PATIENCE_S = 0.3
+#: The first pause between two looks; each is longer by half.
+_PAUSE_S = 0.008
+
+
+def new_id(kind: Kind) -> str:
+    """A new identifier, as clients of the original service take it apart."""
+    return f"{kind}-{datetime.now(UTC):%y%m%d%H%M%S}-{token_hex(8)}"
+
+
+def submit(new: NewAnalysis, job: Job, *, force: bool = False) -> tuple[Analysis, bool]:
+    """Accept a request and enqueue its job in one transaction, then wait a moment for its end.
+
+    :param force: do not answer with an equal request of a while ago
+    :returns: the analysis, and whether it is an earlier one
+    :raises ApiError: 429 if too much waits already; nothing is stored then
+    """
+    it = service()
+    with it.writing() as connection:
+        accepted, cached = analyses.accept(connection, it.settings, new, force=force)
+        if not cached:
+            it.queue.admit(connection, job.queue)
+            it.queue.enqueue(connection, job)
+    return _soon_ended(accepted), cached
+
+
+def found(analysis_id: str, kind: Kind) -> Analysis:
+    """An analysis of a kind by its identifier.
+
+    :raises ApiError: 404 if there is none, 400 if it is of another kind
+    """
+    it = service()
+    with it.reading() as connection:
+        analysis = analyses.analysis_of(connection, analysis_id)
+    if analysis is None:
+        raise not_found("analysis", analysis_id)
+    if analysis.kind is not kind:
+        raise ApiError(
+            400, Problem.INVALID_REQUEST, f"{analysis_id!r} is the identifier of no {kind} analysis"
+        )
+    return analysis
+
+
+def result(analysis: Analysis) -> bytes:
+    """The result of an analysis, as it was stored.
+
+    :raises ApiError: 202 while there is none, 400 if there never will be
+    """
+    status = {"status": status_document(analysis)}
+    if not analysis.state.is_terminal:
+        message = "the analysis is not finished: ask again"
+        raise ApiError(202, Problem.NOT_READY, message, headers={"Retry-After": "1"}, **status)
+    it = service()
+    with it.reading() as connection:
+        body = analyses.result_of(connection, it.settings, analysis)
+    if body is None:
+        message = f"the analysis ended without a result: {analysis.reason}"
+        raise ApiError(400, Problem.ANALYSIS_FAILED, message, **status)
+    return body
+
+
+def status_document(analysis: Analysis) -> dict[str, Any]:
+    """How far it is, as clients read it."""
+    return {
+        "state": analysis.state.value,
+        "reason": analysis.reason,
+        "started_at": _text(analysis.started_at),
+        "finished_at": _text(analysis.finished_at),
+    }
+
+
+def status_of(analysis: Analysis) -> dict[str, Any]:
+    """What a question for the state is answered with."""
+    return {
+        "parameters": {"analysis_id": analysis.analysis_id},
+        "status": status_document(analysis),
+    }
+
+
+def log_document(analysis: Analysis) -> dict[str, Any]:
+    """What people are shown of its run.
+
+    :raises ApiError: 404 while it has not begun
+    """
+    if analysis.started_at is None:
+        raise not_found("log", analysis.analysis_id)
+    it = service()
+    with it.reading() as connection:
+        log = analyses.log_of(connection, analysis.analysis_id)
+    return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
+
+
+def accepted_document(
+    analysis: Analysis, *, cached: bool, authenticated: bool
+) -> Mapping[str, Any]:
+    """What a submit is answered with."""
+    return {
+        "analysis_id": analysis.analysis_id,
+        "cached": cached,
+        "authenticated": authenticated,
+        "parameters": dict(analysis.parameters),
+    }
+
+
+def _soon_ended(analysis: Analysis) -> Analysis:
+    """The analysis at its end if that comes soon, or as it is then."""
+    until, pause = time.monotonic() + PATIENCE_S, _PAUSE_S
+    while analysis.state in (State.PENDING, State.RUNNING) and time.monotonic() + pause < until:
+        time.sleep(pause)
+        pause *= 1.5
+        with service().reading() as connection:
+            analysis = analyses.analysis_of(connection, analysis.analysis_id) or analysis
+    return analysis
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="milliseconds")

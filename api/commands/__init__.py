@@ -1,0 +1,1 @@
+"""The commands ``thoth serve``, ``thoth worker`` and ``thoth token``."""

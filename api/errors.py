@@ -1,0 +1,258 @@
+"""Every error that a client sees: problem documents (RFC 9457), translated here and only here.
+
+A problem has a stable ``type``, which is an address below ``/problems/`` that says what it means.
+What ``thamos`` asks for has ``error`` and ``parameters`` as further members.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any
+
+from flask import Flask, Response, g, jsonify, request
+from werkzeug.exceptions import HTTPException
+
+from api.jobs.queue import Overloaded
+from common.errors import (
+    AlreadyRunning,
+    IncomparableSamples,
+    IndexProblem,
+    InvalidArgument,
+    InvalidDocument,
+    ProjectError,
+    QueryRefused,
+    SchemaMismatch,
+    StoreUnavailable,
+)
+
+MEDIA_TYPE = "application/problem+json"
+#: Below these, errors have the members that the clients of the original service read.
+COMPATIBLE = ("/api/v1", "/amun/api/v1")
+#: Never given back: it may hold a secret.
+_SECRET = frozenset({"token", "authorization", "password"})
+
+_LOG = logging.getLogger(__name__)
+
+
+class Problem(StrEnum):
+    """What went wrong; the value ends the ``type`` of a problem and is never renamed."""
+
+    INVALID_REQUEST = "invalid-request"
+    INVALID_DOCUMENT = "invalid-document"
+    INVALID_QUERY = "invalid-query"
+    INCOMPARABLE = "incomparable"
+    INDEX_NOT_ALLOWED = "index-not-allowed"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not-found"
+    NOT_READY = "not-ready"
+    METHOD_NOT_ALLOWED = "method-not-allowed"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too-large"
+    TOO_MANY_REQUESTS = "too-many-requests"
+    OVERLOADED = "overloaded"
+    ANALYSIS_FAILED = "analysis-failed"
+    UNAVAILABLE = "unavailable"
+    INTERNAL = "internal"
+    HTTP = "http"
+
+
+#: What each means, for people; served below ``/problems/``.
+MEANINGS: Mapping[Problem, str] = {
+    Problem.INVALID_REQUEST: "The request cannot be used as it is; `errors` names the fields.",
+    Problem.INVALID_DOCUMENT: "A document was refused; `reason` and `field` say why and where.",
+    Problem.INVALID_QUERY: "The query was refused, or ended at a limit of time or rows.",
+    Problem.INCOMPARABLE: "The two differ in unit, indicator or hardware, so nothing compares.",
+    Problem.INDEX_NOT_ALLOWED: "An index is not one that this service is configured with.",
+    Problem.UNAUTHORIZED: "A token is needed, or the one that was shown is not valid.",
+    Problem.FORBIDDEN: "The token does not have the scope that this needs.",
+    Problem.NOT_FOUND: "There is no such thing.",
+    Problem.NOT_READY: "The answer is being worked out; ask again.",
+    Problem.METHOD_NOT_ALLOWED: "The resource does not have this method.",
+    Problem.CONFLICT: "What is there already contradicts the request.",
+    Problem.TOO_LARGE: "The request is larger than what is read of one.",
+    Problem.TOO_MANY_REQUESTS: "More requests than this client may make; `Retry-After` says when.",
+    Problem.OVERLOADED: "Too much work waits; `Retry-After` says when to try again.",
+    Problem.ANALYSIS_FAILED: "The run ended without a result; `status` says why.",
+    Problem.UNAVAILABLE: "A store does not answer, or its schema is not this release's.",
+    Problem.INTERNAL: "A fault of the service; its log has the request's identifier.",
+    Problem.HTTP: "What the status says.",
+}
+
+_OF_STATUS = {
+    400: Problem.INVALID_REQUEST,
+    401: Problem.UNAUTHORIZED,
+    403: Problem.FORBIDDEN,
+    404: Problem.NOT_FOUND,
+    405: Problem.METHOD_NOT_ALLOWED,
+    409: Problem.CONFLICT,
+    413: Problem.TOO_LARGE,
+    422: Problem.INVALID_REQUEST,
+    429: Problem.TOO_MANY_REQUESTS,
+    500: Problem.INTERNAL,
+    503: Problem.UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Translation:
+    status: int
+    problem: Problem
+
+
+#: The first that an error is one of.
+_TRANSLATIONS: tuple[tuple[type[ProjectError], _Translation], ...] = (
+    (InvalidDocument, _Translation(422, Problem.INVALID_DOCUMENT)),
+    (InvalidArgument, _Translation(400, Problem.INVALID_REQUEST)),
+    (QueryRefused, _Translation(400, Problem.INVALID_QUERY)),
+    (IncomparableSamples, _Translation(422, Problem.INCOMPARABLE)),
+    (IndexProblem, _Translation(502, Problem.UNAVAILABLE)),
+    (AlreadyRunning, _Translation(409, Problem.CONFLICT)),
+    (StoreUnavailable, _Translation(503, Problem.UNAVAILABLE)),
+    (SchemaMismatch, _Translation(503, Problem.UNAVAILABLE)),
+)
+
+
+class ApiError(Exception):
+    """An error that a resource raises by itself.
+
+    :param detail: what was wrong, for a person
+    :param more: further members of the problem
+    """
+
+    def __init__(
+        self,
+        status: int,
+        problem: Problem,
+        detail: str,
+        /,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.problem = problem
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.more = more
+
+
+def not_found(what: str, name: str, **more: Any) -> ApiError:
+    """That there is no ``what`` of this name."""
+    return ApiError(404, Problem.NOT_FOUND, f"no {what} is called {name!r}", **more)
+
+
+def register(app: Flask) -> None:
+    """Answer every error of ``app`` with a problem document."""
+    app.register_error_handler(ApiError, _of_api)
+    app.register_error_handler(Overloaded, _of_overload)
+    app.register_error_handler(ProjectError, _of_project)
+    app.register_error_handler(HTTPException, of_http)
+    app.register_error_handler(Exception, _of_bug)
+
+    @app.get("/problems/<string:name>")
+    def meaning(name: str) -> tuple[dict[str, str], int]:
+        if name not in set(Problem):
+            raise not_found("problem", name)
+        problem = Problem(name)
+        return {
+            "type": f"/problems/{problem}",
+            "title": title(problem),
+            "meaning": MEANINGS[problem],
+        }, 200
+
+
+def title(problem: Problem) -> str:
+    """The problem's name, for people."""
+    return problem.value.replace("-", " ").capitalize()
+
+
+def problem_response(
+    status: int,
+    problem: Problem,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    /,
+    **more: Any,
+) -> Response:
+    """A problem document as a response.
+
+    :param more: further members; ``parameters`` replaces the echo of what was asked
+    """
+    document: dict[str, Any] = {
+        "type": f"/problems/{problem}",
+        "title": title(problem),
+        "status": status,
+        "detail": detail,
+        "request_id": g.get("request_id", ""),
+    }
+    if request.path.startswith(COMPATIBLE):
+        # Where an analysis is concerned `status` is its state to these clients; RFC 9457 has
+        # others ignore a `status` that is no number.
+        document |= {"error": detail, "parameters": _asked()}
+    response = jsonify({**document, **more})
+    response.status_code = status
+    response.content_type = MEDIA_TYPE
+    response.headers.update(headers or {})
+    return response
+
+
+def _asked() -> dict[str, Any]:
+    """What was asked, without secrets and without the body."""
+    given = {**request.args.to_dict(), **(request.view_args or {})}
+    return {name: value for name, value in given.items() if name.lower() not in _SECRET}
+
+
+def _of_api(error: ApiError) -> Response:
+    return problem_response(error.status, error.problem, error.detail, error.headers, **error.more)
+
+
+def _of_project(error: ProjectError) -> Response:
+    found = next((it for kind, it in _TRANSLATIONS if isinstance(error, kind)), None)
+    translation = found or _Translation(400, Problem.INVALID_REQUEST)
+    more: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
+    if isinstance(error, InvalidDocument):
+        more |= {"reason": str(error.reason), "field": error.field}
+    headers = {"Retry-After": "5"} if translation.status == 503 else {}
+    if translation.status >= 500:
+        _LOG.warning("request_failed", extra={"error": str(error)})
+    return problem_response(translation.status, translation.problem, str(error), headers, **more)
+
+
+def of_http(error: HTTPException) -> Response:
+    """An error of Flask, werkzeug or the schemas."""
+    if error.response is not None and error.code is None:
+        return Response(error.response.data, error.response.status_code)  # type: ignore[attr-defined]
+    status = error.code or 500
+    data = getattr(error, "data", None) or {}
+    more: dict[str, Any] = {}
+    if "messages" in data:
+        more["errors"] = data["messages"]
+    headers = dict(data.get("headers") or {})
+    if 300 <= status < 400:
+        return error.get_response()  # type: ignore[return-value]
+    valid = getattr(error, "valid_methods", None)
+    if valid:
+        headers["Allow"] = ", ".join(valid)
+    retry = getattr(error, "retry_after", None)
+    if isinstance(retry, int):
+        headers["Retry-After"] = str(retry)
+    detail = data.get("message") or error.description or HTTPStatus(status).phrase
+    return problem_response(status, _OF_STATUS.get(status, Problem.HTTP), detail, headers, **more)
+
+
+def _of_overload(error: Overloaded) -> Response:
+    headers = {"Retry-After": str(error.retry_after_s)}
+    return problem_response(429, Problem.OVERLOADED, str(error), headers)
+
+
+def _of_bug(error: Exception) -> Response:
+    """A fault of ours: the log has it, the client has the request's identifier."""
+    _LOG.exception("request_broke", exc_info=error)
+    detail = "the service made a mistake; its log has this request's identifier"
+    return problem_response(500, Problem.INTERNAL, detail)

@@ -1,0 +1,46 @@
+"""What every request and response carries: an identifier, versions, and how fresh the data is."""
+
+from __future__ import annotations
+
+import re
+from secrets import token_hex
+
+from flask import Flask, Response, g, request
+
+from common import __version__
+from graph.repositories.progress import Progress
+
+REQUEST_ID = "X-Request-Id"
+#: Of the newest knowledge that an answer may rest on.
+AS_OF = "X-Thoth-As-Of"
+GRAPH_REVISION = "X-Thoth-Graph-Revision"
+
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+
+
+def register(app: Flask) -> None:
+    """Give every request of ``app`` an identifier, and every response its headers."""
+    app.before_request(_identify)
+    app.after_request(_describe)
+
+
+def from_data(progress: Progress) -> None:
+    """Note of when the data is that this request's answer is made of."""
+    g.progress = progress
+
+
+def _identify() -> None:
+    given = request.headers.get(REQUEST_ID, "")
+    g.request_id = given if _GIVEN_ID.fullmatch(given) else token_hex(8)
+
+
+def _describe(response: Response) -> Response:
+    headers = response.headers
+    headers[REQUEST_ID] = g.get("request_id") or token_hex(8)
+    headers["X-Thoth-Version"] = __version__
+    headers["X-User-API-Service-Version"] = __version__
+    if (progress := g.get("progress")) is not None:
+        headers[GRAPH_REVISION] = str(progress.revision)
+        if progress.as_of is not None:
+            headers[AS_OF] = progress.as_of.isoformat(timespec="seconds")
+    return response

@@ -1,0 +1,1 @@
+"""Work that outlives a request: a queue in PostgreSQL, and what its workers do."""

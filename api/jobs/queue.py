@@ -1,0 +1,118 @@
+"""The queue as the rest of the service sees it: enqueue in a transaction, count what waits.
+
+Behind it is procrastinate. A job is enqueued in the transaction that records what it is about,
+so that neither is there without the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import procrastinate
+import sqlalchemy
+from procrastinate.contrib.sqlalchemy import SQLAlchemyPsycopg2Connector
+from procrastinate.exceptions import AlreadyEnqueued
+from sqlalchemy import Connection, text
+
+from common.errors import ProjectError
+
+#: Before the names of our tasks, as procrastinate writes it.
+NAMESPACE = "thoth"
+#: A careful guess of what a worker gets done, for when to come back.
+_JOBS_PER_S = 5
+#: Waiting jobs of a queue are counted no further.
+_COUNTED = 100_000
+_WAITING = text(
+    """
+    SELECT count(*) FROM (
+        SELECT FROM procrastinate_jobs
+        WHERE queue_name = :queue AND status = 'todo'
+            AND (scheduled_at IS NULL OR scheduled_at <= now())
+        LIMIT :counted
+    ) AS waiting
+    """
+)
+
+
+class QueueName(StrEnum):
+    """Kinds of work; a worker takes of those that it is told to. The value is stored."""
+
+    #: People wait for it.
+    PEOPLE = "people"
+    #: Nobody waits for it: uploads, crawls, nightly runs.
+    BULK = "bulk"
+    #: Runs what others submitted, confined, and keeps processors busy.
+    INSPECTIONS = "inspections"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to be done.
+
+    :param task: name of a task of :mod:`api.jobs.tasks`
+    :param key: of two jobs with one key that wait at the same time, the second is not enqueued
+    :param priority: higher ones first
+    """
+
+    task: str
+    queue: QueueName
+    arguments: dict[str, Any] = field(default_factory=dict)
+    key: str | None = None
+    priority: int = 0
+
+
+class Overloaded(ProjectError):
+    """More work waits than a new request would want to stand behind.
+
+    :param waiting: jobs before it
+    """
+
+    def __init__(self, queue: QueueName, waiting: int) -> None:
+        super().__init__(f"{waiting} jobs wait for {queue} already: try again later")
+        self.retry_after_s = max(1, min(600, waiting // _JOBS_PER_S))
+
+
+class Queue:
+    """Jobs in PostgreSQL."""
+
+    def __init__(self, engine: sqlalchemy.Engine, limit: int) -> None:
+        """:param limit: of the jobs of one queue that may wait"""
+        self._limit = limit
+        connector = SQLAlchemyPsycopg2Connector()
+        connector.open(engine)
+        self._app = procrastinate.App(connector=connector)
+
+    def enqueue(self, connection: Connection, job: Job) -> int | None:
+        """Add a job in the transaction of ``connection``.
+
+        :returns: its number; ``None`` if one with its key waits already
+        """
+        task = self._app.configure_task(
+            f"{NAMESPACE}:{job.task}",
+            allow_unknown=True,
+            queue=job.queue.value,
+            priority=job.priority,
+            queueing_lock=job.key,
+            connection=connection,
+        )
+        try:
+            with connection.begin_nested():  # a refused row must not end the transaction
+                return task.defer(**job.arguments)
+        except AlreadyEnqueued:
+            return None
+
+    def admit(self, connection: Connection, queue: QueueName) -> None:
+        """Refuse more work while too much of it waits.
+
+        :raises Overloaded: saying when to try again
+        """
+        waiting = self.waiting(connection, queue)
+        if waiting >= self._limit:
+            raise Overloaded(queue, waiting)
+
+    def waiting(self, connection: Connection, queue: QueueName) -> int:
+        """How many jobs of a queue could be taken now."""
+        found = connection.scalar(_WAITING, {"queue": queue.value, "counted": _COUNTED})
+        return int(found or 0)

@@ -1,0 +1,111 @@
+"""One analysis, run by a worker: from its request to a terminal state, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from api.jobs.workshop import Workshop
+from common.errors import AlreadyRunning, IndexProblem, ProjectError, StoreUnavailable
+from graph.repositories import analyses
+from graph.repositories.analyses import Analysis, State
+
+#: How often a job is taken before it is given up.
+MAX_ATTEMPTS = 3
+#: What another attempt may mend.
+PASSING = (StoreUnavailable, IndexProblem, AlreadyRunning)
+
+#: Answers a request: gives the identifier of the document that is its result.
+Work = Callable[[Workshop, Analysis, dict[str, Any]], str]
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(shop: Workshop, analysis_id: str, work: Work) -> None:
+    """Do the work of an analysis and give it its end.
+
+    One that has its end already is left alone: jobs may be delivered twice.
+
+    :raises ProjectError: one of :data:`PASSING`, if it is to be tried again
+    """
+    with shop.service.writing() as connection:
+        analysis = analyses.start(connection, analysis_id)
+    if analysis is None:
+        return
+    with shop.service.reading() as connection:
+        request = orjson.loads(analyses.request_of(connection, shop.settings, analysis))
+    began = time.perf_counter()
+    with _logged(shop, analysis):
+        _LOG.info("%s: attempt %d", analysis.kind, analysis.attempts)
+        try:
+            result = work(shop, analysis, request)
+        except PASSING as error:
+            if analysis.attempts < MAX_ATTEMPTS:
+                _LOG.warning("%s; it is tried again", error)
+                raise
+            _end(
+                shop, analysis, State.ERROR, f"given up after {analysis.attempts} attempts: {error}"
+            )
+        except ProjectError as error:
+            _end(shop, analysis, State.FAILED, str(error))
+        except Exception:
+            # The cause is in the service's log: it may quote what is nobody else's to know.
+            _LOG.exception("analysis_broke", extra={"analysis_id": analysis_id})
+            _end(shop, analysis, State.ERROR, "the service made a mistake; its log says which")
+        else:
+            _end(shop, analysis, State.SUCCEEDED, None, result)
+            _LOG.info("done within %.3f s", time.perf_counter() - began)
+
+
+def _end(
+    shop: Workshop, analysis: Analysis, state: State, reason: str | None, result: str | None = None
+) -> None:
+    if reason is not None:
+        _LOG.error(reason)
+    with shop.service.writing() as connection:
+        analyses.finish(
+            connection, analysis.analysis_id, state, reason=reason, result_document_id=result
+        )
+
+
+class _Lines(logging.Handler):
+    """Keeps what is told in the words that clients colour."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            return  # tracebacks are for whoever runs the service
+        line = {
+            "asctime": datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S,%f")[:-3],
+            "name": record.name,
+            "levelname": record.levelname,
+            "message": record.getMessage(),
+        }
+        self.lines.append(json.dumps(line))
+
+
+@contextmanager
+def _logged(shop: Workshop, analysis: Analysis) -> Iterator[None]:
+    """Store what this module's log is told within the block with the analysis."""
+    kept = _Lines()
+    _LOG.addHandler(kept)
+    level, _LOG.level = _LOG.level, logging.INFO
+    try:
+        yield
+    finally:
+        _LOG.level = level
+        _LOG.removeHandler(kept)
+        if kept.lines:
+            with shop.service.writing() as connection:
+                lines = "".join(f"{it}\n" for it in kept.lines)
+                analyses.add_log(connection, analysis.analysis_id, lines)

@@ -1,0 +1,1 @@
+"""What goes over the wire: marshmallow schemas, one module per subject."""

@@ -1,0 +1,108 @@
+"""Listings as the ``thamos`` client reads them: texts, and null only where it allows that."""
+
+from __future__ import annotations
+
+from marshmallow import EXCLUDE, Schema, fields, validate
+
+#: Pages beyond hold nothing in any record; PostgreSQL counts no further either.
+_LAST_PAGE = 1_000_000
+
+
+class System(Schema):
+    """An operating system and a Python."""
+
+    os_name = fields.String(required=True)
+    os_version = fields.String(required=True)
+    python_version = fields.String(required=True)
+
+
+class Environments(Schema):
+    """Systems that are known."""
+
+    environment = fields.List(fields.Nested(System), required=True)
+
+
+class PackageIndex(Schema):
+    """A package index."""
+
+    url = fields.String(required=True)
+    verify_ssl = fields.Boolean(required=True)
+    only_if_package_seen = fields.Boolean(required=True)
+    warehouse_api_url = fields.String(allow_none=True, dump_default=None)
+
+
+class Indexes(Schema):
+    """Indexes that are read."""
+
+    indexes = fields.List(fields.Nested(PackageIndex), required=True)
+
+
+class _Query(Schema):
+    class Meta:
+        """Clients of all times send more than is read here."""
+
+        unknown = EXCLUDE
+
+
+class ImportQuery(_Query):
+    """Which module is asked for."""
+
+    import_name = fields.String(required=True, validate=validate.Length(1, 500))
+
+
+class Provider(Schema):
+    """A release that has a module."""
+
+    package_name = fields.String(required=True)
+    package_version = fields.String(required=True)
+    package_import = fields.String(required=True)
+    index_url = fields.String(required=True)
+
+
+class Imports(Schema):
+    """Releases that have a module."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    package_names = fields.List(fields.Nested(Provider), required=True)
+
+
+class ImageQuery(_Query):
+    """Which images are asked for."""
+
+    page = fields.Integer(load_default=0, validate=validate.Range(0, _LAST_PAGE))
+    os_name = fields.String()
+    os_version = fields.String()
+    python_version = fields.String()
+    cuda_version = fields.String()
+    image_name = fields.String()
+    library_name = fields.String()
+    symbol = fields.String()
+    package_name = fields.String()
+    rpm_package_name = fields.String()
+
+
+class Image(Schema):
+    """A container image."""
+
+    datetime = fields.String(required=True)
+    environment_type = fields.String(required=True, validate=validate.OneOf(["RUNTIME"]))
+    image_analysis_url = fields.String(required=True)
+    package_extract_document_id = fields.String(required=True)
+    quay_repo_url = fields.String(required=True)
+    cuda_version = fields.String(allow_none=True)
+    env_image_name = fields.String(allow_none=True)
+    env_image_tag = fields.String(allow_none=True)
+    environment_name = fields.String(allow_none=True)
+    image_sha = fields.String(allow_none=True)
+    os_name = fields.String(allow_none=True)
+    os_version = fields.String(allow_none=True)
+    python_version = fields.String(allow_none=True)
+    thoth_image_name = fields.String(allow_none=True)
+    thoth_image_version = fields.String(allow_none=True)
+
+
+class Images(Schema):
+    """A page of images; the one past the last is empty."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    container_images = fields.List(fields.Nested(Image), required=True)

@@ -1,0 +1,95 @@
+"""Advice for the ``thamos`` client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+from flask_smorest import Blueprint
+
+from api import analyses
+from api.errors import ApiError, Problem
+from api.jobs.queue import Job, QueueName
+from api.schemas import thamos as schemas
+from api.security import needs, require_token, token
+from api.service import service
+from api.thamos.stacks import asked_of, cache_key
+from graph.repositories.analyses import Kind, NewAnalysis
+from graph.repositories.tokens import Scope
+
+blueprint = Blueprint(
+    "advise", __name__, url_prefix="/api/v1/advise/python", description="Advice on stacks."
+)
+
+#: What of a request is given back to whoever asks for its state; no origin, and no texts.
+_PARAMETERS = ("recommendation_type", "dev", "debug", "force")
+#: What of the query changes the answer.
+_ASKED = ("recommendation_type", "dev", "debug")
+
+
+@blueprint.route("")
+class AdviceRequests(MethodView):
+    """Requests for advice."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.arguments(schemas.AdviceQuery, location="query", error_status_code=400)
+    @blueprint.arguments(schemas.AdviceRequest, error_status_code=400)
+    @blueprint.response(202, schemas.Accepted)
+    def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
+        """Ask for the best stack for a Pipfile in a runtime environment."""
+        if body.pop("kebechet_metadata", None):
+            require_token()
+        if body.pop("callback_info", None):
+            raise ApiError(
+                400, Problem.INVALID_REQUEST, "callback_info: this service sends nothing to others"
+            )
+        request = {**body, **{name: query[name] for name in _ASKED}}
+        asked_of(service().settings, request)  # what cannot be asked needs no worker to say so
+        shown = token()
+        new = NewAnalysis(
+            analyses.new_id(Kind.ADVICE),
+            Kind.ADVICE,
+            request,
+            {name: query[name] for name in _PARAMETERS},
+            cache_key(request),
+            shown.token_id if shown else None,
+        )
+        job = Job("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        found, cached = analyses.submit(new, job, force=query["force"])
+        return analyses.accepted_document(found, cached=cached, authenticated=shown is not None)
+
+
+@blueprint.route("/<string:analysis_id>")
+class AdviceResult(MethodView):
+    """The result of a request."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, schemas.ResultDocument)
+    @blueprint.alt_response(202, description="Not finished: ask again.")
+    def get(self, analysis_id: str) -> Response:
+        """Give the report of an advice, or say that it is not ready."""
+        found = analyses.found(analysis_id, Kind.ADVICE)
+        return Response(analyses.result(found), mimetype="application/json")
+
+
+@blueprint.route("/<string:analysis_id>/status")
+class AdviceStatus(MethodView):
+    """How far a request is."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, schemas.StatusDocument)
+    def get(self, analysis_id: str) -> dict[str, Any]:
+        """Say how far an advice is."""
+        return analyses.status_of(analyses.found(analysis_id, Kind.ADVICE))
+
+
+@blueprint.route("/<string:analysis_id>/log")
+class AdviceLog(MethodView):
+    """What people are shown of a run."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, schemas.LogDocument)
+    def get(self, analysis_id: str) -> dict[str, Any]:
+        """Give the log of an advice."""
+        return analyses.log_document(analyses.found(analysis_id, Kind.ADVICE))

@@ -1,0 +1,122 @@
+"""What the ``thamos`` client lists: systems, indexes, modules and images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask_smorest import Blueprint
+
+from api.errors import not_found
+from api.exchange import from_data
+from api.schemas import listings as schemas
+from api.security import needs
+from api.service import service
+from common.indexes.configured import configured_indexes
+from graph.repositories import listings
+from graph.repositories.progress import progress
+from graph.repositories.tokens import Scope
+
+blueprint = Blueprint("listings", __name__, url_prefix="/api/v1", description="What is known.")
+
+#: Images on a page.
+_PAGE = 25
+
+
+@blueprint.route("/python/environment")
+@needs(Scope.READ)
+@blueprint.response(200, schemas.Environments)
+def environments() -> dict[str, Any]:
+    """List the systems and Pythons that something was measured on."""
+    with service().reading() as connection:
+        from_data(progress(connection))
+        return {"environment": listings.known_systems(connection)}
+
+
+@blueprint.route("/python-package-index")
+@needs(Scope.READ)
+@blueprint.response(200, schemas.Indexes)
+def indexes() -> dict[str, Any]:
+    """List the package indexes that this service reads."""
+    known = configured_indexes(service().settings).values()
+    return {
+        "indexes": [
+            {"url": it.url, "verify_ssl": True, "only_if_package_seen": True}
+            for it in known
+            if not it.is_local
+        ]
+    }
+
+
+@blueprint.route("/python/imports")
+@needs(Scope.READ)
+@blueprint.arguments(schemas.ImportQuery, location="query", error_status_code=400)
+@blueprint.response(200, schemas.Imports)
+def imports(query: dict[str, str]) -> dict[str, Any]:
+    """List the packages whose wheels have a module.
+
+    Wheels are known by their top-level modules, so that all below one is asked for with it.
+    """
+    asked = query["import_name"]
+    with service().reading() as connection:
+        from_data(progress(connection))
+        found = listings.providers_of(connection, asked.partition(".")[0])
+    if not found:
+        raise not_found("module", asked)
+    urls = {name: it.url for name, it in configured_indexes(service().settings).items()}
+    return {
+        "parameters": query,
+        "package_names": [
+            {
+                "package_name": it.name,
+                "package_version": it.version,
+                "package_import": it.module,
+                "index_url": urls.get(it.index, ""),
+            }
+            for it in found
+        ],
+    }
+
+
+@blueprint.route("/container-images")
+@needs(Scope.READ)
+@blueprint.arguments(schemas.ImageQuery, location="query", error_status_code=400)
+@blueprint.response(200, schemas.Images)
+def images(query: dict[str, Any]) -> dict[str, Any]:
+    """List the container images that were analysed, page by page until one is empty."""
+    page = query["page"]
+    # What is known of images is native libraries; nothing else of them can be met.
+    other = {"python_version", "cuda_version", "package_name", "rpm_package_name"}
+    wanted = listings.ImageFilter(
+        query.get("os_name"),
+        query.get("os_version"),
+        query.get("image_name"),
+        query.get("library_name"),
+        query.get("symbol"),
+    )
+    with service().reading() as connection:
+        from_data(progress(connection))
+        found = [] if other & query.keys() else listings.known_images(
+            connection, wanted, offset=page * _PAGE, limit=_PAGE
+        )  # fmt: skip
+    return {"parameters": query, "container_images": [_image(it) for it in found]}
+
+
+def _image(it: listings.KnownImage) -> dict[str, Any]:
+    name, _, tag = it.name.partition(":")
+    return {
+        "datetime": it.analysed_at.isoformat(timespec="seconds"),
+        "environment_type": "RUNTIME",
+        "environment_name": it.name,
+        "image_analysis_url": "",
+        "package_extract_document_id": it.document_id,
+        "quay_repo_url": "",
+        "env_image_name": name,
+        "env_image_tag": tag or None,
+        "image_sha": it.digest,
+        "os_name": it.os_name,
+        "os_version": it.os_version,
+        "python_version": None,
+        "cuda_version": None,
+        "thoth_image_name": name,
+        "thoth_image_version": tag or None,
+    }

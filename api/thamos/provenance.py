@@ -1,0 +1,89 @@
+"""Checks of provenance for the ``thamos`` client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+from flask_smorest import Blueprint
+
+from api import analyses
+from api.errors import ApiError, Problem
+from api.jobs.queue import Job, QueueName
+from api.schemas import thamos as schemas
+from api.security import needs, token
+from api.service import service
+from api.thamos.stacks import cache_key, project_of
+from graph.repositories.analyses import Kind, NewAnalysis
+from graph.repositories.tokens import Scope
+
+blueprint = Blueprint(
+    "provenance",
+    __name__,
+    url_prefix="/api/v1/provenance/python",
+    description="Where the files of a lock come from.",
+)
+
+
+@blueprint.route("")
+class ProvenanceRequests(MethodView):
+    """Requests for checks."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.arguments(schemas.ProvenanceQuery, location="query", error_status_code=400)
+    @blueprint.arguments(schemas.ProvenanceRequest, error_status_code=400)
+    @blueprint.response(202, schemas.Accepted)
+    def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
+        """Ask where every file of a Pipfile.lock comes from."""
+        request = {**body, "debug": query["debug"]}
+        if project_of(service().settings, request).locked is None:
+            message = "application_stack.requirements_lock: no lock whose packages are all pinned"
+            raise ApiError(400, Problem.INVALID_REQUEST, message)
+        shown = token()
+        new = NewAnalysis(
+            analyses.new_id(Kind.PROVENANCE),
+            Kind.PROVENANCE,
+            request,
+            {"debug": query["debug"], "force": query["force"]},
+            cache_key(request),
+            shown.token_id if shown else None,
+        )
+        job = Job("provenance.check", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        found, cached = analyses.submit(new, job, force=query["force"])
+        return analyses.accepted_document(found, cached=cached, authenticated=shown is not None)
+
+
+@blueprint.route("/<string:analysis_id>")
+class ProvenanceResult(MethodView):
+    """The result of a check."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, schemas.ResultDocument)
+    @blueprint.alt_response(202, description="Not finished: ask again.")
+    def get(self, analysis_id: str) -> Response:
+        """Give the issues of a lock, or say that they are not ready."""
+        found = analyses.found(analysis_id, Kind.PROVENANCE)
+        return Response(analyses.result(found), mimetype="application/json")
+
+
+@blueprint.route("/<string:analysis_id>/status")
+class ProvenanceStatus(MethodView):
+    """How far a check is."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, schemas.StatusDocument)
+    def get(self, analysis_id: str) -> dict[str, Any]:
+        """Say how far a check is."""
+        return analyses.status_of(analyses.found(analysis_id, Kind.PROVENANCE))
+
+
+@blueprint.route("/<string:analysis_id>/log")
+class ProvenanceLog(MethodView):
+    """What people are shown of a run."""
+
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, schemas.LogDocument)
+    def get(self, analysis_id: str) -> dict[str, Any]:
+        """Give the log of a check."""
+        return analyses.log_document(analyses.found(analysis_id, Kind.PROVENANCE))

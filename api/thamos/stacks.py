@@ -1,0 +1,91 @@
+"""The application stack that a client sends: a Pipfile, its lock, and what goes with them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from adviser.answering.indexes import asked_indexes, foreign_indexes
+from adviser.asked import Asked, Options
+from adviser.projects.parsing import parse_project
+from adviser.projects.project import Project
+from adviser.scoring.criteria import RecommendationType
+from api.errors import ApiError, Problem
+from api.thamos.environments import environment_of
+from common.indexes.configured import configured_indexes
+from common.inspection import digest
+from common.settings import Settings
+
+
+def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:
+    """The project of a request.
+
+    :raises InvalidProject: naming file, field and remedy
+    :raises ApiError: 400 if it wants packages from an index that this service does not know
+    """
+    stack = request["application_stack"]
+    files = {"Pipfile": stack["requirements"].encode()}
+    if stack.get("requirements_lock"):
+        files["Pipfile.lock"] = stack["requirements_lock"].encode()
+    if request.get("constraints"):
+        files["constraints.txt"] = request["constraints"].encode()
+    project = parse_project(files, "Pipfile")
+    foreign = foreign_indexes(settings, project)
+    if foreign:
+        # A folder of this machine is nobody else's to know.
+        known = {n: it.url for n, it in configured_indexes(settings).items() if not it.is_local}
+        names = ", ".join(repr(it.name) for it in foreign)
+        raise ApiError(
+            400,
+            Problem.INDEX_NOT_ALLOWED,
+            f"the index {names} is not one that this service reads; it reads: "
+            + ", ".join(f"{name} at {url}" for name, url in known.items()),
+            indexes=known,
+        )
+    return project
+
+
+def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
+    """What is asked of the adviser; the hardware class is found out where the record is.
+
+    :raises InvalidProject: naming file, field and remedy
+    :raises InvalidArgument: naming the field of the runtime environment
+    """
+    project = project_of(settings, request)
+    options = Options(
+        dev=request["dev"],
+        indexes=asked_indexes(settings, project),
+        labels=request.get("labels") or {},
+    )
+    asked = Asked(
+        project,
+        environment_of(request.get("runtime_environment")),
+        RecommendationType(request["recommendation_type"]),
+        options,
+    )
+    _ = asked.roots  # what is no requirement needs no worker to say so
+    return asked
+
+
+def cache_key(request: Mapping[str, Any]) -> str:
+    """Of what makes two requests the same: what the texts say, not how they are written."""
+    stack = request["application_stack"]
+    lock = stack.get("requirements_lock")
+    usage = request.get("library_usage") or {}
+    return digest(
+        {
+            **{k: v for k, v in request.items() if k not in ("application_stack", "library_usage")},
+            "requirements": tomllib.loads(stack["requirements"]),
+            "lock": orjson.loads(lock) if lock else None,
+            "usage": {k: sorted(v) for k, v in (usage.get("report") or {}).items()},
+        }
+    )
+
+
+def without_host(asked: Asked) -> Asked:
+    """A request about no hardware class: the machine that serves is not the one asked about."""
+    return replace(asked, hardware=None, hardware_note=None)
