@@ -14,7 +14,7 @@ from typing import Protocol
 from adviser.asked import Asked
 from adviser.resolver.admission import universe_of
 from adviser.resolver.requests import Budget
-from adviser.resolver.results import Resolution, Stack
+from adviser.resolver.results import Resolution, Stack, Status
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
@@ -45,6 +45,8 @@ class Advice:
 
     :param baseline: version by name of the stack that claims compare with; ``None`` for the
         newest version of each package
+    :param baseline_settled: whether every search for that baseline finds the same; ``False`` if
+        the search ended at its limit
     """
 
     asked: Asked
@@ -54,6 +56,7 @@ class Advice:
     assessment: Assessment
     universe: Universe
     resolution: Resolution
+    baseline_settled: bool = True
 
     @property
     def baseline_reason(self) -> str:
@@ -86,11 +89,11 @@ def advise(
     :param threads: of the solver; the answer does not depend on them
     """
     found = partial(resolver, budget=asked.options.budget(threads))
-    baseline = baseline_of(asked, snapshot, evidence, found)
+    baseline, settled = baseline_of(asked, snapshot, evidence, found)
     assessment = assessed(asked, snapshot, evidence, baseline)
     universe = universe_for(asked, snapshot, assessment)
     resolution = found(universe, count=asked.options.count)
-    return Advice(asked, snapshot, evidence, baseline, assessment, universe, resolution)
+    return Advice(asked, snapshot, evidence, baseline, assessment, universe, resolution, settled)
 
 
 def universe_for(asked: Asked, snapshot: Snapshot, assessment: Assessment) -> Universe:
@@ -116,11 +119,21 @@ def assessed(
 
 def baseline_of(
     asked: Asked, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
-) -> Mapping[str, str] | None:
-    """The stack to compare with: the project's own, else the newest that meets the request."""
+) -> tuple[Mapping[str, str] | None, bool]:
+    """The stack to compare with: the project's own, else the newest that meets the request.
+
+    :returns: its versions, and whether every search for it finds the same
+    """
     if asked.locked is not None:
-        return asked.locked
+        return asked.locked, True
     if not evidence.readings:
-        return None  # nothing is compared, so nothing need be searched for
+        return None, True  # nothing is compared, so nothing need be searched for
     newest = resolver(universe_of(snapshot, asked.resolver_request({}), {}))
-    return newest.stacks[0].versions() if newest.stacks else None
+    return newest.stacks[0].versions() if newest.stacks else None, is_settled(newest)
+
+
+def is_settled(found: Resolution) -> bool:
+    """Whether every search ends so: with this order of stacks, or with this conflict."""
+    if found.status is Status.INFEASIBLE:
+        return found.conflict is None or found.conflict.minimal
+    return found.settled

@@ -80,6 +80,7 @@ class Asked:
     """One request, whole: with a snapshot and evidence it has one answer.
 
     :param hardware: digest of the hardware class that the stack is to run on, if it is known
+    :param hardware_note: for a person, where nothing was measured on that class
     """
 
     project: Project
@@ -87,6 +88,7 @@ class Asked:
     kind: RecommendationType
     options: Options = field(default_factory=Options)
     hardware: str | None = None
+    hardware_note: str | None = None
 
     @property
     def requirements(self) -> tuple[AskedRequirement, ...]:

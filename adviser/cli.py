@@ -32,28 +32,49 @@ class NothingMeasured(ProjectError):
     help="Compare with this stack; otherwise with the newest release of what was measured.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show groups with a single stack too.")
+@click.option(
+    "--self-check",
+    "checking",
+    is_flag=True,
+    help="Compare stacks with themselves instead: every difference claimed is false.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.pass_obj
+@click.pass_context
 def stacks(
-    settings: Settings,
+    context: click.Context,
     indicator: str | None,
     hardware: str | None,
     baseline: str | None,
     everything: bool,
+    checking: bool,
     as_json: bool,
 ) -> None:
-    """Compare the measured stacks, job by job, where they were measured alike."""
+    """Compare the measured stacks, job by job, where they were measured alike.
+
+    With --self-check the exit code is 1 where the rules do not keep their promises.
+    """
     from rich.console import Console
 
-    from adviser.stacks import compare_stacks
-    from adviser.tables import group_table, stacks_document
+    from adviser.stacks import compare_stacks, identical_pairs
+    from adviser.tables import (
+        group_table,
+        self_check_document,
+        self_check_lines,
+        stacks_document,
+    )
     from graph.migrate import migrated_stores
     from graph.repositories.observations import measured_observations
 
+    settings: Settings = context.obj
     if hardware is not None and ":" not in hardware:
         hardware = f"sha256:{hardware}"  # as tables print them, digests go without
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         rows = measured_observations(connection, indicator=indicator, hardware=hardware)
+        if checking:
+            checked = identical_pairs(rows)
+            told = json.dumps(self_check_document(checked), indent=2)
+            click.echo(told if as_json else "\n".join(self_check_lines(checked)))
+            context.exit(1 if checked.problems else 0)
         groups = compare_stacks(rows, baseline)
     shown = [group for group in groups if everything or len(group.stacks) > 1]
     hidden = len(groups) - len(shown)

@@ -2,74 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from adviser.scoring.estimates import Sample
-from adviser.scoring.jobs import JobEffect, Place, job_log_rate
-from common.measurements import Unit
-from common.stability import instability
+from adviser.scoring.histories import History, Job, history_of, jobs_of
+from graph.evidence import Series
+from graph.repositories.observations import UNKNOWN_STACK, MeasuredObservation
 
 #: Hexadecimal digits of a digest that a person can still tell apart.
 SHORT_DIGEST = 8
 
 
-class JobObservation(Protocol):
-    """What is asked of an observation: measured, not quarantined, one job on one stack.
-
-    A job that was recorded twice under one comparison key still counts as one job, so
-    ``job_id`` must be unique over all inspections.
-    """
-
-    @property
-    def stack_digest(self) -> str | None: ...
-    @property
-    def component(self) -> str | None: ...
-    @property
-    def component_version(self) -> str | None: ...
-    @property
-    def script_sha256(self) -> str | None: ...
-    @property
-    def indicator(self) -> str: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def device(self) -> str | None: ...
-    @property
-    def hardware_digest(self) -> str: ...
-    @property
-    def hardware_label(self) -> str: ...
-    @property
-    def comparison_key(self) -> str: ...
-    @property
-    def job_id(self) -> str: ...
-    @property
-    def elapsed_s(self) -> float | None: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def unit(self) -> Unit: ...
-    @property
-    def repetitions_s(self) -> Sequence[float]: ...
-    @property
-    def unstable_reason(self) -> str | None: ...
-    @property
-    def host(self) -> str | None: ...
-    @property
-    def block(self) -> str | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class MeasuredStack:
-    """A stack's jobs before they are compared."""
+    """A stack's jobs before they are compared.
+
+    :param digest: ``None`` if the inspections named no lock
+    :param jobs: those that count
+    :param left_out: why each other job does not, sorted
+    """
 
     digest: str | None
     component: str | None
     version: str | None
-    jobs: tuple[JobEffect, ...]
+    jobs: tuple[Job, ...]
+    left_out: tuple[str, ...]
 
     @property
     def label(self) -> str:
@@ -77,14 +36,25 @@ class MeasuredStack:
         return f"{name} ({short_digest(self.digest) if self.digest else 'stack unknown'})"
 
     @property
-    def stable(self) -> tuple[JobEffect, ...]:
-        return tuple(job for job in self.jobs if job.unstable_reason is None)
+    def rates(self) -> list[float]:
+        """Of the jobs that count."""
+        return [math.exp(it.effect.log_rate) for it in self.jobs]
 
-    def sample(self, comparison_key: str) -> Sample:
-        """The stable jobs as they are compared."""
-        log_rates = tuple(job.log_rate for job in self.stable)
-        places = tuple(job.place for job in self.stable)
-        return Sample(self.label, log_rates, comparison_key, places)
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSeries:
+    """Everything that was measured alike.
+
+    :param known: stacks by digest
+    :param unknown: jobs whose stack is not known, by version of the component: several stacks
+        may hide in one, so they are compared with nothing
+    """
+
+    series: Series
+    hardware_label: str
+    history: History = field(repr=False)
+    known: tuple[MeasuredStack, ...]
+    unknown: tuple[MeasuredStack, ...]
 
 
 def short_digest(digest: str) -> str:
@@ -96,41 +66,38 @@ def short_digest(digest: str) -> str:
     return digest.rpartition(":")[2][:SHORT_DIGEST]
 
 
-def stacks_of(alike: Sequence[JobObservation]) -> list[MeasuredStack]:
-    """The stacks of a group by digest; without one, by version of the component."""
+def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:
+    """What observations of one series, in any order, say of its stacks.
+
+    Drift is cut, and instability told, by the very functions that advice is scored with.
+    """
     by_stack = defaultdict(list)
-    for seen in alike:
-        unlocked = (seen.component or "", seen.component_version or "")
-        by_stack[(seen.stack_digest or "", *(() if seen.stack_digest else unlocked))].append(seen)
-    return [_measured(by_stack[identity]) for identity in sorted(by_stack)]
+    for it in alike:
+        unlocked = (it.component or "", it.component_version or "")
+        by_stack[it.reading.stack, *(() if it.reading.stack else unlocked)].append(it)
+    series = alike[0].series
+    history = history_of(series, (it.reading for it in alike if it.reading.stack != UNKNOWN_STACK))
+    known: list[MeasuredStack] = []
+    unknown: list[MeasuredStack] = []
+    for identity, rows in sorted(by_stack.items()):
+        digest = identity[0]
+        if digest == UNKNOWN_STACK:
+            unknown.append(_unknown(rows))
+        else:
+            jobs, left_out = history.jobs.get(digest, ()), history.left_out.get(digest, ())
+            known.append(MeasuredStack(digest, *_component(rows), jobs, left_out))
+    label = min(it.hardware_label for it in alike)
+    return MeasuredSeries(series, label, history, tuple(known), tuple(unknown))
 
 
-def _measured(rows: Sequence[JobObservation]) -> MeasuredStack:
-    by_job = defaultdict(list)
-    for row in rows:
-        by_job[row.job_id].append(row)
-    return MeasuredStack(
-        digest=rows[0].stack_digest,
-        component=min((row.component for row in rows if row.component), default=None),
-        version=min((row.component_version for row in rows if row.component_version), default=None),
-        jobs=tuple(_job(job_id, by_job[job_id]) for job_id in sorted(by_job)),
+def _unknown(rows: Sequence[MeasuredObservation]) -> MeasuredStack:
+    jobs, left_out = jobs_of(it.reading for it in rows)
+    reasons = tuple(sorted(left_out[UNKNOWN_STACK]))
+    return MeasuredStack(None, *_component(rows), tuple(jobs[UNKNOWN_STACK]), reasons)
+
+
+def _component(rows: Sequence[MeasuredObservation]) -> tuple[str | None, str | None]:
+    return (
+        min((row.component for row in rows if row.component), default=None),
+        min((row.component_version for row in rows if row.component_version), default=None),
     )
-
-
-def _job(job_id: str, rows: Sequence[JobObservation]) -> JobEffect:
-    """One job, one number; it is unstable if any of its observations is."""
-    reasons = (row.unstable_reason or instability(row.repetitions_s) for row in rows)
-    return JobEffect(
-        job_id=job_id,
-        log_rate=job_log_rate([_rate(row) for row in rows]),
-        unstable_reason=min((reason for reason in reasons if reason), default=None),
-        place=Place(rows[0].host, rows[0].block),
-    )
-
-
-def _rate(row: JobObservation) -> float:
-    """Of the median repetition where there are any; a script may have reported the mean."""
-    if not row.repetitions_s or row.elapsed_s is None:
-        return row.rate
-    amount = row.rate * row.elapsed_s
-    return amount / median(row.repetitions_s)

@@ -9,7 +9,8 @@ from enum import StrEnum
 from functools import partial
 
 from adviser.projects.project import LockedPackage, Project, WarningCode
-from adviser.scoring.assessments import Weight
+from adviser.reports.codes import REPORTS
+from adviser.scoring.assessments import Level
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseFile
 
@@ -33,13 +34,13 @@ class IssueId(StrEnum):
 
 
 _TYPES = {
-    IssueId.INSECURE_SOURCE: Weight.WARNING,
-    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: Weight.WARNING,
-    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: Weight.WARNING,
-    IssueId.ARTIFACT_GONE: Weight.WARNING,
-    IssueId.YANKED: Weight.WARNING,
-    IssueId.NOT_ATTESTED: Weight.INFO,
-    IssueId.FILES_UNKNOWN: Weight.WARNING,
+    IssueId.INSECURE_SOURCE: Level.WARNING,
+    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: Level.WARNING,
+    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: Level.WARNING,
+    IssueId.ARTIFACT_GONE: Level.WARNING,
+    IssueId.YANKED: Level.WARNING,
+    IssueId.NOT_ATTESTED: Level.INFO,
+    IssueId.FILES_UNKNOWN: Level.WARNING,
 }
 
 _REMEDIES = {
@@ -87,7 +88,7 @@ class Issue:
     """
 
     id: IssueId
-    type: Weight
+    type: Level
     justification: str
     remedy: str
     package_name: str | None = None
@@ -108,7 +109,7 @@ class Issue:
             "id": self.id.value,
             "justification": self.justification,
             "remedy": self.remedy,
-            "link": f"docs/reference/report.md#{self.id.value.lower()}",
+            "link": f"{REPORTS}#{self.id.value.lower()}",
         }
         return {**found, **{key: value for key, value in values.items() if value}}
 
@@ -136,8 +137,8 @@ def check_lock(project: Project, served: Served) -> list[Issue]:
     issues = [*_of_project(project, served)]
     for name, it in sorted((project.locked or {}).items()):
         issues += _of_package(it, served.listings.get(name, ()), served)
-    weights = list(reversed(Weight))
-    return sorted(issues, key=lambda it: (weights.index(it.type), it.package_name or ""))
+    levels = list(reversed(Level))
+    return sorted(issues, key=lambda it: (levels.index(it.type), it.package_name or ""))
 
 
 def _of_project(project: Project, served: Served) -> Iterator[Issue]:
@@ -226,5 +227,5 @@ def _issue(
     digest: str | None = None,
     indexes: tuple[str, ...] = (),
 ) -> Issue:
-    weight = _TYPES.get(issue, Weight.ERROR)
-    return Issue(issue, weight, message, _REMEDIES[issue], package, version, digest, indexes)
+    level = _TYPES.get(issue, Level.ERROR)
+    return Issue(issue, level, message, _REMEDIES[issue], package, version, digest, indexes)

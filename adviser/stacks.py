@@ -7,20 +7,22 @@ order of the observations nor the hour.
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from adviser.measured import JobObservation, MeasuredStack, stacks_of
+from adviser.measured import MeasuredSeries, MeasuredStack, measured_series
+from adviser.scoring.next_jobs import Further, further_jobs
+from adviser.scoring.selfcheck import SelfCheck, self_check
 from adviser.scoring.spread import robust_variation
-from adviser.scoring.verdicts import Comparison, compare_candidates
+from adviser.scoring.verdicts import Comparison, compare_candidates, smallest_difference
 from common.errors import ProjectError
 from common.measurements import Unit
+from graph.repositories.observations import MeasuredObservation
 
 
 class UnknownBaseline(ProjectError):
@@ -32,11 +34,11 @@ class StackResult:
     """One stack under one comparison key.
 
     :param stack_digest: ``None`` if the inspection named no lock
-    :param jobs: stable and unstable ones
+    :param jobs: those that count, and those that were left out
     :param unstable: reasons of the jobs that were left out, sorted
-    :param median_rate: over the stable jobs, in the group's unit, ``None`` if there is none
-    :param variation: MAD-based coefficient of variation of the stable jobs' rates, dimensionless,
-        ``None`` below two jobs
+    :param median_rate: over the jobs that count, in the group's unit, ``None`` if there is none
+    :param variation: MAD-based coefficient of variation of their rates, dimensionless, ``None``
+        below two jobs
     :param comparison: with the group's baseline; ``None`` for the baseline itself and for
         unknown stacks
     """
@@ -54,12 +56,14 @@ class StackResult:
 
 @dataclass(frozen=True, slots=True)
 class StackGroup:
-    """All stacks measured under one comparison key.
+    """All stacks measured alike: under one comparison key, on one version of Python.
 
     :param script_sha256: of the indicator's text, hexadecimal; ``None`` if the documents do not say
     :param baseline: the stack that the others are compared with, ``None`` without known stacks
     :param baseline_reason: why it is that one, for a person
     :param stacks: known stacks, fastest median first, the baseline among them
+    :param delta: δ: differences up to it are of no interest, a share of the baseline's rate
+    :param next_jobs: open comparisons, the one first where further jobs tell most
     :param unknown: observations whose stack is not known, by version of the component;
         several stacks may hide in one, so they are compared with nothing
     """
@@ -70,18 +74,21 @@ class StackGroup:
     unit: Unit
     parameters: Mapping[str, Any]
     device: str | None
+    python_version: str | None
     hardware_digest: str
     hardware_label: str
     baseline: StackResult | None
     baseline_reason: str
+    delta: float
     stacks: tuple[StackResult, ...]
     unknown: tuple[StackResult, ...]
+    next_jobs: tuple[Further, ...] = ()
 
 
 def compare_stacks(
-    observations: Iterable[JobObservation], baseline: str | None = None
+    observations: Iterable[MeasuredObservation], baseline: str | None = None
 ) -> list[StackGroup]:
-    """Group observations by comparison key and compare the stacks of each group.
+    """Compare the stacks of each series, by the rules that advice is scored with.
 
     The baseline is the stack with the newest release of the measured component (final
     releases before pre-releases, then PEP 440 order; among equals the one with most stable
@@ -92,18 +99,37 @@ def compare_stacks(
     :returns: groups by indicator, hardware and parameters
     :raises UnknownBaseline: if no group has such a stack, or one has several
     """
-    by_key = defaultdict(list)
-    for observation in observations:
-        by_key[observation.comparison_key].append(observation)
-    groups = [_group(alike, baseline) for alike in by_key.values()]
+    groups = [_group(it, baseline) for it in all_series(observations)]
     if baseline is not None and not any(_has(group, baseline) for group in groups):
         raise UnknownBaseline(f"no measured stack has a digest that starts with {baseline!r}")
     return sorted(groups, key=_group_order)
 
 
+def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
+    """What stacks have shown against themselves: run against the next run, no run twice.
+
+    They are judged with the least δ, as what they show themselves is what it would rise by.
+    """
+    found = []
+    for series in all_series(observations):
+        for runs in series.history.runs().values():
+            for ours, theirs in zip(runs[1::2], runs[::2], strict=False):
+                found += compare_candidates(theirs, [ours])
+    return self_check(found)
+
+
+def all_series(observations: Iterable[MeasuredObservation]) -> list[MeasuredSeries]:
+    """The observations, series by series: one comparison key, one version of Python."""
+    by_series = defaultdict(list)
+    for it in observations:
+        by_series[it.series.comparison_key, it.series.python_version].append(it)
+    return [measured_series(alike) for alike in by_series.values()]
+
+
 def _group_order(group: StackGroup) -> tuple[str, ...]:
     parameters = json.dumps(dict(group.parameters), sort_keys=True, default=str)
-    return (group.indicator, group.hardware_label, parameters, group.comparison_key)
+    place = (group.indicator, group.hardware_label, parameters, group.comparison_key)
+    return (*place, group.python_version or "")
 
 
 def _has(group: StackGroup, prefix: str) -> bool:
@@ -116,29 +142,32 @@ def _starts(digest: str | None, prefix: str) -> bool:
     )
 
 
-def _group(alike: Sequence[JobObservation], prefix: str | None) -> StackGroup:
-    measured = stacks_of(alike)
-    known = [stack for stack in measured if stack.digest is not None]
-    base, reason = _baseline_of(known, prefix)
-    key = alike[0].comparison_key
+def _group(it: MeasuredSeries, prefix: str | None) -> StackGroup:
+    base, reason = _baseline_of(it.known, prefix)
+    series = it.series
+    stacks = () if base is None else _compared(it, base)
+    delta = smallest_difference(it.history.identical)
     return StackGroup(
-        comparison_key=key,
-        indicator=alike[0].indicator,
-        script_sha256=alike[0].script_sha256,
-        unit=alike[0].unit,
-        parameters=alike[0].parameters,
-        device=alike[0].device,
-        hardware_digest=alike[0].hardware_digest,
-        hardware_label=min(observation.hardware_label for observation in alike),
+        comparison_key=series.comparison_key,
+        indicator=series.indicator,
+        script_sha256=series.script_sha256,
+        unit=series.unit,
+        parameters=series.parameters,
+        device=series.device,
+        python_version=series.python_version,
+        hardware_digest=series.hardware_digest,
+        hardware_label=it.hardware_label,
         baseline=None if base is None else _result(base),
         baseline_reason=reason,
-        stacks=() if base is None else _compared(known, base, key),
-        unknown=_by_speed(_result(stack) for stack in measured if stack.digest is None),
+        delta=delta,
+        stacks=stacks,
+        unknown=_by_speed(map(_result, it.unknown)),
+        next_jobs=further_jobs([one.comparison for one in stacks if one.comparison], delta),
     )
 
 
 def _baseline_of(
-    known: list[MeasuredStack], prefix: str | None
+    known: Sequence[MeasuredStack], prefix: str | None
 ) -> tuple[MeasuredStack | None, str]:
     if not known:
         return None, "no stack is known"
@@ -160,27 +189,30 @@ def _release_order(stack: MeasuredStack) -> tuple[bool, bool, Version, int, str]
     try:
         version = Version(stack.version or "")
     except InvalidVersion:
-        return False, False, Version("0"), len(stack.stable), stack.digest or ""
-    return True, not version.is_prerelease, version, len(stack.stable), stack.digest or ""
+        return False, False, Version("0"), len(stack.jobs), stack.digest or ""
+    return True, not version.is_prerelease, version, len(stack.jobs), stack.digest or ""
 
 
-def _compared(known: list[MeasuredStack], base: MeasuredStack, key: str) -> tuple[StackResult, ...]:
+def _compared(it: MeasuredSeries, base: MeasuredStack) -> tuple[StackResult, ...]:
     """Every known stack with its comparison, all of them tested together."""
-    others = [stack for stack in known if stack is not base]
-    comparisons = compare_candidates(base.sample(key), [stack.sample(key) for stack in others])
-    results = map(_result, others, comparisons)
-    return _by_speed([_result(base), *results])
+    others = [stack for stack in it.known if stack is not base]
+    ours, *samples = (
+        replace(it.history.sample(stack.digest or ""), label=stack.label)
+        for stack in (base, *others)
+    )
+    comparisons = compare_candidates(ours, samples, aa_history=it.history.identical)
+    return _by_speed([_result(base), *map(_result, others, comparisons)])
 
 
 def _result(stack: MeasuredStack, comparison: Comparison | None = None) -> StackResult:
-    rates = [math.exp(job.log_rate) for job in stack.stable]
+    rates = stack.rates
     return StackResult(
         label=stack.label,
         stack_digest=stack.digest,
         component=stack.component,
         component_version=stack.version,
-        jobs=len(stack.jobs),
-        unstable=tuple(sorted(job.unstable_reason for job in stack.jobs if job.unstable_reason)),
+        jobs=len(stack.jobs) + len(stack.left_out),
+        unstable=stack.left_out,
         median_rate=median(rates) if rates else None,
         variation=robust_variation(rates) if len(rates) > 1 else None,
         comparison=comparison,

@@ -12,7 +12,9 @@ from rich.table import Table
 
 from adviser.measured import short_digest
 from adviser.scoring.estimates import Method
-from adviser.scoring.verdicts import Comparison, Verdict
+from adviser.scoring.next_jobs import Further
+from adviser.scoring.selfcheck import SelfCheck
+from adviser.scoring.verdicts import MIN_DELTA, Comparison, Verdict
 from adviser.stacks import StackGroup, StackResult
 from common.measurements import SPOKEN, Multiple, Unit
 from common.terminal import printable
@@ -29,6 +31,9 @@ _LEGEND = {
 
 _STYLES = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "cyan"}
 
+#: Of the open comparisons as many are named below a table.
+_NEXT = 3
+
 #: Characters of a title; parameters may be long.
 _TITLE_LIMIT = 600
 
@@ -42,7 +47,10 @@ def group_title(group: StackGroup) -> str:
     parameters = (
         f"{it} {group.parameters[it]}" for it in sorted(group.parameters) if it != "device"
     )
-    measured = ", ".join([group.indicator + script, *parameters, group.device or "device unknown"])
+    python = [f"Python {group.python_version}"] if group.python_version else []
+    measured = ", ".join(
+        [group.indicator + script, *parameters, group.device or "device unknown", *python]
+    )
     return f"{measured}, on {group.hardware_label} ({short_digest(group.hardware_digest)})"
 
 
@@ -76,7 +84,22 @@ def _caption(group: StackGroup) -> str:
         return "No stack is known, so nothing is compared."
     methods = {stack.comparison.method for stack in group.stacks if stack.comparison}
     named = f"Baseline: {group.baseline.label}, {group.baseline_reason}."
-    return " ".join([named, *(text for method, text in _LEGEND.items() if method in methods)])
+    parts = [named, *(text for method, text in _LEGEND.items() if method in methods)]
+    if group.delta > MIN_DELTA:
+        parts.append(f"Identical stacks differ by up to {group.delta:.1%} here: so must others.")
+    if group.next_jobs:
+        parts.append(f"Measure next: {'; '.join(map(_further, group.next_jobs[:_NEXT]))}.")
+    return " ".join(parts)
+
+
+def _further(it: Further) -> str:
+    """``tensorflow 2.9.3 (aa010000) +13 jobs (62 % chance of a claim)``."""
+    lacking = [
+        f"+{it.jobs} {'job' if it.jobs == 1 else 'jobs'}" if it.jobs else "",
+        f"base +{it.baseline_jobs}" if it.baseline_jobs else "",
+        f"({it.chance:.0%} chance of a claim)" if it.chance else "",
+    ]
+    return " ".join([it.candidate, *filter(None, lacking)])
 
 
 def _cells(stack: StackResult, spoken: Multiple, otherwise: str, *, left_out: bool) -> list[str]:
@@ -142,10 +165,21 @@ def _group_document(group: StackGroup) -> dict[str, Any]:
         "unit": group.unit.value,
         "parameters": dict(group.parameters),
         "device": group.device,
+        "python_version": group.python_version,
         "hardware": {"digest": group.hardware_digest, "label": group.hardware_label},
         "baseline": base and {"stack_digest": base.stack_digest, "reason": group.baseline_reason},
+        "delta_pct": 100 * group.delta,
         "stacks": [_stack_document(stack, group.unit) for stack in group.stacks],
         "unknown_stacks": [_stack_document(stack, group.unit) for stack in group.unknown],
+        "next_jobs": [
+            {
+                "label": it.candidate,
+                "jobs": it.jobs,
+                "baseline_jobs": it.baseline_jobs,
+                "chance": it.chance,
+            }
+            for it in group.next_jobs
+        ],
     }
 
 
@@ -187,3 +221,27 @@ def _comparison_document(comparison: Comparison) -> dict[str, Any]:
 def _number(value: float, *conditions: float) -> float | None:
     """``None`` for what is unknown: JSON has neither infinity nor NaN."""
     return value if all(map(math.isfinite, (value, *conditions))) else None
+
+
+def self_check_document(it: SelfCheck) -> dict[str, Any]:
+    """The self-check as JSON values."""
+    return {
+        "version": DOCUMENT_VERSION,
+        "comparisons": it.comparisons,
+        "faster": it.faster,
+        "slower": it.slower,
+        "intervals": it.settled,
+        "intervals_held": it.held,
+        "problems": list(it.problems),
+    }
+
+
+def self_check_lines(it: SelfCheck) -> list[str]:
+    """The self-check for a person."""
+    if not it.comparisons:
+        return ["No stack was measured twice with five stable jobs: nothing can be checked."]
+    told = (
+        f"{it.comparisons} comparisons of stacks with themselves: called faster {it.faster} times,"
+        f" slower {it.slower} times; {it.held} of {it.settled} intervals of 95 % hold no difference"
+    )
+    return [told, *(f"problem: {problem}" for problem in it.problems)]

@@ -17,7 +17,10 @@ from common.reasons import Reason
 from common.releases import Requirement, parse_requirement
 
 _REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+", re.IGNORECASE)
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+#: Of addresses that installers follow; a letter alone is a drive.
+_SCHEME = re.compile(r"(?:https?|ftp|file|(?:git|hg|svn|bzr|ssh|sftp)(?:\+[a-z]+)?):", re.IGNORECASE)
+_DRIVE = re.compile(r"[a-z]:[\\/]", re.IGNORECASE)
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _ARCHIVE = re.compile(
     r"\.(?:whl|zip|tar|tar\.(?:gz|bz2|xz|Z|lzma)|tgz|tbz|txz|tlz)$", re.IGNORECASE
 )
@@ -139,6 +142,9 @@ def kind_of_reference(text: str) -> WarningCode:
 def reference_without_name(text: str) -> WarningCode | None:
     """What a line leads to that names no package: an address or a path; ``None`` for neither.
 
+    Something before a colon is no path, so that any file with colons is not taken for one of
+    requirements.
+
     >>> [reference_without_name(it) for it in ("./here", "a-1.whl", "https://h/a.zip#egg=a", "a>1")]
     [<WarningCode.LOCAL_PATH: 'local_path'>, <WarningCode.LOCAL_PATH: 'local_path'>, \
 <WarningCode.ADDRESS: 'address'>, None]
@@ -146,6 +152,10 @@ def reference_without_name(text: str) -> WarningCode | None:
     head = text.partition(";")[0].strip()
     if _SCHEME.match(head):
         return kind_of_reference(head)
+    if _DRIVE.match(head):
+        return WarningCode.LOCAL_PATH
+    if _OTHER_SCHEME.match(head):
+        return None
     if "@" in head and not head.startswith((".", "/", "~")):
         return None
     bare = head.partition("[")[0].strip()

@@ -15,8 +15,14 @@ from adviser.projects.fields import inside, table_in, tables_in, text_in, texts_
 from adviser.projects.indexes import index_named, public_address
 from adviser.projects.lines import ELSEWHERE, Reading, check_marker, checked_hashes
 from adviser.projects.problems import refuse, shown
-from adviser.projects.project import LockedPackage, ProjectIndex, ProjectWarning, WarningCode
-from adviser.projects.requirements_files import read_requirements
+from adviser.projects.project import (
+    AskedRequirement,
+    LockedPackage,
+    ProjectIndex,
+    ProjectWarning,
+    WarningCode,
+)
+from adviser.projects.requirements_files import pinned, read_requirements
 from common.reasons import Reason
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
 
@@ -28,6 +34,7 @@ class Lock:
     """What a lock says; entries in the order of the file.
 
     :param complete: whether every entry names one version that an index serves
+    :param unpinned: the first line of a requirements file that names no single version
     :param manifest_hash: by which a ``Pipfile.lock`` names its Pipfile
     """
 
@@ -39,6 +46,7 @@ class Lock:
     python: str | None = None
     requires_python: str | None = None
     warnings: tuple[ProjectWarning, ...] = ()
+    unpinned: AskedRequirement | None = None
 
     def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockedPackage]:
         """What it installs in an environment, by name.
@@ -63,6 +71,21 @@ def read_lock(name: str, files: Mapping[str, bytes]) -> Lock:
     return replace(lock, warnings=tuple(reading.warnings))
 
 
+def require_pins(lock: Lock) -> Lock:
+    """The lock itself, unless it is a requirements file of which not every line is pinned.
+
+    :raises InvalidProject: naming the first such line
+    """
+    if lock.unpinned is not None:
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{shown(lock.unpinned.text)} names no single version, so this is no lock",
+            lock.unpinned.origin,
+            "lock it first, such as by `thoth advise --format requirements`",
+        )
+    return lock
+
+
 def lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> Lock:
     """The same as part of a project."""
     base = name.rpartition("/")[2]
@@ -71,7 +94,13 @@ def lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> Lock:
     if is_pylock(base):
         return _pylock(toml_of(name, files[name]), name, reading)
     listed = read_requirements(name, files, reading)
-    return Lock(tuple(listed.pins), name, complete=listed.is_lock, indexes=listed.indexes)
+    return Lock(
+        tuple(listed.pins),
+        name,
+        complete=listed.is_lock,
+        indexes=listed.indexes,
+        unpinned=next((it for it in listed.requirements if pinned(it.specifier) is None), None),
+    )
 
 
 def is_pylock(name: str) -> bool:

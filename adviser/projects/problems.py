@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from common.errors import InvalidDocument
+from common.errors import InvalidFile
 from common.indexes.configuration import without_credentials
 
 
-class InvalidProject(InvalidDocument):
+class InvalidProject(InvalidFile):
     """A manifest or a lock that cannot be used.
 
     :param place: name of the file

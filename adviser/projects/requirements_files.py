@@ -118,6 +118,12 @@ class _Reader:
                     extras=asked.extras, origin=at,
                 )
             )  # fmt: skip
+        elif hashes:
+            self._reading.warn(
+                WarningCode.OPTION_IGNORED,
+                "--hash has no effect on advice where a requirement names no single version",
+                at,
+            )
 
     def _constraint(self, asked: AskedRequirement, at: str) -> None:
         if asked.extras:

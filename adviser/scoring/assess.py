@@ -58,7 +58,6 @@ def assess(
         claims=claims,
         refused=dict(_refused(snapshot, allow_list)) if kind.refuses_vulnerable else {},
         baseline=base,
-        baseline_reason="as given" if baseline is not None else "the newest of each package",
         coverage=covered,
         justifications=request_notes(covered.missing, covered.unsolvable, lost, claims),
         coverage_of=coverages.of,

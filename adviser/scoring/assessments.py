@@ -15,8 +15,8 @@ from common.measurements import Unit
 from common.packages import Purl
 
 
-class Weight(StrEnum):
-    """How heavily a person should take a justification."""
+class Level(StrEnum):
+    """How seriously a person should take a note."""
 
     INFO = "INFO"
     WARNING = "WARNING"
@@ -58,7 +58,7 @@ class Justification:
     """
 
     code: Code
-    type: Weight
+    type: Level
     message: str
     package: str | None = None
     purl: Purl | None = None
@@ -85,10 +85,13 @@ class Claim:
         of many is not oversold; per cent of the baseline's rate
     :param observed_pct: the difference as it was observed
     :param interval_low_pct: lower end of the two-sided 95 % interval of the observed difference,
-        widened where hardware or Python is another
+        widened where hardware or Python is another; infinite, as the upper end, where nothing
+        that was measured bounds it
     :param delta_pct: δ: differences up to it are of no interest; what identical stacks have shown
         of this measurement, 2 % at least
     :param p_value: adjusted for everything that was looked at
+    :param chance: that the jobs it lacks settle it as faster or slower; 0 where it is settled,
+        too little is known to tell, or it was measured elsewhere
     :param bound: natural log: the pessimistic bound that scores count, 0 unless ``scored``
     :param scored: whether it counts; only a settled verdict on one package does
     :param evidence: identifiers of the observations, sorted
@@ -122,6 +125,7 @@ class Claim:
     baseline_jobs: int
     jobs_missing: int
     baseline_jobs_missing: int
+    chance: float
     method: Method
     pairs: int
     hosts: int | None
@@ -135,6 +139,11 @@ class Claim:
     def confounded(self) -> bool:
         """Whether more than one package differs."""
         return len(self.differs) > 1
+
+    @property
+    def here(self) -> bool:
+        """Whether it was measured in the very circumstances that were asked about."""
+        return self.same_hardware and self.same_python
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +217,6 @@ class Assessment:
     :param claims: settled or not, in a fixed order; see :meth:`claims_of`
     :param refused: versions that the recommendation type does not allow, with the words
     :param baseline: version by name that claims compare with
-    :param baseline_reason: whose it is, for a person
     :param coverage: of the baseline
     :param coverage_of: gives that of another stack
     :param justifications: what is to be known of the request, whatever is chosen
@@ -220,7 +228,6 @@ class Assessment:
     claims: tuple[Claim, ...]
     refused: Mapping[Purl, str]
     baseline: Mapping[str, Purl]
-    baseline_reason: str
     coverage: Coverage
     justifications: tuple[Justification, ...]
     coverage_of: Callable[[Collection[Purl]], Coverage] = field(repr=False, compare=False)

@@ -100,8 +100,7 @@ def package_contrasts(
         for ours in versions.get(name, ()) if holding else ():
             if ours == theirs or not stacks.holding(ours):
                 continue
-            pairs = [(it, stacks.exchanged(it, theirs, ours)) for it in holding]
-            known = [(base, other) for base, other in pairs if other is not None]
+            known = _pairs(stacks, theirs, ours)
             for number, history in histories.items() if known else ():
                 best = max(
                     (
@@ -114,6 +113,16 @@ def package_contrasts(
                 if best is not None:
                     found.append(Contrast(number, best[2], best[3], (name,), ours, theirs))
     return found
+
+
+def _pairs(stacks: Stacks, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
+    """Every stack with one version, and the one that has the other instead."""
+    bases, others = stacks.holding(theirs), stacks.holding(ours)
+    if len(bases) <= len(others):
+        pairs = [(it, stacks.exchanged(it, theirs, ours)) for it in bases]
+        return [(base, other) for base, other in pairs if other is not None]
+    swapped = [(stacks.exchanged(it, ours, theirs), it) for it in others]
+    return [(base, other) for base, other in swapped if base is not None]
 
 
 def _jobs(history: History, base: str, other: str) -> int:

@@ -24,12 +24,14 @@ class Coverages:
     ):
         self._stacks = stacks
         self._labels = evidence.hardware
-        here = {n for n, it in enumerate(evidence.series) if asked.same_hardware(it)}
+        every = range(len(evidence.series))
+        here = {n for n in every if asked.same_hardware(evidence.series[n])}
+        elsewhere = len(here) < len(every)
         self._jobs_here = _jobs(evidence, here)
-        self._jobs = _jobs(evidence, range(len(evidence.series)))
-        self._hardware = _hardware(evidence, range(len(evidence.series))) | _hardware(
-            evidence, here
-        )
+        self._jobs = _jobs(evidence, every) if elsewhere else self._jobs_here
+        self._hardware = _hardware(evidence, here)
+        if elsewhere:
+            self._hardware = _hardware(evidence, every) | self._hardware
         self._sources = tuple(Source(*it) for it in sorted(evidence.sources.items()))
         self._missing = snapshot.missing
         self._unsolvable = unsolvable_of(snapshot)
@@ -52,10 +54,11 @@ class Coverages:
         """The one with the fewest differences; on this hardware, then with most jobs, if equal."""
         if not stack:
             return None
+        wanted = frozenset(stack)
         near = min(
             (digest for digest in self._jobs if self._stacks.shared(digest, stack)),
             key=lambda it: (
-                len(self._differences(it, stack)),
+                len({name_of(one) for one in self._stacks.members[it] ^ wanted}),
                 it not in self._jobs_here,
                 -self._jobs[it],
                 it,

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 FloatArray = NDArray[np.float64]
 
@@ -178,6 +177,8 @@ def intervals(effects: Effects, confidence: float = 0.95) -> tuple[FloatArray, F
 
     :param confidence: share of such intervals that hold the true difference, within (0, 1)
     """
+    from scipy.special import stdtrit  # slow, and needed only where something was measured
+
     # Zero degrees of freedom come with an infinite error; any finite t gives that interval.
     t = stdtrit(np.maximum(effects.degrees_of_freedom, 1.0), (1 + confidence) / 2)
     half = t * effects.standard_error
@@ -210,6 +211,8 @@ def chance_at_most(effects: Effects, log_bound: FloatArray | float) -> FloatArra
     ``P(T ≥ (d − bound) / SE)`` for Student's T. Without any error the answer is 0 above
     the bound and 1 at or below it; an unknown difference gives 1.
     """
+    from scipy.special import stdtr  # slow, and needed only where something was measured
+
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (effects.d - log_bound) / effects.standard_error
     p = stdtr(np.maximum(effects.degrees_of_freedom, 1.0), -np.nan_to_num(t, nan=-np.inf))

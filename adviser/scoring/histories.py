@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 from adviser.scoring.drift import steps
 from adviser.scoring.estimates import Sample, estimates_of
@@ -18,6 +18,12 @@ from graph.evidence import Evidence, Reading, Series
 #: Of the runs of one stack, as many are compared with each other for what identical stacks
 #: show; the latest ones.
 MAX_RUNS = 12
+
+#: So many runs tell by themselves what identical stacks show, without those from before a drift.
+MIN_RUNS = 5
+
+#: Why jobs from before the last step of their host are left out.
+DRIFT = "drift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +46,15 @@ class History:
 
     :param jobs: by stack digest, sorted; in the order of their identifiers
     :param drifted: when the last step was, by host; jobs from before it are left out
+    :param left_out: by stack digest, why each job that does not count is left out, sorted
+    :param stable: by stack digest, with the jobs from before the last drift
     """
 
     series: Series
     jobs: Mapping[str, tuple[Job, ...]]
     drifted: Mapping[str | None, datetime]
+    left_out: Mapping[str, tuple[str, ...]]
+    stable: Mapping[str, Sequence[Job]]
 
     def sample(self, stack: str) -> Sample:
         """The jobs of a stack as they are compared."""
@@ -52,12 +62,19 @@ class History:
 
     def evidence(self, *stacks: str) -> tuple[str, ...]:
         """The observations of some stacks, sorted."""
-        return tuple(sorted(one for stack in stacks for one in self._observed.get(stack, ())))
+        return tuple(sorted(chain.from_iterable(self._observed.get(it, ()) for it in stacks)))
 
     def as_of(self, *stacks: str) -> datetime | None:
         """When any of some stacks was last measured."""
-        seen = (it.seen_at for stack in stacks for it in self.jobs.get(stack, ()))
-        return max(filter(None, seen), default=None)
+        return max(filter(None, map(self._seen.get, stacks)), default=None)
+
+    @cached_property
+    def _seen(self) -> dict[str, datetime | None]:
+        """When each stack was last measured."""
+        return {
+            stack: max(filter(None, (it.seen_at for it in them)), default=None)
+            for stack, them in self.jobs.items()
+        }
 
     @cached_property
     def _observed(self) -> dict[str, list[str]]:
@@ -75,15 +92,27 @@ class History:
         two stacks are.
         """
         found: list[float] = []
-        for stack, jobs in self.jobs.items():
-            samples = [
-                _sample(stack, run, self.series.comparison_key) for run in _runs(jobs)[-MAX_RUNS:]
-            ]
+        for samples in self.runs().values():
             for theirs, ours in combinations(samples, 2):
                 (estimate,) = estimates_of(theirs, [ours])
                 if min(estimate.jobs, estimate.baseline_jobs) >= MIN_JOBS:
                     found.append(estimate.effect.d)
         return tuple(found)
+
+    def runs(self) -> dict[str, list[Sample]]:
+        """The latest inspections of each stack with five stable jobs or more, oldest first.
+
+        Those from before the last drift are among them until there are enough after it: where
+        runs simply differ, each looks like a step from the one before, and cutting there would
+        hide the very thing that identical stacks show.
+        """
+        key = self.series.comparison_key
+        found = {}
+        for stack, them in self.stable.items():
+            late = _runs(self.jobs.get(stack, ()))
+            runs = late if len(late) >= MIN_RUNS else _runs(them)
+            found[stack] = [_sample(stack, run, key) for run in runs[-MAX_RUNS:]]
+        return found
 
 
 def _sample(stack: str, jobs: Sequence[Job], key: str) -> Sample:
@@ -112,28 +141,48 @@ def histories_of(evidence: Evidence, wanted: Iterable[int]) -> dict[int, History
         if reading.series in kept:
             by_series[reading.series].append(reading)
     return {
-        number: _history(evidence.series[number], readings)
+        number: history_of(evidence.series[number], readings)
         for number, readings in sorted(by_series.items())
     }
 
 
-def _history(series: Series, readings: Sequence[Reading]) -> History:
+def history_of(series: Series, readings: Iterable[Reading]) -> History:
+    """The history of one series, of all its readings in any order."""
+    jobs, left_out = jobs_of(readings)
+    drifted = _last_steps(jobs)
+    kept = {}
+    for stack, them in jobs.items():
+        late = tuple(it for it in them if _after(it, drifted)) if drifted else tuple(them)
+        left_out[stack] += [DRIFT] * (len(them) - len(late))
+        if late:
+            kept[stack] = late
+    told = {stack: tuple(sorted(them)) for stack, them in left_out.items() if them}
+    return History(series, kept, drifted, told, jobs)
+
+
+def jobs_of(readings: Iterable[Reading]) -> tuple[dict[str, list[Job]], dict[str, list[str]]]:
+    """The stable jobs of each stack, in the order of their identifiers, and why others are not.
+
+    However often a job was recorded it is one. It is unstable if any of its readings is.
+    """
     by_job: dict[tuple[str, str], list[Reading]] = defaultdict(list)
     for it in readings:
         by_job[it.stack, it.job_id].append(it)
     jobs: dict[str, list[Job]] = defaultdict(list)
-    for (stack, _), rows in sorted(by_job.items()):
-        # A job is unstable if any of its observations is.
-        if all(row.unstable_reason is None for row in rows):
+    left_out: dict[str, list[str]] = defaultdict(list)
+    for stack, job in sorted(by_job):
+        rows = by_job[stack, job]
+        reasons = [row.unstable_reason for row in rows if row.unstable_reason is not None]
+        if reasons:
+            left_out[stack].append(min(reasons))
+        else:
             jobs[stack].append(_job(rows))
-    drifted = _last_steps(jobs)
-    kept = {stack: tuple(it for it in them if _after(it, drifted)) for stack, them in jobs.items()}
-    return History(series, {stack: them for stack, them in kept.items() if them}, drifted)
+    return jobs, left_out
 
 
 def _job(rows: Sequence[Reading]) -> Job:
     first, place = rows[0], Place(rows[0].host, rows[0].block)
-    effect = JobEffect(first.job_id, job_log_rate([row.rate for row in rows]), place=place)
+    effect = JobEffect(first.job_id, job_log_rate([row.rate for row in rows]), place)
     if len(rows) == 1:  # as nearly all
         return Job(effect, first.document_id, first.seen_at, (first.observation_id,))
     last = max(filter(None, (row.seen_at for row in rows)), default=None)

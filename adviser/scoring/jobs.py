@@ -1,4 +1,4 @@
-"""One job: what it contributes to a comparison, and when it is left out.
+"""One job: what it contributes to a comparison.
 
 A job is one process, one start of its environment, one slot of time. Its repetitions
 share the state of the machine, so a job gives one number, however many it repeated.
@@ -31,13 +31,11 @@ class JobEffect:
     """One job as a comparison sees it.
 
     :param log_rate: ln of the job's median rate
-    :param unstable_reason: why it is left out of comparisons, ``None`` if it counts
     :param place: where it ran and in which turns, as far as is known
     """
 
     job_id: str
     log_rate: float
-    unstable_reason: str | None = None
     place: Place = UNKNOWN_PLACE
 
 

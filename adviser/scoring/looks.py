@@ -1,4 +1,7 @@
-"""Looking again and again: how much of α each look may spend."""
+"""Looking again and again: how much of α each look may spend.
+
+For whoever plans inspections ahead; no answer uses it yet, since none knows how many are planned.
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,24 @@
-"""Where further jobs tell most: which open comparison to measure next."""
+"""Where further jobs tell most: which open comparison to measure next.
+
+:func:`further_jobs` is what ``thoth stacks`` tells, :func:`next_claims` what reports do: there
+every comparison is asked equally often, and every job costs the same. :class:`Open` has both,
+for whoever plans inspections.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
+from adviser.scoring.assessments import Claim
 from adviser.scoring.effects import Effect, Effects, FloatArray, effects_of, intervals
 from adviser.scoring.judging import ALPHA, Verdict
+from adviser.scoring.planning import MIN_JOBS
 from adviser.scoring.verdicts import Comparison
 
 _NORMAL = NormalDist()
@@ -31,8 +39,77 @@ class Open:
     cost_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Further:
+    """An open comparison, and the jobs that it lacks.
+
+    :param candidate: label
+    :param baseline: label
+    :param jobs: of the candidate, further ones
+    :param baseline_jobs: of the baseline
+    :param chance: that they settle it as faster or slower; 0 where too little is known to tell
+    """
+
+    candidate: str
+    baseline: str
+    jobs: int
+    baseline_jobs: int
+    chance: float
+
+
+def further_jobs(comparisons: Sequence[Comparison], delta: float) -> tuple[Further, ...]:
+    """Open comparisons, the one first of which further jobs tell most.
+
+    Who cannot be the best any more is left out. What is worth equally much, as where errors are
+    not known yet, is in the order of the jobs that it lacks.
+
+    :param comparisons: all that were tested together, each with one and the same baseline
+    :param delta: δ, a share of the baseline's rate
+    """
+    margin = math.log1p(delta)
+    tested = max(1, sum(min(it.jobs, it.baseline_jobs) >= MIN_JOBS for it in comparisons))
+    found = []
+    for it, racing in zip(comparisons, still_in_the_race(comparisons), strict=True):
+        if racing and it.verdict is Verdict.UNDETERMINED:
+            so_far, more = (
+                min(it.jobs, it.baseline_jobs),
+                max(it.jobs_missing, it.baseline_jobs_missing),
+            )
+            chance = settling_chance(it, so_far, more, margin, tested)
+            told = Further(
+                it.candidate, it.baseline, it.jobs_missing, it.baseline_jobs_missing, chance
+            )
+            found.append((-worth(Open(it, so_far, 1.0, 1.0), more, margin, tested), more, told))
+    return tuple(told for *_, told in sorted(found, key=lambda it: (*it[:2], it[2].candidate)))
+
+
+def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Open claims about one version, measured here, of which further jobs tell most first.
+
+    Versions that by some measurement cannot be the best of their package are left out of it.
+    """
+    best: dict[tuple[str | None, str, str], float] = defaultdict(lambda: -math.inf)
+    here = [it for it in claims if it.purl is not None and it.here]
+    for it in here:
+        best[_race(it)] = max(best[_race(it)], it.interval_low_pct)
+    racing = (it for it in here if it.verdict is Verdict.UNDETERMINED)
+    return tuple(
+        sorted((it for it in racing if it.interval_high_pct >= best[_race(it)]), key=_last)
+    )
+
+
+def _race(it: Claim) -> tuple[str | None, str, str]:
+    return it.package, it.comparison_key, it.baseline_stack
+
+
+def _last(it: Claim) -> tuple[float, int, str, str]:
+    more = max(it.jobs_missing, it.baseline_jobs_missing)
+    size = abs(math.log1p(it.observed_pct / 100)) if it.chance else 0.0
+    return -it.chance * size / more, more, it.purl or "", it.comparison_key
+
+
 def settling_chance(
-    it: Comparison, jobs: int, more: int, log_margin: float, tested: int = 1
+    it: Comparison | Effect, jobs: int, more: int, log_margin: float, tested: int = 1
 ) -> float:
     """Chance that so many further jobs an arm make an undetermined comparison a claim.
 

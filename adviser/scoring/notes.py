@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
-from adviser.scoring.assessments import Claim, Code, Justification, Weight
+from adviser.scoring.assessments import Claim, Code, Justification, Level
 from adviser.scoring.contrasts import name_of
 from adviser.scoring.harms import AllowList, severity_of
+from adviser.scoring.planning import MIN_JOBS
 from adviser.scoring.releases import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
 from adviser.scoring.verdicts import Verdict
 from common.advisories import Severity
@@ -22,10 +23,10 @@ VULNERABILITY_PAGE = "https://osv.dev/vulnerability/{}"
 
 _GRAVE = frozenset({Severity.HIGH, Severity.CRITICAL})
 _CODES = {
-    Verdict.FASTER: (Code.FASTER, Weight.INFO),
-    Verdict.SLOWER: (Code.SLOWER, Weight.WARNING),
-    Verdict.EQUIVALENT: (Code.EQUIVALENT, Weight.INFO),
-    Verdict.UNDETERMINED: (Code.UNDETERMINED, Weight.INFO),
+    Verdict.FASTER: (Code.FASTER, Level.INFO),
+    Verdict.SLOWER: (Code.SLOWER, Level.WARNING),
+    Verdict.EQUIVALENT: (Code.EQUIVALENT, Level.INFO),
+    Verdict.UNDETERMINED: (Code.UNDETERMINED, Level.INFO),
 }
 
 
@@ -74,17 +75,17 @@ _OPEN = Verdict.UNDETERMINED
 
 def _missing(name: str) -> Justification:
     words = f"{name} is asked for, and no version of it is known"
-    return Justification(Code.MISSING, Weight.ERROR, words, name)
+    return Justification(Code.MISSING, Level.ERROR, words, name)
 
 
 def _unsolvable(name: str) -> Justification:
     words = f"no version of {name} tells what it requires without being built"
-    return Justification(Code.UNSOLVABLE, Weight.WARNING, words, name)
+    return Justification(Code.UNSOLVABLE, Level.WARNING, words, name)
 
 
 def _lost(text: str) -> Justification:
     words = f"{text} cannot be installed here, so that nothing is compared with it"
-    return Justification(Code.BASELINE_UNAVAILABLE, Weight.WARNING, words, text.partition("==")[0])
+    return Justification(Code.BASELINE_UNAVAILABLE, Level.WARNING, words, text.partition("==")[0])
 
 
 def _of_release(it: Candidate, as_of: datetime) -> Iterator[Justification]:
@@ -92,14 +93,15 @@ def _of_release(it: Candidate, as_of: datetime) -> Iterator[Justification]:
     if it.yanked:
         reason = f": {it.yanked_reason}" if it.yanked_reason else ""
         words = f"{what} was yanked by its publisher{reason}"
-        yield Justification(Code.YANKED, Weight.WARNING, words, it.name, it.purl)
+        yield Justification(Code.YANKED, Level.WARNING, words, it.name, it.purl)
     if it.prerelease:
         words = f"{what} is a pre-release"
-        yield Justification(Code.PRERELEASE, Weight.INFO, words, it.name, it.purl)
+        yield Justification(Code.PRERELEASE, Level.INFO, words, it.name, it.purl)
     if it.uploaded_at is not None and as_of - it.uploaded_at < RIPE_AFTER:
-        days = max(0, (as_of - it.uploaded_at).days)
+        # By the calendar: of the moment that counts only the day is known.
+        days = max(0, (as_of.date() - it.uploaded_at.astimezone(UTC).date()).days)
         words = f"{what} was released {days} {'day' if days == 1 else 'days'} ago"
-        yield Justification(Code.IMMATURE, Weight.INFO, words, it.name, it.purl)
+        yield Justification(Code.IMMATURE, Level.INFO, words, it.name, it.purl)
 
 
 def _of_package(
@@ -108,7 +110,7 @@ def _of_package(
     last = last_release(candidates)
     if last is not None and as_of - last > UNMAINTAINED_AFTER:
         words = f"nothing of {name} that fits was released since {last:%Y-%m-%d}"
-        yield Justification(Code.UNMAINTAINED, Weight.WARNING, words, name)
+        yield Justification(Code.UNMAINTAINED, Level.WARNING, words, name)
 
 
 def _of_harms(
@@ -126,7 +128,7 @@ def _of_harms(
         grave = severity in _GRAVE and not accepted
         yield Justification(
             Code.VULNERABILITY_ALLOWED if accepted else Code.VULNERABLE,
-            Weight.ERROR if grave else Weight.INFO if accepted else Weight.WARNING,
+            Level.ERROR if grave else Level.INFO if accepted else Level.WARNING,
             words, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(it.id), (it.id,),
         )  # fmt: skip
 
@@ -136,9 +138,9 @@ def claim_note(it: Claim) -> Justification:
 
     A gain is told as it is expected to last (shrunk), then as it was observed, with its interval.
     """
-    code, weight = _CODES[it.verdict]
+    code, level = _CODES[it.verdict]
     if it.confounded:
-        code, weight = Code.CONFOUNDED, Weight.INFO
+        code, level = Code.CONFOUNDED, Level.INFO
     subject = it.package or "the measured stack"
     versions = ""
     if it.purl and it.baseline_purl:
@@ -146,13 +148,15 @@ def claim_note(it: Claim) -> Justification:
     said = f"{subject}{versions}: {_said(it)} in {_measure(it)} on {it.hardware_label}"
     jobs = f"{it.jobs} and {it.baseline_jobs} jobs"
     return Justification(
-        code, weight, f"{said} ({_interval(it)}, {jobs}){_but(it)}",
+        code, level, f"{said} ({_interval(it)}, {jobs}){_but(it)}",
         it.package, it.purl, None, it.evidence,
     )  # fmt: skip
 
 
 def _said(it: Claim) -> str:
     if it.verdict is Verdict.UNDETERMINED:
+        if not it.here:
+            return f"undetermined from elsewhere, {MIN_JOBS} jobs of each here would tell more"
         more = it.jobs_missing + it.baseline_jobs_missing
         return f"undetermined, about {more} more {'job' if more == 1 else 'jobs'} would tell"
     if it.verdict is Verdict.EQUIVALENT:

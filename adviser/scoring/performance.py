@@ -21,6 +21,7 @@ from adviser.scoring.effects import Effects, FloatArray, effects_of, per_cent
 from adviser.scoring.estimates import Estimate, estimates_of
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.judging import ALPHA, Judgements, Verdict, judge
+from adviser.scoring.next_jobs import settling_chance
 from adviser.scoring.planning import MIN_JOBS
 from adviser.scoring.shrinkage import pessimistic, shrinkage_factors, true_variance
 from adviser.scoring.verdicts import Lacking, smallest_difference
@@ -84,6 +85,31 @@ def performance_claims(
     )
     claims = _claims(looked, widths, asked, evidence.hardware)
     return sorted(claims, key=_order)
+
+
+def stack_claims(
+    evidence: Evidence, stacks: Stacks, baseline: str, candidate: str, asked: Circumstances
+) -> list[Claim]:
+    """What two measured stacks show next to each other, in the very circumstances asked about.
+
+    However many packages differ: it is the stacks themselves that are asked about, and nothing
+    else is tested with them. Nothing of it is scored.
+
+    :param baseline: digest of the one stack, and ``candidate`` of the other
+    """
+    here = {it.series for it in evidence.readings if it.stack == baseline}
+    here = {number for number in here if asked.distance(evidence.series[number]) == 0}
+    histories = histories_of(evidence, here)
+    differs = stacks.differing(baseline, candidate)
+    contrasts = [
+        Contrast(number, baseline, candidate, differs)
+        for number, it in histories.items()
+        if baseline in it.jobs and candidate in it.jobs
+    ]
+    looked = _looked(contrasts, histories)
+    if not looked:
+        return []
+    return sorted(_claims(looked, np.zeros(len(looked)), asked, evidence.hardware), key=_order)
 
 
 def _wanted(evidence: Evidence, stacks: Stacks, baseline: Mapping[str, Purl]) -> set[int]:
@@ -186,7 +212,15 @@ class _Found:
         """Ends of the interval, the published effect, the observed one."""
         ends = self.judgements.low[self.place], self.judgements.high[self.place]
         low, high, shrunk, seen = per_cent(np.array([*ends, self.shrunk, observed])).tolist()
-        return low, high, shrunk, seen
+        return low if math.isfinite(ends[0]) else -math.inf, high, shrunk, seen
+
+    def chance(self, estimate: Estimate, missing: tuple[int, int]) -> float:
+        """That so many further jobs settle it as faster or slower."""
+        if not any(missing):
+            return 0.0
+        so_far, more = min(estimate.jobs, estimate.baseline_jobs), max(missing)
+        it = self.lacking
+        return settling_chance(estimate.effect, so_far, more, it.log_margin, max(1, it.tested))
 
 
 def _claim(it: _Looked, found: _Found, asked: Circumstances, label: str) -> Claim:
@@ -223,6 +257,7 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, label: str) -> Clai
         baseline_jobs=estimate.baseline_jobs,
         jobs_missing=missing[0],
         baseline_jobs_missing=missing[1],
+        chance=found.chance(estimate, missing) if asked.distance(series) == 0 else 0.0,
         method=estimate.method,
         pairs=estimate.pairs,
         hosts=estimate.hosts,

@@ -87,6 +87,8 @@ def repetitions_per_job(
 ) -> int:
     """Repetitions a job that make the mean most precise for the time spent.
 
+    For whoever plans inspections; what a job costs is known to nobody else.
+
     ``⌈√((c_job/c_rep) · (s²_within/s²_between))⌉``, at least one (Kalibera & Jones 2013,
     doi:10.1145/2464157.2464160); the rest of the budget goes into jobs.
 

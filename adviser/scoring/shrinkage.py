@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import stdtrit
 
 from adviser.scoring.effects import Effects, FloatArray
 
@@ -45,6 +44,8 @@ def pessimistic(effects: Effects, shrunk: FloatArray, alpha: float = 0.05) -> Fl
 
     :returns: natural log; −∞ where the error is unknown
     """
+    from scipy.special import stdtrit  # slow, and needed only where something was measured
+
     t = stdtrit(np.maximum(effects.degrees_of_freedom, 1.0), 1 - alpha)
     with np.errstate(invalid="ignore"):
         bound = shrunk - t * effects.standard_error

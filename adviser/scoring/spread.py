@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median, stdev
 
-from scipy.special import fdtri
-
 #: Makes the median absolute deviation of normal noise estimate its standard deviation:
 #: 1/Φ⁻¹(3/4) (Rousseeuw & Croux 1993, doi:10.1080/01621459.1993.10476408).
 MAD_TO_SD = 1.4826
@@ -74,6 +72,8 @@ def spread_ratio(
     scored = min(len(candidate), len(baseline)) >= MIN_JOBS_TO_SCORE
     if not (ours > 0 and theirs > 0):
         return SpreadRatio(math.nan, 0.0, math.inf, scored=False)
+    from scipy.special import fdtri  # slow, and needed only where something was measured
+
     ratio = ours / theirs
     freedom = len(candidate) - 1, len(baseline) - 1
     tail = (1 - confidence) / 2

@@ -40,6 +40,8 @@ class Comparison:
     :param interval_low_pct: lower end of the two-sided 95 % interval, per cent
     :param interval_high_pct: its upper end
     :param verdict: what may be claimed
+    :param jobs: of the candidate that took part
+    :param baseline_jobs: of the baseline
     :param jobs_missing: further jobs of the candidate until a verdict can be expected, an
         estimate; up to the first five while an arm has fewer; 0 unless undetermined
     :param baseline_jobs_missing: the same for the baseline
@@ -60,6 +62,8 @@ class Comparison:
     interval_low_pct: float
     interval_high_pct: float
     verdict: Verdict
+    jobs: int
+    baseline_jobs: int
     jobs_missing: int
     baseline_jobs_missing: int
     p_value: float
@@ -145,6 +149,8 @@ def _comparison(
         interval_low_pct=float(low),
         interval_high_pct=float(high),
         verdict=verdict,
+        jobs=estimate.jobs,
+        baseline_jobs=estimate.baseline_jobs,
         jobs_missing=missing[0],
         baseline_jobs_missing=missing[1],
         p_value=float(judged.p_value[i]),
