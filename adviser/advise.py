@@ -18,6 +18,7 @@ from adviser.resolver.results import Resolution, Stack, Status
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
+from adviser.scoring.criteria import penalties_of
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
@@ -99,7 +100,8 @@ def advise(
 def universe_for(asked: Asked, snapshot: Snapshot, assessment: Assessment) -> Universe:
     """What the request may choose from, and by what measure."""
     request = asked.resolver_request(assessment.refused)
-    return universe_of(snapshot, request, assessment.scores)
+    penalties = penalties_of(assessment.criteria)
+    return universe_of(snapshot, request, assessment.scores, penalties)
 
 
 def assessed(

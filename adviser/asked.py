@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from adviser.projects.project import AskedRequirement, Project
 from adviser.resolver.requests import Budget, Request
@@ -50,6 +51,9 @@ class Options:
     :param allowed_vulnerabilities: identifiers that are accepted
     :param indexes: in the order in which they are searched
     :param labels: kept with the advice, and part of what is reported
+    :param described: the runtime environment in the client's own words, given back as it came
+    :param stack_info: notes of the client, put before the report's own; texts only
+    :param justification: the same, of every product
     :param time_s: what a search may take
     :param memory_bytes: of the search; ``None`` for no limit
     """
@@ -67,6 +71,9 @@ class Options:
     allowed_vulnerabilities: frozenset[str] = frozenset()
     indexes: tuple[AskedIndex, ...] = (AskedIndex(),)
     labels: Mapping[str, str] = field(default_factory=dict)
+    described: Mapping[str, Any] | None = None
+    stack_info: tuple[Mapping[str, str], ...] = ()
+    justification: tuple[Mapping[str, str], ...] = ()
     time_s: float = TIME_LIMIT_S
     memory_bytes: int | None = MEMORY_LIMIT_BYTES
 

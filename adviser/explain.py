@@ -74,6 +74,8 @@ class Presence:
     :param placing: why it is no newer one
     :param without: the best stack that has none of it
     :param otherwise: the best stack that has another version of it
+    :param no_stack: whether there is no stack at all
+    :param conflict: why there is none, if that is known
     """
 
     name: str
@@ -83,6 +85,8 @@ class Presence:
     placing: Placing | None = None
     without: Forced | None = None
     otherwise: Forced | None = None
+    no_stack: bool = False
+    conflict: Conflict | None = None
 
 
 def why_not(
@@ -104,7 +108,9 @@ def why(
     """Why the advised stack has a package, and what the next best thing would be."""
     stack = advice.best
     choice = next((it for it in stack.choices if it.name == name), None) if stack else None
-    if stack is None or choice is None:
+    if stack is None:
+        return Presence(name, None, no_stack=True, conflict=advice.resolution.conflict)
+    if choice is None:
         return Presence(name, None)
     placer = Placer(advice.universe, stack, advice.assessment.criteria)
     ask = partial(_without, advice, resolver=resolver, threads=threads)
@@ -164,7 +170,7 @@ def _compared(advice: Advice, what: str, found: Resolution) -> Forced:
     return Forced(
         what,
         Outcome.POSSIBLE if changes else Outcome.ADVISED,
-        (advised.regret - forced.regret) / SCALE,
+        (advised.score - forced.score) / SCALE,
         tuple(it for it in losses if it.points),
         changes,
     )

@@ -38,7 +38,7 @@ class MeasuredStack:
     @property
     def rates(self) -> list[float]:
         """Of the jobs that count."""
-        return [math.exp(it.effect.log_rate) for it in self.jobs]
+        return [math.exp(it.log_rate) for it in self.jobs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from urllib.parse import urlsplit
 
-from adviser.projects.project import LockedPackage, Project, WarningCode
+from adviser.projects.project import (
+    FromElsewhere,
+    LockedPackage,
+    Project,
+    ProjectIndex,
+    WarningCode,
+)
 from adviser.reports.codes import REPORTS
 from adviser.scoring.assessments import Level
 from common.packages import DEFAULT_INDEX
@@ -27,6 +34,7 @@ class IssueId(StrEnum):
     ARTIFACT_POSSIBLE_DIFFERENT_SOURCE = "ARTIFACT-POSSIBLE-DIFFERENT-SOURCE"
     DIFFERENT_ARTIFACTS_ON_SOURCES = "DIFFERENT-ARTIFACTS-ON-SOURCES"
     NO_HASH = "NO-HASH"
+    UNVERIFIABLE = "UNVERIFIABLE"
     ARTIFACT_GONE = "ARTIFACT-GONE"
     YANKED = "YANKED"
     NOT_ATTESTED = "NOT-ATTESTED"
@@ -53,6 +61,7 @@ _REMEDIES = {
     IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: "name the index of the package in the lock",
     IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: "name the index of the package in the lock",
     IssueId.NO_HASH: "lock it with hashes: `thoth advise --format requirements`",
+    IssueId.UNVERIFIABLE: "take it from an index and lock it with a SHA-256, or check it yourself",
     IssueId.ARTIFACT_GONE: "lock again: installing it anew would fail",
     IssueId.YANKED: "choose another version: its publisher took this one back",
     IssueId.NOT_ATTESTED: "nothing need be done; the publisher signs no provenance for it",
@@ -118,12 +127,13 @@ class Issue:
 class Served:
     """What indexes serve, and which of them may be used.
 
-    :param listings: by package name, of the locked version on each index that has it
+    :param listings: by package name and locked version, on each index that has it
     :param allowed: names of indexes that packages may come from
-    :param called: the name of an index by what a lock calls it
+    :param called: the name of an index by its address, and by what a lock or a manifest calls
+        it; what stands for no index of this machine is in no case allowed
     """
 
-    listings: Mapping[str, Sequence[Listing]]
+    listings: Mapping[tuple[str, str], Sequence[Listing]]
     allowed: Collection[str] = (DEFAULT_INDEX,)
     called: Mapping[str, str] | None = None
 
@@ -131,28 +141,54 @@ class Served:
         """The index that a lock means."""
         return None if name is None else (self.called or {}).get(name, name)
 
+    def index_at(self, index: ProjectIndex) -> str:
+        """The one at the address of an index, whatever it is called."""
+        return (self.called or {}).get(index.url, index.name)
+
 
 def check_lock(project: Project, served: Served) -> list[Issue]:
-    """What is wrong with the lock of a project: errors first, then by package."""
+    """What is wrong with the lock of a project: errors first, then by package.
+
+    Every entry of the lock counts, whatever environment or section it is for.
+    """
     issues = [*_of_project(project, served)]
-    for name, it in sorted((project.locked or {}).items()):
-        issues += _of_package(it, served.listings.get(name, ()), served)
+    for it in sorted(project.lock_entries, key=lambda it: (it.name, it.version, it.origin)):
+        issues += _of_package(it, served.listings.get((it.name, it.version), ()), served)
+    for other in project.lock_elsewhere:
+        issues.append(_of_elsewhere(other))
     levels = list(reversed(Level))
-    return sorted(issues, key=lambda it: (levels.index(it.type), it.package_name or ""))
+    # Entries for several environments often name the same files.
+    return sorted(
+        dict.fromkeys(issues), key=lambda it: (levels.index(it.type), it.package_name or "")
+    )
 
 
 def _of_project(project: Project, served: Served) -> Iterator[Issue]:
     for warning in project.warnings:
         if warning.code is WarningCode.LOCK_OUTDATED:
             yield _issue(IssueId.INVALID_LOCK_HASH, f"{warning.field}: {warning.message}")
-    for index in project.indexes:
-        name = served.index_of(index.name) or index.name
+        elif warning.code is WarningCode.UNVERIFIED_HOST:
+            yield _issue(IssueId.INSECURE_SOURCE, f"{warning.field}: {warning.message}")
+    for index in dict.fromkeys((*project.indexes, *project.lock_indexes)):
+        name = served.index_at(index)
         if name not in served.allowed:
-            message = f"the index {index.name} is not among those that are allowed"
+            message = f"the index {index.name} ({index.url}) is not among those that are allowed"
             yield _issue(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(name,))
-        if index.url.startswith("http://") or not index.verify_ssl:
-            message = f"the index {index.name} is not reached by verified https"
+        if _is_insecure(index):
+            message = f"the index {index.name} ({index.url}) is not reached by verified https"
             yield _issue(IssueId.INSECURE_SOURCE, message, indexes=(name,))
+
+
+def _is_insecure(index: ProjectIndex) -> bool:
+    return urlsplit(index.url).scheme in ("http", "ftp") or not index.verify_ssl
+
+
+def _of_elsewhere(it: FromElsewhere) -> Issue:
+    if it.code is WarningCode.LOCK_INCOMPLETE:
+        return _issue(IssueId.UNVERIFIABLE, f"{it.origin}: {it.what} leaves its version open")
+    message = f"{it.origin}: {it.what} comes from no index, so nothing is known of it"
+    # What lies beside the lock is the project's own.
+    return _issue(IssueId.UNVERIFIABLE, message, level=Level.WARNING if it.local else None)
 
 
 def _of_package(
@@ -166,11 +202,20 @@ def _of_package(
     if not listings:
         yield tell(IssueId.MISSING_PACKAGE, "no index is known to have it")
         return
-    if not locked.hashes:
-        yield tell(IssueId.NO_HASH, "it is locked without a hash")
-    for text in locked.hashes:
-        if text.startswith("sha256:"):
-            yield from _of_file(locked, text, listings, named)
+    checked = [it for it in locked.hashes if it.startswith("sha256:")]
+    if not checked:
+        yield tell(IssueId.NO_HASH, "it is locked without a SHA-256, so no file of it is checked")
+        if named is not None and all(it.index != named for it in listings):
+            at = tuple(sorted(it.index for it in listings))
+            message = f"the lock says {locked.index}, and it is on {', '.join(at)} only"
+            yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at)
+    for text in checked:
+        yield from _of_file(locked, text, listings, named)
+    for text in locked.hashes if checked else ():
+        if text not in checked:
+            # Installers take a file that any one of the hashes fits.
+            message = "indexes are known by SHA-256 only, and a file may be taken by this hash"
+            yield tell(IssueId.UNVERIFIABLE, message, digest=text)
     ours = [it for it in listings if it.index == named] or list(listings)
     for it in ours:
         if it.yanked:
@@ -226,6 +271,7 @@ def _issue(
     version: str | None = None,
     digest: str | None = None,
     indexes: tuple[str, ...] = (),
+    level: Level | None = None,
 ) -> Issue:
-    level = _TYPES.get(issue, Level.ERROR)
+    level = level or _TYPES.get(issue, Level.ERROR)
     return Issue(issue, level, message, _REMEDIES[issue], package, version, digest, indexes)

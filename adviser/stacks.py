@@ -106,15 +106,16 @@ def compare_stacks(
 
 
 def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
-    """What stacks have shown against themselves: run against the next run, no run twice.
+    """What stacks have shown against themselves: in the same turns, and run against the next run.
 
-    They are judged with the least δ, as what they show themselves is what it would rise by.
+    Each is judged by itself with the least δ, as what they show themselves is what it would
+    rise by; runs that were not in turns with the error that all runs of their series show.
     """
     found = []
     for series in all_series(observations):
-        for runs in series.history.runs().values():
-            for ours, theirs in zip(runs[1::2], runs[::2], strict=False):
-                found += compare_candidates(theirs, [ours])
+        history = series.history
+        for theirs, ours in (*history.identical_pairs(), *history.neighbours()):
+            found += compare_candidates(theirs, [ours], spread=history.spread)
     return self_check(found)
 
 
@@ -200,7 +201,9 @@ def _compared(it: MeasuredSeries, base: MeasuredStack) -> tuple[StackResult, ...
         replace(it.history.sample(stack.digest or ""), label=stack.label)
         for stack in (base, *others)
     )
-    comparisons = compare_candidates(ours, samples, aa_history=it.history.identical)
+    comparisons = compare_candidates(
+        ours, samples, aa_history=it.history.identical, spread=it.history.spread
+    )
     return _by_speed([_result(base), *map(_result, others, comparisons)])
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
+
+from sqlalchemy import Connection
 
 from api.errors import ApiError, Problem, not_found
 from api.jobs.queue import Job
@@ -25,10 +27,17 @@ def new_id(kind: Kind) -> str:
     return f"{kind}-{datetime.now(UTC):%y%m%d%H%M%S}-{token_hex(8)}"
 
 
-def submit(new: NewAnalysis, job: Job, *, force: bool = False) -> tuple[Analysis, bool]:
+def submit(
+    new: NewAnalysis,
+    job: Job,
+    *,
+    force: bool = False,
+    also: Callable[[Connection], object] = lambda _connection: None,
+) -> tuple[Analysis, bool]:
     """Accept a request and enqueue its job in one transaction, then wait a moment for its end.
 
     :param force: do not answer with an equal request of a while ago
+    :param also: writes what belongs to a request that is new, in the same transaction
     :returns: the analysis, and whether it is an earlier one
     :raises ApiError: 429 if too much waits already; nothing is stored then
     """
@@ -37,6 +46,7 @@ def submit(new: NewAnalysis, job: Job, *, force: bool = False) -> tuple[Analysis
         accepted, cached = analyses.accept(connection, it.settings, new, force=force)
         if not cached:
             it.queue.admit(connection, job.queue)
+            also(connection)
             it.queue.enqueue(connection, job)
     return _soon_ended(accepted), cached
 

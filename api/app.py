@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from flask import Flask
+from flask_compress import Compress
+from flask_cors import CORS
 from flask_smorest import Api
+from werkzeug.middleware.proxy_fix import ProxyFix
 
-from api import errors, exchange, security
+from api import access, audit, errors, exchange, headers, health, metrics, security
+from api.amun import blueprints as inspecting
+from api.limits import Limits
 from api.resources import blueprints as own
 from api.service import EXTENSION, Service
 from api.thamos import blueprints as compatible
 from common import __version__
 from common.settings import Settings
 
-#: Bodies are read no further than this.
-MAX_BODY_BYTES = 64 * 1024**2
+#: What a page of another origin may read of an answer, if it may read one at all.
+_EXPOSED = ("ETag", "Link", "Location", "Retry-After", exchange.REQUEST_ID, exchange.AS_OF)
+#: Compressing less than this costs more than it saves.
+_COMPRESSED_BYTES = 1000
 
 
 class _Api(Api):
@@ -23,11 +30,15 @@ class _Api(Api):
         return
 
 
-def create_app(settings: Settings | None = None) -> Flask:
+def create_app(settings: Settings | None = None, *, behind_proxy: bool = False) -> Flask:
     """The service as a WSGI application; no store is asked before the first request.
 
     :param settings: of the environment unless given
+    :param behind_proxy: whether all requests come by one proxy, whose ``X-Forwarded-*`` headers
+        are then believed
+    :raises InvalidSettings: naming the setting that cannot be used
     """
+    settings = settings or Settings.from_env()
     app = Flask("api", static_folder=None)
     app.config.update(
         API_TITLE="Thoth",
@@ -35,15 +46,37 @@ def create_app(settings: Settings | None = None) -> Flask:
         OPENAPI_VERSION="3.1.0",
         OPENAPI_URL_PREFIX="/",
         OPENAPI_JSON_PATH="openapi.json",
-        MAX_CONTENT_LENGTH=MAX_BODY_BYTES,
+        COMPRESS_ALGORITHM=["gzip"],
+        COMPRESS_MIN_SIZE=_COMPRESSED_BYTES,
+        COMPRESS_MIMETYPES=["application/json", errors.MEDIA_TYPE, "text/html", "text/plain"],
     )
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
-    app.extensions[EXTENSION] = Service(settings or Settings.from_env())
-    errors.register(app)
-    exchange.register(app)
-    security.register(app)
+    # A request that waits longer for one statement has nobody waiting for it any more.
+    app.extensions[EXTENSION] = Service(settings, settings.query_timeout_s)
+    _surround(app, settings)
+    if behind_proxy:
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]
     api = _Api(app)
-    for blueprint in (*compatible(), *own()):
+    for blueprint in (*compatible(), *inspecting(), *own()):
         api.register_blueprint(blueprint)
     return app
+
+
+def _surround(app: Flask, settings: Settings) -> None:
+    """What happens around requests: before them in this order, after them from its end."""
+    limits = Limits(app, settings)
+    errors.register(app)
+    Compress(app)
+    if settings.cors_origins:
+        origins = list(settings.cors_origins)
+        CORS(app, origins=origins, expose_headers=list(_EXPOSED), max_age=600)
+    headers.register(app)
+    exchange.register(app)
+    access.register(app)
+    metrics.register(app)
+    limits.bound()
+    security.register(app)
+    limits.count()
+    audit.register(app)
+    health.register(app)

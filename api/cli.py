@@ -1,5 +1,7 @@
-"""The service's commands."""
+"""The commands of this room."""
 
-from __future__ import annotations
+from api.commands.serve import serve
+from api.commands.token import token
+from api.commands.worker import worker
 
-__all__: list[str] = []
+__all__ = ["serve", "token", "worker"]

@@ -7,6 +7,7 @@ from secrets import token_hex
 
 from flask import Flask, Response, g, request
 
+from api.errors import ApiError, Problem
 from common import __version__
 from graph.repositories.progress import Progress
 
@@ -21,6 +22,7 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 def register(app: Flask) -> None:
     """Give every request of ``app`` an identifier, and every response its headers."""
     app.before_request(_identify)
+    app.before_request(_refuse_nul)
     app.after_request(_describe)
 
 
@@ -32,6 +34,13 @@ def from_data(progress: Progress) -> None:
 def _identify() -> None:
     given = request.headers.get(REQUEST_ID, "")
     g.request_id = given if _GIVEN_ID.fullmatch(given) else token_hex(8)
+
+
+def _refuse_nul() -> None:
+    """No name has one, and PostgreSQL takes none in a text."""
+    given = (request.path, *request.args, *request.args.values())
+    if any("\0" in it for it in given):
+        raise ApiError(400, Problem.INVALID_REQUEST, "the address has a NUL character in it")
 
 
 def _describe(response: Response) -> Response:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from flask import Flask, Response, request
 
-from common.addresses import is_loopback_name
+from api.addresses import is_loopback
 
 #: For documents, which load nothing.
 _NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -38,6 +40,6 @@ def _protect(response: Response) -> Response:
     # Answers may be for one token only; a tag says that asking again is cheap.
     headers.setdefault("Cache-Control", "private, no-cache" if "ETag" in headers else "no-store")
     # A browser would remember it for everything else on this machine.
-    if request.is_secure and not is_loopback_name(request.host.rsplit(":", 1)[0].strip("[]")):
+    if request.is_secure and not is_loopback(urlsplit(request.host_url).hostname or ""):
         headers.setdefault("Strict-Transport-Security", f"max-age={_YEAR_S}")
     return response

@@ -99,7 +99,7 @@ def _closure(
     assert sizes is not None
     print(
         f"({label}) {' + '.join(roots)}: {len(answer.stacks[0].choices)} packages of "
-        f"{sizes.packages}, {sizes.kept} of {sizes.versions} versions kept, regret "
+        f"{sizes.packages}, {sizes.kept} of {sizes.versions} versions kept, score "
         f"{answer.objective} = bound {answer.bound}, {answer.solver}"
     )
     warm = _median_ms(lambda: resolve(universe_of(snapshot, Request(), scores)))

@@ -47,6 +47,10 @@ class Settings:
     rate_limit_storage: str
     body_limit_mb: int
     cors_origins: tuple[str, ...]
+    fetch_missing: bool
+    cron_refresh: str | None
+    cron_nightly: str | None
+    cron_advisories: str | None
 
     @property
     def embedded_database(self) -> bool:
@@ -94,6 +98,10 @@ class Settings:
             rate_limit_storage=values.get("RATE_LIMIT_STORAGE", "memory://"),
             body_limit_mb=int(_number(values, "BODY_LIMIT_MB", 64)),
             cors_origins=_origins(values, "CORS_ORIGINS"),
+            fetch_missing=_flag(values, "FETCH_MISSING", default="1"),
+            cron_refresh=_schedule(values, "CRON_REFRESH"),
+            cron_nightly=_schedule(values, "CRON_NIGHTLY"),
+            cron_advisories=_schedule(values, "CRON_ADVISORIES"),
         )
 
 
@@ -124,11 +132,23 @@ def _number(values: Mapping[str, str], name: str, default: float) -> float:
     return number
 
 
-def _flag(values: Mapping[str, str], name: str) -> bool:
-    text = values.get(name, "0")
+def _flag(values: Mapping[str, str], name: str, default: str = "0") -> bool:
+    text = values.get(name, default)
     if text not in {"0", "1"}:
         raise InvalidSettings(f"{name}: {text!r} is neither 0 nor 1")
     return text == "1"
+
+
+def _schedule(values: Mapping[str, str], name: str) -> str | None:
+    """Five fields of cron, in UTC."""
+    text = values.get(name)
+    if text is None:
+        return None
+    from croniter import croniter
+
+    if len(text.split()) != 5 or not croniter.is_valid(text):
+        raise InvalidSettings(f"{name}: {text!r} is not a schedule such as '30 3 * * *'")
+    return text
 
 
 def _rate(values: Mapping[str, str], name: str) -> str | None:
@@ -143,7 +163,9 @@ def _origins(values: Mapping[str, str], name: str) -> tuple[str, ...]:
     for origin in origins:
         # A pattern would let in whoever registers a name that fits it.
         if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", origin):
-            raise InvalidSettings(f"{name}: {origin!r} is not written https://host or https://host:port")
+            raise InvalidSettings(
+                f"{name}: {origin!r} is not written https://host or https://host:port"
+            )
     return origins
 
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import orjson
 
 from common.errors import InvalidDocument
+from common.faults import fault_in
 from common.inspection import canonical_json, digest_bytes
 from common.measurements import Unit
 from common.packages import Purl
 from common.reasons import Reason
 from common.releases import as_json_time
+
+#: Among the sources, where no archive of advisories was ever read.
+ADVISORIES = "advisories"
 
 #: Of the JSON form.
 SCHEMA_VERSION = "evidence-1"
@@ -75,7 +80,7 @@ class KnownHarm:
     summary: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """All that scoring reads beside the snapshot.
 
@@ -96,13 +101,17 @@ class Evidence:
     vulnerabilities: Mapping[str, KnownHarm] = field(default_factory=dict)
     sources: Mapping[str, datetime | None] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def revision(self) -> str:
         """The digest of the content."""
         return digest_bytes(self.to_json())
 
     def to_json(self) -> bytes:
-        """The canonical JSON form; equal evidence has equal bytes."""
+        """The canonical JSON form; equal evidence has equal bytes. It is written once and kept."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> bytes:
         return canonical_json(
             {
                 "schema_version": SCHEMA_VERSION,
@@ -148,7 +157,7 @@ class Evidence:
             raise InvalidDocument(Reason.INVALID_JSON, str(error), field="$") from error
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise InvalidDocument(
-                Reason.MISSING_FIELD, f"this is no evidence: {error!r}", field="$"
+                Reason.MISSING_FIELD, f"this is no evidence: {fault_in(error)}", field="$"
             ) from error
 
 

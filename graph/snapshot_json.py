@@ -16,6 +16,7 @@ import orjson
 
 from common.environments import Environment
 from common.errors import InvalidDocument
+from common.faults import fault_in
 from common.inspection import canonical_json, digest
 from common.reasons import Reason
 from common.releases import as_json_time
@@ -68,7 +69,7 @@ def fields_of_form(data: bytes) -> dict[str, Any]:
         if raw["schema_version"] == SCHEMA_VERSION:
             return _fields(raw)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-        raise InvalidDocument(Reason.UNREADABLE, f"not a snapshot: {error!r}") from error
+        raise InvalidDocument(Reason.UNREADABLE, f"not a snapshot: {fault_in(error)}") from error
     raise InvalidDocument(
         Reason.UNKNOWN_SCHEMA,
         f"{raw['schema_version']!r} is not {SCHEMA_VERSION!r}",

@@ -34,6 +34,9 @@ from graph.engine import (
     relational_url,
 )
 from graph.migrate import migrate_graph, migrate_relational
+from tests.services.served import served
+
+__all__ = ["served"]
 
 TEMPLATE = "thoth_template"
 

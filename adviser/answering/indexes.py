@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from adviser.asked import AskedIndex
-from adviser.projects.project import Project, ProjectIndex
+from adviser.projects.lines import has_variable
+from adviser.projects.project import Project, ProjectFormat, ProjectIndex
+from common.addresses import without_secrets
 from common.indexes.configured import Index, configured_indexes, index_of
 from common.packages import DEFAULT_INDEX, package_version
 from common.settings import Settings
@@ -20,6 +23,9 @@ def asked_indexes(
 
     Those that a person names replace the project's. An index that this machine does not know
     keeps the project's name: nothing is known of what is there.
+
+    The public index is the last one searched, so that a stranger's package there stands in for
+    none of the same name that another index has. Only uv's own order is kept, for uv follows it.
     """
     chosen = [index_of(settings, name) for name in names]
     if chosen:
@@ -33,10 +39,38 @@ def asked_indexes(
         found.append(
             AskedIndex(name, it.name, url, it.verify_ssl, it.explicit, known=same is not None)
         )
-    if not any(it.default for it in project.indexes):
+    named = any(it.name == DEFAULT_INDEX for it in found)
+    if not named and not any(it.default for it in project.indexes):
         default = known.get(DEFAULT_INDEX)
         found.append(AskedIndex(url=default.url if default else ""))
+    if project.format is not ProjectFormat.PYPROJECT:
+        found.sort(key=lambda it: it.name == DEFAULT_INDEX)
     return tuple(found)
+
+
+def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
+    """What a project and its lock call indexes, and their addresses, to this machine's names.
+
+    An index is known by its address, for anybody can call one as they like; by its name only
+    where a variable is in the address. One that is not known stands for its address.
+    """
+    known = configured_indexes(settings)
+    places = {_place(PYPI_SIMPLE_ENDPOINT): DEFAULT_INDEX} if DEFAULT_INDEX in known else {}
+    places |= {_place(it.url): name for name, it in known.items()}
+    found: dict[str, str] = {}
+    for it in (*project.indexes, *project.lock_indexes):
+        name = places.get(_place(without_secrets(it.url)))
+        if name is None and has_variable(it.url) and (same := _same(known, it.name, it.url)):
+            name = same.name
+        found[it.url] = found[it.name] = name or it.url
+    return found
+
+
+def _place(url: str) -> str:
+    """An address without what makes no other place of it; whether it is safe is told by itself."""
+    parts = urlsplit(url)
+    scheme = "https" if parts.scheme == "http" else parts.scheme
+    return f"{scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
 def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from adviser.answering.addresses import pages_of
 from adviser.projects.project import LockedPackage
@@ -15,35 +15,46 @@ from graph.engine import Stores
 from graph.repositories import release_files
 
 
-def recorded_listings(
-    stores: Stores, locked: Mapping[str, LockedPackage]
-) -> dict[str, list[Listing]]:
-    """What the record has of the locked versions, on every index that has them, by package."""
-    wanted = {name: it.version for name, it in locked.items()}
+#: By package and version, what each index that has it serves.
+Listings = dict[tuple[str, str], list[Listing]]
+
+
+def recorded_listings(stores: Stores, locked: Iterable[LockedPackage]) -> Listings:
+    """What the record has of the locked versions, on every index that has them."""
+    found: Listings = defaultdict(list)
+    left = {(it.name, it.version) for it in locked}
     with stores.engine.connect() as connection:
-        rows = release_files.recorded_listings(connection, wanted)
-    found: dict[str, list[Listing]] = defaultdict(list)
-    for it in rows:
-        found[it.name].append(
-            Listing(it.index, it.files, it.gone, it.complete, it.yanked, it.yanked_reason, it.as_of)
-        )
+        while left:
+            # A lock for several environments may have several versions of a package.
+            wanted = dict(sorted(left, reverse=True))
+            for it in release_files.recorded_listings(connection, wanted):
+                found[it.name, wanted[it.name]].append(
+                    Listing(
+                        it.index, it.files, it.gone, it.complete, it.yanked, it.yanked_reason,
+                        it.as_of,
+                    )
+                )  # fmt: skip
+            left -= set(wanted.items())
     return found
 
 
 def served_listings(
-    settings: Settings, locked: Mapping[str, LockedPackage], indexes: Iterable[str]
-) -> dict[str, list[Listing]]:
+    settings: Settings, locked: Iterable[LockedPackage], indexes: Iterable[str]
+) -> Listings:
     """The same, asked of these configured indexes now.
 
     :raises IndexProblem: if an index does not answer
     """
-    wanted = {(index, name) for index in indexes for name in locked}
+    versions: dict[str, set[str]] = defaultdict(set)
+    for it in locked:
+        versions[it.name].add(it.version)
+    wanted = {(index, name) for index in indexes for name in versions}
     pages = pages_of(settings, wanted, max_age_s=0.0)
-    found: dict[str, list[Listing]] = defaultdict(list)
+    found: Listings = defaultdict(list)
     for (index, name), page in sorted(pages.items()):
-        listing = _listing(index, page, locked[name].version)
-        if listing is not None:
-            found[name].append(listing)
+        for version in versions[name]:
+            if (listing := _listing(index, page, version)) is not None:
+                found[name, version].append(listing)
     return found
 
 

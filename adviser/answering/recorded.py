@@ -22,6 +22,7 @@ from adviser.reports.documents import (
 from adviser.reports.values import unpacked
 from adviser.resolver.worker import Worker
 from common.errors import InvalidArgument, InvalidDocument
+from common.faults import fault_in
 from common.inspection import digest
 from common.reasons import Reason
 from graph.engine import Stores
@@ -98,7 +99,7 @@ def read_report(path: Path) -> dict[str, Any]:
         if known and isinstance(document["metadata"]["document_id"], str):
             return dict(document)
     except (ValueError, KeyError, TypeError) as error:
-        message = f"not a report: {error!r}"
+        message = f"not a report: {fault_in(error)}"
         raise InvalidDocument(Reason.UNREADABLE, message, place=str(path)) from error
     raise InvalidDocument(
         Reason.UNKNOWN_SCHEMA,

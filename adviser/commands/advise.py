@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 #: The values of ``adviser.locks.stacks.LockFormat``.
 FORMATS = ("pipfile-lock", "requirements", "pylock", "constraints")
 _BY_NAME = {"Pipfile.lock": "pipfile-lock", "constraints.txt": "constraints"}
+#: By which a file says that it is a lock, and not which; what is expected under some.
+_OPEN_SUFFIXES = frozenset({".toml", ".lock", ".json"})
+_SUFFIXES = {
+    ".toml": ("pylock",), ".txt": ("requirements", "constraints"), ".json": ("pipfile-lock",)
+}  # fmt: skip
 
 
 class AdviseGroup(click.Group):
@@ -85,7 +90,7 @@ def project_command(
     from adviser.commands.fetching import fetch
     from adviser.commands.files import write_file
     from adviser.commands.options import asked_of
-    from adviser.commands.printing import print_json, print_report
+    from adviser.commands.printing import print_json, print_note, print_report
     from adviser.locks.stacks import LockFormat
     from adviser.resolver.worker import Worker
     from common.errors import InvalidArgument
@@ -114,7 +119,8 @@ def project_command(
         lock = _lock(made, form)
     if output is not None and lock is not None:
         write_file(output, lock.data)
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {output} ({form.value})", err=True)
+        print_note(_odd_name(output, form))
     if as_json:
         print_json(made.report)
     elif lock is not None and output is None:
@@ -155,6 +161,7 @@ def check(
     wrong and not all of it could be verified.
     """  # fmt: skip
     from adviser.answering.recorded import check_recorded, read_report
+    from adviser.commands.files import refusing_files
     from adviser.commands.printing import print_json, print_lines
     from adviser.reports.values import plain
     from graph.evidence import Evidence
@@ -162,13 +169,14 @@ def check(
     from graph.snapshot import Snapshot
 
     settings: Settings = context.obj
-    document = read_report(report)
-    known = (
-        None if snapshot is None else Snapshot.from_json(snapshot.read_bytes()),
-        None if evidence is None else Evidence.from_json(evidence.read_bytes()),
-    )
-    with migrated_stores(settings, graph=False) as stores:
-        found = check_recorded(stores, document, *known)
+    with refusing_files():
+        document = read_report(report)
+        known = (
+            None if snapshot is None else Snapshot.from_json(snapshot.read_bytes()),
+            None if evidence is None else Evidence.from_json(evidence.read_bytes()),
+        )
+        with migrated_stores(settings, graph=False) as stores:
+            found = check_recorded(stores, document, *known)
     if as_json:
         print_json({"report": document["metadata"]["document_id"], **plain(found)})
     else:
@@ -183,9 +191,13 @@ def check(
 
 
 def _format_of(output: Path | None, project: Project) -> str:
-    """The format that a file's name says, else that of the project's own tool."""
+    """The format that a file's name says, else that of the project's own tool.
+
+    :raises InvalidArgument: if the name is like that of a lock, and not of which one
+    """
     from adviser.projects.locks import is_pylock
     from adviser.projects.project import ProjectFormat
+    from common.errors import InvalidArgument
 
     if output is not None:
         if is_pylock(output.name):
@@ -194,7 +206,25 @@ def _format_of(output: Path | None, project: Project) -> str:
             return _BY_NAME[output.name]
         if output.suffix == ".txt":
             return "requirements"
+        if output.suffix in _OPEN_SUFFIXES:
+            raise InvalidArgument(
+                f"{output.name} does not say which lock it is to be: give --format, or call it "
+                "Pipfile.lock, pylock.toml or pylock.NAME.toml"
+            )
     return "pipfile-lock" if project.format is ProjectFormat.PIPFILE else "requirements"
+
+
+def _odd_name(output: Path, form: LockFormat) -> str | None:
+    """What a person should know of a file whose name is that of another format."""
+    from adviser.locks.stacks import LockFormat
+    from adviser.projects.locks import is_pylock
+
+    if form is LockFormat.PYLOCK and not is_pylock(output.name):
+        return "installers know such a lock by the names pylock.toml and pylock.NAME.toml only"
+    expected = _SUFFIXES.get(output.suffix)
+    if expected is not None and form.value not in expected:
+        return f"{output.name} is {form.value}, and called like {' or '.join(expected)}"
+    return None
 
 
 def _lock(made: Any, form: LockFormat) -> LockFile:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
 from adviser.projects.locks import Lock, read_lock, require_pins
 from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
 from adviser.projects.project import Project
-from common.errors import InvalidArgument
+from common.errors import InvalidArgument, InvalidDocument, InvalidFile
 
 
 def read_project(path: Path) -> Project:
@@ -42,6 +44,19 @@ def read_lock_file(path: Path) -> Lock:
     return require_pins(read_lock(name, _with_included(folder, {name: _content(folder, name)})))
 
 
+@contextmanager
+def refusing_files() -> Iterator[None]:
+    """What is refused as a document within was given as a file, and is told as one."""
+    try:
+        yield
+    except InvalidFile:
+        raise
+    except InvalidDocument as error:
+        told = InvalidFile(error.reason, error.message, field=error.field, place=error.place)
+        told.hint = error.hint
+        raise told from error
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -67,7 +82,9 @@ def _folder_of(path: Path) -> tuple[Path, str | None]:
 
 
 def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
-    while wanted := wanted_files(files):
+    known = frozenset[str]()
+    while wanted := wanted_files(files, known):
+        known = frozenset(files)
         found = {it: _content(folder, it) for it in sorted(wanted) if (folder / it).is_file()}
         if not found:
             break  # parsing tells which line includes what is not there

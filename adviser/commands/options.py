@@ -118,7 +118,9 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
     from adviser.answering.indexes import asked_indexes
     from adviser.asked import Asked, Options
     from adviser.commands.files import read_project
+    from adviser.projects.problems import refuse
     from adviser.scoring.criteria import RecommendationType
+    from common.reasons import Reason
 
     project, now = read_project(path), datetime.now(UTC)
     options = Options(
@@ -140,7 +142,14 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
     )
     where = asked_environment(project, given)
     asked = Asked(project, where, RecommendationType(given["kind"]), options)
-    _ = asked.roots  # what is no requirement, extra or group needs no store to say so
+    # What is no requirement, extra or group needs no store to say so.
+    if not asked.roots:
+        refuse(
+            Reason.MISSING_FIELD,
+            f"nothing is asked for on Python {where.python_version}, {where.platform}",
+            f"{project.source}:$",
+            "check the file; `--dev`, `--extra` and `--group` ask for more, where a project has it",
+        )
     return asked
 
 

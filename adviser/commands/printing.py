@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
 import orjson
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from adviser.explain import Change, Forced, Outcome, Presence
@@ -25,22 +26,32 @@ def print_json(value: Any) -> None:
 
 def print_report(report: Mapping[str, Any]) -> None:
     """A report for a person."""
-    console().print(report_view(report))
+    _print(report_view(report))
 
 
 def console() -> Console:
-    """Standard output; as wide as a table needs where it is no terminal."""
+    """Standard output; where it is no terminal, as wide as ``COLUMNS`` or as a table needs."""
     made = Console(highlight=False)
-    if not made.is_terminal:
+    if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _UNCUT
     return made
 
 
+def _print(*what: RenderableType) -> None:
+    """Print without the blanks that fill up rows; a terminal keeps its styles."""
+    out = console()
+    with out.capture() as captured:
+        for it in what:
+            out.print(it)
+    text = captured.get()
+    if not out.is_terminal:
+        text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    click.echo(text, nl=False, color=out.is_terminal)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Lines of text that may hold anything."""
-    out = console()
-    for line in lines:
-        out.print(Text(shown(line)))
+    _print(*(Text(shown(line)) for line in lines))
 
 
 def print_note(note: str | None) -> None:
@@ -51,6 +62,11 @@ def print_note(note: str | None) -> None:
 
 def presence_lines(it: Presence) -> Iterator[str]:
     """Why a package is there."""
+    if it.no_stack:
+        limit = "" if it.conflict else " was found within the limit"
+        yield f"{it.name} is in no advised stack, as there is none{limit}"
+        yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
+        return
     if it.version is None:
         yield f"{it.name} is not in the advised stack"
         return
@@ -71,7 +87,7 @@ def forced_lines(it: Forced) -> Iterator[str]:
     elif it.outcome is Outcome.UNKNOWN:
         yield f"{it.what}: not known, the budget was spent"
     elif it.outcome is Outcome.CONFLICT:
-        yield f"{it.what}: impossible"
+        yield f"{it.what}: impossible with the known versions"
         yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
     else:
         loss = "" if it.points is None else f", at a loss of {it.points:.3f} points"

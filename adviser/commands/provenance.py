@@ -11,6 +11,7 @@ import click
 from common.settings import Settings
 
 if TYPE_CHECKING:
+    from adviser.projects.project import Project
     from adviser.provenance import Issue
 
 
@@ -34,9 +35,8 @@ def provenance(
     Each issue has an identifier, a severity and a remedy. Exit code 1 if one is an error; 3 if
     an index or a store does not answer.
     """  # fmt: skip
-    from adviser.answering.indexes import asked_indexes
+    from adviser.answering.indexes import called_indexes
     from adviser.answering.listings import recorded_listings, served_listings
-    from adviser.commands.files import read_project
     from adviser.commands.printing import print_json, print_lines
     from adviser.provenance import Served, check_lock
     from adviser.scoring.assessments import Level
@@ -45,23 +45,38 @@ def provenance(
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
-    project = read_project(lock)
+    project = _project_of(lock)
     if project.locked is None:
         raise InvalidArgument(f"{lock} has no lock whose packages are all pinned")
     known = list(configured_indexes(settings))
     allowed = [index_of(settings, it).name for it in indexes] or known
     if live:
-        listings = served_listings(settings, project.locked, known)
+        listings = served_listings(settings, project.lock_entries, known)
     else:
         with migrated_stores(settings, graph=False) as stores:
-            listings = recorded_listings(stores, project.locked)
-    called = {it.called: it.name for it in asked_indexes(settings, project)}
-    issues = check_lock(project, Served(listings, allowed, called))
+            listings = recorded_listings(stores, project.lock_entries)
+    issues = check_lock(project, Served(listings, allowed, called_indexes(settings, project)))
     if as_json:
         print_json([it.document() for it in issues])
     else:
         print_lines(_lines(issues))
     context.exit(1 if any(it.type is Level.ERROR for it in issues) else 0)
+
+
+def _project_of(path: Path) -> Project:
+    """The project of a lock: a ``Pipfile.lock`` is one of the Pipfile beside it."""
+    from adviser.commands.files import read_project
+    from adviser.commands.printing import print_note
+    from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
+
+    manifest = path.with_name(PIPFILE)
+    if path.name != PIPFILE_LOCK or not path.is_file():
+        return read_project(path)
+    if not manifest.is_file():
+        print_note(f"no {PIPFILE} is beside {path}, so whether it was made for it is not checked")
+        return read_project(path)
+    found = read_project(manifest)
+    return found if found.lock_source == path.name else read_project(path)
 
 
 def _lines(issues: list[Issue]) -> Iterator[str]:

@@ -31,20 +31,24 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
 
     Exit code 1 if it is not in the stack, or there is none.
     """
-    from packaging.utils import canonicalize_name
-
     from adviser.advise import advise
     from adviser.answering.answers import knowledge, on_hardware
+    from adviser.answering.unread import listed_unread
     from adviser.commands.fetching import fetch
-    from adviser.commands.options import asked_of
+    from adviser.commands.options import asked_of, dependencies
     from adviser.commands.printing import presence_lines, print_json, print_lines, print_note
     from adviser.explain import why as explained
     from adviser.reports.remedies import missing_message
+    from adviser.reports.unread import unread_in
     from adviser.reports.values import plain
     from adviser.resolver.worker import Worker
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
+    (it,) = dependencies([name], "NAME")
+    if it.specifier or it.extras:
+        message = f"{name!r} is more than a package's name; `thoth why-not` takes versions"
+        raise click.BadParameter(message, param_hint="NAME")
     with Worker() as worker:
         asked = asked_of(settings, path, given)
         with migrated_stores(settings) as stores:
@@ -53,13 +57,15 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
             asked = on_hardware(stores, asked, given["hardware"])
             print_note(asked.hardware_note)
             snapshot, evidence = knowledge(stores, asked)
+            listed = listed_unread(stores, snapshot)
         print_note(missing_message(asked, snapshot))
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
-        told = explained(found, canonicalize_name(name), resolver=worker.resolve)
+        told = explained(found, it.name, resolver=worker.resolve)
+    unread = unread_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
     if as_json:
-        print_json(plain(told))
+        print_json({**plain(told), "unread": [it.message for it in unread]})
     else:
-        print_lines(presence_lines(told))
+        print_lines((*presence_lines(told), *(it.message for it in unread)))
     context.exit(1 if told.version is None else 0)
 
 
@@ -78,12 +84,14 @@ def why_not(
     """
     from adviser.advise import advise
     from adviser.answering.answers import knowledge, on_hardware
+    from adviser.answering.unread import listed_unread
     from adviser.commands.fetching import fetch
     from adviser.commands.options import asked_of, dependencies
     from adviser.commands.printing import forced_lines, print_json, print_lines, print_note
     from adviser.explain import Outcome
     from adviser.explain import why_not as explained
     from adviser.reports.remedies import missing_message
+    from adviser.reports.unread import unread_in
     from adviser.reports.values import plain
     from adviser.resolver.worker import Worker
     from graph.migrate import migrated_stores
@@ -98,11 +106,13 @@ def why_not(
             asked = on_hardware(stores, asked, given["hardware"])
             print_note(asked.hardware_note)
             snapshot, evidence = knowledge(stores, asked, more=[wanted])
+            listed = listed_unread(stores, snapshot)
         print_note(missing_message(asked, snapshot))
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
         told = explained(found, wanted, resolver=worker.resolve)
+    unread = unread_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
     if as_json:
-        print_json(plain(told))
+        print_json({**plain(told), "unread": [it.message for it in unread]})
     else:
-        print_lines(forced_lines(told))
+        print_lines((*forced_lines(told), *(it.message for it in unread)))
     context.exit(0 if told.outcome in (Outcome.ADVISED, Outcome.POSSIBLE) else 1)

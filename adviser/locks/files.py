@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
@@ -19,11 +21,14 @@ def locked_files(chosen: Chosen, options: LockOptions) -> list[ReleaseFile]:
     """The files of a package that a lock names, by file name, wheels first.
 
     Only what an installer takes and an index names by its SHA-256: yanked files only if all
-    are, as of a yanked release that was pinned; with ``all_files`` off, wheels that fit.
+    are, as of a yanked release that was pinned; with ``all_files`` off, wheels that fit. A file
+    that was added to a release since ``published_before`` is none of it yet.
 
     :raises NoLock: if there is none
     """
     usable = [it for it in chosen.files if it.kind in _INSTALLED and it.sha256]
+    if options.published_before is not None:
+        usable = [it for it in usable if _is_before(it, options.published_before)]
     kept = [it for it in usable if not it.yanked] or usable
     if not options.all_files:
         kept = [it for it in kept if fits(it, options)]
@@ -34,6 +39,10 @@ def locked_files(chosen: Chosen, options: LockOptions) -> list[ReleaseFile]:
             "`thoth packages refresh` reads what its index says of its files",
         )
     return sorted(kept, key=lambda it: (it.kind != "wheel", it.filename))
+
+
+def _is_before(it: ReleaseFile, moment: datetime) -> bool:
+    return it.uploaded_at is not None and it.uploaded_at < moment
 
 
 def hashes_of(chosen: Chosen, options: LockOptions) -> list[str]:

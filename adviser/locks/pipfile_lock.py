@@ -8,7 +8,7 @@ from typing import Any
 
 from adviser.locks.files import hashes_of
 from adviser.locks.stacks import Chosen, LockOptions, NoLock
-from adviser.projects.indexes import without_secrets
+from adviser.projects.indexes import public_text
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
 from adviser.projects.project import AskedRequirement, Project
 from common.packages import DEFAULT_INDEX
@@ -29,7 +29,7 @@ def pipfile_lock_document(
         has no address
     """
     manifest = pipfile_of(project, options.indexes)
-    sources = [_public(dict(it)) for it in manifest["source"]]
+    sources = [dict(it) for it in manifest["source"]]
     index_of = _Sources(sources, options)
     entries = {it.name: _entry(it, index_of.name_of(it), options) for it in stack}
     placed = _placed(stack, project)
@@ -38,7 +38,7 @@ def pipfile_lock_document(
     }
     return {
         "_meta": {
-            "hash": {"sha256": pipfile_hash(manifest)},
+            "hash": {"sha256": next(iter(project.manifest_hashes), None) or pipfile_hash(manifest)},
             "pipfile-spec": _SPECIFICATION,
             "requires": manifest.get("requires", {}),
             "sources": sources,
@@ -81,15 +81,13 @@ class _Sources:
                 "`PACKAGE_INDEXES` or uv's configuration gives it one",
             )
         self._sources.append(
-            _public({"name": index, "url": address, "verify_ssl": address.startswith("https")})
+            {
+                "name": index,
+                "url": public_text(address),
+                "verify_ssl": address.startswith("https"),
+            }
         )
         return index
-
-
-def _public(source: dict[str, Any]) -> dict[str, Any]:
-    """A source without a password; variables stay, as pipenv expects them."""
-    url = source.get("url")
-    return {**source, "url": without_secrets(url)} if isinstance(url, str) else source
 
 
 def _entry(chosen: Chosen, source: str | None, options: LockOptions) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from adviser.locks.files import fits, is_named_well, locked_files
 from adviser.locks.stacks import Chosen, LockOptions, NoLock
-from adviser.projects.indexes import without_secrets
+from adviser.projects.indexes import public_text
 from common.environments import Environment
 from common.releases import ReleaseFile
 
@@ -70,7 +70,7 @@ def _package(chosen: Chosen, stack: Sequence[Chosen], options: LockOptions) -> P
         marker=Marker(chosen.marker) if chosen.marker else None,
         requires_python=SpecifierSet(chosen.requires_python) if chosen.requires_python else None,
         dependencies=[{"name": name} for name in required] or None,
-        index=without_secrets(index) if index and not index.startswith("file:") else None,
+        index=public_text(index) if index and not index.startswith("file:") else None,
         wheels=[PackageWheel(**_facts(it, chosen)) for it in wheels] or None,
         # Only one can be named; ``.tar.gz`` sorts before ``.zip`` and is the standard's.
         sdist=PackageSdist(**_facts(sdists[0], chosen)) if sdists else None,
@@ -82,7 +82,7 @@ def _facts(file: ReleaseFile, chosen: Chosen) -> dict[str, Any]:
     return {
         "name": file.filename,
         "upload_time": None if uploaded is None else uploaded.astimezone(UTC),
-        "url": without_secrets(chosen.urls[file.filename]).partition("#")[0],
+        "url": public_text(chosen.urls[file.filename]).partition("#")[0],
         "size": file.size_bytes,
         "hashes": {"sha256": file.sha256},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from common.environments import Environment
@@ -73,8 +74,11 @@ class LockOptions:
     :param environment: what it is for
     :param indexes: of this machine, name to address, in the order in which they are searched
     :param all_files: list every file of a release, not only those that fit the environment
+    :param published_before: files since then, or of which nobody knows when, are left out, also
+        of a release that is older (a cooldown)
     """
 
     environment: Environment
     indexes: Mapping[str, str] = field(default_factory=dict)
     all_files: bool = True
+    published_before: datetime | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from adviser.locks.files import hashes_of
 from adviser.locks.stacks import Chosen, LockOptions, NoLock
-from adviser.projects.indexes import without_secrets
+from adviser.projects.indexes import public_text
 from common.packages import DEFAULT_INDEX
 
 #: Both formats, and what made them; a digest of the file tells two of them apart, no date.
@@ -51,7 +51,7 @@ def _index_options(stack: Sequence[Chosen], options: LockOptions) -> Iterator[st
         )
     main = next(iter(order), None) if DEFAULT_INDEX not in used else None
     for name in order:
-        url = without_secrets(options.indexes[name])
+        url = public_text(options.indexes[name])
         if url.startswith("file:"):
             yield f"--find-links {url}"
         elif name == main:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from adviser.projects.lines import Reading, has_variable
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import ProjectIndex, WarningCode
-from common.indexes.configuration import without_credentials
+from common.addresses import without_secrets
 from common.reasons import Reason
 
-_VARIABLE_ALONE = re.compile(r"\$(?:\{\w+\}|\w+)\Z")
+_VARIABLE = r"\$(?:\{\w+\}|\w+)"
+_ADDRESS = re.compile(r"://[^\s\"<>]*")
+#: User, password and query that are variables alone: they tell nobody anything.
+_USER = re.compile(rf"(?<=\A://){_VARIABLE}(?::{_VARIABLE})?@")
+_QUERY = re.compile(rf"\?[\w.-]+={_VARIABLE}(?:&[\w.-]+={_VARIABLE})*(?=#|\Z)")
+#: What no address has in it unencoded; up to there alone one could be recognised.
+_NO_ADDRESS = re.compile(r"[\s\"<>]")
 
 
 def index_named(name: str, url: str, at: str, reading: Reading, **facts: bool) -> ProjectIndex:
@@ -29,16 +37,17 @@ def index_named(name: str, url: str, at: str, reading: Reading, **facts: bool) -
 
 
 def public_address(url: str, at: str, reading: Reading) -> str:
-    """:func:`without_secrets` of an address, told if there was one.
+    """:func:`public_text` of an address, told if there was more in it.
 
     :raises InvalidProject: if it is no address
     """
-    public = without_secrets(url)
+    public = public_text(url)
     try:
         parts = urlsplit(public)
     except ValueError:
         parts = None
-    if parts is None or not parts.scheme or not (parts.netloc or parts.path.startswith("/")):
+    whole = parts is not None and parts.scheme and (parts.netloc or parts.path.startswith("/"))
+    if not whole or _NO_ADDRESS.search(url.strip()):
         refuse(
             Reason.OUT_OF_RANGE,
             "the address of an index is not a URL",
@@ -55,14 +64,30 @@ def public_address(url: str, at: str, reading: Reading) -> str:
     return public
 
 
-def without_secrets(url: str) -> str:
-    """An address without user and password, unless those are variables.
+def public_text(text: str) -> str:
+    """A text without what addresses in it keep to themselves, unless that is a variable.
 
-    >>> without_secrets("https://me:secret@h.example/simple")
+    >>> public_text("https://me:secret@h.example/simple?token=f00")
     'https://h.example/simple'
-    >>> without_secrets("https://${NAME}:${WORD}@h.example/simple")
+    >>> public_text("https://${NAME}:${WORD}@h.example/simple")
     'https://${NAME}:${WORD}@h.example/simple'
     """
-    public = without_credentials(url).replace("://…@", "://")
-    secret = url.partition("://")[2].rpartition("@")[0]
-    return url if all(map(_VARIABLE_ALONE.match, secret.split(":"))) else public
+    return _ADDRESS.sub(_public, text) if "://" in text else text
+
+
+def public_values(value: Any) -> Any:
+    """:func:`public_text` of every text in tables and lists, keys included."""
+    if isinstance(value, str):
+        return public_text(value)
+    if isinstance(value, Mapping):
+        return {public_text(key): public_values(inner) for key, inner in value.items()}
+    return [public_values(it) for it in value] if isinstance(value, list) else value
+
+
+def _public(found: re.Match[str]) -> str:
+    user, query = _USER.search(found[0]), _QUERY.search(found[0])
+    public = without_secrets(_USER.sub("", found[0]))
+    if query is not None:
+        before, hash_sign, fragment = public.partition("#")
+        public = before + query[0] + hash_sign + fragment
+    return public if user is None else f"://{user[0]}{public[3:]}"

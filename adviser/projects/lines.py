@@ -11,14 +11,22 @@ from packaging.markers import UndefinedComparison
 
 from adviser.projects.documents import MAX_REQUIREMENTS
 from adviser.projects.problems import refuse, shown
-from adviser.projects.project import AskedRequirement, ProjectWarning, WarningCode, marker_holds
-from common.indexes.configuration import without_credentials
+from adviser.projects.project import (
+    AskedRequirement,
+    FromElsewhere,
+    ProjectWarning,
+    WarningCode,
+    marker_holds,
+)
+from common.addresses import without_secrets
 from common.reasons import Reason
 from common.releases import Requirement, parse_requirement
 
 _REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+", re.IGNORECASE)
 #: Of addresses that installers follow; a letter alone is a drive.
-_SCHEME = re.compile(r"(?:https?|ftp|file|(?:git|hg|svn|bzr|ssh|sftp)(?:\+[a-z]+)?):", re.IGNORECASE)
+_SCHEME = re.compile(
+    r"(?:https?|ftp|file|(?:git|hg|svn|bzr|ssh|sftp)(?:\+[a-z]+)?):", re.IGNORECASE
+)
 _DRIVE = re.compile(r"[a-z]:[\\/]", re.IGNORECASE)
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _ARCHIVE = re.compile(
@@ -49,26 +57,43 @@ _ANYWHERE = {
 
 @dataclass(slots=True)
 class Reading:
-    """What readers of a project's files add up: warnings, and how much was read."""
+    """What readers of a project's files add up: warnings, and how much was read.
+
+    :param elsewhere: what comes from no index, each time that something asks for it
+    """
 
     warnings: list[ProjectWarning] = field(default_factory=list)
+    elsewhere: list[FromElsewhere] = field(default_factory=list)
     _seen: set[tuple[WarningCode, str]] = field(default_factory=set)
     _count: int = 0
 
     def warn(self, code: WarningCode, message: str, at: str) -> None:
-        """Tell it once a place; credentials in what it quotes are taken out."""
+        """Tell it once a place; secrets of addresses that it quotes are taken out."""
         if (code, at) not in self._seen:
             self._seen.add((code, at))
-            self.warnings.append(ProjectWarning(code, without_credentials(message), at))
+            self.warnings.append(ProjectWarning(code, without_secrets(message), at))
 
-    def leave_out(self, code: WarningCode, what: str, at: str) -> None:
-        """Tell of a requirement that no index could meet."""
+    def leave_out(
+        self, code: WarningCode, what: str, at: str, *, local: bool | None = None
+    ) -> None:
+        """Tell of a requirement that no index could meet.
+
+        :param local: whether it is a file or a folder beside the project, if ``what`` cannot say
+        """
+        public = without_secrets(what)
+        beside = _is_local(code, what) if local is None else local
+        self.elsewhere.append(FromElsewhere(public[:200], code, beside, at))
         self.warn(
             code,
-            f"{shown(what)} is {_WHAT[code]}: it stays as it is and is not "
+            f"{shown(public)} is {_WHAT[code]}: it stays as it is and is not "
             "advised on, nor is what it needs",
             at,
         )
+
+    def leave_open(self, what: str, at: str) -> None:
+        """Tell of an entry of a lock that names no single version."""
+        self.elsewhere.append(FromElsewhere(what[:200], WarningCode.LOCK_INCOMPLETE, False, at))
+        self.warn(WarningCode.LOCK_INCOMPLETE, f"{shown(what)} pins no version", at)
 
     def count(self, at: str) -> None:
         """Bound how many requirements a project has."""
@@ -162,6 +187,21 @@ def reference_without_name(text: str) -> WarningCode | None:
     if head.startswith((".", "/", "~")) or "\\" in bare or "/" in bare or _ARCHIVE.search(bare):
         return WarningCode.LOCAL_PATH
     return None
+
+
+def _is_local(code: WarningCode, what: str) -> bool:
+    if code is not WarningCode.EDITABLE:
+        return code is WarningCode.LOCAL_PATH
+    return not is_remote(what.rpartition(" @ ")[2].strip())
+
+
+def is_remote(where: str) -> bool:
+    """Whether an address leads to another machine; a path does not.
+
+    >>> [is_remote(it) for it in ("./here", "file:///w.whl", "git+ssh://h/r", "HTTPS://h/a.whl")]
+    [False, False, True, True]
+    """
+    return _SCHEME.match(where) is not None and not where.lower().startswith("file:")
 
 
 def has_variable(text: str) -> bool:

@@ -11,12 +11,21 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from adviser.projects.documents import check_sizes, json_of, toml_of
-from adviser.projects.fields import inside, table_in, tables_in, text_in, texts_in, wrong_type
+from adviser.projects.fields import (
+    flag_in,
+    inside,
+    table_in,
+    tables_in,
+    text_in,
+    texts_in,
+    wrong_type,
+)
 from adviser.projects.indexes import index_named, public_address
-from adviser.projects.lines import ELSEWHERE, Reading, check_marker, checked_hashes
+from adviser.projects.lines import ELSEWHERE, Reading, check_marker, checked_hashes, is_remote
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import (
     AskedRequirement,
+    FromElsewhere,
     LockedPackage,
     ProjectIndex,
     ProjectWarning,
@@ -31,16 +40,18 @@ _MAKE_AGAIN = "make the lock again"
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What a lock says; entries in the order of the file.
+    """What a lock says; entries in the order of the file, of several sections all.
 
     :param complete: whether every entry names one version that an index serves
     :param unpinned: the first line of a requirements file that names no single version
+    :param elsewhere: entries that come from no index, or leave their version open
     :param manifest_hash: by which a ``Pipfile.lock`` names its Pipfile
     """
 
     entries: tuple[LockedPackage, ...]
     source: str
     complete: bool = True
+    elsewhere: tuple[FromElsewhere, ...] = ()
     indexes: tuple[ProjectIndex, ...] = ()
     manifest_hash: str | None = None
     python: str | None = None
@@ -88,6 +99,12 @@ def require_pins(lock: Lock) -> Lock:
 
 def lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> Lock:
     """The same as part of a project."""
+    before = len(reading.elsewhere)
+    lock = _lock_of(name, files, reading)
+    return replace(lock, elsewhere=tuple(reading.elsewhere[before:]))
+
+
+def _lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> Lock:
     base = name.rpartition("/")[2]
     if base == "Pipfile.lock" or base.endswith(".json"):
         return _pipfile_lock(json_of(name, files[name]), name, reading)
@@ -98,7 +115,7 @@ def lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> Lock:
         tuple(listed.pins),
         name,
         complete=listed.is_lock,
-        indexes=listed.indexes,
+        indexes=(*listed.indexes, *listed.places),
         unpinned=next((it for it in listed.requirements if pinned(it.specifier) is None), None),
     )
 
@@ -141,7 +158,8 @@ def _pipfile_indexes(
         url = text_in(source, "url", at)
         if url is not None:
             called = text_in(source, "name", at) or f"source-{number + 1}"
-            yield index_named(called, url, at, reading, default=number == 0)
+            verified = flag_in(source, "verify_ssl", at, True)
+            yield index_named(called, url, at, reading, verify_ssl=verified, default=number == 0)
 
 
 def _sections(
@@ -149,15 +167,10 @@ def _sections(
 ) -> Iterator[LockedPackage | None]:
     """Entries of all sections; what is needed anyway before what only development needs."""
     keys = sorted(lock.keys() - {"_meta"}, key=lambda key: (key != "default", key))
-    known: set[str] = set()
     for key in keys:
-        section = table_in(lock, key, name)
-        for package, entry in section.items():
-            if canonicalize_name(package) not in known:
-                yield _pipfile_entry(
-                    package, entry, inside(inside(name, key), package), key != "default", reading
-                )
-        known |= set(map(canonicalize_name, section))
+        for package, entry in table_in(lock, key, name).items():
+            at = inside(inside(name, key), package)
+            yield _pipfile_entry(package, entry, at, key != "default", reading)
 
 
 def _pipfile_entry(
@@ -167,11 +180,12 @@ def _pipfile_entry(
         wrong_type(entry, "an object", at)
     for key, code in ELSEWHERE.items():
         if value := entry.get(key):
-            reading.leave_out(code, package if value is True else str(value), at)
+            what = package if value is True else f"{package} ({value})"
+            reading.leave_out(code, what, at, local=_is_beside(entry))
             return None
     version = text_in(entry, "version", at) or ""
-    if not version.startswith("=="):
-        reading.warn(WarningCode.LOCK_INCOMPLETE, f"{shown(version)} pins nothing", at)
+    if not version.startswith("==") or version.rstrip().endswith("*"):
+        reading.leave_open(f"{package}{version}", at)
         return None
     return _locked(
         LockedPackage(
@@ -186,6 +200,14 @@ def _pipfile_entry(
         ),
         reading,
     )
+
+
+def _is_beside(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of pipenv's is a file or a folder of the project."""
+    if any(entry.get(it) for it, code in ELSEWHERE.items() if code is WarningCode.REPOSITORY):
+        return False
+    where = [it for it in (entry.get("path"), entry.get("file")) if it]
+    return bool(where) and not any(is_remote(str(it)) for it in where)
 
 
 def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> Lock:
@@ -210,10 +232,13 @@ def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> Lock:
         _pylock_entry(package, f"{name}:packages[{number}]", groups, reading)
         for number, package in enumerate(lock.packages)
     ]
+    kept = tuple(it for it in entries if it is not None)
+    addresses = dict.fromkeys(it.index for it in kept if it.index is not None)
     return Lock(
-        tuple(it for it in entries if it is not None),
+        kept,
         name,
         complete=None not in entries,
+        indexes=tuple(ProjectIndex(it, it) for it in addresses),
         requires_python=None if lock.requires_python is None else str(lock.requires_python),
     )
 
@@ -222,15 +247,16 @@ def _pylock_entry(
     package: Package, at: str, groups: frozenset[str], reading: Reading
 ) -> LockedPackage | None:
     if package.vcs is not None:
-        reading.leave_out(WarningCode.REPOSITORY, package.name, at)
+        reading.leave_out(WarningCode.REPOSITORY, package.name, at, local=package.vcs.url is None)
     elif package.directory is not None:
         editable = package.directory.editable
         code = WarningCode.EDITABLE if editable else WarningCode.LOCAL_PATH
-        reading.leave_out(code, package.name, at)
+        reading.leave_out(code, package.name, at, local=True)
     elif package.archive is not None:
-        reading.leave_out(WarningCode.ADDRESS, package.name, at)
+        local = package.archive.url is None or not is_remote(package.archive.url)
+        reading.leave_out(WarningCode.ADDRESS, package.name, at, local=local)
     elif package.version is None:
-        reading.warn(WarningCode.LOCK_INCOMPLETE, f"{package.name} has no version", at)
+        reading.leave_open(package.name, at)
     else:
         hashed = [it.hashes for it in (*(package.wheels or ()), package.sdist) if it is not None]
         hashes = {f"{key}:{value}" for one in hashed for key, value in one.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
 from adviser.projects.lines import Reading
 from adviser.projects.locks import Lock, is_pylock, lock_of
-from adviser.projects.pipfile import pipfile_hash, read_pipfile
+from adviser.projects.pipfile import read_pipfile
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import (
     AskedRequirement,
@@ -64,16 +64,17 @@ def parse_project(files: Mapping[str, bytes], name: str | None = None) -> Projec
     return replace(project, warnings=tuple(reading.warnings))
 
 
-def wanted_files(files: Mapping[str, bytes]) -> frozenset[str]:
+def wanted_files(files: Mapping[str, bytes], known: Collection[str] = ()) -> frozenset[str]:
     """Which files those given include that are not among them; ask again with more.
 
+    :param known: which of the files were looked at before, and need not be read again
     :raises InvalidProject: if an include leaves the project's folder, or a file cannot be read
     """
     check_sizes(files)
     return frozenset(
         wanted
         for name, data in files.items()
-        if _is_requirements(name)
+        if name not in known and _is_requirements(name)
         for line in lines_of(requirements_text_of(name, data), name)
         for option in ("--requirement", "--constraint")
         for value in line.values(option)
@@ -164,13 +165,15 @@ def _of_lock(lock: Lock, reading: Reading) -> Project:
     roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
     reading.warn(
         WarningCode.LOCK_ONLY,
-        f"only a lock was given: {len(roots)} of its packages are asked for, in any version; give "
+        f"only a lock was given: {len({it.name for it in roots})} of its packages are asked for, in any version; give "
         "the manifest, too",
         f"{lock.source}:$",
     )
+    always = {it.name for it in roots if not it.dev}
     asked = [
         (it.dev, AskedRequirement(it.name, "", it.extras, it.marker, it.index, origin=it.origin))
         for it in roots
+        if not (it.dev and it.name in always)
     ]
     return Project(
         requirements=tuple(it for dev, it in asked if not dev),
@@ -210,6 +213,8 @@ def _with_lock(project: Project, files: Mapping[str, bytes], reading: Reading) -
         locked=first,
         lock_entries=chosen.entries,
         lock_source=chosen.source,
+        lock_indexes=chosen.indexes,
+        lock_elsewhere=chosen.elsewhere,
         python=project.python or chosen.python,
     )
 
@@ -240,12 +245,21 @@ def _usable(lock: Lock, project: Project, reading: Reading) -> Lock | None:
             at,
         )
         return None
+    if any(it.code is WarningCode.LOCK_INCOMPLETE for it in lock.elsewhere):
+        reading.warn(
+            WarningCode.LOCK_INCOMPLETE,
+            "it leaves versions open, so it is no baseline: lock the project again",
+            at,
+        )
+        return None
     if not lock.complete:
-        reading.warn(WarningCode.LOCK_INCOMPLETE, "some of its packages are left out", at)
+        reading.warn(
+            WarningCode.LOCK_INCOMPLETE, "packages from no index are left out of the baseline", at
+        )
+    # Of a Pipfile without a source pipenv hashes what its machine has, which is not known here.
     manifest = project.manifest
-    if manifest is not None and lock.manifest_hash is not None:
-        hashes = {pipfile_hash(manifest), pipfile_hash(manifest, as_written=True)}
-        if "source" in manifest and lock.manifest_hash not in hashes:
+    if manifest is not None and "source" in manifest and lock.manifest_hash is not None:
+        if lock.manifest_hash not in project.manifest_hashes:
             reading.warn(
                 WarningCode.LOCK_OUTDATED,
                 f"it was made for another {project.source}: lock again for an exact baseline",

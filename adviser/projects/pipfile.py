@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from packaging.utils import canonicalize_name
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from adviser.projects.fields import (
     flag_in,
@@ -20,7 +21,7 @@ from adviser.projects.fields import (
     texts_in,
     wrong_type,
 )
-from adviser.projects.indexes import index_named, public_address
+from adviser.projects.indexes import index_named, public_address, public_text, public_values
 from adviser.projects.lines import ELSEWHERE, Reading, asked_by
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import (
@@ -50,19 +51,15 @@ _BEGINS_WITH_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?=?|\*\s*$|$)")
 def read_pipfile(manifest: Mapping[str, Any], name: str, reading: Reading) -> Project:
     """A Pipfile's content as a project.
 
-    ``[thoth]`` may name packages whose pre-releases are welcome:
-    ``allow_prereleases = {numpy = true}``.
+    ``[pipenv.thoth]`` may name packages whose pre-releases are welcome:
+    ``allow_prereleases = {numpy = true}``. So may ``[thoth]``, as existing clients write it,
+    which pipenv refuses: it takes every table that it does not know for packages.
 
     :raises InvalidProject: naming the entry
     """
     indexes = _indexes(manifest, name, reading)
-    thoth = table_in(manifest, "thoth", name)
-    allowed = table_in(thoth, "allow_prereleases", inside(name, "thoth"))
-    welcome = frozenset(
-        canonicalize_name(key)
-        for key in allowed
-        if flag_in(allowed, key, f"{name}:thoth.allow_prereleases")
-    )
+    pipenv = table_in(manifest, "pipenv", name)
+    welcome = _welcome(manifest, name) | _welcome(pipenv, f"{name}:pipenv")
     sections = {
         key: _section(manifest, key, name, indexes, welcome, reading)
         for key in manifest
@@ -76,30 +73,46 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, reading: Reading) -> Pr
         groups=sections,
         indexes=indexes,
         prereleases=welcome,
-        all_prereleases=flag_in(
-            table_in(manifest, "pipenv", name), "allow_prereleases", f"{name}:pipenv"
-        ),
+        all_prereleases=flag_in(pipenv, "allow_prereleases", f"{name}:pipenv"),
         format=ProjectFormat.PIPFILE,
         source=name,
-        manifest=manifest,
+        manifest=public_values(manifest),
+        manifest_hashes=(pipfile_hash(manifest), pipfile_hash(manifest, as_written=True)),
         python=next(filter(None, python), None),
     )
 
 
 _PYTHONS = ("python_full_version", "python_version")
+#: What pipenv reads a Pipfile with that names no source.
+_DEFAULT_SOURCE = {
+    "name": "pypi", "url": PYPI_SIMPLE_ENDPOINT.rstrip("/"), "verify_ssl": True,
+}  # fmt: skip
+
+
+def _welcome(table: Mapping[str, Any], at: str) -> frozenset[str]:
+    """Packages that ``thoth.allow_prereleases`` of a table names."""
+    thoth, here = table_in(table, "thoth", at), inside(at, "thoth")
+    allowed = table_in(thoth, "allow_prereleases", here)
+    place = inside(here, "allow_prereleases")
+    return frozenset(canonicalize_name(key) for key in allowed if flag_in(allowed, key, place))
 
 
 def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> str:
     """SHA-256 by which a ``Pipfile.lock`` names the Pipfile that it was made of.
 
     pipenv's own: the JSON of sources, requirements on Python and packages, keys sorted.
-    Since 2026 pipenv normalises the packages' names first.
+    Since 2026 pipenv normalises the packages' names first. Where the Pipfile names no source it
+    is pipenv's default one, whatever this machine has instead.
 
+    :param manifest: as it is written, passwords included
     :param as_written: leave names as they are, as older versions of pipenv did
     """
     sections = {_DEFAULT: "default", _DEVELOP: "develop"}
     data: dict[str, Any] = {
-        "_meta": {"sources": manifest.get("source", {}), "requires": manifest.get("requires", {})},
+        "_meta": {
+            "sources": manifest.get("source", [_DEFAULT_SOURCE]),
+            "requires": manifest.get("requires", {}),
+        },
         "default": {},
         "develop": {},
     }
@@ -119,9 +132,7 @@ _NOT_HASHED = frozenset(
 
 
 def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
-    """A project as the content of a Pipfile; what a Pipfile says is given back as it is.
-
-    Passwords in it included: the hash of a lock counts them, and it is the user's own file.
+    """A project as the content of a Pipfile; what a Pipfile says is given back without secrets.
 
     :param indexes: name to address, for a project that names no index
     """
@@ -146,7 +157,7 @@ def sources_of(project: Project, indexes: Mapping[str, str]) -> list[dict[str, A
             {"name": it.name, "url": it.url, "verify_ssl": it.verify_ssl} for it in project.indexes
         ]
     return [
-        {"name": name, "url": url, "verify_ssl": url.startswith("https")}
+        {"name": name, "url": public_text(url), "verify_ssl": url.startswith("https")}
         for name, url in indexes.items()
     ]
 

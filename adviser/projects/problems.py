@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from common.addresses import without_secrets
 from common.errors import InvalidFile
-from common.indexes.configuration import without_credentials
 
 
 class InvalidProject(InvalidFile):
@@ -24,10 +24,10 @@ class InvalidProject(InvalidFile):
 def refuse(reason: str, message: str, at: str, hint: str) -> NoReturn:
     """Raise :class:`InvalidProject` for a place such as ``Pipfile:packages.flask``.
 
-    A message may quote what was read; credentials in it are taken out.
+    A message may quote what was read; secrets of addresses in it are taken out.
     """
     place, _, field = at.partition(":")
-    told = without_credentials(message)
+    told = without_secrets(message)
     raise InvalidProject(reason, told, place=place, field=field or "$", hint=hint)
 
 

@@ -39,7 +39,7 @@ class WarningCode(StrEnum):
     ASKED_TWICE = "asked_twice"
     #: A lock that was made for another manifest than the one beside it.
     LOCK_OUTDATED = "lock_outdated"
-    #: A lock without all of its packages pinned; it is no baseline.
+    #: A lock of which not all counts; one that leaves a version open is no baseline.
     LOCK_INCOMPLETE = "lock_incomplete"
     #: Only a lock was given.
     LOCK_ONLY = "lock_only"
@@ -51,6 +51,8 @@ class WarningCode(StrEnum):
     UNKNOWN_INDEX = "unknown_index"
     #: Credentials in an address; they were taken out.
     CREDENTIALS_REMOVED = "credentials_removed"
+    #: A host whose certificate is not verified.
+    UNVERIFIED_HOST = "unverified_host"
     #: A file that another one of the given files makes superfluous.
     FILE_IGNORED = "file_ignored"
 
@@ -155,6 +157,21 @@ class LockedPackage:
 
 
 @dataclass(frozen=True, slots=True)
+class FromElsewhere:
+    """An entry that no index serves, or that leaves its version open.
+
+    :param what: it is, without secrets: a name, an address or a path
+    :param code: why it is left out
+    :param local: whether it is a file or a folder beside the project
+    """
+
+    what: str
+    code: WarningCode
+    local: bool
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectIndex:
     """An index that a project names.
 
@@ -184,9 +201,13 @@ class Project:
         entries of one package the first, so ask :meth:`locked_in` for an environment's
     :param lock_entries: all entries of that lock
     :param lock_source: name of its file
+    :param lock_indexes: that the lock names itself, whatever the manifest says
+    :param lock_elsewhere: what else it installs
     :param indexes: in the order in which they are searched, none if the project names none
     :param prereleases: packages whose pre-releases are welcome, required directly or not
-    :param manifest: the Pipfile, if that is what it is
+    :param manifest: the Pipfile, if that is what it is, without secrets
+    :param manifest_hashes: by which a lock may name the Pipfile as it is written, pipenv's
+        present one first
     :param python: what the project is made for, such as ``3.11``
     :param requires_python: the specifier of Pythons that it supports
     :param source: name of the file
@@ -201,6 +222,8 @@ class Project:
     locked: Mapping[str, LockedPackage] | None = None
     lock_entries: tuple[LockedPackage, ...] = ()
     lock_source: str | None = None
+    lock_indexes: tuple[ProjectIndex, ...] = ()
+    lock_elsewhere: tuple[FromElsewhere, ...] = ()
     indexes: tuple[ProjectIndex, ...] = ()
     prereleases: frozenset[str] = frozenset()
     all_prereleases: bool = False
@@ -208,6 +231,7 @@ class Project:
     format: ProjectFormat = ProjectFormat.REQUIREMENTS
     source: str = ""
     manifest: Mapping[str, Any] | None = None
+    manifest_hashes: tuple[str, ...] = ()
     python: str | None = None
     requires_python: str | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,11 @@ from adviser.projects.uv_table import read_uv
 from common.reasons import Reason
 
 _Asked = tuple[AskedRequirement, ...]
+
+#: How often something may be followed in all: real projects need some thousands of steps.
+_MAX_STEPS = 200_000
+#: Of one extra, under how many conditions it may be asked for.
+_MAX_CONDITIONS = 64
 
 #: The group that uv installs unless told otherwise, and that people mean by development.
 DEVELOPMENT = "dev"
@@ -46,7 +51,7 @@ def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> P
     }
     groups = _groups(table_in(content, "dependency-groups", name), name, reading)
     base = _lines(project, "dependencies", at, reading)
-    follow = _Extras(own, extras, base)
+    follow = _Extras(own, extras, base, f"{at}.optional-dependencies")
     known = {key: uv.placed(follow.of(asked), reading) for key, asked in groups.items()}
     dev = (*known.get(DEVELOPMENT, ()), *uv.placed(uv.dev, reading))
     if dev:
@@ -54,7 +59,7 @@ def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> P
     return Project(
         requirements=uv.placed(follow.of(base), reading),
         dev=dev,
-        extras={key: uv.placed(follow.of(asked), reading) for key, asked in extras.items()},
+        extras={key: uv.placed(follow.of(asked, key), reading) for key, asked in extras.items()},
         groups=known,
         constraints=uv.constraints,
         overrides=uv.overrides,
@@ -66,40 +71,88 @@ def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> P
     )
 
 
+#: Markers that all have to hold; a set, for twice is once and the order tells nothing.
+_Condition = frozenset[str]
+
+
 class _Extras:
     """Requirements with those of the project itself replaced by what they stand for."""
 
-    def __init__(self, own: str, extras: Mapping[str, _Asked], base: _Asked) -> None:
-        self._own, self._extras, self._base = own, extras, base
+    def __init__(self, own: str, extras: Mapping[str, _Asked], base: _Asked, at: str) -> None:
+        self._own, self._extras, self._base, self._at = own, extras, base, at
+        self._steps = _Steps(at)
 
-    def of(self, asked: Iterable[AskedRequirement]) -> _Asked:
-        """In their order, each once."""
+    def of(self, asked: Iterable[AskedRequirement], extra: str | None = None) -> _Asked:
+        """In their order, each once.
+
+        :param extra: of which these are the requirements
+        """
         found: dict[AskedRequirement, None] = {}
-        seen: set[tuple[str | None, str | None]] = set()
-        pending: list[tuple[AskedRequirement, str | None]] = []
-        pending += [(it, None) for it in asked][::-1]
+        seen: dict[str | None, list[_Condition]] = {extra: [frozenset()]} if extra else {}
+        pending = [(it, _Condition()) for it in asked][::-1]
         while pending:
-            it, marker = pending.pop()
+            it, condition = pending.pop()
+            self._steps.take(1 + len(condition))
             if not self._own or it.name != self._own:
-                found[_narrowed(it, marker)] = None
+                found[_narrowed(it, condition)] = None
                 continue
+            if it.marker is not None:
+                condition |= {it.marker}
             brought = [(None, self._base), *((key, self._extras.get(key, ())) for key in it.extras)]
-            marker = _both(it.marker, marker)
             for key, lines in reversed(brought):
-                if (key, marker) not in seen:
-                    seen.add((key, marker))
-                    pending += [(line, marker) for line in lines][::-1]
+                if self._is_new(condition, seen.setdefault(key, []), key):
+                    pending += [(line, condition) for line in lines][::-1]
         return tuple(found)
 
+    def _is_new(self, condition: _Condition, known: list[_Condition], extra: str | None) -> bool:
+        """Whether a condition asks for an extra where those known before do not."""
+        self._steps.take(len(known))
+        if any(it <= condition for it in known):
+            return False
+        if len(known) == _MAX_CONDITIONS:
+            refuse(
+                Reason.OUT_OF_RANGE,
+                f"{shown(extra or self._own)} is asked for under more than {_MAX_CONDITIONS} "
+                "conditions",
+                self._at,
+                "ask for it where it is needed, rather than by way of other extras",
+            )
+        known.append(condition)
+        return True
 
-def _narrowed(asked: AskedRequirement, marker: str | None) -> AskedRequirement:
-    return asked if marker is None else replace(asked, marker=_both(asked.marker, marker))
+
+class _Steps:
+    """How much may be followed in all, so that a small file takes no long time."""
+
+    def __init__(self, at: str) -> None:
+        self._left, self._at = _MAX_STEPS, at
+
+    def take(self, steps: int = 1) -> None:
+        """Count some.
+
+        :raises InvalidProject: if it is too much
+        """
+        self._left -= steps
+        if self._left < 0:
+            refuse(
+                Reason.OUT_OF_RANGE,
+                "what refers to what is more than any project needs",
+                self._at,
+                "let groups and extras name what they need themselves",
+            )
 
 
-def _both(one: str | None, other: str | None) -> str | None:
-    if one is None or other is None or one == other:
-        return one or other
-    return f"({one}) and ({other})"
+def _narrowed(asked: AskedRequirement, condition: _Condition) -> AskedRequirement:
+    if not condition:
+        return asked
+    markers = sorted(condition | ({asked.marker} if asked.marker else frozenset()))
+    return replace(asked, marker=_all_of(markers))
+
+
+def _all_of(markers: Collection[str]) -> str:
+    if len(markers) == 1:
+        return next(iter(markers))
+    return " and ".join(f"({it})" for it in markers)
 
 
 def _lines(table: Mapping[str, Any], key: str, at: str, reading: Reading) -> _Asked:
@@ -157,7 +210,8 @@ def _groups(table: Mapping[str, Any], name: str, reading: Reading) -> dict[str, 
         group: list(_members(table, key, f"{name}:dependency-groups", reading))
         for group, key in names.items()
     }
-    return {group: _flat(group, lines, name) for group in lines}
+    steps = _Steps(f"{name}:dependency-groups")
+    return {group: _flat(group, lines, name, steps) for group in lines}
 
 
 def _members(
@@ -178,33 +232,37 @@ def _members(
             wrong_type(member, "a requirement, or a table with `include-group` alone,", here)
 
 
-def _flat(group: str, lines: Mapping[str, list[AskedRequirement | str]], name: str) -> _Asked:
+def _flat(
+    group: str, lines: Mapping[str, list[AskedRequirement | str]], name: str, steps: _Steps
+) -> _Asked:
     """A group with its includes, where they stand."""
     found: dict[AskedRequirement, None] = {}
-    seen, path = {group}, [group]
+    seen, path = {group}, {group: None}  # a dictionary, for it is ordered and quick to ask
     stack = [iter(lines[group])]
     while stack:
+        steps.take()
         member = next(stack[-1], None)
         if member is None:
-            stack.pop(), path.pop()
+            stack.pop(), path.popitem()
         elif isinstance(member, AskedRequirement):
             found[member] = None
         elif member in path:
+            cycle = [*path, member][list(path).index(member) :]
             refuse(
                 Reason.INCLUDE_CYCLE,
-                f"groups include each other: {' → '.join([*path[path.index(member) :], member])}",
-                f"{name}:dependency-groups.{path[-1]}",
+                f"groups include each other: {' → '.join(cycle)}",
+                f"{name}:dependency-groups.{next(reversed(path))}",
                 "take out one of these includes",
             )
         elif member not in lines:
             refuse(
                 Reason.INCLUDE_MISSING,
                 f"includes the group {shown(member)}, which there is not",
-                f"{name}:dependency-groups.{path[-1]}",
+                f"{name}:dependency-groups.{next(reversed(path))}",
                 f"there are {', '.join(sorted(lines)[:20])}",
             )
         elif member not in seen:
             seen.add(member)
-            path.append(member)
+            path[member] = None
             stack.append(iter(lines[member]))
     return tuple(found)

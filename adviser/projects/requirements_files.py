@@ -15,11 +15,13 @@ from adviser.projects.lines import (
     asked_by,
     checked_hashes,
     has_variable,
+    is_remote,
     reference_without_name,
 )
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, LockedPackage, ProjectIndex, WarningCode
 from adviser.projects.requirement_lines import Line, lines_of
+from common.addresses import without_secrets
 from common.reasons import Reason
 from common.version_ranges import version_of
 
@@ -32,6 +34,7 @@ class Listed:
     """What requirements files add up to.
 
     :param pins: entries of a lock, for those of ``requirements`` that name one version
+    :param places: addresses of files that are no indexes (``--find-links``)
     """
 
     requirements: list[AskedRequirement] = field(default_factory=list)
@@ -39,13 +42,18 @@ class Listed:
     pins: list[LockedPackage] = field(default_factory=list)
     default: list[ProjectIndex] = field(default_factory=list)
     further: list[ProjectIndex] = field(default_factory=list)
+    places: list[ProjectIndex] = field(default_factory=list)
     prereleases: set[str] = field(default_factory=set)
     all_prereleases: bool = False
 
     @property
     def indexes(self) -> tuple[ProjectIndex, ...]:
-        """The default one first, as pip has it; the last that is said to be it counts."""
-        return (*self.default[-1:], *{it.url: it for it in self.further}.values())
+        """The default one last, as uv has it; the last that is said to be it counts.
+
+        pip takes the best version of all of them. Were the default one first, a stranger's
+        package there would replace one of the same name that only the others should have.
+        """
+        return (*{it.url: it for it in self.further}.values(), *self.default[-1:])
 
     @property
     def is_lock(self) -> bool:
@@ -155,6 +163,20 @@ class _Reader:
         elif option == "--extra-index-url":
             number = len(listed.further) + 1
             listed.further.append(index_named(f"extra-{number}", value, at, self._reading))
+        elif option == "--trusted-host":
+            host = without_secrets(value)
+            self._reading.warn(
+                WarningCode.UNVERIFIED_HOST,
+                f"the certificate of {shown(host)} is not verified, so that anybody between may "
+                "replace what is downloaded",
+                at,
+            )
+        elif option == "--find-links":
+            self._ignored(option, at)
+            if is_remote(value):
+                number = len(listed.places) + 1
+                called = f"find-links-{number}"
+                listed.places.append(index_named(called, value, at, self._reading))
         elif option == "--pre":
             listed.all_prereleases = True
         elif option == "--all-releases":

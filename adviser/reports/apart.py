@@ -21,9 +21,10 @@ from adviser.resolver.checker import check_resolution, check_stack
 from adviser.resolver.requests import Request
 from adviser.resolver.results import Resolution, Stack, Status
 from adviser.scoring.assess import assess
-from adviser.scoring.criteria import SCALE, RecommendationType
+from adviser.scoring.criteria import SCALE, RecommendationType, penalties_of
 from common.environments import Environment
 from common.errors import InvalidDocument
+from common.faults import fault_in
 from common.inspection import digest
 from common.reasons import Reason
 from graph.evidence import Evidence
@@ -51,7 +52,7 @@ def check_apart(
     try:
         return _checked(report, snapshot, evidence)
     except BROKEN as error:
-        raise InvalidDocument(Reason.UNREADABLE, f"not a report: {error!r}") from error
+        raise InvalidDocument(Reason.UNREADABLE, f"not a report: {fault_in(error)}") from error
 
 
 def _checked(
@@ -85,8 +86,8 @@ def _unfeasible(found: Resolution, snapshot: Snapshot, rules: Request) -> Iterat
     """What keeps stacks from being installed, whatever they score."""
     universe = universe_of(snapshot, rules, {})
     for number, stack in enumerate(found.stacks, 1):
-        plain = tuple(replace(it, regret=0, contributions=()) for it in stack.choices)
-        for problem in check_stack(universe, Stack(plain, 0, stack.passed_over)):
+        plain = tuple(replace(it, contributions=()) for it in stack.choices)
+        for problem in check_stack(universe, Stack(plain, stack.passed_over)):
             yield f"stack {number}: {problem}"
 
 
@@ -108,7 +109,8 @@ def _unscored(
         allowed=parameters["allowed_vulnerabilities"],
     )
     asked = replace(rules, refused=assessment.refused)
-    return check_resolution(universe_of(snapshot, asked, assessment.scores), found)
+    penalties = penalties_of(assessment.criteria)
+    return check_resolution(universe_of(snapshot, asked, assessment.scores, penalties), found)
 
 
 def _by_itself(report: Mapping[str, Any]) -> Iterator[str]:
@@ -128,11 +130,11 @@ def _certificate_problems(found: Resolution) -> Iterator[str]:
         yield f"{found.status} does not go with {len(found.stacks)} stacks"
     if found.status is Status.INFEASIBLE and found.conflict is None:
         yield "infeasible, and no conflict is told"
-    if found.stacks and found.objective != found.stacks[0].regret:
-        yield "the objective is not the first stack's regret"
+    if found.stacks and found.objective != found.stacks[0].score:
+        yield "the objective is not the first stack's score"
     if found.stacks and (found.bound == found.objective) != (found.status is Status.OPTIMAL):
         yield "optimal is what reaches its bound, and nothing else"
-    keys = [(-it.regret, it.passed_over) for it in found.stacks]
+    keys = [(-it.score, it.passed_over) for it in found.stacks]
     if any(one > other for one, other in pairwise(keys)):
         yield "the stacks are out of order"
 
@@ -162,10 +164,6 @@ def _score(package: Mapping[str, Any]) -> int:
 _PRODUCT: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = (
     (_adds_up, "the score is not the sum of its contributions"),
     (_criteria_add_up, "the criteria do not add up to the choices"),
-    (
-        lambda it: it["regret"] == sum(one["regret"] for one in it["packages"]),
-        "its regret is not the sum of its choices'",
-    ),
     (
         lambda it: it["passed_over"] == sum(one["place"] for one in it["packages"]),
         "it does not pass over as many versions as its choices",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
@@ -26,6 +26,7 @@ from adviser.resolver.checker import check_resolution
 from adviser.resolver.problems import Sizes
 from adviser.resolver.results import Choice, Conflict, Limit, Resolution, Stack, Status
 from common.errors import InvalidDocument
+from common.faults import fault_in
 from common.inspection import canonical_json, digest
 from common.packages import Purl
 from common.reasons import Reason
@@ -76,7 +77,7 @@ def check_report(report: Mapping[str, Any], material: Material) -> list[str]:
     try:
         return list(_problems(report, material))
     except BROKEN as error:
-        raise InvalidDocument(Reason.UNREADABLE, f"not a report: {error!r}") from error
+        raise InvalidDocument(Reason.UNREADABLE, f"not a report: {fault_in(error)}") from error
 
 
 def expect_schema(report: Mapping[str, Any]) -> None:
@@ -141,7 +142,7 @@ def _conflict(inner: Mapping[str, Any]) -> Conflict | None:
     told = inner["conflict"]
     if told is None:
         return None
-    return unpacked(orjson.dumps({key: told[key] for key in told if key != "lines"}), Conflict)
+    return unpacked(orjson.dumps({it.name: told[it.name] for it in fields(Conflict)}), Conflict)
 
 
 def _sizes(inner: Mapping[str, Any]) -> Sizes | None:
@@ -156,13 +157,12 @@ def _stack(product: Mapping[str, Any]) -> Stack:
             version=it["version"],
             purl=Purl(it["purl"]),
             place=it["place"],
-            regret=it["regret"],
             contributions=tuple(it["contributions"]),
             extras=tuple(it["extras"]),
         )
         for it in product["packages"]
     )
-    return Stack(choices, product["regret"], product["passed_over"])
+    return Stack(choices, product["passed_over"])
 
 
 def _hash_problems(products: list[Mapping[str, Any]], known: Known) -> Iterator[str]:

@@ -38,6 +38,14 @@ class NoteCode(StrEnum):
     FETCH = "fetch"
     #: There is no stack among what was read, and an index lists more.
     UNREAD = "unread"
+    #: Nothing is known of any vulnerability.
+    NO_ADVISORIES = "no_advisories"
+    #: A name in the request that nothing here is called.
+    NO_EFFECT = "no_effect"
+    #: A pre-release that nobody asks for, as the request refuses every release that would do.
+    ONLY_PRERELEASES = "only_prereleases"
+    #: An extra that is asked of a version that does not have it.
+    EXTRA_MISSING = "extra_missing"
     #: No lock can be written.
     NO_LOCK = "no_lock"
     #: What the project has already.

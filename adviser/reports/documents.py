@@ -17,6 +17,7 @@ from adviser.locks.rendering import render_lock
 from adviser.locks.stacks import LockFile, LockFormat, NoLock
 from adviser.reports.claims import claim_document
 from adviser.reports.codes import NoteCode
+from adviser.reports.gaps import gap_notes, unread_note
 from adviser.reports.manifests import (
     Files,
     candidates_of,
@@ -27,6 +28,7 @@ from adviser.reports.manifests import (
 )
 from adviser.reports.notes import Note, placer_of, product_notes, stack_notes
 from adviser.reports.unread import Unread
+from adviser.reports.shortfalls import shortfall_notes
 from adviser.reports.values import plain
 from adviser.resolver.results import Conflict, Stack
 from adviser.scoring.assessments import Claim, Level
@@ -71,14 +73,15 @@ class Known:
 def result_document(advice: Advice, known: Known) -> dict[str, Any]:
     """The part of a report that depends on nothing but what was asked and what was known."""
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
-    notes = [*stack_notes(advice), *map(_of_unread, known.unread), *_without_lock(written)]
+    notes = [*stack_notes(advice), *gap_notes(advice), *map(unread_note, known.unread)]
+    notes += _without_lock(written)
     failure = written[0].problem if written else failure_of(advice, known)
     report: dict[str, Any] = {
         "products": [
             _product(advice, stack, locks)
             for stack, locks in zip(advice.resolution.stacks, written, strict=True)
         ],
-        "stack_info": [it.document() for it in notes],
+        "stack_info": [*advice.asked.options.stack_info, *(it.document() for it in notes)],
         "pipeline": None,
         "accepted_final_states_count": len(advice.resolution.stacks),
         "certificate": _certificate(advice),
@@ -149,10 +152,6 @@ def locks_of(advice: Advice, stack: Stack, known: Known) -> Written:
     return Written(locks, problem)
 
 
-def _of_unread(it: Unread) -> Note:
-    return Note(NoteCode.UNREAD, Level.WARNING, it.message, it.name)
-
-
 def _without_lock(written: Sequence[Written]) -> Iterator[Note]:
     """Only the best stack is what was asked for: without its lock the answer is a failure."""
     for number, it in enumerate(written, 1):
@@ -167,8 +166,12 @@ def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
     pipfile_lock = written.locks.get(LockFormat.PIPFILE_LOCK)
     empty: dict[str, Any] = {"_meta": {}, "default": {}, "develop": {}}
     return {
-        "score": _score(stack),
-        "justification": [it.document() for it in product_notes(advice, stack)],
+        "score": stack.score / SCALE,
+        "justification": [
+            *advice.asked.options.justification,
+            *(it.document() for it in product_notes(advice, stack)),
+            *(it.document() for it in shortfall_notes(advice, stack)),
+        ],
         "dependency_graph": graph_of(advice, stack),
         "advised_manifest_changes": [],
         "advised_runtime_environment": None,
@@ -181,7 +184,6 @@ def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
             ],
             "runtime_environment": _runtime_environment(advice),
         },
-        "regret": stack.regret,
         "passed_over": stack.passed_over,
         "packages": _packages(advice, stack),
         "criteria": _criteria(advice, stack),
@@ -197,10 +199,6 @@ def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
             for form, lock in written.locks.items()
         ],
     }
-
-
-def _score(stack: Stack) -> float:
-    return sum(sum(it.contributions) for it in stack.choices) / SCALE
 
 
 def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
@@ -219,7 +217,7 @@ def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
                 "extras": list(it.extras),
                 "yours": yours.get(it.name),
                 "place": it.place,
-                "regret": it.regret,
+                "score": it.score / SCALE,
                 "contributions": list(it.contributions),
                 "why": {
                     "code": placing.place.value,
@@ -237,9 +235,11 @@ def _claims(advice: Advice, purls: Collection[Purl]) -> list[dict[str, Any]]:
 
 
 def _criteria(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
-    """Criterion, weight, value, contribution: their sum is the product's score."""
+    """Criterion, weight, value, contribution: the last add up to the product's score."""
     found = []
+    scores = advice.assessment.scores
     for place, it in enumerate(advice.assessment.criteria):
+        worth = sum(scores[choice.purl][place] for choice in stack.choices)
         total = sum(choice.contributions[place] for choice in stack.choices)
         found.append(
             {
@@ -247,7 +247,8 @@ def _criteria(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
                 "weight": it.weight,
                 "unit": it.unit,
                 "description": it.description,
-                "value": it.value(total),
+                "penalty": it.penalty,
+                "value": it.value(worth),
                 "contribution": total / SCALE,
             }
         )
@@ -324,7 +325,9 @@ def _parameters(advice: Advice) -> dict[str, Any]:
 
 
 def _runtime_environment(advice: Advice) -> dict[str, Any]:
-    where = advice.asked.environment
+    where, described = advice.asked.environment, advice.asked.options.described
+    if described is not None:
+        return dict(described)
     return {
         "python_version": where.python_version,
         "platform": where.platform,

@@ -75,7 +75,10 @@ def chosen_of(
 def lock_options(advice: Advice) -> LockOptions:
     """What a lock says beside its packages."""
     indexes = {it.name: it.url for it in advice.asked.options.indexes if it.url}
-    return LockOptions(advice.asked.environment, indexes)
+    options = advice.asked.options
+    return LockOptions(
+        advice.asked.environment, indexes, published_before=options.published_before
+    )
 
 
 def manifest_of(advice: Advice) -> dict[str, Any]:

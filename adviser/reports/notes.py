@@ -260,7 +260,7 @@ def _sources(advice: Advice) -> Note:
         f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
         for it in advice.assessment.coverage.sources
     ]
-    told = f"as of {advice.evidence.as_of:%Y-%m-%d %H:%M} UTC"
+    told = f"as of {advice.evidence.as_of:%Y-%m-%d}"
     message = f"{told}; last read or told: {', '.join(known)}" if known else told
     return Note(NoteCode.SOURCES, Level.INFO, message)
 

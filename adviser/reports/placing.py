@@ -130,7 +130,7 @@ class Placer:
         return None
 
     def _scored(self, choice: Choice, newest: Candidate) -> Placing | None:
-        if self._universe.regret(newest) >= choice.regret:
+        if self._universe.score(newest) >= choice.score:
             return None
         theirs = self._universe.contributions.get(newest.purl, ())
         gains = [

@@ -29,6 +29,8 @@ def report_view(report: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = []
     for number, product in enumerate(inner["products"], 1):
         many = len(inner["products"]) > 1
+        # What is of no package is of the stack, such as that there is nothing to change to.
+        parts += [_note(it) for it in product["justification"] if "package_name" not in it]
         parts += [packages_table(product, f"Stack {number}" if many else None), ""]
         parts += [criteria_table(product), ""]
     parts += [_note(it) for it in inner["stack_info"] if it["code"] != "conflict"]
@@ -76,10 +78,10 @@ def criteria_table(product: Mapping[str, Any]) -> Table:
             it["name"],
             f"{it['weight']:g}",
             f"{it['value']:.3f}",
-            f"{it['contribution']:.3f}",
+            f"{it['contribution']:.4f}",
             it["unit"],
         )
-    table.add_row("[bold]score[/]", "", "", f"[bold]{product['score']:.3f}[/]", "points")
+    table.add_row("[bold]score[/]", "", "", f"[bold]{product['score']:.4f}[/]", "points")
     return table
 
 
@@ -91,12 +93,13 @@ def conflict_lines(conflict: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def certificate_line(report: Mapping[str, Any]) -> str:
-    """``optimal: objective -12 = bound; model …, snapshot …, ortools 9; 21 ms``."""
+    """``optimal: score -0.5421 = bound; model …, snapshot …, ortools 9; 21 ms``, in points."""
     it = report["result"]["report"]["certificate"]
+    objective, bound = (_points(it[key], it["scale"]) for key in ("objective", "bound"))
     if it["status"] == "optimal":
-        told = f"optimal: objective {it['objective']} = bound"
+        told = f"optimal: score {objective} = bound"
     elif it["status"] == "feasible":
-        told = f"feasible: objective {it['objective']}, bound {it['bound']}"
+        told = f"feasible: score {objective}, bound {bound}"
     elif it["status"] == "infeasible":
         known = report["result"]["report"]["search"]["candidates"]
         told = f"infeasible among the {known} known versions"
@@ -110,6 +113,11 @@ def certificate_line(report: Mapping[str, Any]) -> str:
         *([report["metadata"]["document_id"]] if "document_id" in report["metadata"] else []),
     ]
     return "; ".join(parts)
+
+
+def _points(parts: int | None, scale: int) -> str:
+    """To the last part, so that sums can be followed."""
+    return "?" if parts is None else f"{parts / scale:.4f}"
 
 
 def shown(text: str) -> str:

@@ -43,9 +43,7 @@ class Unread:
         if self.count == 1:
             more = f"one more that nobody has read, {self.newest}"
         known = "the one known version" if self.known == 1 else f"the {self.known} known versions"
-        return (
-            f"{self.name}: infeasible among {known}; {self.index} lists {more}: {self._remedy}"
-        )
+        return f"{self.name}: infeasible among {known}; {self.index} lists {more}: {self._remedy}"
 
     @property
     def _remedy(self) -> str:

@@ -12,6 +12,7 @@ from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
 from common.errors import InvalidDocument
+from common.faults import fault_in
 from common.inspection import canonical_json
 from common.reasons import Reason
 from common.releases import as_json_time
@@ -55,7 +56,8 @@ def unpacked(data: bytes, kind: type[T]) -> T:
     try:
         return _CONVERTER.structure(orjson.loads(data), kind)
     except (BaseValidationError, ValueError, TypeError, KeyError) as error:
-        raise InvalidDocument(Reason.UNREADABLE, f"not a {kind.__name__}: {error!r}") from error
+        message = f"not a {kind.__name__}: {fault_in(error)}"
+        raise InvalidDocument(Reason.UNREADABLE, message) from error
 
 
 def _sorted(value: Any) -> Any:

@@ -6,19 +6,16 @@ left to the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from adviser.resolver.contributions import Contributions, Scores, contributions_of
 from adviser.resolver.requests import Request
 from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import Refused, Rule, Universe
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency, Excluded
-
-#: Contributions to each criterion, in the order of the criteria, as fixed-point integers.
-Scores = Mapping[Purl, tuple[int, ...]]
-
 
 class Knowledge(Protocol):
     """What is read of a :class:`graph.snapshot.Snapshot`."""
@@ -31,27 +28,31 @@ class Knowledge(Protocol):
     def excluded(self) -> Mapping[str, tuple[Excluded, ...]]: ...
 
 
-def universe_of(snapshot: Knowledge, request: Request, scores: Scores) -> Universe:
+def universe_of(
+    snapshot: Knowledge, request: Request, scores: Scores, penalties: Collection[int] = ()
+) -> Universe:
     """What ``request`` may choose of ``snapshot``.
 
     :param scores: by Package URL; a version that is not named scores 0
+    :param penalties: places of the criteria that count from zero
+    :raises ValueError: if a penalty is above zero
     """
     screen = _Screen(request)
     packages: dict[str, Sequence[Candidate]] = {}
     refused: dict[str, Sequence[Refused]] = {}
-    baseline: dict[str, int] = {}
+    contributions: Contributions = {}
     for name, candidates in snapshot.packages.items():
         excluded = snapshot.excluded.get(name, ())
         source = _index_of(name, candidates, excluded, request)
         packages[name], out = screen.screened(name, candidates, source)
         refused[name] = _told(out, excluded)
-        baseline[name] = _baseline((it for it in candidates if it.index == source), scores, screen)
+        served = [it for it in candidates if it.index == source]
+        contributions.update(contributions_of(served, scores, penalties, screen.plain))
     return Universe(
         packages=packages,
         refused=refused,
         roots=snapshot.roots if request.roots is None else request.roots,
-        contributions=scores,
-        baseline=baseline,
+        contributions=contributions,
         prereleases=screen.prereleases(packages),
         pinned=screen.pinned(packages),
         overrides=request.overrides,
@@ -188,16 +189,3 @@ def _told(out: Sequence[Refused], excluded: Sequence[Excluded]) -> Sequence[Refu
     if not out and not excluded:
         return ()
     return (*out, *(Refused(it.version, it.reason, it.message) for it in excluded))
-
-
-def _baseline(candidates: Iterable[Candidate], scores: Scores, screen: _Screen) -> int:
-    """The best score of a package, before what a request refuses.
-
-    So a further constraint can make an answer worse and never better. Versions that something
-    has to ask for by name count only where there are no others.
-    """
-    if not scores:
-        return 0
-    known = [(screen.plain(it), sum(scores.get(it.purl, ()))) for it in candidates]
-    plain = [score for counts, score in known if counts]
-    return max(plain or [score for _, score in known], default=0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from time import monotonic
-
 from adviser.resolver.problems import Found, Nodes, Problem
-from adviser.resolver.requests import Budget
+from adviser.resolver.requests import Budget, Clock
 from adviser.resolver.results import Choice, Conflict, Limit, Resolution, Stack, Status
 from adviser.resolver.universe import Universe
 
@@ -17,14 +15,13 @@ def answer(
     conflict: Conflict | None,
     limit: Limit | None,
     budget: Budget,
-    began: float,
+    clock: Clock,
 ) -> Resolution:
     """What a search found, in the terms of the universe.
 
     :param limit: what ended it from outside
-    :param began: by the monotonic clock
     """
-    wall_s = monotonic() - began
+    wall_s = clock.wall_s
     if limit is None and not (found.settled or found.complete):
         # The solver stops by itself at either limit, and does not say at which.
         early = wall_s < 0.9 * budget.time_s
@@ -43,6 +40,11 @@ def answer(
         solver="branch and bound" if found.branched else _solver(),
         wall_s=wall_s,
     )
+
+
+def out_of_time(clock: Clock) -> Resolution:
+    """The answer where time was spent before any search began."""
+    return Resolution(Status.UNKNOWN, limit=Limit.TIME, wall_s=clock.wall_s)
 
 
 def _solver() -> str:
@@ -75,9 +77,8 @@ def _stack(universe: Universe, problem: Problem, nodes: Nodes) -> Stack:
                 version=it.version,
                 purl=it.purl,
                 place=node.place,
-                regret=node.regret,
                 contributions=tuple(universe.contributions.get(it.purl, ())),
                 extras=tuple(extras.get(node.package, ())),
             )
         )
-    return Stack(tuple(choices), sum(it.regret for it in choices), sum(it.place for it in choices))
+    return Stack(tuple(choices), sum(it.place for it in choices))

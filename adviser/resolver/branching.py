@@ -32,7 +32,7 @@ def branched(problem: Problem, count: int, steps: int) -> Found | None:
     if not tree.grow():
         return None
     stacks = tuple(nodes for _, _, nodes in tree.best)
-    objective = sum(problem.nodes[it].regret for it in stacks[0]) if stacks else None
+    objective = sum(problem.nodes[it].score for it in stacks[0]) if stacks else None
     return Found(
         stacks=tuple(map(frozenset, stacks)),
         objective=objective,
@@ -85,7 +85,7 @@ class _Tree:
         #: Of each package, cost and bit of every version, the cheapest first.
         self._costs = [
             sorted(
-                (problem.nodes[it].place - weight * problem.nodes[it].regret, self._bits[it])
+                (problem.nodes[it].place - weight * problem.nodes[it].score, self._bits[it])
                 for it in numbers
             )
             for numbers in self._numbers

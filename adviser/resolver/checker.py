@@ -29,8 +29,8 @@ def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
         for problem in check_stack(universe, stack)
     ]
     problems.extend(_order(universe, resolution))
-    if resolution.stacks and resolution.objective != resolution.stacks[0].regret:
-        problems.append("the objective is not the first stack's regret")
+    if resolution.stacks and resolution.objective != resolution.stacks[0].score:
+        problems.append("the objective is not the first stack's score")
     if resolution.objective is not None and resolution.bound is not None:
         if resolution.bound < resolution.objective:
             problems.append("the bound is below the objective")
@@ -64,8 +64,6 @@ def check_stack(universe: Universe, stack: Stack) -> list[str]:
     )
     for name, candidate in chosen.items():
         problems.extend(_uninvited(universe, candidate, asked.get(name, [])))
-    if stack.regret != sum(it.regret for it in stack.choices):
-        problems.append("its regret is not the sum of its choices'")
     if stack.passed_over != sum(it.place for it in stack.choices):
         problems.append("it does not pass over as many versions as its choices")
     return problems
@@ -73,10 +71,6 @@ def check_stack(universe: Universe, stack: Stack) -> list[str]:
 
 def _values(universe: Universe, choice: Choice, it: Candidate) -> Iterator[str]:
     contributions = universe.contributions.get(it.purl, ())
-    total = sum(contributions)
-    best = universe.baseline.get(it.name, total)
-    if choice.regret != (total - best if total < best else 0):
-        yield f"{it.name} {it.version}: the regret is {total - best}"
     if tuple(choice.contributions) != tuple(contributions):
         yield f"{it.name} {it.version}: the contributions are {contributions}"
     newer = [other for other in universe.packages[it.name] if _newer(other.version, it.version)]
@@ -152,7 +146,7 @@ def _order(universe: Universe, resolution: Resolution) -> Iterator[str]:
 
     def key(stack: Stack) -> tuple[int, int, list[int]]:
         places = {it.name: it.place for it in stack.choices}
-        return -stack.regret, stack.passed_over, [places.get(name, -1) for name in names]
+        return -stack.score, stack.passed_over, [places.get(name, -1) for name in names]
 
     keys = [key(stack) for stack in resolution.stacks]
     for before, after in itertools.pairwise(keys):

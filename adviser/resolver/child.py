@@ -9,41 +9,66 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
+from time import monotonic
+from traceback import format_exc
 from typing import Any
+
+from adviser.resolver.requests import Budget
 
 #: How a process ends that has no memory left; what it found was told before.
 OUT_OF_MEMORY = 77
 
 
+#: What a reply is: the best that is known so far; that there is no more; or a bug, with its
+#: traceback, and the next request is answered all the same.
+TOLD, DONE, FAILED = range(3)
+
+
 def main(requests: int, replies: int) -> None:
-    """Answer requests: a function by name and its arguments; replies are told as they come."""
+    """Answer requests, each a function by name, its budget, when that ends, and arguments.
+
+    Replies are told as they come. The end is by the clock that all processes share; ``None`` for
+    the child's first request, whose time begins when it can be read.
+    """
     # Slow, and done while nobody waits yet.
     from adviser.resolver.conflicts import conflict_of
     from adviser.resolver.search import search
 
-    def searched(tell: Callable[[Any], None], problem: Any, budget: Any, count: int) -> None:
+    def searched(tell: Callable[[Any], None], budget: Budget, problem: Any, count: int) -> None:
         search(problem, budget, count, tell)
 
-    def explained(tell: Callable[[Any], None], universe: Any, budget: Any) -> None:
+    def explained(tell: Callable[[Any], None], budget: Budget, universe: Any) -> None:
         tell(conflict_of(universe, budget))
 
     answers: dict[str, Callable[..., None]] = {"search": searched, "conflict": explained}
     with Connection(requests, writable=False) as ours, Connection(replies, readable=False) as out:
         while True:
             try:
-                name, memory_bytes, arguments = ours.recv()
+                name, budget, until, arguments = ours.recv()
+                _limit_memory(budget.memory_bytes)
+                if until is not None:
+                    budget = replace(budget, time_s=max(0.0, until - monotonic()))
+                answers[name](lambda told: out.send((TOLD, told)), budget, *arguments)
+                out.send((DONE, None))
             except EOFError:
                 return
-            _limit_memory(memory_bytes)
-            answers[name](lambda told: out.send((False, told)), *arguments)
-            out.send((True, None))
+            except (MemoryError, BrokenPipeError):
+                raise
+            except Exception:
+                out.send((FAILED, format_exc()))
 
 
 def _limit_memory(memory_bytes: int | None) -> None:
-    """No more private memory than this; an allocation beyond it ends the process."""
+    """No more private memory than this, nor than whoever started us allows.
+
+    An allocation beyond it ends the process.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = most if memory_bytes is None else memory_bytes
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)
     resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
 
 

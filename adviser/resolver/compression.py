@@ -10,30 +10,36 @@ wanted. Requirements are compared by the versions they admit, not by their texts
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
 from adviser.resolver.problems import Atom, Node, Permit, Problem, Sizes
+from adviser.resolver.requests import Budget, Clock
 from adviser.resolver.specifiers import places
 from adviser.resolver.universe import Universe
 from adviser.resolver.walks import Asked, Opened, Reached, Walk
 
 
-def compressed(universe: Universe, keep: int = 1) -> Problem:
+def compressed(universe: Universe, keep: int = 1, clock: Clock | None = None) -> Problem:
     """The problem that is left of a universe.
 
     :param keep: how many versions of each class; as many as stacks are wanted
+    :param clock: ``None`` for no limit
+    :raises OutOfTime: if that takes longer
     """
-    walk = Walk(universe)
+    clock = clock or Clock(Budget(inf))
+    walk = Walk(universe, clock)
     walk.reach()
     if walk.prune():
         walk.reach()
-    return _Packing(walk, keep).problem()
+    return _Packing(walk, keep, clock).problem()
 
 
 class _Packing:
     """What is left of a walk, numbered."""
 
-    def __init__(self, walk: Walk, keep: int) -> None:
+    def __init__(self, walk: Walk, keep: int, clock: Clock) -> None:
         self._walk = walk
+        self._clock = clock
         self._keep = keep
         self._universe = walk.universe
         self._nodes: list[Node] = []
@@ -46,6 +52,7 @@ class _Packing:
         for package in reached:
             self._number(package)
         for number, package in enumerate(reached):
+            self._clock.check()
             self._pack(number, package)
             self._extras.extend(
                 (number, it.number, extra)
@@ -80,7 +87,7 @@ class _Packing:
                 Node(
                     number,
                     version.place,
-                    self._universe.regret(package.candidates[version.place]),
+                    self._universe.score(package.candidates[version.place]),
                     _numbers(version.requires),
                     _brought(version),
                 )
@@ -103,9 +110,9 @@ class _Packing:
                 package.yanked >> place & 1,
             )
             classes.setdefault(key, []).append(version)
-        regret = self._universe.regret
+        score = self._universe.score
         best = (
-            sorted(them, key=lambda it: (-regret(package.candidates[it.place]), it.place))
+            sorted(them, key=lambda it: (-score(package.candidates[it.place]), it.place))
             for them in classes.values()
         )
         return sorted(

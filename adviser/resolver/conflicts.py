@@ -4,20 +4,24 @@ Each fact (a root, a requirement of some versions, a rule of the request) gets a
 The solver names assumptions that suffice for the contradiction, and each of those is then left
 out in turn, deepest first: what is contradictory without it needs it not. What remains is
 minimal. It is always worked out with one thread and one seed, so it is the same every time.
+
+Most contradictions are near the request. So first only what the nearest packages require counts,
+which leaves out facts and adds none: what contradicts itself there does so everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from time import monotonic
-
 from ortools.sat.python import cp_model
 
 from adviser.resolver.contradictions import World
-from adviser.resolver.requests import Budget
+from adviser.resolver.requests import Budget, Clock, OutOfTime
 from adviser.resolver.results import Conflict
 from adviser.resolver.universe import Universe
-from adviser.resolver.wording import Fact, Kind, told_conflict
+from adviser.resolver.wording import Fact, conflict_of_roots, told_conflict
+
+#: So many packages count first, nearest to the request; all of them where those agree.
+NEAREST = (32, 256)
 
 
 def conflict_of(universe: Universe, budget: Budget) -> Conflict:
@@ -25,25 +29,38 @@ def conflict_of(universe: Universe, budget: Budget) -> Conflict:
 
     :param budget: its time bounds the search for a smallest set; a larger one is told as such
     """
-    world = World(universe)
-    facts, minimal = _Smallest(world, monotonic() + budget.time_s).facts()
-    return told_conflict(universe, facts, minimal)
+    clock = Clock(budget)
+    try:
+        for most in (*NEAREST, None):
+            world = World(universe, clock, most)
+            found = _Smallest(world, clock).facts()
+            if found is not None:
+                return told_conflict(universe, *found)
+            if world.whole:
+                break
+    except OutOfTime:
+        pass
+    return conflict_of_roots(universe)
 
 
 class _Smallest:
     """Deletion: a contradictory set is made smaller until nothing can be spared."""
 
-    def __init__(self, world: World, until: float) -> None:
+    def __init__(self, world: World, clock: Clock) -> None:
         self._world = world
-        self._until = until
+        self._clock = clock
 
-    def facts(self) -> tuple[list[Fact], bool]:
-        """The facts, in the order in which a chain meets them, and whether they are minimal."""
+    def facts(self) -> tuple[list[Fact], bool] | None:
+        """The facts, in the order in which a chain meets them, and whether they are minimal.
+
+        :returns: ``None`` if they do not contradict each other, as far as there was time
+        """
         core = self._contradictory(range(len(self._world.facts)))
-        minimal = core is not None
-        needed = sorted(core if core is not None else self._of_the_request())
-        for fact in reversed(needed) if minimal else ():
-            if monotonic() > self._until:
+        if core is None:
+            return None
+        minimal, needed = True, sorted(core)
+        for fact in reversed(needed):
+            if not self._clock.left.time_s:
                 minimal = False
                 break
             if fact not in needed:
@@ -51,10 +68,9 @@ class _Smallest:
             smaller = self._contradictory(it for it in needed if it != fact)
             if smaller is not None:
                 needed = sorted(smaller)
+        # What was not answered in time counts as needed, and may not be.
+        minimal = minimal and bool(self._clock.left.time_s)
         return [self._world.facts[it] for it in needed], minimal
-
-    def _of_the_request(self) -> list[int]:
-        return [i for i, it in enumerate(self._world.facts) if it.kind is Kind.ASKED]
 
     def _contradictory(self, facts: Iterable[int]) -> set[int] | None:
         """Some of ``facts`` that suffice for a contradiction; ``None`` if there is none."""
@@ -99,5 +115,5 @@ class _Smallest:
         solver.parameters.linearization_level = 0
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
-        solver.parameters.max_time_in_seconds = max(0.0, self._until - monotonic())
+        solver.parameters.max_time_in_seconds = self._clock.left.time_s
         return solver

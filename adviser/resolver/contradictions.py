@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adviser.resolver.requests import Clock
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
 from adviser.resolver.wording import Fact, Kind, facts_of_roots
@@ -29,10 +30,15 @@ class World:
     """The universe without compression, with what rules refuse in it, as clauses with facts.
 
     Literals are numbers from 1, for the solver is told of them in one place only.
+
+    :param most: so many packages, the nearest to the request, have requirements; the others have
+        none, and no version has to be asked for. What contradicts itself so, does so as a whole
+    :raises OutOfTime: if it takes longer to write down
     """
 
-    def __init__(self, universe: Universe) -> None:
+    def __init__(self, universe: Universe, clock: Clock, most: int | None = None) -> None:
         self._universe = universe
+        self._clock = clock
         self.facts: list[Fact] = []
         self.clauses: list[Clause] = []
         self.packages: list[list[int]] = []
@@ -48,9 +54,14 @@ class World:
         self._asked_of: frozenset[int] = frozenset()
         self._pending: list[str] = []
         self._add_roots()
-        while self._pending:
+        expanded = 0
+        while self._pending and (most is None or expanded < most):
             self._expand(self._pending.pop(0))
-        self._require_asking()
+            expanded += 1
+        #: Whether nothing is left out.
+        self.whole = not self._pending
+        if self.whole:
+            self._require_asking()
 
     def _add_roots(self) -> None:
         roots = sorted(self._universe.roots, key=lambda it: it.order)
@@ -98,6 +109,7 @@ class World:
 
     def _expand(self, name: str) -> None:
         for candidate, literal in zip(*self._versions[name], strict=True):
+            self._clock.check()
             for it in sorted(candidate.requires, key=lambda it: it.order):
                 condition = [-literal]
                 if it.extra is not None:

@@ -16,14 +16,14 @@ class Node:
 
     :param package: its number
     :param place: among the usable versions of the package, 0 the newest
-    :param regret: what choosing it costs, never above 0
+    :param score: what choosing it adds to that of a stack, never above 0
     :param requires: atoms that hold if it is chosen
     :param by_extra: an extra's atom, and what holds if it is asked of this version
     """
 
     package: int
     place: int
-    regret: int
+    score: int
     requires: tuple[Atom, ...]
     by_extra: tuple[tuple[Atom, tuple[Atom, ...]], ...] = ()
 
@@ -110,7 +110,7 @@ class Problem:
 
 
 def weight_of(problem: Problem) -> int:
-    """By how much one of regret outweighs all the versions that a stack may pass over."""
+    """By how much one of the score outweighs all the versions that a stack may pass over."""
     nodes = problem.nodes
     return 1 + sum(nodes[numbers[-1]].place for numbers in problem.by_package() if numbers)
 
@@ -124,8 +124,8 @@ class Found:
     """What a search knows, at any time of it.
 
     :param stacks: best first
-    :param objective: regret of the first, ``None`` before there is one
-    :param bound: no stack has a higher regret
+    :param objective: score of the first, ``None`` before there is one
+    :param bound: no stack has a higher score
     :param settled: whether every tie up to the last of ``stacks`` is settled
     :param complete: whether there are no others
     :param branched: whether branch and bound found all of it, and no solver was asked

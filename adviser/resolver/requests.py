@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from time import monotonic
 
 from common.packages import DEFAULT_INDEX, Purl
 from graph.candidates import Dependency
@@ -48,7 +49,7 @@ class Request:
 class Budget:
     """How much a search may spend, and how.
 
-    :param time_s: seconds of wall time for all of the search
+    :param time_s: seconds of wall time for all of it: compression, search and explanation
     :param memory_bytes: of the search; only a child process can be held to it
     :param threads: of the solver; the answer does not depend on them
     :param seed: of the solver; neither on this
@@ -61,3 +62,33 @@ class Budget:
     threads: int = 1
     seed: int = 0
     steps: int = 30_000
+
+
+class OutOfTime(Exception):
+    """The time of a budget is spent; within the resolver alone, which answers all the same."""
+
+
+class Clock:
+    """When a request began, and what is left of its time; one for all steps of it."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._began = monotonic()
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds since it began."""
+        return monotonic() - self._began
+
+    @property
+    def left(self) -> Budget:
+        """The budget with what time is left of it, 0 at least."""
+        return replace(self._budget, time_s=max(0.0, self._budget.time_s - self.wall_s))
+
+    def check(self) -> None:
+        """Go on if there is time.
+
+        :raises OutOfTime: if there is none
+        """
+        if self.wall_s > self._budget.time_s:
+            raise OutOfTime

@@ -12,7 +12,7 @@ from common.packages import Purl
 class Status(StrEnum):
     """How an answer is to be taken; the value is stored, never renamed."""
 
-    #: No stack costs less, and that is proven.
+    #: No stack scores better, and that is proven.
     OPTIMAL = "optimal"
     #: The budget is spent: the best stack so far, and how much better one may be at most.
     FEASIBLE = "feasible"
@@ -34,8 +34,7 @@ class Choice:
     """A version in a stack.
 
     :param place: how many usable versions of the package are newer
-    :param regret: what it costs against the best of its package, never above 0
-    :param contributions: to each criterion
+    :param contributions: to the score, by each criterion, as the universe has them
     :param extras: asked of it, sorted
     """
 
@@ -43,26 +42,33 @@ class Choice:
     version: str
     purl: Purl
     place: int
-    regret: int
     contributions: tuple[int, ...] = ()
     extras: tuple[str, ...] = ()
+
+    @property
+    def score(self) -> int:
+        """What it adds to that of its stack, never above 0."""
+        return sum(self.contributions)
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Versions that together meet a request, in name order; nothing that nobody requires.
 
-    Stacks have one order, by ``regret``, highest first; then by ``passed_over``, lowest first;
+    Stacks have one order, by ``score``, highest first; then by ``passed_over``, lowest first;
     then by the versions in name order: not there before there, newer before older. Two
     different stacks never tie.
 
-    :param regret: of all its versions, never above 0
     :param passed_over: how many newer usable versions it passes over
     """
 
     choices: tuple[Choice, ...]
-    regret: int
     passed_over: int
+
+    @property
+    def score(self) -> int:
+        """Of all its versions, never above 0: what is maximised, proven and shown."""
+        return sum(it.score for it in self.choices)
 
     def versions(self) -> dict[str, str]:
         """Version by name."""
@@ -120,11 +126,13 @@ class Conflict:
     minimal: bool = True
 
     def lines(self) -> list[str]:
-        """For a person: the chain, numbered, then why each version is out, unless a step says it."""
+        """For a person: the chain, numbered, then why each version is out that no step names."""
         told = [f"{number}. {step.message}" for number, step in enumerate(self.steps, 1)]
         for account in self.accounts:
             if not self._says(account):
                 told.append(f"   {account.name} {spans(account.versions)}: {account.message}")
+        if not self.minimal:
+            told.append("   that nothing meets the request is proven; which of it was not in time")
         return told
 
     def _says(self, account: Account) -> bool:
@@ -143,8 +151,8 @@ class Resolution:
     """The resolver's answer.
 
     :param stacks: best first, all different; empty unless optimal or feasible
-    :param objective: regret of the first stack
-    :param bound: no stack has a higher regret than this; equal to ``objective`` if optimal
+    :param objective: score of the first stack
+    :param bound: no stack has a higher score than this; equal to ``objective`` if optimal
     :param settled: whether the order of ``stacks`` is proven to the last tie, so that every
         run gives the same; an optimal answer may lack that if its time ran out
     :param complete: whether there are no further stacks, where fewer were found than wanted

@@ -87,7 +87,7 @@ class _Search:
         run = self._run(model)
         if run.chosen is not None:
             stack = self._reduced(run.chosen)
-            self._known = Found((stack,), self._regret(stack), 0)
+            self._known = Found((stack,), self._score(stack), 0)
             if self._tell:
                 self._tell(self._known)
 
@@ -95,7 +95,7 @@ class _Search:
         """What the very first run proves holds for the answer as a whole."""
         objective, bound = self._known.objective, self._known.bound
         if weight is not None:
-            objective = self._regret(stacks[0])
+            objective = self._score(stacks[0])
             bound = objective if run.proven else -(run.bound // weight)
         self._known = Found(stacks, objective, bound)
         if self._tell:
@@ -129,10 +129,10 @@ class _Search:
         """An answer on the way; passed on if it is one."""
         if self._tell and self._holds(chosen):
             stack = self._reduced(chosen)
-            self._tell(Found((stack,), self._regret(stack), 0))
+            self._tell(Found((stack,), self._score(stack), 0))
 
-    def _regret(self, stack: Nodes) -> int:
-        return sum(self._problem.nodes[it].regret for it in stack)
+    def _score(self, stack: Nodes) -> int:
+        return sum(self._problem.nodes[it].score for it in stack)
 
     def _reduced(self, chosen: Nodes) -> Nodes:
         return self._problem.reached(chosen)[0]
@@ -153,7 +153,7 @@ class _Search:
             self._tell(self._known)
 
 
-#: Costs of nodes, and by how much a regret outweighs all the rest of them.
+#: Costs of nodes, and by how much a score outweighs all the rest of them.
 _Objective = tuple[list[tuple[int, int]], int]
 
 
@@ -161,11 +161,11 @@ def _objectives(problem: Problem) -> Iterator[_Objective]:
     """What to minimise, one after the other; together they tell any two stacks apart."""
     nodes, packages = problem.nodes, problem.by_package()
     weight = weight_of(problem)
-    worst = sum(max((-nodes[it].regret for it in numbers), default=0) for numbers in packages)
+    worst = sum(max((-nodes[it].score for it in numbers), default=0) for numbers in packages)
     if worst * weight < MAX_OBJECTIVE:
-        yield [(i, it.place - weight * it.regret) for i, it in enumerate(nodes)], weight
+        yield [(i, it.place - weight * it.score) for i, it in enumerate(nodes)], weight
     else:
-        yield [(i, -it.regret) for i, it in enumerate(nodes)], 1
+        yield [(i, -it.score) for i, it in enumerate(nodes)], 1
         yield [(i, it.place) for i, it in enumerate(nodes)], 1
     yield from _by_name(packages)
 

@@ -55,8 +55,8 @@ class Universe:
     :param packages: usable versions by name, newest first, no version twice
     :param refused: the others
     :param roots: what is asked for
-    :param contributions: of each version to each criterion, fixed-point; nothing for zeroes
-    :param baseline: of each package, the score of its best version: regrets count from there
+    :param contributions: of each version to the score of a stack by each criterion
+        (:mod:`adviser.resolver.contributions`); nothing for zeroes
     :param overrides: by name, the specifier that replaces what anybody asks of the package
     """
 
@@ -64,7 +64,6 @@ class Universe:
     refused: Mapping[str, Sequence[Refused]]
     roots: tuple[Dependency, ...]
     contributions: Mapping[Purl, tuple[int, ...]] = field(default_factory=dict)
-    baseline: Mapping[str, int] = field(default_factory=dict)
     prereleases: frozenset[str] = frozenset()
     pinned: frozenset[Purl] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -73,11 +72,6 @@ class Universe:
         """The specifier that counts, overrides considered."""
         return self.overrides.get(dependency.name, dependency.specifier)
 
-    def regret(self, candidate: Candidate) -> int:
-        """What choosing this version costs against the best of its package; never above 0.
-
-        A version that only a rule admits, such as a yanked one, may score above the baseline;
-        it costs nothing then.
-        """
-        score = sum(self.contributions.get(candidate.purl, ()))
-        return min(0, score - self.baseline.get(candidate.name, score))
+    def score(self, candidate: Candidate) -> int:
+        """What choosing this version adds to the score of a stack, never above 0."""
+        return sum(self.contributions.get(candidate.purl, ()))

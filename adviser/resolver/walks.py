@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
 
+from adviser.resolver.requests import Clock
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
@@ -68,8 +69,9 @@ class Reached:
 class Walk:
     """Everything that the roots may reach, opened version by version."""
 
-    def __init__(self, universe: Universe) -> None:
+    def __init__(self, universe: Universe, clock: Clock) -> None:
         self.universe = universe
+        self._clock = clock
         self.packages: dict[str, Reached] = {}
         #: Atoms of a dependency, by what it asks; thousands of versions share a few hundred.
         self._atoms: dict[tuple[str, str, tuple[str, ...], str | None], tuple[Asked, ...]] = {}
@@ -106,6 +108,7 @@ class Walk:
         while changed:
             changed = False
             for package in self.packages.values():
+                self._clock.check()
                 for place in places(package.alive):
                     if not all(map(_satisfiable, package.opened[place].requires)):
                         package.alive ^= 1 << place
@@ -131,6 +134,7 @@ class Walk:
         return version
 
     def _read(self, package: Reached, place: int) -> Opened:
+        self._clock.check()
         always: list[Asked] = []
         by_extra: dict[str, list[Asked]] = {}
         for it in package.candidates[place].requires:

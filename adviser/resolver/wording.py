@@ -53,11 +53,17 @@ class Fact:
         return f"{self.name}{extras}" + (f" @ {self.url}" if self.url else self.text)
 
 
+#: Of a version that no fact rules out by itself: if the facts are all that matter, and if not.
+_FITS = "fits, but nothing that fits with it is left"
+_UNKNOWN = "why it is out was not worked out in time"
+
+
 def told_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> Conflict:
     """Facts that contradict each other, as a chain from the request to where it ends."""
     ordered = _chain(facts)
     names = dict.fromkeys(fact.name for fact in ordered)
-    accounts = [account for name in names for account in _accounts(universe, name, ordered)]
+    left = _FITS if minimal else _UNKNOWN
+    accounts = [it for name in names for it in _accounts(universe, name, ordered, left)]
     return Conflict(tuple(_step(universe, it) for it in ordered), tuple(accounts), minimal)
 
 
@@ -166,16 +172,22 @@ def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
     return asked == (fact.name, fact.text, fact.extras, fact.extra, fact.url)
 
 
-def _accounts(universe: Universe, name: str, facts: Sequence[Fact]) -> Iterator[Account]:
-    """Why each version of a package is out, neighbours with one reason together."""
-    told = [(version, *_why(universe, version, facts)) for version in _all_versions(universe, name)]
+def _accounts(
+    universe: Universe, name: str, facts: Sequence[Fact], left: str
+) -> Iterator[Account]:
+    """Why each version of a package is out, neighbours with one reason together.
+
+    :param left: of what no fact rules out
+    """
+    versions = _all_versions(universe, name)
+    told = [(version, *_why(universe, version, facts, left)) for version in versions]
     for (step, why), group in groupby(told, key=lambda it: it[1:]):
-        versions = [it[0] for it in group]
+        alike = [it[0] for it in group]
         message = why
         if step is not None:
-            when = _when(versions) if _is_about_time(facts[step - 1]) else ""
+            when = _when(alike) if _is_about_time(facts[step - 1]) else ""
             message = f"{why}{when} (step {step})"
-        yield Account(name, tuple(it.version for it in versions), step, message)
+        yield Account(name, tuple(it.version for it in alike), step, message)
 
 
 def _is_about_time(fact: Fact) -> bool:
@@ -208,7 +220,7 @@ def _all_versions(universe: Universe, name: str) -> list[Candidate | Refused]:
 
 
 def _why(
-    universe: Universe, version: Candidate | Refused, facts: Sequence[Fact]
+    universe: Universe, version: Candidate | Refused, facts: Sequence[Fact], left: str
 ) -> tuple[int | None, str]:
     candidate = version.candidate if isinstance(version, Refused) else version
     if candidate is None:
@@ -216,7 +228,7 @@ def _why(
     for number, fact in enumerate(facts, 1):
         if why := _ruled_out(universe, version, candidate, fact):
             return number, why
-    return None, "fits, but nothing that fits with it is left"
+    return None, left
 
 
 def _rule_of(fact: Fact) -> tuple[str, str]:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from signal import SIGABRT, SIGBUS, SIGKILL, SIGSEGV
+from tempfile import TemporaryFile
 from threading import Lock
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
-from adviser.resolver.answers import answer, status_of
+from adviser.resolver.answers import answer, out_of_time, status_of
 from adviser.resolver.branching import branched
+from adviser.resolver.child import DONE, FAILED, OUT_OF_MEMORY, TOLD
 from adviser.resolver.compression import compressed
 from adviser.resolver.problems import Found, Problem
-from adviser.resolver.requests import Budget
+from adviser.resolver.requests import Budget, Clock, OutOfTime
 from adviser.resolver.results import Conflict, Limit, Resolution, Status
 from adviser.resolver.universe import Universe
 from adviser.resolver.wording import conflict_of_roots
@@ -29,6 +33,15 @@ from adviser.resolver.wording import conflict_of_roots
 GRACE_S = 0.25
 #: How long a new child may take to be ready; that is not the search's time.
 START_S = 5.0
+#: How native code ends that an allocation fails, and what the kernel does where memory runs out.
+_NO_MEMORY = frozenset({-SIGABRT, -SIGBUS, -SIGSEGV})
+_KILLED = -SIGKILL
+#: Characters of what a child said last.
+_LAST_WORDS = 2000
+
+
+class SearchFailed(RuntimeError):
+    """A bug: the child raised, or ended in a way that no limit explains. It has the traceback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class Worker:
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._pipes: _Pipes | None = None
+        self._said: IO[bytes] | None = None
         self._ready = False
 
     def __enter__(self) -> Worker:
@@ -69,6 +83,7 @@ class Worker:
         if self._pipes is None:
             theirs_in, requests = Pipe(duplex=False)
             replies, theirs_out = Pipe(duplex=False)
+            self._said = TemporaryFile()  # noqa: SIM115 - closed with the child
             with theirs_in, theirs_out:
                 numbers = [theirs_in.fileno(), theirs_out.fileno()]
                 self._child = subprocess.Popen(
@@ -76,7 +91,7 @@ class Worker:
                     pass_fds=numbers,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stderr=self._said,
                 )
             self._pipes, self._ready = _Pipes(requests, replies), False
         return self._pipes
@@ -89,62 +104,95 @@ class Worker:
         if self._child is not None:
             self._child.kill()
             self._child.wait()
-        self._child = self._pipes = None
+        if self._said is not None:
+            self._said.close()
+        self._child = self._pipes = self._said = None
 
     def resolve(
         self, universe: Universe, budget: Budget | None = None, *, count: int = 1
     ) -> Resolution:
-        """As :func:`adviser.resolver.resolve.resolve`, with every limit kept to."""
-        began, spend = monotonic(), budget or Budget()
+        """As :func:`adviser.resolver.resolve.resolve`, with every limit kept to.
+
+        Time begins when it is this request's turn.
+
+        :raises SearchFailed: if the child has a bug
+        """
+        spend = budget or Budget()
         with self._lock:
-            problem = compressed(universe, keep=count)
+            clock = Clock(spend)
+            try:
+                problem = compressed(universe, count, clock)
+            except OutOfTime:
+                return out_of_time(clock)
             limit = None
             found = branched(problem, count, spend.steps)
             if found is None:
-                found, limit = self._search(problem, spend, count, began)
+                found, limit = self._search(problem, clock.left, count)
             conflict = None
             if status_of(found) is Status.INFEASIBLE:
-                conflict = self._conflict(universe, replace(spend, threads=1))
-        return answer(universe, problem, found, conflict, limit, spend, began)
+                conflict = self._conflict(universe, replace(clock.left, threads=1))
+        return answer(universe, problem, found, conflict, limit, spend, clock)
 
     def _search(
-        self, problem: Problem, budget: Budget, count: int, began: float
+        self, problem: Problem, budget: Budget, count: int
     ) -> tuple[Found, Limit | None]:
         """The last that the child told, and what ended it if it did not end by itself."""
-        left = replace(budget, time_s=max(0.0, began + budget.time_s - monotonic()))
-        told, limit = self._ask("search", left, (problem, left, count))
+        told, limit = self._ask("search", budget, (problem, count))
         return Found() if told is None else told, limit
 
     def _conflict(self, universe: Universe, budget: Budget) -> Conflict:
+        if not budget.time_s:
+            return conflict_of_roots(universe)
         portable = replace(
             universe,
             packages=dict(universe.packages),
             refused=dict(universe.refused),
             overrides=dict(universe.overrides),
             contributions={},
-            baseline={},
         )
-        told, _ = self._ask("conflict", budget, (portable, budget))
+        told, _ = self._ask("conflict", budget, (portable,))
         return conflict_of_roots(universe) if told is None else told
 
     def _ask(
         self, name: str, budget: Budget, arguments: tuple[Any, ...]
     ) -> tuple[Any, Limit | None]:
         """The last that the child tells before it is done, or before it ends."""
-        told, pipes = None, self.start()
-        until = monotonic() + budget.time_s + GRACE_S
-        if not self._ready:
-            until += START_S
+        told, pipes, idle = None, self.start(), False
+        ends = monotonic() + budget.time_s
+        until = ends + GRACE_S + (0.0 if self._ready else START_S)
         try:
-            pipes.requests.send((name, budget.memory_bytes, arguments))
+            pipes.requests.send((name, budget, ends if self._ready else None, arguments))
             while pipes.replies.poll(max(0.0, until - monotonic())):
-                done, latest = pipes.replies.recv()
-                if done:
-                    self._ready = True
+                reply, latest = pipes.replies.recv()
+                idle = reply != TOLD
+                self._ready |= idle
+                if reply == FAILED:
+                    raise SearchFailed(latest)
+                if reply == DONE:
                     return told, None
                 told = latest
-            limit = Limit.TIME
-        except (EOFError, ConnectionError):
-            limit = Limit.MEMORY
-        self.close()
-        return told, limit
+        except (EOFError, OSError):
+            return told, self._ended(budget)
+        finally:
+            if not idle:
+                self.close()
+        return told, Limit.TIME
+
+    def _ended(self, budget: Budget) -> Limit:
+        """What ended a child that is gone.
+
+        :raises SearchFailed: if that was neither a limit nor the kernel
+        """
+        code = None
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._child.wait(START_S)
+        limited = budget.memory_bytes is not None
+        if code in (OUT_OF_MEMORY, _KILLED) or (limited and code in _NO_MEMORY):
+            return Limit.MEMORY
+        said = b""
+        if self._said is not None:
+            self._said.seek(0)
+            said = self._said.read()
+        words = said.decode(errors="replace")[-_LAST_WORDS:].strip()
+        raise SearchFailed(f"the search ended with status {code}: {words}")

@@ -10,6 +10,8 @@ from typing import Any
 
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.estimates import Method
+from adviser.scoring.lacking import Need
+from adviser.scoring.spread import SpreadRatio
 from adviser.scoring.verdicts import Verdict
 from common.measurements import Unit
 from common.packages import Purl
@@ -89,12 +91,23 @@ class Claim:
         that was measured bounds it
     :param delta_pct: δ: differences up to it are of no interest; what identical stacks have shown
         of this measurement, 2 % at least
-    :param p_value: adjusted for everything that was looked at
+    :param p_value: adjusted for everything that was looked at together: what may be scored, or
+        what is told only
+    :param runs: that its jobs were part of, or pairs; a run is one inspection of one stack
+    :param baseline_runs: the same of the baseline
+    :param needs: what is missing where it is undetermined
+    :param jobs_missing: further jobs of the version; 0 where jobs would not help
+    :param baseline_jobs_missing: and of the baseline
     :param chance: that the jobs it lacks settle it as faster or slower; 0 where it is settled,
         too little is known to tell, or it was measured elsewhere
     :param bound: natural log: the pessimistic bound that scores count, 0 unless ``scored``
     :param scored: whether it counts; only a settled verdict on one package does
-    :param evidence: identifiers of the observations, sorted
+    :param left_out: jobs of the two stacks in this series that did not take part: how many were
+        ``unstable``, from before a ``drift``, on an ``other_host``, or without a partner in their
+        turn (``unpaired``); what is zero is not there
+    :param spread_ratio: of the standard deviations of jobs, version over baseline, with its F
+        interval; ``None`` below 20 jobs of either, where it says nothing; never scored
+    :param evidence: identifiers of the observations of the jobs that took part, sorted
     :param as_of: when the last of them was made; ``None`` if nobody said
     """
 
@@ -123,6 +136,9 @@ class Claim:
     p_value: float
     jobs: int
     baseline_jobs: int
+    runs: int
+    baseline_runs: int
+    needs: Need | None
     jobs_missing: int
     baseline_jobs_missing: int
     chance: float
@@ -132,6 +148,8 @@ class Claim:
     tau: float | None
     bound: float
     scored: bool
+    left_out: Mapping[str, int]
+    spread_ratio: SpreadRatio | None
     evidence: tuple[str, ...]
     as_of: datetime | None
 

@@ -1,13 +1,15 @@
 """What advice is measured by: the recommendation types, their criteria and the weights of these.
 
 This is the one table; ``docs/reference/recommendation-types.md`` shows it to people. The value of
-a version by a criterion is a plain number, better the higher it is, and so nearly always zero or
-less: what is lost against the best that there could be. Contributions are integers, as sums
-of them have to be exact.
+a version by a criterion is a plain number, better the higher it is. Contributions are integers, as
+sums of them have to be exact. Most criteria say which version of a package is preferred, and count
+as the difference to the best of the package. A penalty counts from zero, and is never above it: a
+vulnerability harms whoever installs it, also where no version is without.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -42,19 +44,21 @@ class Criterion:
     :param name: stored, never renamed
     :param weight: points for a value of 1, above zero
     :param unit: what a value of 1 means
+    :param penalty: whether it counts from zero, and not from the best version of a package
     """
 
     name: str
     weight: float
     unit: str
     description: str
+    penalty: bool = False
 
     def contribution(self, value: float) -> int:
-        """A value in parts of a point (:data:`SCALE`), rounded to the nearest."""
+        """What a value is worth in parts of a point (:data:`SCALE`), rounded to the nearest."""
         return round(SCALE * self.weight * value)
 
     def value(self, contribution: int) -> float:
-        """The value that a contribution, or a sum of contributions, stands for.
+        """The value that is worth so much, or a sum of values.
 
         >>> Criterion("age", 0.5, "years", "").value(-10_000)
         -2.0
@@ -74,6 +78,7 @@ class _Line:
     testing: float = 0.0
     performance: float = 0.0
     security: float = 0.0
+    penalty: bool = False
 
 
 #: In the order in which they are shown. A point is about what passing over every release of
@@ -89,20 +94,20 @@ _TABLE = (
         "security", "points of severity",
         "known vulnerabilities: by severity, added up (critical 10, high 7.5, medium 5, low 2.5,"
         " unknown 5)",
-        latest=0.1, stable=0.2, testing=0.05, performance=0.1, security=10.0,
+        latest=0.1, stable=0.2, testing=0.05, performance=0.1, security=10.0, penalty=True,
     ),
     _Line(
         "yanked", "yanked version", "whether its publisher took it back",
-        latest=10.0, stable=10.0, testing=10.0, performance=10.0, security=10.0,
+        latest=10.0, stable=10.0, testing=10.0, performance=10.0, security=10.0, penalty=True,
     ),
     _Line(
         "prerelease", "pre-release", "whether it is a pre-release",
-        stable=10.0, performance=10.0, security=10.0,
+        stable=10.0, performance=10.0, security=10.0, penalty=True,
     ),
     _Line(
         "maturity", "share of the first 30 days",
         "how much of its first 30 days is still to come; all of it if nobody knows",
-        stable=5.0, security=0.5,
+        stable=5.0, security=0.5, penalty=True,
     ),
     _Line(
         "maintenance", "version superseded within its series",
@@ -130,5 +135,16 @@ def criteria_of(kind: RecommendationType) -> tuple[Criterion, ...]:
     """
     lines = ((line, float(getattr(line, kind.value))) for line in _TABLE)
     return tuple(
-        Criterion(it.name, weight, it.unit, it.description) for it, weight in lines if weight
+        Criterion(it.name, weight, it.unit, it.description, it.penalty)
+        for it, weight in lines
+        if weight
     )
+
+
+def penalties_of(criteria: Iterable[Criterion]) -> frozenset[int]:
+    """The places of the penalties among criteria.
+
+    >>> sorted(penalties_of(criteria_of(RecommendationType.LATEST)))
+    [0, 1]
+    """
+    return frozenset(place for place, it in enumerate(criteria) if it.penalty)

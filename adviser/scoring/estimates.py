@@ -3,36 +3,32 @@
 What two jobs of one block on one host share, such as the hour and the temperature, cancels in
 their difference. What all jobs of a host share cancels where both stacks ran on that host; jobs
 on a host that only one of the two saw tell the hosts apart, not the stacks, and are left out.
+Jobs that were not paired count run by run, as jobs of one run share that night's state.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adviser.scoring.effects import (
-    Effect,
-    Effects,
-    FloatArray,
-    moments,
-    paired_effects,
-    welch_effects,
-)
+from adviser.scoring.effects import Effect, Effects, FloatArray, moments, paired_effects
 from adviser.scoring.hosts import PooledEffect, random_effects
-from adviser.scoring.jobs import UNKNOWN_PLACE, Place
 from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.runs import UNKNOWN_SPREAD, RunArms, RunSpread, run_effects
+from adviser.scoring.samples import Arm, Contrast, Sample, jobs_by_place, plan_of
+
+__all__ = ["Estimate", "Method", "Sample", "estimates_of"]
 
 
 class Method(StrEnum):
     """How an effect was estimated."""
 
-    #: Two arms, whose jobs have nothing to do with each other.
+    #: Two arms of runs, which have nothing to do with each other.
     WELCH = "welch"
     #: Differences of jobs that ran in turns.
     PAIRED = "paired"
@@ -41,33 +37,18 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """The stable jobs of one stack.
-
-    :param label: names the stack for a person
-    :param log_rates: ``L`` of each job, in any order
-    :param comparison_key: only samples with equal keys are compared
-    :param places: of each job, in the order of ``log_rates``; empty if none is known
-    """
-
-    label: str
-    log_rates: tuple[float, ...]
-    comparison_key: str
-    places: tuple[Place, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.places and len(self.places) != len(self.log_rates):
-            raise ValueError("each job has one place")
-
-
-@dataclass(frozen=True, slots=True)
 class Estimate:
     """One candidate against the baseline.
 
     :param jobs, baseline_jobs: that took part; of a pair, one each
-    :param log_variance: of a job's log rate, mean of both arms; ``nan`` if unknown
+    :param runs, baseline_runs: that these were part of, a job of no known run being one; of
+        pairs as many as there are pairs
+    :param tested: whether there are pairs or jobs enough for a verdict, and an error
+    :param log_variance: of a job's log rate, or of the mean of a run where runs have several,
+        mean of both arms; ``nan`` if unknown
     :param pairs: that took part, 0 where jobs were not paired
     :param hosts: that both stacks ran on and whose jobs took part; ``None`` if unknown
+    :param used, baseline_used: places in the samples of the jobs that took part, ascending
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless pooled
     """
@@ -75,131 +56,94 @@ class Estimate:
     effect: Effect
     jobs: int
     baseline_jobs: int
+    runs: int
+    baseline_runs: int
+    tested: bool
     log_variance: float
     method: Method
     pairs: int
     hosts: int | None
+    used: tuple[int, ...]
+    baseline_used: tuple[int, ...]
     tau: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Contrast:
-    """Jobs from which one effect is estimated: pairs, or two arms."""
-
-    hosts: tuple[str | None, ...]
-    ours: tuple[float, ...]
-    theirs: tuple[float, ...]
-    paired: bool
-
-    @property
-    def enough(self) -> bool:
-        return min(len(self.ours), len(self.theirs)) >= MIN_JOBS
-
-    @property
-    def known_hosts(self) -> int | None:
-        return None if None in self.hosts else len(self.hosts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How one candidate is estimated: from everything, or from ``parts``, which are pooled."""
-
-    whole: _Contrast
-    parts: tuple[_Contrast, ...] = ()
-
-
-#: Log rates of the jobs of one stack, by host and block.
-_Jobs = Mapping[str | None, Mapping[str | None, list[float]]]
-
-
-def estimates_of(baseline: Sample, candidates: Sequence[Sample]) -> list[Estimate]:
+def estimates_of(
+    baseline: Sample, candidates: Sequence[Sample], spread: RunSpread = UNKNOWN_SPREAD
+) -> list[Estimate]:
     """Estimate every candidate's effect, in the order given and in one go.
 
     Each host on which both stacks have five jobs or five pairs is estimated by itself, in
     pairs if there are five; several such hosts are pooled by :func:`random_effects`. Without
     any, the pairs of all hosts that both saw are taken together if there are five. Arms are
     those of one host, where both have most jobs: put together, arms of several hosts would
-    tell the hosts apart. A block with several jobs of one stack counts by their mean.
+    tell the hosts apart. A block with several jobs of one stack counts by their mean, and so
+    does a run where jobs are not paired.
+
+    :param spread: what the runs of this series show, for arms of fewer than five runs
     """
-    theirs = _jobs_of(baseline)
-    plans = [_plan(_jobs_of(candidate), theirs) for candidate in candidates]
+    theirs = jobs_by_place(baseline)
+    plans = [plan_of(jobs_by_place(candidate), theirs) for candidate in candidates]
     contrasts = [contrast for plan in plans for contrast in (plan.whole, *plan.parts)]
-    estimates = iter(_estimated(contrasts))
+    estimates = iter(_estimated(contrasts, spread))
     return [_chosen(next(estimates), [next(estimates) for _ in plan.parts]) for plan in plans]
 
 
-def _jobs_of(sample: Sample) -> _Jobs:
-    jobs: dict[str | None, dict[str | None, list[float]]] = defaultdict(lambda: defaultdict(list))
-    places = sample.places or (UNKNOWN_PLACE,) * len(sample.log_rates)
-    for log_rate, place in zip(sample.log_rates, places, strict=True):
-        jobs[place.host][place.block].append(log_rate)
-    return jobs
-
-
-def _plan(ours: _Jobs, theirs: _Jobs) -> _Plan:
-    # Where one has no job at all, the jobs of the other still count as such.
-    hosts = ours.keys() & theirs.keys() if ours and theirs else ours.keys() | theirs.keys()
-    shared = tuple(sorted(hosts, key=lambda host: host or ""))
-    alone = [_contrast((host,), ours, theirs) for host in shared]
-    enough = tuple(contrast for contrast in alone if contrast.enough)
-    if len(enough) > 1:
-        return _Plan(_contrast(shared, ours, theirs), enough)
-    return _Plan(enough[0] if enough else _contrast(shared, ours, theirs))
-
-
-def _contrast(hosts: tuple[str | None, ...], ours: _Jobs, theirs: _Jobs) -> _Contrast:
-    pairs = [
-        (_mean(ours[host][block]), _mean(theirs[host][block]))
-        for host in hosts
-        if host is not None and host in ours and host in theirs
-        for block in ours[host].keys() & theirs[host].keys()
-        if block is not None
-    ]
-    if len(pairs) >= MIN_JOBS:
-        mine, others = zip(*pairs, strict=True)
-        return _Contrast(hosts, mine, others, paired=True)
-    if ours and theirs:
-        hosts = tuple(sorted(hosts, key=lambda host: _fewest(host, ours, theirs)))[-1:]
-    return _Contrast(hosts, _arm(ours, hosts), _arm(theirs, hosts), paired=False)
-
-
-def _fewest(host: str | None, ours: _Jobs, theirs: _Jobs) -> tuple[int, str]:
-    """Jobs of the smaller arm on one host; the name settles ties."""
-    return min(len(_arm(ours, (host,))), len(_arm(theirs, (host,)))), host or ""
-
-
-def _arm(jobs: _Jobs, hosts: tuple[str | None, ...]) -> tuple[float, ...]:
-    return tuple(rate for host in hosts for rates in jobs.get(host, {}).values() for rate in rates)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return values[0] if len(values) == 1 else math.fsum(values) / len(values)
-
-
-def _estimated(contrasts: Sequence[_Contrast]) -> list[Estimate]:
+def _estimated(contrasts: Sequence[Contrast], spread: RunSpread) -> list[Estimate]:
     """All contrasts at once: arrays with an entry each, whichever way they go."""
-    ours = moments([() if it.paired else it.ours for it in contrasts])
-    theirs = moments([() if it.paired else it.theirs for it in contrasts])
+    ours = _arms([_NONE if it.paired else it.ours for it in contrasts])
+    theirs = _arms([_NONE if it.paired else it.theirs for it in contrasts])
     differences = moments([_differences(it) if it.paired else () for it in contrasts])
     paired = np.array([it.paired for it in contrasts], dtype=np.bool_)
-    effects = _either(paired, paired_effects(differences), welch_effects(ours, theirs))
-    variance = np.where(paired, differences.variance, ours.variance + theirs.variance) / 2
+    effects = _either(paired, paired_effects(differences), run_effects(ours, theirs, spread))
+    variance = np.where(paired, differences.variance, _run_variance(ours, theirs, spread)) / 2
     return [
-        Estimate(
-            effect=effects.single(i),
-            jobs=len(contrast.ours),
-            baseline_jobs=len(contrast.theirs),
-            log_variance=float(variance[i]),
-            method=Method.PAIRED if contrast.paired else Method.WELCH,
-            pairs=len(contrast.ours) if contrast.paired else 0,
-            hosts=contrast.known_hosts,
-        )
+        _estimate(contrast, effects.single(i), float(variance[i]), spread)
         for i, contrast in enumerate(contrasts)
     ]
 
 
-def _differences(contrast: _Contrast) -> list[float]:
-    return [a - b for a, b in zip(contrast.ours, contrast.theirs, strict=True)]
+def _estimate(it: Contrast, effect: Effect, variance: float, spread: RunSpread) -> Estimate:
+    runs = len(it.ours.runs), len(it.theirs.runs)
+    if it.paired:
+        runs = len(it.ours.rates), len(it.theirs.rates)
+    told = it.paired or min(runs) >= MIN_JOBS or spread.known
+    return Estimate(
+        effect=effect,
+        jobs=len(it.ours.rates),
+        baseline_jobs=len(it.theirs.rates),
+        runs=runs[0],
+        baseline_runs=runs[1],
+        tested=told and it.enough and math.isfinite(effect.standard_error),
+        log_variance=variance,
+        method=Method.PAIRED if it.paired else Method.WELCH,
+        pairs=len(it.ours.rates) if it.paired else 0,
+        hosts=it.known_hosts,
+        used=tuple(sorted(it.ours.used)),
+        baseline_used=tuple(sorted(it.theirs.used)),
+    )
+
+
+_NONE = Arm((), (), ())
+
+
+def _arms(arms: Sequence[Arm]) -> RunArms:
+    return RunArms(
+        means=moments([it.means for it in arms]),
+        jobs=moments([it.rates for it in arms]),
+        per_run=np.array([it.per_run for it in arms], dtype=np.float64),
+    )
+
+
+def _run_variance(ours: RunArms, theirs: RunArms, spread: RunSpread) -> FloatArray:
+    """Of the means of runs, of both arms together."""
+    own = ours.means.variance + theirs.means.variance
+    few = np.minimum(ours.means.jobs, theirs.means.jobs) < MIN_JOBS
+    return np.where(few & spread.known, 2 * spread.variance, own)
+
+
+def _differences(contrast: Contrast) -> list[float]:
+    return [a - b for a, b in zip(contrast.ours.rates, contrast.theirs.rates, strict=True)]
 
 
 def _either(condition: NDArray[np.bool_], yes: Effects, no: Effects) -> Effects:
@@ -214,13 +158,14 @@ def _either(condition: NDArray[np.bool_], yes: Effects, no: Effects) -> Effects:
 
 
 def _chosen(whole: Estimate, parts: Sequence[Estimate]) -> Estimate:
-    if not parts:
-        return whole
+    told = [it for it in parts if it.tested]
+    if len(told) < 2:
+        return told[0] if told else whole
     try:
-        pooled = random_effects([part.effect for part in parts])
+        pooled = random_effects([part.effect for part in told])
     except ValueError:  # readings without any spread cannot be weighed against others
         return whole
-    return _pooled(pooled, parts)
+    return _pooled(pooled, told)
 
 
 def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
@@ -231,10 +176,15 @@ def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
         effect=pooled.effect,
         jobs=jobs,
         baseline_jobs=theirs,
+        runs=sum(part.runs for part in parts),
+        baseline_runs=sum(part.baseline_runs for part in parts),
+        tested=True,
         # The spread of jobs that would give this error with two arms of that many.
         log_variance=pooled.effect.standard_error**2 / (1 / jobs + 1 / theirs),
         method=Method.POOLED,
         pairs=sum(part.pairs for part in parts),
         hosts=sum(known) if len(known) == len(parts) else None,
+        used=tuple(sorted(i for part in parts for i in part.used)),
+        baseline_used=tuple(sorted(i for part in parts for i in part.baseline_used)),
         tau=pooled.tau,
     )

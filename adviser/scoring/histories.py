@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import combinations, pairwise
+from typing import NamedTuple
 
 from adviser.scoring.drift import steps
-from adviser.scoring.estimates import Sample, estimates_of
-from adviser.scoring.jobs import JobEffect, Place, job_log_rate
+from adviser.scoring.estimates import Method, Sample, estimates_of
+from adviser.scoring.jobs import Place, job_log_rate
 from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.runs import RunSpread, run_spread
+from adviser.scoring.verdicts import smallest_difference
 from graph.evidence import Evidence, Reading, Series
 
 #: Of the runs of one stack, as many are compared with each other for what identical stacks
 #: show; the latest ones.
 MAX_RUNS = 12
 
-#: So many runs tell by themselves what identical stacks show, without those from before a drift.
-MIN_RUNS = 5
-
 #: Why jobs from before the last step of their host are left out.
 DRIFT = "drift"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One job of one stack in one series.
 
-    :param document_id: of the inspection that it was part of
+    :param log_rate: ln of the job's median rate
+    :param place: where it ran and in which turns; its run is the inspection that it was part of
+    :param seen_at: when the last of its readings was made
     :param observations: identifiers of what it measured, sorted
     """
 
-    effect: JobEffect
-    document_id: str
+    job_id: str
+    log_rate: float
+    place: Place
     seen_at: datetime | None
     observations: tuple[str, ...]
 
@@ -47,86 +50,111 @@ class History:
     :param jobs: by stack digest, sorted; in the order of their identifiers
     :param drifted: when the last step was, by host; jobs from before it are left out
     :param left_out: by stack digest, why each job that does not count is left out, sorted
-    :param stable: by stack digest, with the jobs from before the last drift
     """
 
     series: Series
     jobs: Mapping[str, tuple[Job, ...]]
     drifted: Mapping[str | None, datetime]
     left_out: Mapping[str, tuple[str, ...]]
-    stable: Mapping[str, Sequence[Job]]
 
     def sample(self, stack: str) -> Sample:
         """The jobs of a stack as they are compared."""
-        return _sample(stack, self.jobs.get(stack, ()), self.series.comparison_key)
+        if (found := self._samples.get(stack)) is None:
+            found = self._samples[stack] = self._sample(stack, self.jobs.get(stack, ()))
+        return found
 
-    def evidence(self, *stacks: str) -> tuple[str, ...]:
-        """The observations of some stacks, sorted."""
-        return tuple(sorted(chain.from_iterable(self._observed.get(it, ()) for it in stacks)))
-
-    def as_of(self, *stacks: str) -> datetime | None:
-        """When any of some stacks was last measured."""
-        return max(filter(None, map(self._seen.get, stacks)), default=None)
+    def _sample(self, stack: str, jobs: Sequence[Job]) -> Sample:
+        rates = tuple(it.log_rate for it in jobs)
+        return Sample(stack, rates, self.series.comparison_key, tuple(it.place for it in jobs))
 
     @cached_property
-    def _seen(self) -> dict[str, datetime | None]:
-        """When each stack was last measured."""
-        return {
-            stack: max(filter(None, (it.seen_at for it in them)), default=None)
-            for stack, them in self.jobs.items()
-        }
+    def _samples(self) -> dict[str, Sample]:
+        return {}
+
+    def observed(self, stack: str, used: Iterable[int]) -> Iterator[str]:
+        """The observations of some jobs of a stack, by their places."""
+        jobs = self.jobs.get(stack, ())
+        for i in used:
+            yield from jobs[i].observations
+
+    def as_of(self, stack: str, used: Iterable[int]) -> datetime | None:
+        """When the last of some jobs of a stack was made."""
+        jobs = self.jobs.get(stack, ())
+        return max((at for i in used if (at := jobs[i].seen_at)), default=None)
+
+    def excluded(self, stack: str) -> Counter[str]:
+        """How many jobs of a stack were left out as unstable, and how many for a drift."""
+        return Counter(
+            "drift" if it == DRIFT else "unstable" for it in self.left_out.get(stack, ())
+        )
 
     @cached_property
-    def _observed(self) -> dict[str, list[str]]:
-        """The observations of each stack, sorted."""
-        return {
-            stack: sorted(one for it in them for one in it.observations)
-            for stack, them in self.jobs.items()
-        }
+    def spread(self) -> RunSpread:
+        """How much runs of one stack on one host differ, over all stacks."""
+        return run_spread(
+            [
+                [[it.log_rate for it in run] for run in runs]
+                for them in self.jobs.values()
+                for runs in _by_host(them).values()
+            ]
+        )
 
     @cached_property
     def identical(self) -> tuple[float, ...]:
-        """A/A: what one stack has shown against itself, run against run; natural logs.
+        """A/A: what one stack has shown against itself in the same turns; natural logs.
 
-        Runs are inspections of one stack with five stable jobs each or more, compared as any
-        two stacks are.
+        Of runs that were not in the same turns nothing is taken: how much these differ is part
+        of the error of whatever is compared run by run.
         """
         found: list[float] = []
-        for samples in self.runs().values():
-            for theirs, ours in combinations(samples, 2):
-                (estimate,) = estimates_of(theirs, [ours])
-                if min(estimate.jobs, estimate.baseline_jobs) >= MIN_JOBS:
-                    found.append(estimate.effect.d)
+        for theirs, ours in self.identical_pairs():
+            (estimate,) = estimates_of(theirs, [ours])
+            if estimate.method is not Method.WELCH:
+                found.append(estimate.effect.d)
         return tuple(found)
 
-    def runs(self) -> dict[str, list[Sample]]:
-        """The latest inspections of each stack with five stable jobs or more, oldest first.
+    @cached_property
+    def log_margin(self) -> float:
+        """``ln(1 + δ)``."""
+        return math.log1p(smallest_difference(self.identical))
 
-        Those from before the last drift are among them until there are enough after it: where
-        runs simply differ, each looks like a step from the one before, and cutting there would
-        hide the very thing that identical stacks show.
+    def identical_pairs(self) -> list[tuple[Sample, Sample]]:
+        """Runs of one stack that were in the same turns on one host, older first."""
+        found = []
+        for stack, them in self.jobs.items():
+            for runs in _by_host([it for it in them if it.place.block is not None]).values():
+                late = [({it.place.block for it in run}, run) for run in runs[-MAX_RUNS:]]
+                found += [
+                    (self._sample(stack, theirs), self._sample(stack, ours))
+                    for (some, theirs), (others, ours) in combinations(late, 2)
+                    if len(some & others) >= MIN_JOBS
+                ]
+        return found
+
+    def neighbours(self) -> list[tuple[Sample, Sample]]:
+        """Two runs of one stack on one host, five jobs each or more, one after the other; no run
+        is in two pairs.
         """
-        key = self.series.comparison_key
-        found = {}
-        for stack, them in self.stable.items():
-            late = _runs(self.jobs.get(stack, ()))
-            runs = late if len(late) >= MIN_RUNS else _runs(them)
-            found[stack] = [_sample(stack, run, key) for run in runs[-MAX_RUNS:]]
+        found = []
+        for stack, them in self.jobs.items():
+            for runs in _by_host(them).values():
+                late = [run for run in runs if len(run) >= MIN_JOBS][-MAX_RUNS:]
+                found += [
+                    (self._sample(stack, theirs), self._sample(stack, ours))
+                    for theirs, ours in list(pairwise(late))[::2]
+                ]
         return found
 
 
-def _sample(stack: str, jobs: Sequence[Job], key: str) -> Sample:
-    rates = tuple(it.effect.log_rate for it in jobs)
-    return Sample(stack, rates, key, tuple(it.effect.place for it in jobs))
-
-
-def _runs(jobs: Iterable[Job]) -> list[list[Job]]:
-    """Jobs by inspection, oldest first, where there are enough of them."""
-    by_document = defaultdict(list)
+def _by_host(jobs: Iterable[Job]) -> dict[str | None, list[list[Job]]]:
+    """The runs on each host, oldest first."""
+    found: dict[str | None, dict[str | None, list[Job]]] = defaultdict(lambda: defaultdict(list))
     for it in jobs:
-        by_document[it.document_id].append(it)
-    enough = [(_began(run), name, run) for name, run in by_document.items() if len(run) >= MIN_JOBS]
-    return [run for _, _, run in sorted(enough, key=lambda it: it[:2])]
+        found[it.place.host][it.place.run].append(it)
+    return {
+        host: [runs[run] for run in sorted(runs, key=lambda it: (_began(runs[it]), it or ""))]
+        for host, runs in found.items()
+    }
 
 
 def _began(run: Iterable[Job]) -> float:
@@ -157,7 +185,7 @@ def history_of(series: Series, readings: Iterable[Reading]) -> History:
         if late:
             kept[stack] = late
     told = {stack: tuple(sorted(them)) for stack, them in left_out.items() if them}
-    return History(series, kept, drifted, told, jobs)
+    return History(series, kept, drifted, told)
 
 
 def jobs_of(readings: Iterable[Reading]) -> tuple[dict[str, list[Job]], dict[str, list[str]]]:
@@ -181,45 +209,42 @@ def jobs_of(readings: Iterable[Reading]) -> tuple[dict[str, list[Job]], dict[str
 
 
 def _job(rows: Sequence[Reading]) -> Job:
-    first, place = rows[0], Place(rows[0].host, rows[0].block)
-    effect = JobEffect(first.job_id, job_log_rate([row.rate for row in rows]), place)
+    it = rows[0]
+    rate = job_log_rate([row.rate for row in rows])
+    place = Place(it.host, it.block, it.document_id)
     if len(rows) == 1:  # as nearly all
-        return Job(effect, first.document_id, first.seen_at, (first.observation_id,))
+        return Job(it.job_id, rate, place, it.seen_at, (it.observation_id,))
     last = max(filter(None, (row.seen_at for row in rows)), default=None)
-    return Job(effect, first.document_id, last, tuple(sorted(row.observation_id for row in rows)))
+    return Job(it.job_id, rate, place, last, tuple(sorted(row.observation_id for row in rows)))
 
 
 def _last_steps(jobs: Mapping[str, Sequence[Job]]) -> dict[str | None, datetime]:
     """Since when each host is as it is, where its reference stack tells.
 
-    That is the stack with most runs there, two or more: what every batch runs. Its own
-    jobs have to stay on one level; nothing else is looked at, so that no candidate's
-    results decide what is left out.
+    That is the stack with most runs there: what every batch runs. The means of its own runs
+    have to stay on one level; nothing else is looked at, so that no candidate's results decide
+    what is left out.
     """
-    on_host: dict[str | None, dict[str, list[Job]]] = defaultdict(lambda: defaultdict(list))
-    for stack, them in jobs.items():
-        for it in them:
-            if it.seen_at is not None:
-                on_host[it.effect.place.host][stack].append(it)
+    on_host: dict[str | None, list[list[list[Job]]]] = defaultdict(list)
+    for them in jobs.values():
+        for host, runs in _by_host([it for it in them if it.seen_at is not None]).items():
+            on_host[host].append(runs)
     found = {}
     for host, stacks in on_host.items():
-        reference = max(
-            stacks.values(),
-            key=lambda them: (len({it.document_id for it in them}), len(them), them[0].document_id),
-        )
+        reference = max(stacks, key=lambda it: (len(it), sum(map(len, it)), it[0][0].job_id))
         if (since := _last_step(reference)) is not None:
             found[host] = since
     return found
 
 
-def _last_step(reference: Sequence[Job]) -> datetime | None:
-    if len({it.document_id for it in reference}) < 2:
+def _last_step(reference: Sequence[Sequence[Job]]) -> datetime | None:
+    """When the first job of the last level was made; runs are in the order of time."""
+    found = steps([math.fsum(it.log_rate for it in run) / len(run) for run in reference])
+    if not found:
         return None
-    timed = sorted((it.seen_at, it.effect.job_id, it.effect.log_rate) for it in reference)
-    found = steps([rate for _, _, rate in timed])
-    return timed[found[-1]][0] if found else None
+    return min(it.seen_at for it in reference[found[-1]] if it.seen_at is not None)
 
 
 def _after(job: Job, drifted: Mapping[str | None, datetime]) -> bool:
-    since = drifted.get(job.effect.place.host)
+    since = drifted.get(job.place.host)
     return since is None or (job.seen_at is not None and job.seen_at >= since)

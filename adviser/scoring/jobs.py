@@ -2,41 +2,32 @@
 
 A job is one process, one start of its environment, one slot of time. Its repetitions
 share the state of the machine, so a job gives one number, however many it repeated.
+Jobs of one run, which is one inspection of one stack, share what the machine was like that
+night; :mod:`adviser.scoring.runs` says what follows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a job ran and when; ``None`` where nobody said.
 
     :param block: jobs of one block on one host ran in turns
+    :param run: jobs of one run on one host share the state that the machine was in; where it is
+        not known, a job has nothing in common with others
     """
 
     host: str | None = None
     block: str | None = None
+    run: str | None = None
 
 
 UNKNOWN_PLACE = Place()
-
-
-@dataclass(frozen=True, slots=True)
-class JobEffect:
-    """One job as a comparison sees it.
-
-    :param log_rate: ln of the job's median rate
-    :param place: where it ran and in which turns, as far as is known
-    """
-
-    job_id: str
-    log_rate: float
-    place: Place = UNKNOWN_PLACE
 
 
 def job_log_rate(rates: Sequence[float]) -> float:

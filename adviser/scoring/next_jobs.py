@@ -18,7 +18,6 @@ import numpy as np
 from adviser.scoring.assessments import Claim
 from adviser.scoring.effects import Effect, Effects, FloatArray, effects_of, intervals
 from adviser.scoring.judging import ALPHA, Verdict
-from adviser.scoring.planning import MIN_JOBS
 from adviser.scoring.verdicts import Comparison
 
 _NORMAL = NormalDist()
@@ -28,7 +27,7 @@ _NORMAL = NormalDist()
 class Open:
     """A comparison that could be measured further.
 
-    :param jobs: of the candidate so far; the baseline is taken to keep pace
+    :param jobs: pairs or runs of the candidate so far; the baseline is taken to keep pace
     :param asked: how often answers depend on it, in any unit
     :param cost_s: of one further job of each arm, s, above zero
     """
@@ -60,21 +59,20 @@ class Further:
 def further_jobs(comparisons: Sequence[Comparison], delta: float) -> tuple[Further, ...]:
     """Open comparisons, the one first of which further jobs tell most.
 
-    Who cannot be the best any more is left out. What is worth equally much, as where errors are
-    not known yet, is in the order of the jobs that it lacks.
+    Who cannot be the best any more is left out, and so is what no number of jobs tells. What is
+    worth equally much, as where errors are not known yet, is in the order of the jobs that it
+    lacks.
 
     :param comparisons: all that were tested together, each with one and the same baseline
     :param delta: δ, a share of the baseline's rate
     """
     margin = math.log1p(delta)
-    tested = max(1, sum(min(it.jobs, it.baseline_jobs) >= MIN_JOBS for it in comparisons))
+    tested = max(1, sum(it.tested for it in comparisons))
     found = []
     for it, racing in zip(comparisons, still_in_the_race(comparisons), strict=True):
-        if racing and it.verdict is Verdict.UNDETERMINED:
-            so_far, more = (
-                min(it.jobs, it.baseline_jobs),
-                max(it.jobs_missing, it.baseline_jobs_missing),
-            )
+        more = max(it.jobs_missing, it.baseline_jobs_missing)
+        if racing and more:
+            so_far = min(it.runs, it.baseline_runs) if it.tested else 0
             chance = settling_chance(it, so_far, more, margin, tested)
             told = Further(
                 it.candidate, it.baseline, it.jobs_missing, it.baseline_jobs_missing, chance
@@ -92,7 +90,7 @@ def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     here = [it for it in claims if it.purl is not None and it.here]
     for it in here:
         best[_race(it)] = max(best[_race(it)], it.interval_low_pct)
-    racing = (it for it in here if it.verdict is Verdict.UNDETERMINED)
+    racing = (it for it in here if max(it.jobs_missing, it.baseline_jobs_missing))
     return tuple(
         sorted((it for it in racing if it.interval_high_pct >= best[_race(it)]), key=_last)
     )
@@ -117,7 +115,8 @@ def settling_chance(
     was seen with its standard error (Spiegelhalter, Freedman & Blackburn 1986, "Monitoring
     clinical trials: conditional or predictive power?", Control. Clin. Trials 7:8-17).
 
-    :param more: jobs, one or more
+    :param jobs: so far: pairs, or runs where jobs are not paired
+    :param more: of the same, one or more
     :param tested: how many comparisons share α
     """
     error = it.standard_error

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from adviser.scoring.assessments import Claim, Code, Justification, Level
 from adviser.scoring.contrasts import name_of
+from adviser.scoring.estimates import Method
 from adviser.scoring.harms import AllowList, severity_of
+from adviser.scoring.lacking import Need
 from adviser.scoring.planning import MIN_JOBS
 from adviser.scoring.releases import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
 from adviser.scoring.verdicts import Verdict
@@ -20,6 +23,9 @@ from graph.snapshot import Snapshot
 
 #: Where every identifier of the advisories that are read has its page.
 VULNERABILITY_PAGE = "https://osv.dev/vulnerability/{}"
+
+#: Of what is settled of stacks that differ in several packages, as much is told one by one.
+MAX_CONFOUNDED = 5
 
 _GRAVE = frozenset({Severity.HIGH, Severity.CRITICAL})
 _CODES = {
@@ -39,6 +45,11 @@ def notes_of(
 ) -> Callable[[Collection[Purl]], tuple[Justification, ...]]:
     """A function that tells of a stack's versions, in the order of their names."""
 
+    told: dict[Purl, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.purl is not None:
+            told[claim.purl].append(claim)
+
     def notes(stack: Collection[Purl]) -> tuple[Justification, ...]:
         found: list[Justification] = []
         for purl in sorted(stack):
@@ -49,7 +60,7 @@ def notes_of(
                     found += _of_release(it, as_of)
                     found += _of_harms(it, known, allowed)
             found += _of_package(name, candidates, as_of)
-            found += (claim_note(it) for it in claims if it.purl == purl)
+            found += map(claim_note, told.get(purl, ()))
         return tuple(found)
 
     return notes
@@ -66,11 +77,23 @@ def request_notes(
         *(_missing(name) for name in missing),
         *(_unsolvable(name) for name in unsolvable),
         *(_lost(text) for text in lost),
-        *(claim_note(it) for it in claims if it.confounded and it.verdict is not _OPEN),
+        *_confounded(claims),
     )
 
 
-_OPEN = Verdict.UNDETERMINED
+def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
+    """What is settled of stacks that differ in several packages: those that tell most, and how
+    many more there are. The fewer packages differ and the larger the difference, the more it tells.
+    """
+    settled = [it for it in claims if it.confounded and it.verdict is not Verdict.UNDETERMINED]
+    settled.sort(key=lambda it: (len(it.differs), -abs(math.log1p(it.effect_pct / 100))))
+    for it in settled[:MAX_CONFOUNDED]:
+        yield claim_note(it)
+    if rest := settled[MAX_CONFOUNDED:]:
+        counted = Counter(it.verdict for it in rest)
+        told = ", ".join(f"{counted[it]} {it.value}" for it in Verdict if counted[it])
+        words = f"{len(rest)} more comparisons of stacks that differ in several packages: {told};"
+        yield Justification(Code.CONFOUNDED, Level.INFO, f"{words} none is scored")
 
 
 def _missing(name: str) -> Justification:
@@ -147,6 +170,8 @@ def claim_note(it: Claim) -> Justification:
         versions = f" {_bare(it.purl)} next to {_bare(it.baseline_purl)}"
     said = f"{subject}{versions}: {_said(it)} in {_measure(it)} on {it.hardware_label}"
     jobs = f"{it.jobs} and {it.baseline_jobs} jobs"
+    if not it.pairs and (it.runs, it.baseline_runs) != (it.jobs, it.baseline_jobs):
+        jobs += f" of {it.runs} and {it.baseline_runs} runs"
     return Justification(
         code, level, f"{said} ({_interval(it)}, {jobs}){_but(it)}",
         it.package, it.purl, None, it.evidence,
@@ -155,19 +180,46 @@ def claim_note(it: Claim) -> Justification:
 
 def _said(it: Claim) -> str:
     if it.verdict is Verdict.UNDETERMINED:
-        if not it.here:
-            return f"undetermined from elsewhere, {MIN_JOBS} jobs of each here would tell more"
-        more = it.jobs_missing + it.baseline_jobs_missing
-        return f"undetermined, about {more} more {'job' if more == 1 else 'jobs'} would tell"
+        return f"undetermined{_lacking(it)}"
     if it.verdict is Verdict.EQUIVALENT:
         return f"no difference beyond {it.delta_pct:.1f} %"
     # Whatever shrinking left of it, a settled difference has the sign that was observed.
     return f"{abs(it.effect_pct):.1f} % {it.verdict.value}"
 
 
+def _lacking(it: Claim) -> str:
+    """What an undetermined comparison lacks, for a person."""
+    more = max(it.jobs_missing, it.baseline_jobs_missing)
+    told = {
+        None: "",
+        Need.JOBS: f", about {_jobs(it.jobs_missing + it.baseline_jobs_missing)} would tell",
+        Need.TURNS: (
+            ", as nothing tells what a run by itself does: run both in turns (`thoth inspect` with"
+            f" both specifications), {MIN_JOBS} jobs each or more"
+        ),
+        Need.RUNS: f", about {more} more {'run' if more == 1 else 'runs'} of each would tell, or"
+        " jobs that run in turns",
+        Need.HERE: f" from elsewhere, {MIN_JOBS} jobs of each on this hardware would tell more",
+        Need.HOSTS: f", {_further_hosts(it, more)} would tell",
+        Need.MARGIN: f", too close to {it.delta_pct:.1f} % for any number of jobs to tell",
+    }
+    return told[it.needs]
+
+
+def _jobs(count: int) -> str:
+    return f"{count} more {'job' if count == 1 else 'jobs'}"
+
+
+def _further_hosts(it: Claim, more: int) -> str:
+    if it.method is not Method.POOLED:
+        return f"{MIN_JOBS} jobs of each on one and the same host"
+    hosts = more // MIN_JOBS
+    return f"{MIN_JOBS} jobs of each on about {hosts} further {'host' if hosts == 1 else 'hosts'}"
+
+
 def _interval(it: Claim) -> str:
     if not math.isfinite(it.interval_high_pct):
-        return "too few jobs for an interval"
+        return "no interval, as the error is not known"
     if it.verdict in (Verdict.FASTER, Verdict.SLOWER):
         observed = f"{it.observed_pct:+.1f} % observed, "
     else:
@@ -183,6 +235,9 @@ def _measure(it: Claim) -> str:
 def _but(it: Claim) -> str:
     """What keeps a claim from being about this very request."""
     told = []
+    if it.left_out:
+        parts = (f"{count} {_WHY[why]}" for why, count in it.left_out.items())
+        told.append(f"left out: {', '.join(parts)}")
     if not it.same_hardware:
         told.append("another hardware class than asked about")
     if not it.same_python:
@@ -190,6 +245,15 @@ def _but(it: Claim) -> str:
     if it.confounded:
         told.append(f"not scored, as {len(it.differs)} packages differ: {', '.join(it.differs)}")
     return f"; {'; '.join(told)}" if told else ""
+
+
+#: Why jobs did not take part, after how many.
+_WHY = {
+    "drift": "from before the machine changed",
+    "other_host": "on another host",
+    "unpaired": "without a partner",
+    "unstable": "unstable",
+}
 
 
 def _bare(purl: Purl) -> str:

@@ -1,13 +1,14 @@
 """What measurements say of versions next to the baseline: claims, and what of them counts.
 
-All comparisons of a request are judged together, so that the chance of even one false claim in
-an answer is bounded, however many packages, versions and indicators were looked at.
+All comparisons of a request that may be scored are judged together, so that the chance of even
+one false claim among them is bounded, however many packages, versions and indicators were looked
+at; what is only told is another family of tests, with a bound of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -21,10 +22,11 @@ from adviser.scoring.effects import Effects, FloatArray, effects_of, per_cent
 from adviser.scoring.estimates import Estimate, estimates_of
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.judging import ALPHA, Judgements, Verdict, judge
+from adviser.scoring.lacking import Lack, Lacking, Need
 from adviser.scoring.next_jobs import settling_chance
-from adviser.scoring.planning import MIN_JOBS
-from adviser.scoring.shrinkage import pessimistic, shrinkage_factors, true_variance
-from adviser.scoring.verdicts import Lacking, smallest_difference
+from adviser.scoring.samples import within_runs
+from adviser.scoring.shrinkage import expected, pessimistic, true_variance
+from adviser.scoring.spread import MIN_JOBS_TO_TELL, SpreadRatio, variance_ratio
 from common.packages import Purl
 from graph.evidence import Evidence, Series
 
@@ -43,12 +45,16 @@ class _Looked:
     estimate: Estimate
 
     @property
-    def tested(self) -> bool:
-        return min(self.estimate.jobs, self.estimate.baseline_jobs) >= MIN_JOBS
+    def log_margin(self) -> float:
+        return self.history.log_margin
 
     @property
-    def log_margin(self) -> float:
-        return math.log1p(smallest_difference(self.history.identical))
+    def used(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The two stacks, and which of their jobs took part."""
+        return (
+            (self.contrast.baseline, self.estimate.baseline_used),
+            (self.contrast.candidate, self.estimate.used),
+        )
 
 
 def performance_claims(
@@ -78,12 +84,10 @@ def performance_claims(
     }
     contrasts += stack_contrasts(stacks, here, baseline, versions)
     looked = _looked(contrasts, histories)
-    if not looked:
-        return []
-    widths = np.array(
-        [ELSEWHERE_SD * math.sqrt(asked.distance(it.history.series)) for it in looked]
-    )
-    claims = _claims(looked, widths, asked, evidence.hardware)
+    # What is only told must not cost what is scored any power: two families of tests.
+    scored = [it for it in looked if it.contrast.purl is not None]
+    told = [it for it in looked if it.contrast.purl is None]
+    claims = _claims(scored, asked, evidence) + _claims(told, asked, evidence)
     return sorted(claims, key=_order)
 
 
@@ -106,10 +110,7 @@ def stack_claims(
         for number, it in histories.items()
         if baseline in it.jobs and candidate in it.jobs
     ]
-    looked = _looked(contrasts, histories)
-    if not looked:
-        return []
-    return sorted(_claims(looked, np.zeros(len(looked)), asked, evidence.hardware), key=_order)
+    return sorted(_claims(_looked(contrasts, histories), asked, evidence), key=_order)
 
 
 def _wanted(evidence: Evidence, stacks: Stacks, baseline: Mapping[str, Purl]) -> set[int]:
@@ -138,7 +139,7 @@ def _looked(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> 
     for (number, base), several in together.items():
         history = histories[number]
         samples = [history.sample(it.candidate) for it in several]
-        estimates = estimates_of(history.sample(base), samples)
+        estimates = estimates_of(history.sample(base), samples, history.spread)
         found += [
             _Looked(contrast, history, estimate)
             for contrast, estimate in zip(several, estimates, strict=True)
@@ -146,17 +147,19 @@ def _looked(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> 
     return found
 
 
-def _claims(
-    looked: Sequence[_Looked], widths: FloatArray, asked: Circumstances, labels: Mapping[str, str]
-) -> list[Claim]:
+def _claims(looked: Sequence[_Looked], asked: Circumstances, evidence: Evidence) -> list[Claim]:
+    """The claims of comparisons that are judged together: one family of tests."""
+    if not looked:
+        return []
     effects = effects_of([it.estimate.effect for it in looked])
-    wide = replace(effects, standard_error=np.hypot(effects.standard_error, widths))
-    tested = np.array([it.tested for it in looked])
+    away = [ELSEWHERE_SD * math.sqrt(asked.distance(it.history.series)) for it in looked]
+    wide = replace(effects, standard_error=np.hypot(effects.standard_error, away))
+    tested = np.array([it.estimate.tested for it in looked])
     margins = np.array([it.log_margin for it in looked])
     judged = judge(wide, tested, margins, ALPHA)
-    shrunk = wide.d * _factors(looked, wide)
-    bounds = pessimistic(wide, shrunk)
-    count = int(tested.sum())
+    count = max(1, int(tested.sum()))
+    shrunk = _expected(looked, wide)
+    bounds = pessimistic(wide, shrunk, ALPHA / count)
     return [
         _claim(
             it,
@@ -164,24 +167,24 @@ def _claims(
                 judged, i, float(shrunk[i]), float(bounds[i]), Lacking(margins[i], ALPHA, count)
             ),
             asked,
-            labels.get(it.history.series.hardware_digest, it.history.series.hardware_digest),
+            evidence.hardware,
         )
         for i, it in enumerate(looked)
     ]
 
 
-def _factors(looked: Sequence[_Looked], effects: Effects) -> FloatArray:
-    """What is left of each effect, by what all comparisons of its series show."""
-    factors = np.zeros(len(looked))
-    by_series: dict[tuple[int, bool], list[int]] = defaultdict(list)
+def _expected(looked: Sequence[_Looked], effects: Effects) -> FloatArray:
+    """What is expected to last of each effect, by what all comparisons of its series show."""
+    found = np.zeros(len(looked))
+    by_series: dict[int, list[int]] = defaultdict(list)
     for i, it in enumerate(looked):
-        by_series[it.contrast.series, it.contrast.purl is None].append(i)
+        by_series[it.contrast.series].append(i)
     for places in by_series.values():
         some = Effects(
             effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
         )
-        factors[places] = shrinkage_factors(some.standard_error, true_variance(some))
-    return factors
+        found[places] = expected(some, true_variance(some))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,19 +217,23 @@ class _Found:
         low, high, shrunk, seen = per_cent(np.array([*ends, self.shrunk, observed])).tolist()
         return low if math.isfinite(ends[0]) else -math.inf, high, shrunk, seen
 
-    def chance(self, estimate: Estimate, missing: tuple[int, int]) -> float:
-        """That so many further jobs settle it as faster or slower."""
-        if not any(missing):
+    def chance(self, it: _Looked, lack: Lack) -> float:
+        """That what it lacks settles it as faster or slower."""
+        estimate, more = it.estimate, max(lack.jobs, lack.baseline_jobs)
+        if not more or not estimate.tested or lack.need not in _COUNTED:
             return 0.0
-        so_far, more = min(estimate.jobs, estimate.baseline_jobs), max(missing)
-        it = self.lacking
-        return settling_chance(estimate.effect, so_far, more, it.log_margin, max(1, it.tested))
+        so_far, told = min(estimate.runs, estimate.baseline_runs), self.lacking
+        return settling_chance(estimate.effect, so_far, more, told.log_margin, told.tested)
 
 
-def _claim(it: _Looked, found: _Found, asked: Circumstances, label: str) -> Claim:
+#: What is lacking is counted in pairs or runs, of which further ones make the error smaller.
+_COUNTED = frozenset({Need.JOBS, Need.RUNS})
+
+
+def _claim(it: _Looked, found: _Found, asked: Circumstances, labels: Mapping[str, str]) -> Claim:
     contrast, series, estimate = it.contrast, it.history.series, it.estimate
     verdict = found.verdict
-    missing = found.lacking.jobs(estimate, verdict)
+    lack = found.lacking.of(estimate, verdict, elsewhere=asked.distance(series) > 0)
     scored = contrast.purl is not None and verdict is not Verdict.UNDETERMINED
     low, high, effect, observed = found.per_cents(estimate.effect.d)
     return Claim(
@@ -242,7 +249,7 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, label: str) -> Clai
         unit=series.unit,
         comparison_key=series.comparison_key,
         hardware_digest=series.hardware_digest,
-        hardware_label=label,
+        hardware_label=labels.get(series.hardware_digest, series.hardware_digest),
         same_hardware=asked.same_hardware(series),
         python_version=series.python_version,
         same_python=asked.same_python(series),
@@ -255,18 +262,47 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, label: str) -> Clai
         p_value=found.p_value,
         jobs=estimate.jobs,
         baseline_jobs=estimate.baseline_jobs,
-        jobs_missing=missing[0],
-        baseline_jobs_missing=missing[1],
-        chance=found.chance(estimate, missing) if asked.distance(series) == 0 else 0.0,
+        runs=estimate.runs,
+        baseline_runs=estimate.baseline_runs,
+        needs=lack.need,
+        jobs_missing=lack.jobs,
+        baseline_jobs_missing=lack.baseline_jobs,
+        chance=found.chance(it, lack),
         method=estimate.method,
         pairs=estimate.pairs,
         hosts=estimate.hosts,
         tau=estimate.tau,
         bound=_counted(verdict, found.bound) if scored else 0.0,
         scored=scored,
-        evidence=it.history.evidence(contrast.baseline, contrast.candidate),
-        as_of=it.history.as_of(contrast.baseline, contrast.candidate),
+        left_out=_left_out(it),
+        spread_ratio=_spread_ratio(it),
+        evidence=tuple(
+            sorted(one for stack, used in it.used for one in it.history.observed(stack, used))
+        ),
+        as_of=max((at for one in it.used if (at := it.history.as_of(*one))), default=None),
     )
+
+
+def _left_out(it: _Looked) -> dict[str, int]:
+    """How many jobs of the two stacks did not take part, by why."""
+    found: Counter[str] = Counter()
+    for stack, used in it.used:
+        found += it.history.excluded(stack)
+        places = it.history.sample(stack).places
+        if len(used) < len(places):
+            hosts = {places[i].host for i in used}
+            rest = [place for i, place in enumerate(places) if i not in set(used)]
+            found["unpaired"] += sum(place.host in hosts for place in rest)
+            found["other_host"] += sum(place.host not in hosts for place in rest)
+    return {why: found[why] for why in sorted(found) if found[why]}
+
+
+def _spread_ratio(it: _Looked) -> SpreadRatio | None:
+    """How much more the jobs of one stack vary than those of the other, from 20 jobs on."""
+    if min(it.estimate.jobs, it.estimate.baseline_jobs) < MIN_JOBS_TO_TELL:
+        return None
+    theirs, ours = (within_runs(it.history.sample(stack), used) for stack, used in it.used)
+    return variance_ratio(ours, theirs)
 
 
 def _counted(verdict: Verdict, bound: float) -> float:

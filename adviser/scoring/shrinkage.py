@@ -6,12 +6,22 @@ import numpy as np
 
 from adviser.scoring.effects import Effects, FloatArray
 
+#: Squared standardised effects count up to this: one stack that truly is far off says nothing
+#: of how much the others differ.
+_WINSORISED = 9.0
+
+#: Nothing is shrunk by more than so many standard errors (the "limited translation" of Efron &
+#: Morris 1972, doi:10.1080/01621459.1972.10481215), so that what stands far out of the others
+#: is not told as nothing. One-sided 95 %: what is settled as faster or slower stays so.
+MOST_SHRUNK = 1.645
+
 
 def true_variance(effects: Effects) -> float:
-    """τ²: how much the true effects vary about "no difference", by the method of moments.
+    """τ²: how much the true effects vary about "no difference", precise ones counting most.
 
-    Mean of ``d² − SE²``, never below zero. About zero rather than about their mean, so that effects
-    are shrunk toward "no difference", and one effect is enough.
+    The τ² for which ``Σ min(d²/(τ² + SE²), 9)`` is the number of effects (Paule & Mandel 1982,
+    doi:10.6028/jres.087.022, winsorised), never below zero. About zero rather than about their
+    mean, so that effects are shrunk toward "no difference", and one effect is enough.
 
     :param effects: of alike comparisons; those with an unknown error are left out
 
@@ -19,9 +29,38 @@ def true_variance(effects: Effects) -> float:
     0.0064
     """
     known = np.isfinite(effects.standard_error) & np.isfinite(effects.d)
-    if not known.any():
+    squared, error = effects.d[known] ** 2, effects.standard_error[known] ** 2
+    low, high = 0.0, float(squared.max(initial=0.0))
+
+    def explained(tau_squared: float) -> bool:
+        total = tau_squared + error
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(squared > 0, squared / total, 0.0)
+        return float(np.minimum(share, _WINSORISED).sum()) <= len(squared)
+
+    if explained(0.0):
         return 0.0
-    return max(0.0, float(np.mean(effects.d[known] ** 2 - effects.standard_error[known] ** 2)))
+    for _ in range(60):  # by halves, down to the last bit that counts
+        middle = (low + high) / 2
+        low, high = (low, middle) if explained(middle) else (middle, high)
+    return high
+
+
+def expected(effects: Effects, tau_squared: float) -> FloatArray:
+    """Each effect as it is expected to last: shrunk toward none, by 1.645 errors at most.
+
+    :returns: natural log; 0 where the error is unknown
+
+    >>> some = Effects(np.array([0.5, 0.1]), np.array([0.1, 0.1]), np.array([8.0, 8.0]))
+    >>> expected(some, 0.01).round(4).tolist()
+    [0.3355, 0.05]
+    """
+    known = np.isfinite(effects.standard_error)
+    error = np.where(known, effects.standard_error, 0.0)
+    shrunk = np.abs(effects.d) * shrinkage_factors(effects.standard_error, tau_squared)
+    limited = np.maximum(shrunk, np.abs(effects.d) - MOST_SHRUNK * error)
+    told = np.where(known, np.copysign(limited, effects.d), 0.0)
+    return np.where(np.isnan(effects.d), np.nan, told)
 
 
 def shrinkage_factors(standard_error: FloatArray, tau_squared: float) -> FloatArray:
@@ -42,6 +81,8 @@ def pessimistic(effects: Effects, shrunk: FloatArray, alpha: float = 0.05) -> Fl
     The error is that of the observed effect, not the smaller one of the shrunk: of two stacks
     that promise the same, the one that is better known ranks higher.
 
+    :param alpha: over the number of effects that are looked at, the bound holds for all of them
+        at once (Bonferroni), and so for the best one too
     :returns: natural log; −∞ where the error is unknown
     """
     from scipy.special import stdtrit  # slow, and needed only where something was measured

@@ -11,9 +11,21 @@ from statistics import median, stdev
 #: 1/Φ⁻¹(3/4) (Rousseeuw & Croux 1993, doi:10.1080/01621459.1993.10476408).
 MAD_TO_SD = 1.4826
 
-#: Jobs an arm below which a ratio of variances is shown but never scored: at 5 the ratio
-#: of standard deviations is known to a factor of 3.1 only, at 20 to 1.6.
-MIN_JOBS_TO_SCORE = 20
+#: Jobs an arm below which nothing is told of a ratio of spreads: at 5 the ratio of standard
+#: deviations is known to a factor of 3.1 only, at 20 to 1.6.
+MIN_JOBS_TO_TELL = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """A variance and how well it is known.
+
+    :param value: squared natural logs; ``nan`` if unknown
+    :param freedom: its degrees of freedom
+    """
+
+    value: float
+    freedom: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +35,11 @@ class SpreadRatio:
     :param ratio: dimensionless; above 1 the candidate varies more; ``nan`` if unknown
     :param low: lower end of its interval
     :param high: upper end of its interval
-    :param scored: whether there are jobs enough for more than showing it
     """
 
     ratio: float
     low: float
     high: float
-    scored: bool
 
 
 def robust_variation(values: Sequence[float]) -> float:
@@ -57,26 +67,35 @@ def between_job_sd(log_rates: Sequence[float]) -> float:
 def spread_ratio(
     candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95
 ) -> SpreadRatio:
-    """Ratio of standard deviations of log rates, with its F interval.
-
-    ``s_b²/s_a²`` divided by the quantiles of F(n_b − 1, n_a − 1) (Snedecor & Cochran 1989,
-    "Statistical Methods", ch. 6), square roots taken. It trusts the noise to be normal, which
-    is one more reason not to score it early.
-
-    :returns: an interval of (0, ∞) if an arm has fewer than two jobs or no spread at all
+    """:func:`variance_ratio` of log rates that have nothing in common.
 
     >>> spread_ratio([1.0, 2.0, 3.0], [1.0, 1.5, 2.0]).ratio
     2.0
     """
-    ours, theirs = between_job_sd(candidate), between_job_sd(baseline)
-    scored = min(len(candidate), len(baseline)) >= MIN_JOBS_TO_SCORE
-    if not (ours > 0 and theirs > 0):
-        return SpreadRatio(math.nan, 0.0, math.inf, scored=False)
+    ours, theirs = (
+        Variance(between_job_sd(it) ** 2, max(0, len(it) - 1)) for it in (candidate, baseline)
+    )
+    return variance_ratio(ours, theirs, confidence)
+
+
+def variance_ratio(
+    candidate: Variance, baseline: Variance, confidence: float = 0.95
+) -> SpreadRatio:
+    """Ratio of standard deviations, with its F interval.
+
+    ``s_b²/s_a²`` divided by the quantiles of F(f_b, f_a) (Snedecor & Cochran 1989, "Statistical
+    Methods", ch. 6), square roots taken. It trusts the noise to be normal, and is told, never
+    scored.
+
+    :returns: an interval of (0, ∞) if a variance is not known or zero
+    """
+    if not (candidate.value > 0 and baseline.value > 0):
+        return SpreadRatio(math.nan, 0.0, math.inf)
     from scipy.special import fdtri  # slow, and needed only where something was measured
 
-    ratio = ours / theirs
-    freedom = len(candidate) - 1, len(baseline) - 1
+    ratio = math.sqrt(candidate.value / baseline.value)
+    freedom = candidate.freedom, baseline.freedom
     tail = (1 - confidence) / 2
     low = ratio / math.sqrt(float(fdtri(*freedom, 1 - tail)))
     high = ratio / math.sqrt(float(fdtri(*freedom, tail)))
-    return SpreadRatio(ratio, low, high, scored)
+    return SpreadRatio(ratio, low, high)

@@ -11,7 +11,8 @@ import numpy as np
 from adviser.scoring.effects import effects_of, per_cent
 from adviser.scoring.estimates import Estimate, Method, Sample, estimates_of
 from adviser.scoring.judging import ALPHA, Judgements, Verdict, holm_adjusted, judge
-from adviser.scoring.planning import MIN_JOBS, jobs_to_verdict
+from adviser.scoring.lacking import Lacking, Need
+from adviser.scoring.runs import UNKNOWN_SPREAD, RunSpread
 from common.errors import IncomparableSamples
 
 #: The smallest difference worth a verdict, a share of the baseline's rate.
@@ -20,7 +21,6 @@ MIN_DELTA = 0.02
 __all__ = [
     "ALPHA",
     "Comparison",
-    "Lacking",
     "Verdict",
     "compare_candidates",
     "holm_adjusted",
@@ -42,8 +42,12 @@ class Comparison:
     :param verdict: what may be claimed
     :param jobs: of the candidate that took part
     :param baseline_jobs: of the baseline
+    :param runs: that these were part of, or pairs
+    :param baseline_runs: the same of the baseline
+    :param tested: whether there was enough for a verdict, so that it counted for Holm
+    :param needs: what is missing where it is undetermined
     :param jobs_missing: further jobs of the candidate until a verdict can be expected, an
-        estimate; up to the first five while an arm has fewer; 0 unless undetermined
+        estimate; 0 where it is settled, and where jobs do not help
     :param baseline_jobs_missing: the same for the baseline
     :param p_value: Holm-adjusted, one-sided, of the claim that the sign of ``d`` suggests
         (faster or slower than the margin); 1 if it was not tested
@@ -64,6 +68,10 @@ class Comparison:
     verdict: Verdict
     jobs: int
     baseline_jobs: int
+    runs: int
+    baseline_runs: int
+    tested: bool
+    needs: Need | None
     jobs_missing: int
     baseline_jobs_missing: int
     p_value: float
@@ -84,7 +92,8 @@ def smallest_difference(aa_history: Sequence[float] = ()) -> float:
     2 %, or the 95th percentile of ``|d|`` between stacks known to be identical where that
     is more: what a key shows by itself is not news.
 
-    :param aa_history: past effects of identical pairs with this key, natural logs
+    :param aa_history: past effects of identical pairs that ran in turns with this key, natural
+        logs; how much runs differ is part of the error instead
 
     >>> smallest_difference()
     0.02
@@ -99,6 +108,7 @@ def compare_candidates(
     candidates: Sequence[Sample],
     *,
     aa_history: Sequence[float] = (),
+    spread: RunSpread = UNKNOWN_SPREAD,
     alpha: float = ALPHA,
 ) -> list[Comparison]:
     """Compare every candidate with the baseline, in the order given.
@@ -113,18 +123,20 @@ def compare_candidates(
 
     How each effect was estimated is :func:`adviser.scoring.estimates.estimates_of`'s matter;
     jobs are those that took part, so that below five pairs, or without five jobs an arm on
-    hosts that both stacks ran on, there is no verdict.
+    hosts that both stacks ran on, there is no verdict; nor is there one where the jobs of an
+    arm are of fewer than five runs, unless ``spread`` tells what a run does.
 
     :param candidates: all that are looked at together; splitting them defeats Holm
     :param aa_history: see :func:`smallest_difference`
+    :param spread: what runs of one stack have shown of this key
     :raises IncomparableSamples: if a comparison key differs from the baseline's
     """
     _refuse_other_keys(baseline, candidates)
     if not candidates:
         return []
-    estimates = estimates_of(baseline, candidates)
+    estimates = estimates_of(baseline, candidates, spread)
     effects = effects_of([estimate.effect for estimate in estimates])
-    tested = np.array([min(it.jobs, it.baseline_jobs) >= MIN_JOBS for it in estimates])
+    tested = np.array([it.tested for it in estimates])
     log_margin = math.log1p(smallest_difference(aa_history))
     judged = judge(effects, tested, log_margin, alpha)
     lacking = Lacking(log_margin, alpha, int(tested.sum()))
@@ -138,7 +150,7 @@ def _comparison(
     labels: tuple[str, str], estimate: Estimate, judged: Judgements, i: int, lacking: Lacking
 ) -> Comparison:
     verdict = judged.verdict(i)
-    missing = lacking.jobs(estimate, verdict)
+    lack = lacking.of(estimate, verdict)
     low, high = per_cent(np.array([judged.low[i], judged.high[i]]))
     return Comparison(
         candidate=labels[0],
@@ -151,8 +163,12 @@ def _comparison(
         verdict=verdict,
         jobs=estimate.jobs,
         baseline_jobs=estimate.baseline_jobs,
-        jobs_missing=missing[0],
-        baseline_jobs_missing=missing[1],
+        runs=estimate.runs,
+        baseline_runs=estimate.baseline_runs,
+        tested=estimate.tested,
+        needs=lack.need,
+        jobs_missing=lack.jobs,
+        baseline_jobs_missing=lack.baseline_jobs,
         p_value=float(judged.p_value[i]),
         method=estimate.method,
         pairs=estimate.pairs,
@@ -168,36 +184,3 @@ def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
                 f"{sample.label} ({sample.comparison_key}) was not measured like "
                 f"{baseline.label} ({baseline.comparison_key})"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """Tells how many jobs an undetermined comparison lacks.
-
-    :param log_margin: ``ln(1 + δ)``
-    :param tested: how many comparisons are tested together
-    """
-
-    log_margin: float
-    alpha: float
-    tested: int
-
-    def jobs(self, estimate: Estimate, verdict: Verdict) -> tuple[int, int]:
-        """Jobs that the candidate and the baseline lack; one at least, in all."""
-        if verdict is not Verdict.UNDETERMINED:
-            return 0, 0
-        jobs, baseline_jobs = estimate.jobs, estimate.baseline_jobs
-        # A spread guessed from fewer jobs would itself be noise: first come five.
-        needed = MIN_JOBS if min(jobs, baseline_jobs) < MIN_JOBS else self._needed(estimate)
-        lacking = max(0, needed - jobs), max(0, needed - baseline_jobs)
-        # Jobs enough by the plan, and still no verdict: the plan was an estimate.
-        return lacking if any(lacking) else (1, 1)
-
-    def _needed(self, estimate: Estimate) -> int:
-        return jobs_to_verdict(
-            math.sqrt(estimate.log_variance),
-            estimate.effect.d,
-            self.log_margin,
-            alpha=self.alpha,
-            candidates=max(1, self.tested),
-        )

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from adviser.answering.answers import answer, store
+from adviser.answering.answers import answer, on_hardware, store
+from adviser.asked import Asked
+from api import asking
+from api.jobs.fetching import fetch_lacking
+from api.jobs.running import tell
 from api.jobs.workshop import Workshop
+from api.thamos.hardware import on_described_hardware
 from api.thamos.stacks import asked_of
+from graph.engine import Stores
 from graph.repositories.advice import report_document_of
 from graph.repositories.analyses import Analysis
 
@@ -22,9 +28,23 @@ def make_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> 
             stored = report_document_of(connection, analysis.analysis_id)
         if stored is not None:
             return stored
-        asked = asked_of(shop.settings, request)
+        asked = _asked(shop, stores, request)
         made = answer(
             stores, asked, shop.resolver.resolve,
             reader=shop.known_of, advice_id=analysis.analysis_id,
         )  # fmt: skip
-        return store(stores, made)
+        report = store(stores, made)
+    # Not in the report: the same request on the same knowledge gives the same bytes.
+    if (queued := fetch_lacking(shop, made.advice)) is not None:
+        tell(str(queued))
+    return report
+
+
+def _asked(shop: Workshop, stores: Stores, request: dict[str, Any]) -> Asked:
+    """What is asked, on the hardware class that the request is about."""
+    if asking.FILES in request:
+        wanted = asking.asked_of(shop.settings, request)
+        prefix = asking.hardware_of(request)
+        return wanted if prefix is None else on_hardware(stores, wanted, prefix)
+    described = request.get("runtime_environment")
+    return on_described_hardware(stores, asked_of(shop.settings, request), described)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from adviser.answering.answers import metadata
-from adviser.answering.indexes import asked_indexes
+from adviser.answering.indexes import called_indexes
 from adviser.answering.listings import recorded_listings
 from adviser.provenance import Served, check_lock
 from api.jobs.workshop import Workshop
@@ -34,9 +34,9 @@ def check_provenance(shop: Workshop, analysis: Analysis, request: dict[str, Any]
     if project.locked is None:
         raise InvalidArgument("the project has no lock whose packages are all pinned")
     with shop.service.relational() as stores:
-        listings = recorded_listings(stores, project.locked)
+        listings = recorded_listings(stores, project.lock_entries)
     allowed = list(configured_indexes(shop.settings))
-    called = {it.called: it.name for it in asked_indexes(shop.settings, project)}
+    called = called_indexes(shop.settings, project)
     issues = check_lock(project, Served(listings, allowed, called))
     stack = request["application_stack"]
     result = {

@@ -64,6 +64,11 @@ def run(shop: Workshop, analysis_id: str, work: Work) -> None:
             _LOG.info("done within %.3f s", time.perf_counter() - began)
 
 
+def tell(words: str) -> None:
+    """Tell people something of the analysis that is under way, in its log."""
+    _LOG.info(words)
+
+
 def _end(
     shop: Workshop, analysis: Analysis, state: State, reason: str | None, result: str | None = None
 ) -> None:

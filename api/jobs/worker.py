@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import logging
 from collections.abc import Sequence
 
 import procrastinate
+from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition
 
+from api.jobs import cron
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.tasks import WORKSHOP, tasks
+from api.jobs.upkeep import DEAD_AFTER_S
 from api.jobs.workshop import Workshop
 from common.settings import Settings
 from graph.engine import relational_url
@@ -18,8 +23,10 @@ from graph.engine import relational_url
 GRACE_S = 20.0
 #: Between two signs of life.
 HEARTBEAT_S = 5.0
-#: Without a sign of life for so long, a worker is dead and its jobs are others'.
-DEAD_AFTER_S = 20.0
+#: Between two tries to reach a queue that is away.
+PAUSE_S = 2.0
+
+_LOG = logging.getLogger(__name__)
 
 
 def queue_app(settings: Settings) -> procrastinate.App:
@@ -29,7 +36,11 @@ def queue_app(settings: Settings) -> procrastinate.App:
         conninfo=url.render_as_string(hide_password=False), min_size=1, max_size=4
     )
     app = procrastinate.App(connector=connector)
-    app.add_tasks_from(tasks, namespace=NAMESPACE)
+    # The tasks that are added are renamed, so each application has its own.
+    own = procrastinate.Blueprint()
+    own.tasks = {name: copy.copy(task) for name, task in tasks.tasks.items()}
+    app.add_tasks_from(own, namespace=NAMESPACE)
+    cron.register(app, settings)
     return app
 
 
@@ -46,14 +57,25 @@ def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> No
 async def _work(
     app: procrastinate.App, shop: Workshop, queues: Sequence[QueueName], name: str
 ) -> None:
-    async with app.open_async():
-        await app.run_worker_async(
-            queues=[it.value for it in queues],
-            name=name,
-            concurrency=1,
-            additional_context={WORKSHOP: shop},
-            shutdown_graceful_timeout=GRACE_S,
-            update_heartbeat_interval=HEARTBEAT_S,
-            stalled_worker_timeout=DEAD_AFTER_S,
-            delete_jobs=DeleteJobCondition.SUCCESSFUL,
-        )
+    """Work until told to stop; a queue that goes away is tried again until it is back.
+
+    Jobs that were under way then are returned by their missing sign of life.
+    """
+    while True:
+        try:
+            async with app.open_async():
+                await app.run_worker_async(
+                    queues=[it.value for it in queues],
+                    name=name,
+                    concurrency=1,
+                    additional_context={WORKSHOP: shop},
+                    shutdown_graceful_timeout=GRACE_S,
+                    update_heartbeat_interval=HEARTBEAT_S,
+                    stalled_worker_timeout=DEAD_AFTER_S,
+                    delete_jobs=DeleteJobCondition.SUCCESSFUL,
+                )
+        except ConnectorException as error:
+            _LOG.warning("queue_away", extra={"error": str(error).strip()[:200]})
+            await asyncio.sleep(PAUSE_S)
+        else:
+            return

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from adviser.answering.indexes import asked_indexes, foreign_indexes
+from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
-from api.errors import ApiError, Problem
+from api.foreign import refuse_foreign_indexes
 from api.thamos.environments import environment_of
-from common.indexes.configured import configured_indexes
+from common.errors import InvalidArgument
 from common.inspection import digest
 from common.settings import Settings
 
@@ -34,18 +33,7 @@ def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:
     if request.get("constraints"):
         files["constraints.txt"] = request["constraints"].encode()
     project = parse_project(files, "Pipfile")
-    foreign = foreign_indexes(settings, project)
-    if foreign:
-        # A folder of this machine is nobody else's to know.
-        known = {n: it.url for n, it in configured_indexes(settings).items() if not it.is_local}
-        names = ", ".join(repr(it.name) for it in foreign)
-        raise ApiError(
-            400,
-            Problem.INDEX_NOT_ALLOWED,
-            f"the index {names} is not one that this service reads; it reads: "
-            + ", ".join(f"{name} at {url}" for name, url in known.items()),
-            indexes=known,
-        )
+    refuse_foreign_indexes(settings, project)
     return project
 
 
@@ -60,6 +48,9 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
         dev=request["dev"],
         indexes=asked_indexes(settings, project),
         labels=request.get("labels") or {},
+        described=request.get("runtime_environment") or {},
+        stack_info=notes_of(request, "stack_info"),
+        justification=notes_of(request, "justification"),
     )
     asked = Asked(
         project,
@@ -69,6 +60,21 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     )
     _ = asked.roots  # what is no requirement needs no worker to say so
     return asked
+
+
+def notes_of(request: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...]:
+    """Notes that a client wants before ours: objects of texts, with what every client reads.
+
+    :raises InvalidArgument: naming the note that is none
+    """
+    found = []
+    for place, note in enumerate(request.get(name) or ()):
+        if not all(isinstance(it, str) for it in note.values()):
+            raise InvalidArgument(f"{name}[{place}]: a note has texts only")
+        if note.get("type", "INFO") not in ("INFO", "WARNING", "ERROR"):
+            raise InvalidArgument(f"{name}[{place}].type: not INFO, WARNING or ERROR")
+        found.append({"type": "INFO", "message": "", "link": "", **note})
+    return tuple(found)
 
 
 def cache_key(request: Mapping[str, Any]) -> str:
@@ -84,8 +90,3 @@ def cache_key(request: Mapping[str, Any]) -> str:
             "usage": {k: sorted(v) for k, v in (usage.get("report") or {}).items()},
         }
     )
-
-
-def without_host(asked: Asked) -> Asked:
-    """A request about no hardware class: the machine that serves is not the one asked about."""
-    return replace(asked, hardware=None, hardware_note=None)

@@ -13,6 +13,7 @@ import click
 from common.settings import Settings
 
 if TYPE_CHECKING:
+    from graph.embedded.stores import Started
     from graph.inventory import StoreStatus
 
 _NOT_ALL_UP = 3
@@ -24,15 +25,43 @@ as_json_option: Callable[[Any], Any] = click.option(
 
 @click.command()
 @as_json_option
-@click.pass_obj
-def up(settings: Settings, as_json: bool) -> None:
+@click.option("--serve", is_flag=True,
+              help="Then serve over HTTPS and take jobs, until Ctrl-C, which ends all of it.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), help="With --serve.  [default: 8443]")
+@click.pass_context
+def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
     """Start the embedded stores, and wait until they answer."""
     from graph.embedded import EmbeddedStores
     from graph.engine import to_stderr
 
+    if port is not None and not serve:
+        raise click.UsageError("--port is for --serve", ctx)
+    settings: Settings = ctx.obj
     began = time.perf_counter()
     started = EmbeddedStores(settings).start(to_stderr)
     elapsed_s = round(time.perf_counter() - began, 3)
+    _tell_started(settings, started, elapsed_s, as_json)
+    return _served(ctx, started, port) if serve else 0
+
+
+def _served(ctx: click.Context, started: list[Started], port: int | None) -> int:
+    """Serve until a signal, then stop the stores, if it was this command that started them."""
+    from common.cli import run_beside
+    from graph.embedded import EmbeddedStores
+
+    options = ["--tls-self-signed", "--with-workers"]
+    try:
+        return run_beside(
+            ctx, "serve", *options, *([] if port is None else ["--port", str(port)])
+        )
+    finally:
+        if started and all(store.now for store in started):
+            EmbeddedStores(ctx.obj).stop()
+
+
+def _tell_started(
+    settings: Settings, started: list[Started], elapsed_s: float, as_json: bool
+) -> None:
     if as_json:
         stores = [
             {"name": s.name, "started": s.now, "port": s.record.port, "pid": s.record.pid}

@@ -27,6 +27,10 @@ class Kind(StrEnum):
     ADVICE = "adviser"
     PROVENANCE = "provenance-checker"
     INSPECTION = "inspection"
+    REPLAY = "replay"
+    WHY_NOT = "why-not"
+    UPLOAD = "upload"
+    FETCH = "package-fetch"
 
 
 class State(StrEnum):
@@ -129,6 +133,18 @@ def analysis_of(connection: Connection, analysis_id: str) -> Analysis | None:
     query = select(*_COLUMNS).where(AnalysisRow.analysis_id == analysis_id)
     row = connection.execute(query).one_or_none()
     return None if row is None else _analysis(row)
+
+
+def analyses_of(connection: Connection, kind: Kind, limit: int, offset: int = 0) -> list[Analysis]:
+    """Requests of a kind in the order in which they were accepted."""
+    query = (
+        select(*_COLUMNS)
+        .where(AnalysisRow.kind == kind.value)
+        .order_by(AnalysisRow.accepted_at, AnalysisRow.analysis_id)
+        .limit(limit)
+        .offset(offset)
+    )
+    return [_analysis(row) for row in connection.execute(query)]
 
 
 def request_of(connection: Connection, settings: Settings, analysis: Analysis) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import uuid4
 
 import fsspec
 import zstandard
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, func, literal, select
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
@@ -131,3 +133,28 @@ def known_documents(connection: Connection, document_ids: list[str]) -> set[str]
     """Which of these documents are in the record."""
     query = select(Document.document_id).where(Document.document_id.in_(document_ids))
     return set(connection.scalars(query))
+
+
+def forget_documents(
+    connection: Connection, settings: Settings, kind: str, older_than: timedelta
+) -> int:
+    """Delete documents of a kind that nothing refers to; the caller owns the transaction.
+
+    :returns: how many were deleted
+    """
+    rows = connection.execute(
+        delete(Document)
+        .where(
+            Document.kind == kind,
+            Document.ingested_at < func.clock_timestamp() - literal(older_than),
+        )
+        .returning(Document.location)
+    ).all()
+    for (location,) in rows:
+        if location is not None:
+            # What stays behind is an object that nobody names.
+            with suppress(Exception):
+                url = f"{settings.document_store_url.rstrip('/')}/{location}"
+                filesystem, path = fsspec.core.url_to_fs(url)
+                filesystem.rm_file(path)
+    return len(rows)

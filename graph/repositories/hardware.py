@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
-from graph.tables import HardwareRow
+from graph.tables import HardwareRow, ObservationRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +25,14 @@ def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
     return [
         RecordedHardware(*row) for row in connection.execute(query.order_by(HardwareRow.digest))
     ]
+
+
+def jobs_on(connection: Connection) -> dict[str, int]:
+    """How many measured jobs there are of each hardware class that has any."""
+    table = ObservationRow
+    query = (
+        select(table.hardware_digest, func.count(table.job_id.distinct()).label("jobs"))
+        .where(table.outcome == "measured", table.quarantine_reason.is_(None))
+        .group_by(table.hardware_digest)
+    )
+    return {row.hardware_digest: row.jobs for row in connection.execute(query)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import timedelta
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, literal, select
 
 from graph.tables import IndexProject
 
@@ -33,3 +34,14 @@ def answers_of(
         (index, name): IndexAnswer(state, f"{message} [{problem}]" if problem else None)
         for index, name, state, problem, message in rows
     }
+
+
+def asked_since(
+    connection: Connection, names: Collection[str], ago: timedelta
+) -> set[tuple[str, str]]:
+    """Which indexes were asked for which of these projects within a time, by index and name."""
+    row = IndexProject
+    query = select(row.index_name, row.name).where(
+        row.name.in_(names), row.asked_at > func.clock_timestamp() - literal(ago)
+    )
+    return {(index, name) for index, name in connection.execute(query)}

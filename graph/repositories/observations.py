@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, any_, select
 
 from common.packages import MEASURED_PACKAGES, distributions_of
 from graph.evidence import Reading, Series
+from graph.repositories.affected import texts
 from graph.repositories.readings import measured, reading_of, series_of
 from graph.tables import (
     HardwareRow,
@@ -43,7 +44,11 @@ class MeasuredObservation:
 
 
 def measured_observations(
-    connection: Connection, *, indicator: str | None = None, hardware: str | None = None
+    connection: Connection,
+    *,
+    indicator: str | None = None,
+    hardware: str | None = None,
+    keys: Sequence[str] | None = None,
 ) -> Iterator[MeasuredObservation]:
     """Every measurement that may be compared, streamed, series by series.
 
@@ -51,6 +56,7 @@ def measured_observations(
 
     :param indicator: only this indicator, by name
     :param hardware: only hardware classes whose digest begins so
+    :param keys: only these comparison keys
     """
     releases = _releases(connection)
     query = (
@@ -67,6 +73,8 @@ def measured_observations(
         query = query.where(IndicatorRow.name == indicator)
     if hardware is not None:
         query = query.where(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
+    if keys is not None:
+        query = query.where(ObservationRow.comparison_key == any_(texts(keys)))
     numbers: dict[tuple[str, str | None], int] = {}
     for row in connection.execution_options(yield_per=1000).execute(query):
         series = series_of(row)

@@ -43,6 +43,7 @@ class AdvisedStack(Base):
     """A stack that an advice recommends, the best of them at rank 1."""
 
     __tablename__ = "advised_stacks"
+    __table_args__ = (Index("ix_advised_stacks_stack_digest", "stack_digest"),)
 
     advice_id: Mapped[str] = mapped_column(ForeignKey("advice.advice_id"), primary_key=True)
     rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -16,6 +16,7 @@ class VulnerabilityRow(Base):
     """One vulnerability: all advisories that are aliases of each other."""
 
     __tablename__ = "vulnerabilities"
+    __table_args__ = (Index("ix_vulnerabilities_aliases", "aliases", postgresql_using="gin"),)
 
     vulnerability_id: Mapped[str] = mapped_column(primary_key=True)
     #: Every identifier it is known by, its own included, sorted.

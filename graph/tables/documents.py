@@ -25,6 +25,13 @@ class Document(Base):
             "ingested_at",
             postgresql_where=text("kind IN ('inspection', 'release', 'advisory', 'analysis')"),
         ),
+        # Inspections are listed in the order in which they came.
+        Index(
+            "ix_documents_inspections",
+            "ingested_at",
+            "document_id",
+            postgresql_where=text("kind = 'inspection'"),
+        ),
     )
 
     document_id: Mapped[str] = mapped_column(primary_key=True)

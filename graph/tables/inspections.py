@@ -72,6 +72,8 @@ class ObservationRow(Base):
     __table_args__ = (
         Index("ix_observations_document_id", "document_id"),
         Index("ix_observations_comparison_key", "comparison_key"),
+        Index("ix_observations_hardware_digest", "hardware_digest", "observation_id"),
+        Index("ix_observations_indicator_id", "indicator_id", "observation_id"),
         CheckConstraint("rate > 0", name="rate_positive"),
         CheckConstraint("(outcome = 'measured') = (rate IS NOT NULL)", name="measured_has_rate"),
         CheckConstraint("(rate IS NULL) = (unit IS NULL)", name="rate_has_unit"),

@@ -20,6 +20,25 @@ def upgrade() -> None:
         'ix_documents_knowledge', 'documents', ['ingested_at'], unique=False,
         postgresql_where=sa.text("kind IN ('inspection', 'release', 'advisory', 'analysis')"),
     )
+    op.create_index(
+        'ix_documents_inspections', 'documents', ['ingested_at', 'document_id'], unique=False,
+        postgresql_where=sa.text("kind = 'inspection'"),
+    )
+    op.create_index(
+        'ix_observations_hardware_digest', 'observations', ['hardware_digest', 'observation_id'],
+        unique=False,
+    )
+    op.create_index(
+        'ix_observations_indicator_id', 'observations', ['indicator_id', 'observation_id'],
+        unique=False,
+    )
+    op.create_index(
+        'ix_advised_stacks_stack_digest', 'advised_stacks', ['stack_digest'], unique=False
+    )
+    op.create_index(
+        'ix_vulnerabilities_aliases', 'vulnerabilities', ['aliases'], unique=False,
+        postgresql_using='gin',
+    )
     op.create_table('audit_log',
     sa.Column('entry_id', sa.BigInteger(), sa.Identity(always=False), nullable=False),
     sa.Column('at', sa.DateTime(timezone=True), server_default=sa.text('now()'), nullable=False),
@@ -78,5 +97,10 @@ def downgrade() -> None:
     op.drop_table('tokens')
     op.drop_index('ix_audit_log_at', table_name='audit_log')
     op.drop_table('audit_log')
+    op.drop_index('ix_vulnerabilities_aliases', table_name='vulnerabilities')
+    op.drop_index('ix_advised_stacks_stack_digest', table_name='advised_stacks')
+    op.drop_index('ix_observations_indicator_id', table_name='observations')
+    op.drop_index('ix_observations_hardware_digest', table_name='observations')
+    op.drop_index('ix_documents_inspections', table_name='documents')
     op.drop_index('ix_artifacts_imports', table_name='artifacts')
     op.drop_index('ix_documents_knowledge', table_name='documents')

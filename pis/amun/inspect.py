@@ -55,12 +55,15 @@ class Order:
     :param out: where the folders of inspections are written
     :param jobs: of each inspection; its own ``batch_size`` if unset
     :param timeout_s: of each job; its own if unset
+    :param submission: makes identifiers other than those of equal specifications; without one
+        the same specification is the same inspection
     """
 
     out: Path
     jobs: int | None = None
     interleaved: bool = True
     timeout_s: float | None = None
+    submission: str | None = None
 
 
 class Observer(Protocol):
@@ -114,6 +117,8 @@ def inspections_of(
             "script": script.sha256,
             "launcher": launcher,
         }
+        if order.submission is not None:
+            named["submission"] = order.submission
         occurrence = seen[digest(named)]
         seen[digest(named)] += 1
         name = specification.identifier or script.name or "script"

@@ -64,14 +64,20 @@ class Bench:
         blocks: Sequence[str] | None = None,
         begin: datetime | None = None,
         unstable: str | None = None,
-        run: str = "1",
+        run: str | None = None,
     ) -> None:
-        """One inspection: a job for each log rate, an hour after the one before."""
+        """A job for each log rate, an hour after the one before.
+
+        :param run: the jobs are of this one inspection; without it each is one by itself, so that
+            they have nothing in common
+        """
         how = how or series()
         if how not in self.series:
             self.series.append(how)
-        document = digest([stack, how.comparison_key, how.python_version, host, run])
         for n, rate in enumerate(rates):
+            alone = [n] if run is None else []
+            place = [stack, how.comparison_key, how.python_version, host, run, *alone]
+            document = digest(place)
             self.readings.append(
                 Reading(
                     observation_id=digest([document, n]),

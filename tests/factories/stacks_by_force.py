@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
 
-#: Regret, versions passed over, and the place in each package, -1 where it is not there.
+#: Score, versions passed over, and the place in each package, -1 where it is not there.
 Key = tuple[int, int, tuple[int, ...]]
 
 
@@ -26,15 +26,10 @@ def stacks_by_force(universe: Universe) -> list[tuple[Key, dict[str, str]]]:
             n: universe.packages[n][at] for n, at in zip(names, choice, strict=True) if at >= 0
         }
         if _is_stack(universe, chosen):
-            regret = sum(_regret(universe, it) for it in chosen.values())
-            key = (-regret, sum(at for at in choice if at > 0), choice)
+            score = sum(sum(universe.contributions.get(it.purl, ())) for it in chosen.values())
+            key = (-score, sum(at for at in choice if at > 0), choice)
             found.append((key, {name: it.version for name, it in chosen.items()}))
     return sorted(found, key=lambda it: it[0])
-
-
-def _regret(universe: Universe, it: Candidate) -> int:
-    score = sum(universe.contributions.get(it.purl, ()))
-    return min(0, score - universe.baseline[it.name])
 
 
 def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -115,7 +116,8 @@ def test_snapshots_are_stored_once_however_many_rest_on_them(known: Stores, proj
         counted = connection.execute(text("SELECT kind, count(*) FROM documents GROUP BY kind"))
         kinds = dict(counted.all())
     assert (kinds["snapshot"], kinds["advice-request"], kinds["advice-files"]) == (1, 1, 1)
-    assert (kinds["report"], kinds["evidence"]) == (2, 2)
+    # Equal knowledge of one day is equal evidence.
+    assert (kinds["report"], kinds["evidence"]) == (2, 1)
     assert row_counts(known.engine)["advice"] == 2
 
 
@@ -127,18 +129,30 @@ def test_a_report_is_checked_and_a_forged_one_found_out(
     path.write_text(json.dumps(report), encoding="utf-8")
     done = thoth(known.settings, "advise", "check", str(path))
     assert (done.returncode, done.stdout) == (0, "all of it holds: 1 stack\n")
+    held = copy.deepcopy(report)
     report["result"]["report"]["products"][0]["packages"][0]["version"] = "1.0"
     path.write_text(json.dumps(report), encoding="utf-8")
     done = thoth(known.settings, "advise", "check", str(path))
     assert done.returncode == 1
     assert "core 1.0 may not be chosen" in done.stdout
-    report["metadata"]["document_id"] = "adviser-260101000000-00000000000000aa"
-    path.write_text(json.dumps(report), encoding="utf-8")
-    assert thoth(known.settings, "advise", "check", str(path)).returncode == 2
+    assert 'packages[0].version is "1.0", and not "1.1"' in done.stdout
+    identifier = held["metadata"]["document_id"]
+    done = thoth(known.settings, "replay", identifier, "--known", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    held["metadata"]["document_id"] = "adviser-260101000000-00000000000000aa"
+    path.write_text(json.dumps(held), encoding="utf-8")
+    done = thoth(known.settings, "advise", "check", str(path))
+    assert done.returncode == 2
+    assert "not verified: that every version may be chosen" in done.stdout
+    files = ("--snapshot", f"{tmp_path}/snapshot.json", "--evidence", f"{tmp_path}/evidence.json")
+    done = thoth(known.settings, "advise", "check", str(path), *files)
+    assert done.returncode == 2
+    assert "verified: that every version may be chosen" in done.stdout
+    assert done.stdout.count("not verified: ") == 1
     path.write_text("{}", encoding="utf-8")
     done = thoth(known.settings, "advise", "check", str(path))
-    assert done.returncode == 1
-    assert "not a report" in done.stderr
+    assert done.returncode == 2
+    assert "not a report: it has no 'schema_version'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from adviser.scoring.estimates import Method
 from adviser.scoring.verdicts import Verdict
 from common.environments import environment
 from graph.engine import Stores
-from graph.evidence import Evidence
+from graph.evidence import ADVISORIES, Evidence
 from graph.projection import sync
 from graph.repositories.evidence import INSPECTIONS, evidence_for
 from graph.repositories.releases import ReleaseDelivery, add_releases
@@ -174,5 +174,5 @@ def test_the_number_of_questions_does_not_grow(filled: Stores) -> None:
 
 def test_a_record_without_anything_gives_evidence_of_nothing(stores: Stores) -> None:
     evidence = read(stores, "numpy")[1]
-    assert evidence.sources == {INSPECTIONS: None}
+    assert evidence.sources == {ADVISORIES: None, INSPECTIONS: None}
     assert Evidence.from_json(evidence.to_json()) == evidence

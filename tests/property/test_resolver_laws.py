@@ -24,7 +24,8 @@ from tests.factories.universes import snapshot_of
 
 SOLVER = f"ortools {version('ortools')}"
 NAMES = ["a", "b", "c", "d", "e"]
-VERSIONS = ["3.0", "3.0rc1", "2.0", "1.5", "1.0"]
+#: ``==2.0`` admits its local version too.
+VERSIONS = ["3.0", "3.0rc1", "2.0+cpu", "2.0", "1.5", "1.0"]
 SPECIFIERS = [
     "",
     "",
@@ -50,8 +51,9 @@ EITHER_WAY = (Budget(), Budget(steps=0))
 def drawn_index(draw: random.Random, *, plain: bool = False) -> Drawn:
     """Some packages that require each other, in circles too, with extras and all else."""
     index: Drawn = {}
+    pool = [it for it in VERSIONS if not (plain and "+" in it)]
     for name in NAMES[: draw.randint(2, 5)]:
-        versions = [v for v in VERSIONS if draw.random() < 0.6 and not (plain and "rc" in v)]
+        versions = [v for v in pool if draw.random() < 0.6 and not (plain and "rc" in v)]
         index[name] = {
             version: {
                 "requires": [drawn_requirement(draw, plain) for _ in range(draw.randint(0, 3))],
@@ -70,7 +72,9 @@ def drawn_requirement(draw: random.Random, plain: bool = False) -> str:
     return f"{name}{extras}{draw.choice(PLAIN if plain else SPECIFIERS)}{marker}"
 
 
-def drawn_case(seed: int, *, plain: bool = False) -> tuple[Snapshot, Request, Mapping[Any, Any]]:
+def drawn_case(
+    seed: int, *, plain: bool = False
+) -> tuple[Snapshot, Request, Mapping[Any, Any], set[int]]:
     draw = random.Random(seed)
     index = drawn_index(draw, plain=plain)
     roots = [drawn_requirement(draw, plain).partition(";")[0] for _ in range(draw.randint(1, 2))]
@@ -78,13 +82,13 @@ def drawn_case(seed: int, *, plain: bool = False) -> tuple[Snapshot, Request, Ma
     bounds = [drawn_bound(draw, plain) for _ in range(draw.randint(0, 1))]
     overrides = {draw.choice(NAMES): draw.choice(PLAIN)} if draw.random() < 0.1 else {}
     request = Request(constraints=tuple(bounds), overrides=overrides)
-    # Few different scores, so that much ties.
+    # Few different scores, so that much ties; the last is a penalty.
     scores = {
-        it.purl: (draw.randint(-2, 0), draw.choice([0, 0, -3]))
+        it.purl: (draw.randint(-1, 1), draw.choice([0, 0, -3]), draw.choice([0, 0, -1, -2]))
         for candidates in snapshot.packages.values()
         for it in candidates
     }
-    return snapshot, request, scores
+    return snapshot, request, scores, {2}
 
 
 def drawn_bound(draw: random.Random, plain: bool) -> Dependency:
@@ -117,6 +121,31 @@ def test_500_small_universes_equal_brute_force(part: int, budget: Budget) -> Non
             assert resolution.conflict is not None
             assert resolution.conflict.minimal, seed
     assert 20 < solved < 95  # both kinds are drawn
+
+
+def test_contributions_are_differences_to_the_best_and_penalties_count_from_zero() -> None:
+    special = 0
+    for seed in range(300):
+        snapshot, request, scores, penalties = drawn_case(seed)
+        universe = universe_of(snapshot, request, scores, penalties)
+        for candidates in snapshot.packages.values():
+            plain = [it for it in candidates if not it.yanked and not it.prerelease]
+            best = max(sum(scores[it.purl][:2]) for it in plain or candidates)
+            for it in candidates:
+                found, raw = universe.contributions[it.purl], scores[it.purl]
+                assert found[2] == raw[2]
+                assert sum(found[:2]) == min(0, sum(raw[:2]) - best), (seed, it)
+                assert universe.score(it) == sum(found) <= 0
+                special += sum(raw[:2]) > best
+            for one in candidates:
+                for other in plain:
+                    if sum(scores[one.purl][:2]) <= best:
+                        ours, theirs = (universe.contributions[x.purl] for x in (one, other))
+                        raws = zip(scores[one.purl], scores[other.purl], strict=True)
+                        assert [a - b for a, b in zip(ours, theirs, strict=True)] == [
+                            a - b for a, b in raws
+                        ]
+    assert special > 20
 
 
 def test_a_conflict_contradicts_itself_and_can_spare_none_of_its_steps() -> None:
@@ -180,11 +209,11 @@ def test_200_universes_agree_with_resolvelib_on_feasibility() -> None:
 def test_a_further_constraint_never_improves_the_optimum() -> None:
     compared = 0
     for seed in range(2000, 2250):
-        snapshot, request, scores = drawn_case(seed, plain=True)
+        snapshot, request, scores, penalties = drawn_case(seed, plain=True)
         extra = drawn_bound(random.Random(seed), plain=True)
         tighter = replace(request, constraints=(*request.constraints, extra))
-        before = resolve(universe_of(snapshot, request, scores))
-        after = resolve(universe_of(snapshot, tighter, scores))
+        before = resolve(universe_of(snapshot, request, scores, penalties))
+        after = resolve(universe_of(snapshot, tighter, scores, penalties))
         if before.objective is None:
             assert after.objective is None, seed
         elif after.objective is not None:

@@ -14,10 +14,10 @@ from graph.candidates import KnownVulnerability
 from graph.evidence import Evidence
 from tests.factories.asked import NOTHING
 from tests.factories.evidence import ELSEWHERE, HERE, Bench
-from tests.factories.universes import ENVIRONMENT, snapshot_of
+from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 from tests.unit.adviser.scoring.test_performance import GAIN, jobs, measured
 
-INDEX = {"fast": {"2": {}, "1": {}}, "rest": {"1": {}}}
+INDEX: Index = {"fast": {"2": {}, "1": {}}, "rest": {"1": {}}}
 ONE, TWO = {"fast": "1", "rest": "1"}, {"fast": "2", "rest": "1"}
 
 
@@ -93,7 +93,7 @@ def test_one_version_written_in_two_ways_is_no_change() -> None:
 
 
 def test_a_version_that_was_taken_back_speaks_against_an_upgrade() -> None:
-    index = {"fast": {"2": {"yanked": True}, "1": {}}, "rest": {"1": {}}}
+    index: Index = {"fast": {"2": {"yanked": True}, "1": {}}, "rest": {"1": {}}}
     snapshot = snapshot_of(index, ["fast", "rest"])
     comes = guard(ONE, TWO, snapshot, NOTHING, ENVIRONMENT, HERE)
     assert [(it.name, it.version) for it in comes.yanked] == [("fast", "2")]
@@ -103,7 +103,7 @@ def test_a_version_that_was_taken_back_speaks_against_an_upgrade() -> None:
 
 
 def test_locks_that_were_measured_as_they_are_are_compared_though_several_packages_differ() -> None:
-    index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
+    index: Index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
     bench = Bench()
     old, new = bench.stack("fast==1", "rest==1"), bench.stack("fast==2", "rest==2")
     bench.measure(old, jobs(count=40))
@@ -122,7 +122,7 @@ def test_locks_that_were_measured_as_they_are_are_compared_though_several_packag
 
 
 def test_a_lock_that_is_only_part_of_a_measured_stack_is_not_compared_as_a_whole() -> None:
-    index = {name: {"2": {}, "1": {}} for name in ("fast", "rest", "more")}
+    index: Index = {name: {"2": {}, "1": {}} for name in ("fast", "rest", "more")}
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1", "more==1"), jobs(count=40))
     bench.measure(bench.stack("fast==2", "rest==2", "more==1"), jobs(-GAIN, count=40))
@@ -133,7 +133,7 @@ def test_a_lock_that_is_only_part_of_a_measured_stack_is_not_compared_as_a_whole
 
 
 def test_stacks_that_few_jobs_compare_as_a_whole_are_named() -> None:
-    index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
+    index: Index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1"), jobs(count=2))
     bench.measure(bench.stack("fast==2", "rest==2"), jobs(count=2))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from adviser.projects.parsing import parse_project
 from adviser.projects.project import (
     LockedPackage,
     Project,
@@ -33,8 +36,8 @@ def locked(*hashes: str, index: str | None = None) -> LockedPackage:
 
 
 def issues(package: LockedPackage, *listings: Listing, **more: Any) -> list[Issue]:
-    served = Served({"pkg": listings}, **{"allowed": ("pypi", "ours"), **more})
-    return check_lock(Project(locked={"pkg": package}), served)
+    served = Served({("pkg", "1.0"): listings}, **{"allowed": ("pypi", "ours"), **more})
+    return check_lock(Project(lock_entries=(package,)), served)
 
 
 def ids(*arguments: Any, **more: Any) -> list[IssueId]:
@@ -51,6 +54,12 @@ def test_a_file_that_its_index_serves_is_no_issue() -> None:
         (locked(OTHER), [listing()], IssueId.INVALID_ARTIFACT_HASH),
         (locked(GOOD), [], IssueId.MISSING_PACKAGE),
         (locked(), [listing()], IssueId.NO_HASH),
+        (replace(locked(), hashes=(f"sha512:{'c' * 128}",)), [listing()], IssueId.NO_HASH),
+        (
+            replace(locked(), hashes=(f"sha256:{GOOD}", f"md5:{'c' * 32}")),
+            [listing()],
+            IssueId.UNVERIFIABLE,
+        ),
         (locked(GOOD, index="pypi"), [listing(index="ours")], IssueId.ARTIFACT_DIFFERENT_SOURCE),
         (locked(GOOD), [listing(index="ours")], IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE),
         (
@@ -106,3 +115,116 @@ def test_the_project_itself_is_looked_at() -> None:
         IssueId.SOURCE_NOT_WHITELISTED: Level.ERROR,
         IssueId.INSECURE_SOURCE: Level.WARNING,
     }
+
+
+def found_in(files: dict[str, str], **more: Any) -> list[tuple[IssueId, Level]]:
+    """Issues of a project whose every version is served with the good hash."""
+    project = parse_project({name: text.encode() for name, text in files.items()})
+    listings = {(it.name, it.version): [listing()] for it in project.lock_entries}
+    issues = check_lock(project, Served(listings, **more))
+    return [(it.id, it.type) for it in issues]
+
+
+def pipfile_lock(default: Any, develop: Any = None, **source: Any) -> dict[str, str]:
+    sources = [{"name": "pypi", "url": "https://index.example/simple", **source}]
+    meta = {"sources": sources, "requires": {}}
+    return {
+        "Pipfile.lock": json.dumps({"_meta": meta, "default": default, "develop": develop or {}})
+    }
+
+
+FINE = {"version": "==1.0", "hashes": [f"sha256:{GOOD}"], "index": "pypi"}
+FORGED = {**FINE, "hashes": [f"sha256:{OTHER}"]}
+PYLOCK = """
+[[packages]]
+name = "pkg"
+version = "{version}"
+marker = "os_name == '{os}'"
+wheels = [{{name = "pkg-1-py3-none-any.whl", url = "https://h.example/pkg-1-py3-none-any.whl",
+  hashes = {{sha256 = "{digest}"}}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pipfile_lock({"pkg": FINE}, {"pkg": FORGED}),
+        {
+            "pylock.toml": 'lock-version = "1.0"\ncreated-by = "x"\n'
+            + PYLOCK.format(version="1.0", os="nt", digest=GOOD)
+            + PYLOCK.format(version="2.0", os="posix", digest=OTHER)
+        },
+        {
+            "requirements.txt": f"pkg==1; os_name=='nt' --hash=sha256:{GOOD}\n"
+            f"pkg==1; os_name=='posix' --hash=sha256:{OTHER}\n"
+        },
+    ],
+    ids=["section", "environment", "marker"],
+)
+def test_every_entry_of_a_package_is_checked(files: dict[str, str]) -> None:
+    assert found_in(files) == [(IssueId.INVALID_ARTIFACT_HASH, Level.ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("entry", "level"),
+    [
+        ({"file": "https://h.example/evil-1.whl"}, Level.ERROR),
+        ({"path": "HTTPS://h.example/evil-1.whl"}, Level.ERROR),
+        ({"git": "https://h.example/evil", "ref": "main"}, Level.ERROR),
+        ({"git": "https://h.example/evil", "editable": True}, Level.ERROR),
+        ({"path": ".", "editable": True}, Level.WARNING),
+        ({"path": "./wheels/own-1.whl"}, Level.WARNING),
+    ],
+)
+def test_what_comes_from_no_index_is_told(entry: dict[str, Any], level: Level) -> None:
+    assert found_in(pipfile_lock({"pkg": FINE, "evil": entry})) == [(IssueId.UNVERIFIABLE, level)]
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("evil @ https://h.example/evil-1.whl", Level.ERROR),
+        ("-e git+https://h.example/evil#egg=evil", Level.ERROR),
+        ("-e .", Level.WARNING),
+    ],
+)
+def test_the_same_of_a_line(line: str, level: Level) -> None:
+    text = f"pkg==1 --hash=sha256:{GOOD}\n{line}\n"
+    assert found_in({"requirements.txt": text}) == [(IssueId.UNVERIFIABLE, level)]
+
+
+def test_the_locks_own_indexes_are_looked_at_beside_those_of_its_manifest() -> None:
+    pipfile = "[[source]]\nname='pypi'\nurl='https://index.example/simple'\nverify_ssl=true\n"
+    files = {"Pipfile": pipfile + "[packages]\npkg='*'\n"}
+    called = {
+        "https://index.example/simple": "pypi", "pypi": "https://else.example/simple",
+        "https://else.example/simple": "https://else.example/simple",
+    }  # fmt: skip
+    unnamed = {"pkg": {**FINE, "index": None}}
+    lock = pipfile_lock(unnamed, url="https://else.example/simple", verify_ssl=False)
+    found = found_in(files | lock, called=called)
+    assert (IssueId.SOURCE_NOT_WHITELISTED, Level.ERROR) in found
+    assert (IssueId.INSECURE_SOURCE, Level.WARNING) in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-i HTTP://index.example/simple",
+        "--trusted-host index.example",
+        "--find-links http://index.example/files",
+    ],
+)
+def test_an_insecure_place_is_told_however_it_is_written(line: str) -> None:
+    text = f"{line}\npkg==1 --hash=sha256:{GOOD}\n"
+    names = {"index-url", "find-links-1", "pypi"}
+    assert found_in({"requirements.txt": text}, allowed=names) == [
+        (IssueId.INSECURE_SOURCE, Level.WARNING)
+    ]
+
+
+def test_without_a_hash_the_index_that_the_lock_names_has_to_have_the_package() -> None:
+    assert ids(locked(index="ours"), listing()) == [
+        IssueId.NO_HASH,
+        IssueId.ARTIFACT_DIFFERENT_SOURCE,
+    ]

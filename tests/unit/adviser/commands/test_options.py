@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from adviser.answering.indexes import asked_indexes
+from adviser.answering.indexes import asked_indexes, called_indexes
 from adviser.asked import AskedIndex
 from adviser.cli import advise
 from adviser.commands import options as module
@@ -22,6 +22,7 @@ from adviser.commands.options import (
     labels,
     moment,
 )
+from adviser.projects.parsing import parse_project
 from adviser.projects.problems import InvalidProject
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
@@ -136,10 +137,48 @@ def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -
         )
     )
     assert asked_indexes(settings, project) == (
-        AskedIndex("pypi", "main", "https://mirror.example/simple"),
         AskedIndex("ours", "ours", "https://ours.example/simple", explicit=True),
         AskedIndex("else", "else", "https://else.example/simple", known=False),
+        AskedIndex("pypi", "main", "https://mirror.example/simple"),
     )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "-i https://mirror.example/simple\n--extra-index-url https://ours.example/simple\n",
+        "-i https://ours.example/simple\n--extra-index-url https://mirror.example/simple\n",
+    ],
+)
+def test_the_public_index_is_the_last_however_it_is_named(settings: Settings, lines: str) -> None:
+    project = parse_project({"requirements.in": f"{lines}tool\n".encode()})
+    assert [it.name for it in asked_indexes(settings, project)] == ["ours", "pypi"]
+
+
+def test_uvs_own_order_is_kept(settings: Settings) -> None:
+    tables = "".join(
+        f"[[tool.uv.index]]\nname='{name}'\nurl='https://{name}.example/simple'\n"
+        for name in ("mirror", "ours")
+    )
+    text = f"[project]\nname='me'\ndependencies=['tool']\n{tables}"
+    project = parse_project({"pyproject.toml": text.encode()})
+    assert [it.name for it in asked_indexes(settings, project)] == ["pypi", "ours"]
+
+
+def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings) -> None:
+    project = Project(
+        indexes=(
+            ProjectIndex("main", "HTTP://Mirror.example/simple/"),
+            ProjectIndex("ours", "https://${TOKEN}.example/simple"),
+        ),
+        lock_indexes=(ProjectIndex("pypi", "https://else.example/simple"),),
+    )
+    assert called_indexes(settings, project) == {
+        "HTTP://Mirror.example/simple/": "pypi", "main": "pypi",
+        "https://${TOKEN}.example/simple": "ours", "ours": "ours",
+        "https://else.example/simple": "https://else.example/simple",
+        "pypi": "https://else.example/simple",
+    }  # fmt: skip
 
 
 def test_the_default_index_comes_last_where_the_project_names_none_as_such(
@@ -171,6 +210,16 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         read_project(tmp_path / "nowhere")
     with pytest.raises(InvalidArgument, match="is a folder"):
         read_lock_file(tmp_path)
+
+
+def test_a_file_that_pins_not_everything_is_no_lock_of_its_own(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text("flask==3.1.3\nclick>=8\n", encoding="utf-8")
+    with pytest.raises(InvalidProject, match="'click>=8' names no single version") as caught:
+        read_lock_file(lock)
+    assert caught.value.field == "2"
+    lock.write_text("flask==3.1.3\n-e ./here\n", encoding="utf-8")
+    assert [it.name for it in read_lock_file(lock).entries] == ["flask"]
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ def test_a_pipfile_lock_is_read_whole() -> None:
             "my-pkg", "1.0rc1", (HASH, OTHER), 'os_name == "posix"', "main", ("a", "b"),
             origin="Pipfile.lock:default.My_Pkg",
         ),
+        LockedPackage(
+            "my-pkg", "1.0rc1", (HASH, OTHER), 'os_name == "posix"', "main", ("a", "b"), dev=True,
+            origin="Pipfile.lock:develop.my-pkg",
+        ),
         LockedPackage("t", "2", dev=True, origin="Pipfile.lock:develop.t"),
     )  # fmt: skip
     assert (lock.manifest_hash, lock.python, lock.complete) == ("ab", "3.11", True)

@@ -96,6 +96,26 @@ def test_an_empty_lock_is_none() -> None:
     assert (project.locked, codes(project)) == (None, [WarningCode.LOCK_INCOMPLETE])
 
 
+def test_a_lock_that_leaves_a_version_open_is_no_baseline() -> None:
+    fine, open_ = {"a": {"version": "==1"}}, {"b": {"version": "*"}}
+    from_elsewhere = {"c": {"git": "https://h.example/c"}}
+    for default, names in (
+        (fine | open_, None), (fine | from_elsewhere, {"a"}),
+    ):  # fmt: skip
+        lock = json.dumps({"_meta": {}, "default": default}).encode()
+        project = parse_project({"Pipfile": PIPFILE, "Pipfile.lock": lock})
+        assert (None if project.locked is None else set(project.locked)) == names
+        assert WarningCode.LOCK_INCOMPLETE in codes(project)
+
+
+def test_a_package_of_two_sections_is_asked_for_once() -> None:
+    entry = {"a": {"version": "==1"}}
+    lock = json.dumps({"_meta": {}, "default": entry, "develop": entry}).encode()
+    project = parse_project({"Pipfile.lock": lock})
+    assert (names(project), project.dev) == (["a"], ())
+    assert len(project.lock_entries) == 2
+
+
 def test_a_file_that_is_not_pinned_is_no_lock() -> None:
     project = parse_project({"requirements.in": b"a\n", "requirements.txt": b"a>1\n"})
     assert (project.locked, codes(project)) == (None, [WarningCode.FILE_IGNORED])

@@ -78,6 +78,43 @@ def test_the_hash_is_that_of_pipenv() -> None:
     assert pipfile_hash(manifest, as_written=True) == BY_OLDER
 
 
+#: Of ``[packages] flask = "*"`` alone, by pipenv 2026.10.3, whatever mirror it is told of.
+WITHOUT_SOURCE = "f226f2c246fa4694a5658fd6793e384e9b5ea4b2502a4da2f7d0a795e3efb63f"
+
+
+def test_without_a_source_the_hash_is_of_the_pipfile_alone() -> None:
+    project = read('[packages]\nflask = "*"\n')
+    assert project.manifest_hashes[0] == WITHOUT_SOURCE
+    options = LockOptions(ENVIRONMENT, {"pypi": "https://mirror.example/simple"})
+    document = pipfile_lock_document([], project, options)
+    assert document["_meta"]["hash"] == {"sha256": WITHOUT_SOURCE}
+
+
+def test_secrets_are_kept_nowhere_and_count_for_the_hash() -> None:
+    text = (
+        "[[source]]\nname='a'\nurl='https://me:{}@h.example/simple?token={}'\nverify_ssl=true\n"
+        "[packages]\nb={{git='https://me:{}@h.example/b.git'}}\nc='*'\n"
+        "[scripts]\nd='fetch https://me:{}@h.example/d'\n"
+    )
+    project = read(text.replace("{}", "hidden").format())
+    assert "hidden" not in repr(project)
+    assert "hidden" not in packed(project).decode()
+    assert "hidden" not in str(pipfile_of(project, {}))
+    assert project.manifest_hashes[0] == pipfile_hash(
+        tomllib.loads(text.replace("{}", "hidden").format())
+    )
+    other = read(text.replace("{}", "other").format())
+    assert other.manifest_hashes != project.manifest_hashes
+    assert other.manifest == project.manifest
+
+
+def test_variables_in_addresses_stay() -> None:
+    url = "https://${NAME}:${WORD}@h.example/simple?token=${TOKEN}"
+    project = read(f"[[source]]\nname='a'\nurl='{url}'\nverify_ssl=true\n[packages]\nc='*'\n")
+    assert project.indexes[0].url == url
+    assert pipfile_of(project, {})["source"][0]["url"] == url
+
+
 def test_what_installs_nothing_does_not_change_the_hash() -> None:
     manifest = tomllib.loads(WHOLE)
     del manifest["scripts"], manifest["pipenv"]
@@ -115,6 +152,9 @@ def test_prereleases_are_welcome_by_package() -> None:
     project = read('[packages]\na = "*"\nb = "*"\n[thoth.allow_prereleases]\nA = true\nc = true\n')
     assert [it.prereleases for it in project.requirements] == [True, None]
     assert project.prereleases == {"a", "c"}
+    # pipenv refuses the table above, and takes this one.
+    again = read('[packages]\na = "*"\n[pipenv.thoth.allow_prereleases]\nA = true\n')
+    assert (again.prereleases, again.all_prereleases) == ({"a"}, False)
 
 
 def test_an_index_may_be_given_by_its_address() -> None:

@@ -34,8 +34,46 @@ def test_extras_of_the_project_itself_bring_theirs_even_in_a_circle() -> None:
         "One=['a', 'my-project[two]']\ntwo=['b', 'My_Project[one] ; os_name == \"nt\"']\n"
     )
     assert texts(project.extras["one"]) == [
-        "a", "base", "b", 'base ; os_name == "nt"', 'a ; os_name == "nt"', 'b ; os_name == "nt"',
+        "a", "base", "b",
     ]  # fmt: skip
+
+
+def test_a_circle_of_conditional_extras_comes_to_an_end() -> None:
+    project = read(
+        "[project]\nname='me'\ndependencies=['base']\n[project.optional-dependencies]\n"
+        "gpu=['torch', \"me[test]; os_name == 'nt'\"]\n"
+        "test=['pytest', \"me[gpu]; python_version > '3.8'\"]\n"
+    )
+    assert texts(project.extras["gpu"]) == [
+        "torch", 'base ; os_name == "nt"', 'pytest ; os_name == "nt"',
+    ]  # fmt: skip
+
+
+def chain(length: int) -> str:
+    """Extras that each ask for the next under two conditions."""
+    lines = "".join(
+        f"e{i}=[\"me[e{i + 1}]; python_version > '3.{i}'\", "
+        f"\"me[e{i + 1}]; python_version < '4.{i}'\"]\n"
+        for i in range(length)
+    )
+    head = "[project]\nname='me'\n[project.optional-dependencies]\n"
+    return f"{head}{lines}e{length}=['pad']\n"
+
+
+def test_conditions_of_extras_are_bounded() -> None:
+    assert len(read(chain(4)).extras["e0"]) == 16
+    with pytest.raises(InvalidProject, match="more than 64 conditions"):
+        read(chain(8))
+
+
+def test_long_chains_of_groups_are_refused_rather_than_followed() -> None:
+    def groups(length: int) -> str:
+        lines = (f"g{i}=[{{include-group='g{i + 1}'}}]\n" for i in range(length))
+        return f"[dependency-groups]\n{''.join(lines)}g{length}=['pad']\n"
+
+    assert texts(read(groups(200)).groups["g0"]) == ["pad"]
+    with pytest.raises(InvalidProject, match="more than any project needs"):
+        read(groups(2_000))
 
 
 def test_groups_include_groups_where_they_stand_and_once() -> None:

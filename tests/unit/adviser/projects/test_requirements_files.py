@@ -88,6 +88,8 @@ def test_what_to_read_next_is_told() -> None:
     files = {"requirements.txt": b"-r a/b.txt\n-c c.txt\n", "a/b.txt": b"-r d.txt\n"}
     assert wanted_files(files) == {"c.txt", "a/d.txt"}
     assert wanted_files(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()
+    more = files | {"c.txt": b"-r e.txt", "a/d.txt": b""}
+    assert wanted_files(more, known=files.keys()) == {"e.txt"}
 
 
 @pytest.mark.parametrize(
@@ -117,11 +119,25 @@ def test_options_say_indexes_and_prereleases() -> None:
         "--pre\n--all-releases x_y,z\n--no-binary :all:\n--require-hashes\na>1\n"
     )
     assert [(it.url, it.default) for it in project.indexes] == [
-        ("https://a.example/simple", True), ("https://b.example/simple", False)
+        ("https://b.example/simple", False), ("https://a.example/simple", True)
     ]  # fmt: skip
     assert project.all_prereleases
     assert project.prereleases == {"x-y", "z"}
     assert codes(project) == [WarningCode.CREDENTIALS_REMOVED, WarningCode.OPTION_IGNORED]
+
+
+def test_a_token_in_an_address_is_taken_out_and_told() -> None:
+    project = read("-i https://a.example/simple?token=hidden\na>1\n")
+    assert [it.url for it in project.indexes] == ["https://a.example/simple"]
+    assert codes(project) == [WarningCode.CREDENTIALS_REMOVED]
+    assert "hidden" not in repr(project)
+
+
+@pytest.mark.parametrize("address", ["https://me:a b@h.example/s", 'https://me:a"b@h.example/s'])
+def test_an_address_with_what_none_has_is_refused(address: str) -> None:
+    with pytest.raises(InvalidProject) as caught:
+        parse_project({"Pipfile": f"[[source]]\nname='a'\nurl='{address}'\n".encode()})
+    assert "b@h" not in str(caught.value)
 
 
 def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +159,24 @@ def test_what_is_wrong_is_told_with_its_line_and_a_remedy(line: str) -> None:
         read(f"ok\n{line}\n")
     assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "line", ["root:x:0:0:root:/root:/bin/bash", "gopher://h.example/a", "key: value/other"]
+)
+def test_what_is_before_a_colon_and_no_known_scheme_is_no_address(line: str) -> None:
+    with pytest.raises(InvalidProject, match="is not a requirement"):
+        read(f"{line}\n")
+
+
+def test_a_drive_is_a_path() -> None:
+    assert codes(read("a>1\nC:\\here\\a.whl\n")) == [WarningCode.LOCAL_PATH]
+
+
+def test_a_hash_of_no_single_version_is_told() -> None:
+    project = read(f"a>1 --hash={HASH}\n")
+    assert codes(project) == [WarningCode.OPTION_IGNORED]
+    assert "--hash" in project.warnings[0].message
 
 
 def test_constraints_have_no_extras() -> None:

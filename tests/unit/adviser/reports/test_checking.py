@@ -16,7 +16,7 @@ from adviser.reports.apart import check_apart
 from adviser.reports.checking import check_report
 from adviser.reports.documents import SCHEMA_VERSION, report_bytes
 from adviser.reports.values import packed
-from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.criteria import SCALE, RecommendationType
 from common.inspection import digest
 from graph.evidence import Evidence
 from graph.repositories.advice import AdviceHead, StoredAdvice
@@ -172,8 +172,8 @@ def test_the_second_best_is_not_sold_as_the_best() -> None:
     inner = forged["result"]["report"]
     inner["products"].pop(0)
     inner["accepted_final_states_count"] = 1
-    inner["certificate"]["objective"] = inner["products"][0]["regret"]
-    inner["certificate"]["bound"] = inner["products"][0]["regret"]
+    score = round(inner["products"][0]["score"] * SCALE)
+    inner["certificate"] |= {"objective": score, "bound": score}
     forged["metadata"]["result_digest"] = digest(forged["result"])
     assert check_stored(stored(ADVICE, REPORT), forged).problems
 
@@ -238,13 +238,14 @@ def test_snapshot_and_evidence_alone_tell_a_wrong_score() -> None:
     product["criteria"][0]["contribution"] += 1.0
     total = sum(sum(it["contributions"]) for it in product["packages"])
     product["score"] = total / 10_000
+    forged["result"]["report"]["certificate"] |= {"objective": total, "bound": total}
     product["criteria"][0]["contribution"] = (
         sum(it["contributions"][0] for it in product["packages"]) / 10_000
     )
     forged["metadata"]["result_digest"] = digest(forged["result"])
-    assert check_apart(forged, ADVICE.snapshot).problems == ()
-    found = check_apart(forged, ADVICE.snapshot, ADVICE.evidence).problems
-    assert any("the contributions are" in it for it in found)
+    for evidence, known in ((None, False), (ADVICE.evidence, True)):
+        found = check_apart(forged, ADVICE.snapshot, evidence).problems
+        assert any("the contributions are" in it for it in found) is known
 
 
 def test_a_report_that_contradicts_itself_is_found_out_alone() -> None:

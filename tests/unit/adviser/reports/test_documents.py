@@ -11,13 +11,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from adviser.advise import Advice, advise
+from adviser.advise import Advice, advise, in_this_process
 from adviser.asked import Asked
 from adviser.reports.checking import Material, check_report
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
 from adviser.reports.values import packed, unpacked
+from adviser.resolver.requests import Budget
+from adviser.resolver.results import Limit, Resolution, Status
+from adviser.resolver.universe import Universe
 from adviser.resolver.worker import Worker
-from adviser.scoring.criteria import SCALE
+from adviser.scoring.criteria import SCALE, RecommendationType
 from common.errors import InvalidDocument
 from common.inspection import digest
 from graph.evidence import Evidence
@@ -146,6 +149,70 @@ def test_what_the_project_has_already_is_told() -> None:
     (product,) = report_of(advised(request))["result"]["report"]["products"]
     assert product["justification"][0]["code"] == "stay"
     assert {it["name"]: it["yours"] for it in product["packages"]}["web"] == "2.0"
+
+
+def stays(lock: str, **options: Any) -> list[list[str]]:
+    """Of each stack, what it says of staying."""
+    request = asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock}, **options)
+    return [
+        [it["message"] for it in product["justification"] if it["code"] == "stay"]
+        for product in report_of(advised(request))["result"]["report"]["products"]
+    ]
+
+
+def test_only_the_best_stack_is_one_to_stay_with() -> None:
+    best, second = "core==1.1\ntool==1.0\nweb==2.0\n", "core==1.0\ntool==1.0\nweb==2.0\n"
+    (first,), *others = stays(best, count=3)
+    assert "there is nothing better to change to" in first
+    assert others == [[], []]
+    assert stays(second, count=3) == [[], [], []]
+
+
+def test_a_lock_with_a_package_too_many_is_not_the_advised_stack() -> None:
+    assert stays("core==1.1\ntool==1.0\nweb==2.0\nold==1.0\n") == [[]]
+
+
+def test_without_a_proof_nothing_better_is_not_claimed() -> None:
+    lock = "core==1.1\ntool==1.0\nweb==2.0\n"
+    advice = advised(asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock}))
+    unproven = replace(advice.resolution, status=Status.FEASIBLE, bound=1, limit=Limit.TIME)
+    (product,) = report_of(replace(advice, resolution=unproven))["result"]["report"]["products"]
+    assert "nothing better was found" in product["justification"][0]["message"]
+
+
+def test_a_second_stack_without_its_lock_fails_nothing() -> None:
+    advice = advised(asked(count=2))
+    assert advice.best is not None
+    best = {it.purl for it in advice.best.choices}
+    known = Known({purl: files for purl, files in known_for(advice).files.items() if purl in best})
+    result = report_of(advice, known)["result"]
+    assert (result["error"], result["error_msg"]) == (False, None)
+    (note,) = [it for it in result["report"]["stack_info"] if it["code"] == "no_lock"]
+    assert note["type"] == "WARNING"
+    assert note["message"].startswith("stack 2: ")
+    first, second = (
+        [it["format"] for it in one["artifacts"]] for one in result["report"]["products"]
+    )
+    assert "pipfile-lock" in first
+    assert "pipfile-lock" not in second
+
+
+def test_a_search_for_the_baseline_that_ended_at_its_limit_is_told() -> None:
+    advice = advised()
+    assert report_of(advice)["result"]["report"]["baseline"]["settled"] is True
+    unsettled = report_of(replace(advice, baseline_settled=False))
+    assert unsettled["result"]["report"]["baseline"]["settled"] is False
+
+
+def test_whether_the_search_for_the_baseline_was_settled_is_kept() -> None:
+    def hurried(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
+        found = in_this_process(universe, budget, count=count)
+        return replace(found, settled=bool(universe.contributions))
+
+    request = asked(kind=RecommendationType.PERFORMANCE)
+    for evidence, settled in ((measured(6), False), (NOTHING, True)):
+        advice = advise(request, snapshot_for(request), evidence, resolver=hurried)
+        assert advice.baseline_settled is settled
 
 
 def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_threads() -> None:

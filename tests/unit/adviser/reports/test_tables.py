@@ -9,6 +9,7 @@ from rich.console import Console
 
 from adviser.reports.tables import certificate_line, report_view
 from tests.factories.asked import advised, asked
+from tests.unit.adviser.reports.test_claims import kept
 from tests.unit.adviser.reports.test_documents import report_of
 
 
@@ -34,10 +35,30 @@ def test_criteria_notes_and_certificate_are_shown() -> None:
         "freshness",
         "score",
         "info: resolved for CPython",
-        "optimal: objective",
+        "optimal: score -",
         "10 ms",
     ):
         assert words in text
+
+
+def test_a_loss_that_decided_shows_its_measurement() -> None:
+    text = shown(report_of(kept()), 200)
+    (row,) = [line for line in text.splitlines() if line.startswith("fast")]
+    assert "3 is worse by performance" in row
+    assert "-33.0 % in PiMatmul, 20 and 20 jobs" in row
+
+
+def test_the_nearest_stack_and_the_day_of_what_is_known_are_shown() -> None:
+    text = shown(report_of(kept()), 300)
+    assert "this very stack was measured: 20 stable jobs on this class" in text
+    assert "info: as of 2026-01-01; last read or told: pypi 2026-01-01" in text
+
+
+def test_that_there_is_nothing_to_change_to_is_told_first() -> None:
+    files = {"requirements.in": "core\n", "requirements.txt": "core==2.0\n"}
+    text = shown(report_of(advised(asked(files=files))))
+    assert text.startswith("info: ")
+    assert "there is nothing better" in text.splitlines()[0]
 
 
 def test_every_stack_has_its_number() -> None:

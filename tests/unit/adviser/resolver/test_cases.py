@@ -38,7 +38,7 @@ def universe_of_case(case: dict[str, Any]) -> Universe:
         for it in candidates
         if it.version in case["index"][name]
     }
-    return universe_of(snapshot, request, scores)
+    return universe_of(snapshot, request, scores, asked.get("penalties", ()))
 
 
 def test_there_are_cases() -> None:

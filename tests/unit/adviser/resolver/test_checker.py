@@ -44,16 +44,14 @@ def changed(stack: Stack, name: str, universe: Universe, version: str) -> Stack:
         version=version,
         purl=candidates[place].purl,
         place=place,
-        regret=universe.regret(candidates[place]),
         contributions=universe.contributions[candidates[place].purl],
     )
-    regret = sum(it.regret for it in choices)
-    return Stack(tuple(choices), regret, sum(it.place for it in choices))
+    return Stack(tuple(choices), sum(it.place for it in choices))
 
 
 def without(stack: Stack, name: str) -> Stack:
     choices = tuple(it for it in stack.choices if it.name != name)
-    return Stack(choices, sum(it.regret for it in choices), sum(it.place for it in choices))
+    return Stack(choices, sum(it.place for it in choices))
 
 
 Tamper = Callable[[Stack, Universe], Stack]
@@ -68,9 +66,8 @@ Tamper = Callable[[Stack, Universe], Stack]
         (lambda stack, u: changed(stack, "app", u, "1.0"), "nothing requires speed"),
         (lambda stack, u: without(stack, "speed"), "speed is required and missing"),
         (lambda stack, u: without(stack, "app"), "app is required and missing"),
-        (lambda stack, u: replace(stack, regret=7), "not the sum"),
         (lambda stack, u: replace(stack, passed_over=7), "pass over"),
-        (lambda stack, u: Stack((*stack.choices, stack.choices[0]), 0, 2), "chosen twice"),
+        (lambda stack, u: Stack((*stack.choices, stack.choices[0]), 2), "chosen twice"),
         (
             lambda stack, u: replace(
                 stack, choices=tuple(replace(it, version="9.9") for it in stack.choices)
@@ -94,12 +91,6 @@ Tamper = Callable[[Stack, Universe], Stack]
                 stack, choices=tuple(replace(it, place=0) for it in stack.choices)
             ),
             "2 versions are newer",
-        ),
-        (
-            lambda stack, u: replace(
-                stack, choices=tuple(replace(it, regret=-1) for it in stack.choices)
-            ),
-            "the regret is 0",
         ),
     ],
 )

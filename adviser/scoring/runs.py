@@ -1,0 +1,129 @@
+"""What all jobs of one run share: the night, and what it does to an error.
+
+A run is one inspection of one stack. The machine has a state of its own each time (its
+temperature, its neighbours, where the kernel put the pages), so that ten jobs of one night are
+far more alike than ten of ten nights. Stacks that ran in turns share that state and it cancels.
+Where they did not, a run counts once, by the mean of its jobs, and the error is that between runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from adviser.scoring.effects import Effects, FloatArray, Moments, welch_effects
+from adviser.scoring.planning import MIN_JOBS
+
+#: Degrees of freedom that the variance between runs has at least before arms of fewer than five
+#: runs are judged by it: eleven runs of one stack, or five of each of three.
+MIN_FREEDOM = 10
+
+#: A run of one stack on one host: the log rates of its jobs.
+Run = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpread:
+    """How much the runs of one stack on one host differ, over all stacks of a series.
+
+    :param variance: of the means of runs, squared natural logs; ``nan`` if nothing ran twice
+    :param freedom: its degrees of freedom: runs less stacks
+    :param within: variance of jobs within their run; 0 if no run has two jobs
+    :param per_run: mean of one over the number of jobs of those runs
+    """
+
+    variance: float = math.nan
+    freedom: int = 0
+    within: float = 0.0
+    per_run: float = 1.0
+
+    @property
+    def known(self) -> bool:
+        """Whether arms of fewer than five runs can be judged by it."""
+        return self.freedom >= MIN_FREEDOM
+
+
+#: Where nothing ran twice.
+UNKNOWN_SPREAD = RunSpread()
+
+
+def run_spread(stacks: Sequence[Sequence[Run]]) -> RunSpread:
+    """The variance between runs, pooled over stacks: one-way analysis of variance of their means.
+
+    :param stacks: of each stack, or each stack and host, its runs; those of one run say nothing
+
+    >>> run_spread([[[0.0], [2.0]], [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]])
+    RunSpread(variance=0.6666666666666666, freedom=3, within=0.0, per_run=0.7)
+    """
+    squares = within = inverse = 0.0
+    freedom = inner = count = 0
+    for runs in stacks:
+        if len(runs) < 2:
+            continue
+        means = [math.fsum(run) / len(run) for run in runs]
+        middle = math.fsum(means) / len(means)
+        squares += math.fsum((it - middle) ** 2 for it in means)
+        freedom += len(runs) - 1
+        for run, mean in zip(runs, means, strict=True):
+            within += math.fsum((it - mean) ** 2 for it in run)
+            inner += len(run) - 1
+            inverse += 1 / len(run)
+        count += len(runs)
+    if not freedom:
+        return UNKNOWN_SPREAD
+    return RunSpread(squares / freedom, freedom, within / inner if inner else 0.0, inverse / count)
+
+
+@dataclass(frozen=True, slots=True)
+class RunArms:
+    """Arms that did not run in turns, one entry a comparison.
+
+    :param means: of the means of their runs
+    :param jobs: of their jobs, as if these had nothing in common
+    :param per_run: mean of one over the number of jobs of their runs
+    """
+
+    means: Moments
+    jobs: Moments
+    per_run: FloatArray
+
+
+def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
+    """Effects of arms whose unit is the run.
+
+    With five runs an arm, Welch's error of the means of runs. With fewer, that of
+    ``S² (1/r_a + 1/r_b)``, where S² is the variance between runs that all stacks of the series have
+    shown, with its degrees of freedom; where even that is not known, Welch's error if both
+    arms have two runs, and none otherwise. What an arm's jobs vary by within it is never less
+    than its share of the error.
+
+    :returns: an infinite error with zero degrees of freedom where nothing tells what a run does
+    """
+    own = welch_effects(ours.means, theirs.means)
+    if not spread.known:
+        return own
+    many = np.minimum(ours.means.jobs, theirs.means.jobs) >= MIN_JOBS
+    (mine, free), (others, freely) = (_shared(it, spread) for it in (ours, theirs))
+    # Both arms lean on one and the same estimate, so that its freedom counts once.
+    return Effects(
+        own.d,
+        np.where(many, own.standard_error, np.sqrt(mine + others)),
+        np.where(many, own.degrees_of_freedom, np.minimum(free, freely)),
+    )
+
+
+def _shared(arms: RunArms, spread: RunSpread) -> tuple[FloatArray, FloatArray]:
+    """The squared error of the mean of each arm, and its degrees of freedom."""
+    # Runs of fewer jobs than those of the past are noisier by what their jobs vary more.
+    more = spread.within * np.maximum(0.0, arms.per_run - spread.per_run)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shared = (spread.variance + more) / arms.means.jobs
+        alone = arms.jobs.variance / arms.jobs.jobs
+    wild = alone > shared  # false where an arm has a single job
+    empty = arms.jobs.jobs == 0
+    error = np.where(empty, np.inf, np.where(wild, alone, shared))
+    freedom = np.where(wild, np.minimum(spread.freedom, arms.jobs.jobs - 1), spread.freedom)
+    return error, np.where(empty, 0.0, freedom)

@@ -1,0 +1,180 @@
+"""The jobs of two stacks, host by host and run by run: which of them are compared with which."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from adviser.scoring.jobs import UNKNOWN_PLACE, Place
+from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.spread import Variance
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The stable jobs of one stack.
+
+    :param label: names the stack for a person
+    :param log_rates: ``L`` of each job, in any order
+    :param comparison_key: only samples with equal keys are compared
+    :param places: of each job, in the order of ``log_rates``; empty if none is known
+    """
+
+    label: str
+    log_rates: tuple[float, ...]
+    comparison_key: str
+    places: tuple[Place, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.places and len(self.places) != len(self.log_rates):
+            raise ValueError("each job has one place")
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """The jobs of one stack that take part in one contrast.
+
+    :param rates: of its jobs; of pairs, the mean of each block
+    :param runs: their rates run by run; empty of pairs
+    :param used: places in the sample
+    """
+
+    rates: tuple[float, ...]
+    runs: tuple[Sequence[float], ...]
+    used: tuple[int, ...]
+
+    @property
+    def means(self) -> list[float]:
+        return [mean_of(run) for run in self.runs]
+
+    @property
+    def per_run(self) -> float:
+        return math.fsum(1 / len(run) for run in self.runs) / len(self.runs) if self.runs else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Jobs from which one effect is estimated: pairs, or two arms."""
+
+    hosts: tuple[str | None, ...]
+    ours: Arm
+    theirs: Arm
+    paired: bool
+
+    @property
+    def enough(self) -> bool:
+        return min(len(self.ours.rates), len(self.theirs.rates)) >= MIN_JOBS
+
+    @property
+    def known_hosts(self) -> int | None:
+        return None if None in self.hosts else len(self.hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one candidate is estimated: from everything, or from ``parts``, which are pooled."""
+
+    whole: Contrast
+    parts: tuple[Contrast, ...] = ()
+
+
+#: Places of the jobs of one host in their sample, by block.
+_Blocks = Mapping[str | None, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedJobs:
+    """The jobs of one stack, by host and block."""
+
+    sample: Sample
+    hosts: Mapping[str | None, _Blocks]
+
+    def arm(self, hosts: Iterable[str | None]) -> Arm:
+        """All jobs on some hosts, run by run."""
+        places, rates = self.sample.places, self.sample.log_rates
+        used = [i for host in hosts for them in self.hosts.get(host, {}).values() for i in them]
+        runs: dict[object, list[float]] = defaultdict(list)
+        for i in used:
+            place = places[i] if places else UNKNOWN_PLACE
+            runs[i if place.run is None else (place.host, place.run)].append(rates[i])
+        return Arm(tuple(rates[i] for i in used), tuple(runs.values()), tuple(used))
+
+    def blocks(self, wanted: Iterable[tuple[str, str]]) -> Arm:
+        """One value a block: the mean of its jobs."""
+        rates = self.sample.log_rates
+        used: list[int] = []
+        means: list[float] = []
+        for host, block in wanted:
+            them = self.hosts[host][block]
+            used += them
+            means.append(mean_of([rates[i] for i in them]))
+        return Arm(tuple(means), (), tuple(used))
+
+    def count(self, host: str | None) -> int:
+        return sum(map(len, self.hosts.get(host, {}).values()))
+
+
+def jobs_by_place(sample: Sample) -> PlacedJobs:
+    jobs: dict[str | None, dict[str | None, list[int]]] = {}
+    if not sample.places:
+        all_of_them = list(range(len(sample.log_rates)))
+        return PlacedJobs(sample, {None: {None: all_of_them}} if all_of_them else {})
+    for i, place in enumerate(sample.places):
+        jobs.setdefault(place.host, {}).setdefault(place.block, []).append(i)
+    return PlacedJobs(sample, jobs)
+
+
+def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> Plan:
+    # Where one has no job at all, the jobs of the other still count as such.
+    some = ours.hosts and theirs.hosts
+    hosts = ours.hosts.keys() & theirs.hosts if some else ours.hosts.keys() | theirs.hosts
+    shared = tuple(sorted(hosts, key=lambda host: host or ""))
+    alone = [_contrast((host,), ours, theirs) for host in shared]
+    enough = tuple(contrast for contrast in alone if contrast.enough)
+    if len(enough) > 1:
+        return Plan(_contrast(shared, ours, theirs), enough)
+    if enough:
+        return Plan(enough[0])
+    return Plan(alone[0] if len(alone) == 1 else _contrast(shared, ours, theirs))
+
+
+def _contrast(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJobs) -> Contrast:
+    common = [
+        (host, block)
+        for host in hosts
+        if host is not None and host in ours.hosts and host in theirs.hosts
+        for block in ours.hosts[host]
+        if block is not None and block in theirs.hosts[host]
+    ]
+    if len(common) >= MIN_JOBS:
+        return Contrast(hosts, ours.blocks(common), theirs.blocks(common), paired=True)
+    if ours.hosts and theirs.hosts:
+        hosts = tuple(sorted(hosts, key=lambda host: _fewest(host, ours, theirs)))[-1:]
+    return Contrast(hosts, ours.arm(hosts), theirs.arm(hosts), paired=False)
+
+
+def _fewest(host: str | None, ours: PlacedJobs, theirs: PlacedJobs) -> tuple[int, str]:
+    """Jobs of the smaller arm on one host; the name settles ties."""
+    return min(ours.count(host), theirs.count(host)), host or ""
+
+
+def mean_of(values: Sequence[float]) -> float:
+    return values[0] if len(values) == 1 else math.fsum(values) / len(values)
+
+
+def within_runs(sample: Sample, used: Iterable[int]) -> Variance:
+    """Variance of some jobs within their runs; of all of them, where no run has two.
+
+    :param used: places in the sample
+    """
+    runs: dict[object, list[float]] = defaultdict(list)
+    for i in used:
+        place = sample.places[i] if sample.places else UNKNOWN_PLACE
+        runs[i if place.run is None else (place.host, place.run)].append(sample.log_rates[i])
+    if all(len(run) == 1 for run in runs.values()):
+        runs = {None: [rate for run in runs.values() for rate in run]}
+    squares = math.fsum((rate - mean_of(run)) ** 2 for run in runs.values() for rate in run)
+    freedom = sum(len(run) - 1 for run in runs.values())
+    return Variance(squares / freedom if freedom else math.nan, freedom)

@@ -1,0 +1,54 @@
+"""One line a request in the log: who asked for what, how it ended and how long it took."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from flask import Flask, Response, g, request
+
+from api.security import token
+
+#: Where the application leaves word for the server, which knows how long it took.
+_NOTE = "thoth.request"
+#: Asked every few seconds by whoever watches; told only if something is wrong.
+_WATCHED = ("/livez", "/readyz", "/liveness", "/readiness", "/metrics")
+
+_LOG = logging.getLogger(__name__)
+
+
+def register(app: Flask) -> None:
+    """Leave word of every request of ``app``."""
+    app.after_request(_leave_word)
+
+
+def tell(
+    environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta
+) -> None:
+    """Log a request. Of the query only the names: values may be secrets, and people's."""
+    path = str(environ.get("PATH_INFO", ""))
+    if path in _WATCHED and status < 400:
+        return
+    names = {part.partition("=")[0] for part in str(environ.get("QUERY_STRING", "")).split("&")}
+    fields = {
+        "method": environ.get("REQUEST_METHOD"),
+        "path": path[:200],
+        "query": sorted(names - {""})[:20],
+        "status": status,
+        "bytes": body_bytes,
+        "duration_ms": round(took.total_seconds() * 1000, 1),
+        "address": environ.get("REMOTE_ADDR"),
+    }
+    _LOG.info("request", extra={**fields, **environ.get(_NOTE, {})})
+
+
+def _leave_word(response: Response) -> Response:
+    shown = token()
+    request.environ[_NOTE] = {
+        "request_id": g.get("request_id"),
+        "token_id": shown.token_id if shown else None,
+        "route": request.url_rule.rule if request.url_rule else None,
+    }
+    return response

@@ -1,0 +1,117 @@
+"""A submitted specification: checked by the executor's own parser, accepted, found again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from flask import Response, request
+
+from api import analyses
+from api.errors import ApiError, Problem, not_found
+from api.jobs.inspections import folder_of, order_of
+from api.jobs.queue import Job, QueueName
+from api.security import token
+from api.service import service
+from common import __version__
+from graph.repositories.analyses import Analysis, Kind, NewAnalysis, analysis_of
+from pis.amun.inspect import inspections_of
+from pis.amun.launchers import Inspection
+from pis.amun.problems import InvalidSpecification
+from pis.amun.specification import load_specification
+
+PREFIX = "/amun/api/v1"
+#: What one request may keep the machine busy with: all jobs at their longest.
+MAX_TOTAL_S = 86_400.0
+_LAUNCHER = "local"
+
+
+def versioned(response: Response) -> Response:
+    """With the service's version, errors too."""
+    if request.path.startswith(f"{PREFIX}/"):
+        response.headers["X-Amun-Version"] = __version__
+    return response
+
+
+def checked(value: Any, submission: str) -> Inspection:
+    """The inspection that a specification makes; nothing that it names is fetched.
+
+    :param submission: random, so that the same specification may be measured again
+    :raises ApiError: 400 with every problem by the path of its field
+    """
+    settings = service().settings
+    try:
+        specification = load_specification(value, dict(settings.package_indexes))
+    except InvalidSpecification as error:
+        problems: dict[str, list[str]] = {}
+        for it in error.problems:
+            problems.setdefault(it.field, []).append(it.message)
+        raise ApiError(
+            400, Problem.INVALID_REQUEST, str(error), errors=problems, parameters={}
+        ) from error
+    longest_s = specification.batch_size * specification.timeout_s
+    if longest_s > MAX_TOTAL_S:
+        words = (
+            f"batch_size: {specification.batch_size} jobs of up to {specification.timeout_s:g} s "
+            f"are more than {MAX_TOTAL_S:g} s: ask for fewer, or set timeout_s"
+        )
+        raise ApiError(400, Problem.INVALID_REQUEST, words, parameters={})
+    (inspection,) = inspections_of([specification], _LAUNCHER, order_of(settings, submission))
+    return inspection
+
+
+def submitted(value: Any) -> tuple[Analysis, Inspection]:
+    """Accept a specification and have a worker run it.
+
+    :raises ApiError: 400 if it cannot be used, 429 if too much waits
+    """
+    submission = token_hex(16)
+    inspection = checked(value, submission)
+    shown = token()
+    new = NewAnalysis(
+        inspection.inspection_id,
+        Kind.INSPECTION,
+        {"specification": value, "submission": submission},
+        parameters_of(inspection),
+        submission,
+        shown.token_id if shown else None,
+    )
+    job = Job("inspections.run", QueueName.INSPECTIONS, {"analysis_id": new.analysis_id})
+    found, _ = analyses.submit(new, job, force=True)
+    return found, inspection
+
+
+def parameters_of(inspection: Inspection) -> dict[str, Any]:
+    """The specification as it is run, without the texts of script, files and lock."""
+    given = inspection.specification.document
+    kept = {k: v for k, v in given.items() if k not in ("script", "files", "python")}
+    return {**kept, "script_sha256": inspection.script.sha256}
+
+
+def found_inspection(inspection_id: str) -> Analysis:
+    """:raises ApiError: 404 if there is none"""
+    with service().reading() as connection:
+        found = None if "\0" in inspection_id else analysis_of(connection, inspection_id)
+    if found is None or found.kind is not Kind.INSPECTION:
+        raise not_found("inspection", inspection_id)
+    return found
+
+
+def folder(inspection: Analysis) -> Path:
+    """Where its documents are; identifiers are ours, so none leads elsewhere."""
+    return folder_of(service().settings) / inspection.analysis_id
+
+
+def text_of(inspection: Analysis, *path: str) -> str | None:
+    """A file of its documents, ``None`` while it is not there."""
+    try:
+        return folder(inspection).joinpath(*path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def about(inspection: Analysis) -> Mapping[str, Any]:
+    """What was asked, as every answer repeats it."""
+    return {"inspection_id": inspection.analysis_id}

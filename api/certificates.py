@@ -1,0 +1,119 @@
+"""A certificate of this machine's own making, for a service that nobody gave a real one."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from filelock import FileLock
+
+from graph.embedded.home import write_private
+
+#: Browsers refuse certificates that are good for longer.
+_VALID_FOR = timedelta(days=397)
+#: One that ends sooner is made anew.
+_LEFT = timedelta(days=7)
+#: Clocks of clients may be behind.
+_SKEW = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Files for a server, and what people compare.
+
+    :param path: PEM; clients may trust it as it is
+    :param fingerprint: SHA-256 of the certificate
+    """
+
+    path: Path
+    key_path: Path
+    fingerprint: str
+    expires_at: datetime
+
+
+def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
+    """The certificate of ``folder``; made if there is none that is good for all names and time.
+
+    :param folder: made if missing, for its owner alone
+    :param more_names: names or addresses beside this machine's own
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path, key_path = folder / "certificate.pem", folder / "key.pem"
+    names = _names(more_names)
+    with FileLock(folder / "lock", mode=0o600):
+        made = _usable(path, key_path, names)
+        if made is None:
+            key = ec.generate_private_key(ec.SECP256R1())
+            made = _made(key, names)
+            # The key first: whoever finds an old certificate beside it makes both anew.
+            write_private(key_path, _pem_of(key))
+            write_private(path, made.public_bytes(serialization.Encoding.PEM).decode())
+        # Somebody may have copied the folder without its modes.
+        key_path.chmod(0o600)
+    digest = made.fingerprint(hashes.SHA256()).hex(":").upper()
+    return Certificate(path, key_path, digest, made.not_valid_after_utc)
+
+
+def _names(more: Iterable[str]) -> list[x509.GeneralName]:
+    found: list[x509.GeneralName] = []
+    for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", socket.gethostname(), *more]):
+        try:
+            found.append(x509.IPAddress(ip_address(name)))
+        except ValueError:
+            if name.isascii():
+                found.append(x509.DNSName(name))
+    return found
+
+
+def _usable(
+    path: Path, key_path: Path, names: Iterable[x509.GeneralName]
+) -> x509.Certificate | None:
+    try:
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+        held = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, TypeError, x509.ExtensionNotFound):
+        return None
+    matches = key.public_key() == found.public_key() and set(names) <= set(held)
+    return found if matches and found.not_valid_after_utc - _LEFT > datetime.now(UTC) else None
+
+
+def _made(key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName]) -> x509.Certificate:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Thoth, self-signed")])
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now - _SKEW + _VALID_FOR)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        # No authority: whoever trusts it trusts this server and nothing that it could sign.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(identifier, critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _pem_of(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()

@@ -1,0 +1,29 @@
+"""Addresses that requests bring: none is ever fetched, and indexes must be those of this machine."""
+
+from __future__ import annotations
+
+from adviser.answering.indexes import foreign_indexes
+from adviser.projects.project import Project
+from api.errors import ApiError, Problem
+from common.indexes.configured import configured_indexes
+from common.settings import Settings
+
+
+def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
+    """Refuse a project that wants packages from an index that this service does not know.
+
+    :raises ApiError: 400, naming the indexes that it knows
+    """
+    foreign = foreign_indexes(settings, project)
+    if not foreign:
+        return
+    # A folder of this machine is nobody else's to know.
+    known = {n: it.url for n, it in configured_indexes(settings).items() if not it.is_local}
+    names = ", ".join(repr(it.name) for it in foreign)
+    raise ApiError(
+        400,
+        Problem.INDEX_NOT_ALLOWED,
+        f"the index {names} is not one that this service reads; it reads: "
+        + ", ".join(f"{name} at {url}" for name, url in known.items()),
+        indexes=known,
+    )

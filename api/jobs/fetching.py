@@ -1,0 +1,133 @@
+"""Packages read from indexes: what a person asks for, and what an advice turned out to lack."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from adviser.advise import Advice
+from adviser.answering.lacking import Lack, lacks_of
+from api.jobs.queue import Job, Overloaded, QueueName
+from api.jobs.results import store_result
+from api.jobs.workshop import Workshop
+from common.errors import IndexFault, IndexProblem
+from common.settings import Settings
+from graph.repositories.analyses import Analysis
+from graph.repositories.index_answers import IndexAnswer, answers_of, asked_since
+from ingest.crawl.bounds import Bounds
+from ingest.crawl.runs import add_packages, roots_of
+
+TASK = "packages.fetch"
+#: Names that one request may have an index asked for, closure included.
+MAX_PACKAGES = 250
+#: Packages that one advice may have fetched; a project lacks a handful or knows nothing at all.
+MAX_FETCHES = 50
+#: An index that was asked for a package is not asked again sooner.
+ASKED_AGAIN_AFTER = timedelta(hours=1)
+#: Names in a line; the rest is counted.
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What became of packages that an advice lacks.
+
+    :param names: whose fetch is in the queue now
+    :param overloaded: whether some were left out because too much waits
+    """
+
+    names: tuple[str, ...]
+    overloaded: bool = False
+
+    def __str__(self) -> str:
+        more = len(self.names) - _SHOWN
+        shown = ", ".join(self.names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return f"queued for ingestion: {shown}; ask again when they are read"
+
+
+def fetch(
+    settings: Settings, index: str | None, requirements: Sequence[str], *, prereleases: bool = False
+) -> dict[str, Any]:
+    """Read packages, and all that they need, from a configured index.
+
+    :returns: the report of ``thoth packages add --json``
+    :raises InvalidArgument: if there is no such index, or a requirement cannot be followed
+    """
+    bounds = Bounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
+    report = add_packages(settings, roots_of(requirements), bounds, index=index, watching=False)
+    return report.as_json()
+
+
+def fetch_asked(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
+    """Read what a person asked for.
+
+    :returns: the identifier of the report's document
+    :raises IndexProblem: if the index does not answer
+    """
+    report = fetch(
+        shop.settings,
+        request["index"],
+        request["requirements"],
+        prereleases=request["prereleases"],
+    )
+    lost = [it["lost"] for it in report["indexes"] if it.get("lost")]
+    if lost:
+        raise IndexProblem(IndexFault.UNREACHABLE, lost[0])
+    return store_result(shop, analysis, report)
+
+
+def fetch_lacking(shop: Workshop, advice: Advice) -> Queued | None:
+    """Enqueue the reading of what an advice lacks, from indexes of this machine alone.
+
+    Of a package and an index one fetch waits at most, and an index that was asked a while ago
+    is not asked again: what it does not have stays lacking.
+
+    :returns: ``None`` if nothing was enqueued
+    """
+    jobs = dict(_jobs(shop, advice)) if shop.settings.fetch_missing else {}
+    names = []
+    overloaded = False
+    with shop.service.writing() as connection:
+        for name, job in jobs.items():
+            try:
+                shop.service.queue.admit(connection, job.queue)
+            except Overloaded:
+                overloaded = True
+                break
+            # One that waits already is as good.
+            shop.service.queue.enqueue(connection, job)
+            names.append(name)
+    return Queued(tuple(names), overloaded) if names else None
+
+
+def _jobs(shop: Workshop, advice: Advice) -> Iterator[tuple[str, Job]]:
+    """By name of the package, in name order."""
+    request = advice.asked.resolver_request({})
+    known = [it.name for it in advice.asked.options.indexes if it.known]
+    names = list(advice.snapshot.revisions)
+    with shop.service.reading() as connection:
+        answers = answers_of(connection, names)
+        recent = asked_since(connection, names, ASKED_AGAIN_AFTER)
+    for lack in lacks_of(advice.snapshot, request, answers)[:MAX_FETCHES]:
+        index = _turn(lack, known, recent, answers)
+        if index is not None:
+            arguments = {
+                "index": index,
+                "requirements": list(lack.texts),
+                "prereleases": request.all_prereleases or lack.name in request.prereleases,
+            }
+            key = f"{TASK}:{index}:{lack.name}"
+            yield lack.name, Job(TASK, QueueName.BULK, arguments, key)
+
+
+def _turn(
+    lack: Lack,
+    known: Sequence[str],
+    recent: Collection[tuple[str, str]],
+    answers: Mapping[tuple[str, str], IndexAnswer],
+) -> str | None:
+    """The first index whose turn it is and that was not asked a while ago."""
+    due = (it for it in known if lack.may_be_asked(it, answers, known))
+    return next((it for it in due if (it, lack.name) not in recent), None)

@@ -1,0 +1,100 @@
+"""Submitted inspections as jobs: run on this machine, kept in its folder, and taken in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from api.jobs.results import store_result
+from api.jobs.running import tell
+from api.jobs.uploads import take_in
+from api.jobs.workshop import Workshop
+from common.errors import AlreadyRunning
+from common.settings import Settings
+from graph.repositories.analyses import Analysis
+from pis.amun.inspect import Order, inspect
+from pis.amun.launchers import BuildFailed, Inspection, Job
+from pis.amun.launchers.local import LocalLauncher
+from pis.amun.outcomes import Outcome
+from pis.amun.specification import Specification, load_specification
+
+#: How long to wait for another run on this machine: two at a time would measure each other.
+_PATIENCE_S = 3600.0
+_PAUSE_S = 1.0
+
+
+def folder_of(settings: Settings) -> Path:
+    """Where inspections are kept, each in a folder by its identifier."""
+    return settings.home / "inspections"
+
+
+def order_of(settings: Settings, submission: str) -> Order:
+    """How a submitted inspection is run.
+
+    :param submission: random, so that the same specification may be measured again
+    """
+    return Order(folder_of(settings).absolute(), submission=submission)
+
+
+def run_inspection(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
+    """Build, measure and take in; a run that was interrupted goes on where it was.
+
+    A build that fails and a job that fails are results.
+
+    :returns: the identifier of the document that says what became of it
+    """
+    specification = load_specification(
+        request["specification"], dict(shop.settings.package_indexes)
+    )
+    order = order_of(shop.settings, request["submission"])
+    outcome = _in_turn(specification, order, shop.settings)
+    tell(f"{outcome.state}: {outcome.measured} measured, {outcome.failed} failed")
+    taken_in = take_in(shop, str(outcome.folder))
+    result = {
+        "inspection_id": outcome.inspection_id,
+        "state": outcome.state,
+        "measured": outcome.measured,
+        "failed": outcome.failed,
+        "reason": str(outcome.failure) if outcome.failure else outcome.fault,
+        "ingested": taken_in,
+    }
+    return store_result(shop, analysis, result)
+
+
+def _in_turn(specification: Specification, order: Order, settings: Settings) -> Outcome:
+    """Run it once nobody else measures on this machine.
+
+    :raises AlreadyRunning: if somebody does for too long
+    """
+    until = time.monotonic() + _PATIENCE_S
+    launcher = LocalLauncher(settings)
+    try:
+        while True:
+            try:
+                (outcome,) = inspect([specification], launcher, order, _Telling())
+            except AlreadyRunning:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                return outcome
+    finally:
+        launcher.close()
+
+
+class _Telling:
+    """Keeps what happens with the analysis."""
+
+    def building(self, inspection: Inspection) -> None:
+        tell(f"building {inspection.inspection_id}")
+
+    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
+        tell(f"the build failed: {failure}" if failure else "built")
+
+    def measuring(self, jobs: int) -> None:
+        tell(f"{jobs} {'job' if jobs == 1 else 'jobs'} to run")
+
+    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+        tell(f"job {job.number} ended: {result.get('ended')}, exit code {result.get('exit_code')}")

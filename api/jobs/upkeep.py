@@ -1,0 +1,91 @@
+"""The queue kept in order: what dead workers left goes on, and everything accepted has an end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import procrastinate
+from procrastinate.jobs import Job, Status
+from sqlalchemy import text
+
+from api.jobs.running import MAX_ATTEMPTS
+from api.jobs.workshop import Workshop
+from graph.repositories import analyses
+from graph.repositories.analyses import State
+from graph.repositories.documents import forget_documents
+
+#: Without a sign of life for so long, a worker is dead and its jobs are others'.
+DEAD_AFTER_S = 20.0
+#: How long ended jobs and the bodies of uploads are kept.
+KEPT = timedelta(days=7)
+#: What a request for an upload is called among the documents.
+UPLOAD = "upload"
+#: An analysis and its job begin in one transaction, and its end comes before that of the job.
+_GONE = text(
+    """
+    SELECT analysis_id FROM analyses
+    WHERE state IN ('pending', 'running') AND NOT EXISTS (
+        SELECT FROM procrastinate_jobs
+        WHERE status IN ('todo', 'doing') AND args->>'analysis_id' = analyses.analysis_id
+    )
+    ORDER BY accepted_at
+    """
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+async def return_stalled(app: procrastinate.App, shop: Workshop) -> None:
+    """Return the jobs of dead workers to the queue, a bounded number of times.
+
+    What was taken too often, and analyses whose job is gone, end in ``error`` with the reason.
+    """
+    for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_AFTER_S):
+        fields = {"job": job.id, "task": job.task_name, "attempts": job.attempts + 1}
+        if job.attempts + 1 < MAX_ATTEMPTS:
+            await app.job_manager.retry_job(job)
+            _LOG.warning("job_returned", extra=fields)
+            continue
+        reason = f"given up: the worker that was at it died, {job.attempts + 1} times"
+        await asyncio.to_thread(_give_up, shop, _analysis_of(job), reason)
+        await app.job_manager.finish_job(job, Status.FAILED, delete_job=False)
+        _LOG.error("job_given_up", extra=fields)
+    await asyncio.to_thread(_end_lost, shop)
+
+
+async def prune(app: procrastinate.App, shop: Workshop) -> None:
+    """Delete jobs that ended long ago, and bodies of uploads that were read by then."""
+    await app.job_manager.delete_old_jobs(
+        nb_hours=int(KEPT.total_seconds() // 3600),
+        include_failed=True,
+        include_cancelled=True,
+        include_aborted=True,
+    )
+    await asyncio.to_thread(_forget_uploads, shop)
+
+
+def _analysis_of(job: Job) -> str | None:
+    found = job.task_kwargs.get("analysis_id")
+    return found if isinstance(found, str) else None
+
+
+def _give_up(shop: Workshop, analysis_id: str | None, reason: str) -> None:
+    if analysis_id is None:
+        return
+    with shop.service.writing() as connection:
+        analyses.finish(connection, analysis_id, State.ERROR, reason=reason)
+
+
+def _end_lost(shop: Workshop) -> None:
+    with shop.service.writing() as connection:
+        for analysis_id in connection.scalars(_GONE).all():
+            reason = "given up: its job is no longer in the queue"
+            if analyses.finish(connection, analysis_id, State.ERROR, reason=reason):
+                _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
+
+
+def _forget_uploads(shop: Workshop) -> None:
+    with shop.service.writing() as connection:
+        forget_documents(connection, shop.settings, UPLOAD, KEPT)

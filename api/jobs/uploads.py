@@ -1,0 +1,77 @@
+"""Uploads as jobs: an archive's inspections are taken in, and what was refused is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.jobs.queue import Job, QueueName
+from api.jobs.results import store_result
+from api.jobs.workshop import Workshop
+from common.errors import InvalidArgument, InvalidDocument
+from graph.repositories.analyses import Analysis
+from graph.repositories.documents import body_of
+from ingest.documents import MEBIBYTE, Limits, Refusal
+from ingest.pipeline import ingest_inspections, read_inspections
+
+#: What is read of an upload; what an operator names has no such bounds.
+LIMITS = Limits(
+    document_bytes=64 * MEBIBYTE, archive_bytes=2048 * MEBIBYTE, members=100_000, ratio=200.0
+)
+#: Refusals that a result lists; the rest is counted, and all are in the quarantine.
+_LISTED = 100
+
+#: Has the graph show what was recorded; of these one waits at most.
+PROJECT = Job("graph.project", QueueName.BULK, key="graph.project")
+
+
+def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]) -> str:
+    """Take in the inspections of an upload.
+
+    :returns: the identifier of the document that says what became of them
+    :raises InvalidArgument: if the upload was deleted in the meantime
+    """
+    with shop.service.reading() as connection:
+        body = body_of(connection, shop.settings, request["document_id"])
+    if body is None:
+        raise InvalidArgument("the upload is not kept any more: send it again")
+    # The quarantine names the source: by its content, so that the same again mends it.
+    name = request["document_id"].removeprefix("sha256:")
+    path = shop.settings.home / "uploads" / f"{name}{request['suffix']}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
+    try:
+        result = take_in(shop, str(path))
+    finally:
+        path.unlink(missing_ok=True)
+    return store_result(shop, analysis, result)
+
+
+def take_in(shop: Workshop, source: str) -> dict[str, Any]:
+    """Take in all inspections of a file or folder of this machine, and have the graph follow."""
+    with shop.service.relational() as stores:
+        report = ingest_inspections(shop.settings, stores.engine, [source], LIMITS)
+    if report.new:
+        with shop.service.writing() as connection:
+            shop.service.queue.enqueue(connection, PROJECT)
+    return {**report.as_json(), "refusals": _refusals(source) if report.quarantined else []}
+
+
+def _refusals(source: str) -> list[dict[str, str]]:
+    """Why documents of a source are refused, in its order."""
+    found = []
+    for batch in read_inspections([source], LIMITS):
+        found += [_told(it) for it in batch.refusals]
+        if len(found) >= _LISTED:
+            break
+    return found[:_LISTED]
+
+
+def _told(refusal: Refusal) -> dict[str, str]:
+    error: InvalidDocument = refusal.error
+    return {
+        "place": refusal.place,
+        "reason": str(error.reason),
+        "field": error.field,
+        "message": error.message,
+    }

@@ -1,0 +1,121 @@
+"""Lists page by page: a page begins after the last key of the one before (keyset pagination).
+
+A cursor is that key, opaque to clients. What is added or removed between two pages moves
+nothing that is on either.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import orjson
+from flask import request
+
+from api.errors import ApiError, Problem
+from graph.repositories.progress import Progress
+
+T = TypeVar("T")
+Key = tuple[Any, ...]
+
+#: PostgreSQL counts no further.
+_MAX_INT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How the keys of one list are written.
+
+    :param name: of the list; a cursor of another one is refused
+    :param kinds: types of the parts of a key: texts, numbers, times
+    """
+
+    name: str
+    kinds: tuple[type[str] | type[int] | type[datetime], ...]
+
+    def text_of(self, key: Key) -> str:
+        """A key as clients get it.
+
+        >>> Cursor("events", (int,)).text_of((17,))
+        'WyJldmVudHMiLDE3XQ'
+        """
+        parts = [it.isoformat() if isinstance(it, datetime) else it for it in key]
+        return base64.urlsafe_b64encode(orjson.dumps([self.name, *parts])).decode().rstrip("=")
+
+    def key_in(self, text: str) -> Key:
+        """The key that :meth:`text_of` wrote.
+
+        :raises ApiError: 400 if it did not
+
+        >>> Cursor("events", (int,)).key_in("WyJldmVudHMiLDE3XQ")
+        (17,)
+        """
+        try:
+            packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            name, *parts = orjson.loads(packed)
+            if name != self.name or len(parts) != len(self.kinds):
+                raise ValueError(name)
+            return tuple(_part(kind, it) for kind, it in zip(self.kinds, parts, strict=True))
+        except (ValueError, TypeError, binascii.Error) as error:
+            message = "not a cursor of this list: begin at its first page"
+            raise ApiError(
+                400, Problem.INVALID_REQUEST, f"after: {message}",
+                errors={"query": {"after": [message]}},
+            ) from error  # fmt: skip
+
+
+def _part(kind: type, value: object) -> str | int | datetime:
+    if kind is datetime and isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError(value)
+        try:
+            return moment.astimezone(UTC)
+        except OverflowError:
+            raise ValueError(value) from None
+    if kind is int and type(value) is int and 0 <= value <= _MAX_INT:
+        return value
+    if kind is str and isinstance(value, str) and "\0" not in value:
+        return value
+    raise ValueError(value)
+
+
+def page(
+    query: Mapping[str, Any],
+    cursor: Cursor,
+    find: Callable[[Key | None, int], Sequence[T]],
+    key: Callable[[T], Key],
+    progress: Progress,
+) -> dict[str, Any]:
+    """One page of a list, as :class:`api.schemas.words.Page` has it.
+
+    :param query: with ``limit``, and ``after`` unless it is the first page
+    :param find: gives as many items as it is told, after a key
+    :param key: of an item
+    :raises ApiError: 400 if ``after`` is no cursor of this list
+    """
+    limit = query["limit"]
+    after = cursor.key_in(query["after"]) if "after" in query else None
+    found = find(after, limit + 1)  # one more tells whether there is a page after this one
+    items = list(found[:limit])
+    more = len(found) > limit
+    return {
+        "items": items,
+        "next": _next(cursor.text_of(key(items[-1]))) if more else None,
+        **freshness(progress),
+    }
+
+
+def freshness(progress: Progress) -> dict[str, Any]:
+    """Of when the knowledge is, as members of an answer."""
+    return {"as_of": progress.as_of, "graph_revision": progress.revision}
+
+
+def _next(after: str) -> str:
+    asked = {**request.args.to_dict(), "after": after}
+    return f"{request.path}?{urlencode(sorted(asked.items()))}"

@@ -1,0 +1,92 @@
+"""Advice that was given, and its reports."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+
+from api.errors import not_found
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, members, reading, whole_digest
+from api.schemas import advice as schemas
+from api.schemas.thamos import ResultDocument
+from api.security import needs
+from api.service import service
+from graph.repositories import browse_advice as record
+from graph.repositories.advice import report_document_of
+from graph.repositories.documents import body_of
+from graph.repositories.tokens import Scope
+
+blueprint = Resources("advice", __name__, description="Advice that was given.")
+
+_ADVICE = Cursor("advice", (datetime, str))
+
+
+@blueprint.route("/advice")
+class AdviceList(MethodView):
+    """Advice."""
+
+    @needs(Scope.READ)
+    @blueprint.arguments(schemas.AdviceListQuery, location="query")
+    @blueprint.response(200, schemas.AdvicePage)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List advice, newest first."""
+        stack = query.get("stack")
+        with reading() as (connection, progress):
+            return page(
+                query,
+                _ADVICE,
+                lambda after, limit: record.browse_advice(
+                    connection,
+                    recommendation_type=query.get("recommendation_type"),
+                    status=query.get("status"),
+                    python_version=query.get("python_version"),
+                    platform=query.get("platform"),
+                    stack=None if stack is None else whole_digest(stack),
+                    after=after and (after[0], after[1]),
+                    limit=limit,
+                ),
+                lambda it: (it.created_at, it.advice_id),
+                progress,
+            )
+
+
+@blueprint.route("/advice/<string:advice_id>")
+class Advice(MethodView):
+    """One advice."""
+
+    @needs(Scope.READ)
+    @blueprint.response(200, schemas.AdviceDetail)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, advice_id: str) -> dict[str, Any]:
+        """Say which stacks an advice recommends, best first."""
+        with reading() as (connection, progress):
+            found = record.advice_named(connection, advice_id)
+            if found is None:
+                raise not_found("advice", advice_id)
+            return {
+                **members(found),
+                "stacks": record.stacks_of(connection, advice_id),
+                "evidence": record.evidence_count(connection, advice_id),
+                **freshness(progress),
+            }
+
+
+@blueprint.route("/advice/<string:advice_id>/report")
+class AdviceReport(MethodView):
+    """The report of an advice."""
+
+    @needs(Scope.READ)
+    @blueprint.response(200, ResultDocument)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, advice_id: str) -> Response:
+        """Give the report of an advice, as it was recorded."""
+        with reading() as (connection, _):
+            document = report_document_of(connection, advice_id)
+            body = document and body_of(connection, service().settings, document)
+        if not body:
+            raise not_found("advice", advice_id)
+        return Response(body, mimetype="application/json")

@@ -1,0 +1,61 @@
+"""Analysts' questions to the graph: they can read and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask.views import MethodView
+
+from api.errors import ApiError, Problem
+from api.exchange import from_data
+from api.resources.base import Resources
+from api.schemas import work as schemas
+from api.security import needs
+from api.service import service
+from graph.commands.rendering import plain
+from graph.engine import GRAPH, graph_database
+from graph.patience import patience
+from graph.reader import open_reader, run_query
+from graph.repositories.progress import progress
+from graph.repositories.tokens import Scope
+
+blueprint = Resources("cypher", __name__, description="Questions to the graph.")
+
+
+@blueprint.route("/cypher")
+class Cypher(MethodView):
+    """Questions to the graph."""
+
+    @needs(Scope.CYPHER)
+    @blueprint.arguments(schemas.CypherSchema)
+    @blueprint.response(200, schemas.RowsSchema)
+    def post(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Run a query that reads, within limits of time and rows."""
+        settings = service().settings
+        timeout_s = _within("timeout_s", asked["timeout_s"], settings.query_timeout_s)
+        row_limit = int(_within("limit", asked["limit"], settings.query_row_limit))
+        query = asked["query"].strip().removesuffix(";").rstrip()
+        if not query:
+            raise ApiError(400, Problem.INVALID_QUERY, "the query is empty")
+        with service().reading() as connection:
+            from_data(progress(connection))
+        # The store ends the query at its limit; this is for one that does not answer at all.
+        longest_s = timeout_s + 4 * settings.connect_timeout_s
+        with patience(GRAPH, longest_s), open_reader(settings) as driver:
+            result = run_query(
+                driver, query, asked["parameters"],
+                timeout_s=timeout_s, row_limit=row_limit, database=graph_database(settings),
+            )  # fmt: skip
+        return {
+            "columns": list(result.columns),
+            "rows": [
+                dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows
+            ],
+            "truncated": result.truncated,
+        }
+
+
+def _within(field: str, wanted: float | None, most: float) -> float:
+    if wanted is not None and wanted > most:
+        raise ApiError(400, Problem.INVALID_REQUEST, f"{field}: at most {most:g} here")
+    return most if wanted is None else wanted

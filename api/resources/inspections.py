@@ -1,0 +1,123 @@
+"""Inspections as they were delivered, and what their jobs came to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+
+from api.errors import not_found
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, members, reading, whole_digest
+from api.schemas import inspections as schemas
+from api.security import needs
+from api.service import service
+from graph.repositories import browse_inspections as record
+from graph.repositories.documents import body_of
+from graph.repositories.tokens import Scope
+
+from datetime import datetime
+
+blueprint = Resources("inspections", __name__, description="What was tried, and on what.")
+
+_INSPECTIONS = Cursor("inspections", (datetime, str))
+_HARDWARE = Cursor("hardware", (str,))
+
+
+@blueprint.route("/inspections")
+class Inspections(MethodView):
+    """Inspections."""
+
+    @needs(Scope.READ)
+    @blueprint.arguments(schemas.InspectionQuery, location="query")
+    @blueprint.response(200, schemas.InspectionPage)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List inspections, those first that came last."""
+        stack, hardware = query.get("stack"), query.get("hardware")
+        with reading() as (connection, progress):
+            return page(
+                query,
+                _INSPECTIONS,
+                lambda after, limit: record.browse_inspections(
+                    connection,
+                    stack=None if stack is None else whole_digest(stack),
+                    hardware=None if hardware is None else whole_digest(hardware),
+                    indicator=query.get("indicator"),
+                    after=after and (after[0], after[1]),
+                    limit=limit,
+                ),
+                lambda it: (it.ingested_at, it.document_id),
+                progress,
+            )
+
+
+@blueprint.route("/inspections/<string:document_id>")
+class Inspection(MethodView):
+    """One inspection."""
+
+    @needs(Scope.READ)
+    @blueprint.response(200, schemas.InspectionDetail)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, document_id: str) -> dict[str, Any]:
+        """Say what the jobs of an inspection came to."""
+        with reading() as (connection, progress):
+            found = record.inspection_named(connection, whole_digest(document_id))
+            if found is None:
+                raise not_found("inspection", document_id)
+            summary = record.inspection_summary(connection, found.document_id)
+        return {**members(found), **members(summary), **freshness(progress)}
+
+
+@blueprint.route("/inspections/<string:document_id>/document")
+class InspectionDocument(MethodView):
+    """The document of an inspection."""
+
+    @needs(Scope.READ)
+    @blueprint.response(200, schemas.RawInspection)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, document_id: str) -> Response:
+        """Give the document of an inspection, as canonical JSON of what was delivered."""
+        with reading() as (connection, _):
+            found = record.inspection_named(connection, whole_digest(document_id))
+            body = found and body_of(connection, service().settings, found.document_id)
+        if not body:
+            raise not_found("inspection", document_id)
+        return Response(body, mimetype="application/json")
+
+
+@blueprint.route("/hardware")
+class HardwareClasses(MethodView):
+    """Hardware classes."""
+
+    @needs(Scope.READ)
+    @blueprint.arguments(schemas.HardwareQuery, location="query")
+    @blueprint.response(200, schemas.HardwarePage)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List the hardware classes that something ran on."""
+        with reading() as (connection, progress):
+            return page(
+                query,
+                _HARDWARE,
+                lambda after, limit: record.browse_hardware(
+                    connection, like=query.get("like"), after=after and after[0], limit=limit
+                ),
+                lambda it: (it.digest,),
+                progress,
+            )
+
+
+@blueprint.route("/hardware/<string:digest>")
+class HardwareClass(MethodView):
+    """One hardware class."""
+
+    @needs(Scope.READ)
+    @blueprint.response(200, schemas.HardwareDetail)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, digest: str) -> dict[str, Any]:
+        """Say what a hardware class is."""
+        with reading() as (connection, progress):
+            found = record.hardware_named(connection, whole_digest(digest))
+        if found is None:
+            raise not_found("hardware class", digest)
+        return {**members(found), **freshness(progress)}

@@ -1,0 +1,105 @@
+"""Requests that a worker answers: how far they are, and what came of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from flask import Response, url_for
+from flask.views import MethodView
+
+from api import analyses
+from api.errors import not_found
+from api.resources.base import Resources, members
+from api.schemas import work as schemas
+from api.security import require, token
+from api.service import service
+from graph.repositories.analyses import Analysis, Kind, NewAnalysis, analysis_of, log_of
+from graph.repositories.tokens import Scope
+
+blueprint = Resources("requests", __name__, description="Requests that a worker answers.")
+
+#: Who may look at a request is who may make one.
+_SCOPES = {
+    Kind.UPLOAD: Scope.INGEST,
+    Kind.FETCH: Scope.INGEST,
+    Kind.INSPECTION: Scope.INSPECT,
+}
+
+
+@blueprint.route("/requests/<string:analysis_id>")
+class Request(MethodView):
+    """One request."""
+
+    @blueprint.response(200, schemas.RequestSchema)
+    def get(self, analysis_id: str) -> dict[str, Any]:
+        """Say how far a request is."""
+        return document_of(_found(analysis_id))
+
+
+@blueprint.route("/requests/<string:analysis_id>/result")
+class RequestResult(MethodView):
+    """What came of a request."""
+
+    @blueprint.response(200, {"type": "object"})
+    @blueprint.alt_response(202, description="Not finished: ask again.")
+    def get(self, analysis_id: str) -> Response:
+        """Give the result of a request, or say that it is not ready."""
+        return Response(analyses.result(_found(analysis_id)), mimetype="application/json")
+
+
+@blueprint.route("/requests/<string:analysis_id>/log")
+class RequestLog(MethodView):
+    """What people are shown of a run."""
+
+    @blueprint.response(200, schemas.LogSchema)
+    def get(self, analysis_id: str) -> dict[str, Any]:
+        """Give the log of a request, which is empty while it has not begun."""
+        found = _found(analysis_id)
+        with service().reading() as connection:
+            log = log_of(connection, found.analysis_id)
+        return {
+            "analysis_id": found.analysis_id,
+            "lines": [orjson.loads(it) for it in log.splitlines()],
+        }
+
+
+def new_request(
+    kind: Kind, request: dict[str, Any], parameters: dict[str, Any], cache_key: str
+) -> NewAnalysis:
+    """A request of whoever asks, under a new identifier."""
+    shown = token()
+    return NewAnalysis(
+        analyses.new_id(kind), kind, request, parameters, cache_key,
+        shown.token_id if shown else None,
+    )  # fmt: skip
+
+
+def accepted(found: Analysis, cached: bool) -> tuple[dict[str, Any], int, dict[str, str]]:
+    """What a submit is answered with: the request, and where it is found."""
+    where = url_for("v2-requests.Request", analysis_id=found.analysis_id)
+    return document_of(found, cached=cached), 202, {"Location": where}
+
+
+def document_of(found: Analysis, *, cached: bool = False) -> dict[str, Any]:
+    """A request as clients read it."""
+    name = found.analysis_id
+    has_result = found.result_document_id is not None
+    result = url_for("v2-requests.RequestResult", analysis_id=name) if has_result else None
+    return {
+        **members(found),
+        "kind": found.kind.value,
+        "state": found.state.value,
+        "cached": cached,
+        "result": result,
+        "log": url_for("v2-requests.RequestLog", analysis_id=name),
+    }
+
+
+def _found(analysis_id: str) -> Analysis:
+    with service().reading() as connection:
+        found = None if "\0" in analysis_id else analysis_of(connection, analysis_id)
+    if found is None:
+        raise not_found("request", analysis_id)
+    require(_SCOPES.get(found.kind, Scope.ADVISE))
+    return found

@@ -1,0 +1,129 @@
+"""Stacks, and two of them next to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flask.views import MethodView
+from sqlalchemy import Connection
+
+from adviser.stacks import compare_stacks
+from adviser.tables import stacks_document
+from api.errors import ApiError, Problem, not_found
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, members, package_name, reading, whole_digest
+from api.schemas import stacks as schemas
+from api.security import needs
+from graph.repositories import browse_stacks as record
+from graph.repositories.browse_observations import common_keys
+from graph.repositories.observations import measured_observations
+from graph.repositories.tokens import Scope
+
+blueprint = Resources("stacks", __name__, description="Stacks that were measured or advised.")
+
+_STACKS = Cursor("stacks", (str,))
+_COMPARISONS = Cursor("comparisons", (str,))
+
+
+@blueprint.route("/stacks")
+class Stacks(MethodView):
+    """Stacks."""
+
+    @needs(Scope.READ)
+    @blueprint.arguments(schemas.StackQuery, location="query")
+    @blueprint.response(200, schemas.StackPage)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List stacks in the order of their digests."""
+        package = query.get("package")
+        if package is None and "version" in query:
+            message = "only with `package`, whose version it is"
+            raise ApiError(
+                400, Problem.INVALID_REQUEST, f"version: {message}",
+                errors={"query": {"version": [message]}},
+            )  # fmt: skip
+        with reading() as (connection, progress):
+            return page(
+                query,
+                _STACKS,
+                lambda after, limit: record.browse_stacks(
+                    connection,
+                    package=None if package is None else package_name(package),
+                    version=query.get("version"),
+                    measured=query.get("measured"),
+                    after=after and after[0],
+                    limit=limit,
+                ),
+                lambda it: (it.digest,),
+                progress,
+            )
+
+
+@blueprint.route("/stacks/<string:digest>")
+class Stack(MethodView):
+    """One stack."""
+
+    @needs(Scope.READ)
+    @blueprint.response(200, schemas.StackDocument)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, digest: str) -> dict[str, Any]:
+        """Say which releases a stack is."""
+        with reading() as (connection, progress):
+            found = record.stack_named(connection, whole_digest(digest))
+            if found is None:
+                raise not_found("stack", digest)
+            packages = record.packages_in(connection, found.digest)
+        return {**members(found), "packages": packages, **freshness(progress)}
+
+
+@blueprint.route("/comparisons")
+class Comparisons(MethodView):
+    """Two stacks next to each other."""
+
+    @needs(Scope.READ)
+    @blueprint.arguments(schemas.ComparisonQuery, location="query")
+    @blueprint.response(200, schemas.ComparisonPage)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """Compare two stacks by everything that both were measured with.
+
+        Each is tested together with all other stacks that were measured alike, as `thoth stacks`
+        does: a verdict does not depend on which two were picked.
+        """
+        stacks = whole_digest(query["baseline"]), whole_digest(query["candidate"])
+        hardware = query.get("hardware")
+        with reading() as (connection, progress):
+            for digest in stacks:
+                if record.stack_named(connection, digest) is None:
+                    raise not_found("stack", digest)
+            found = page(
+                query,
+                _COMPARISONS,
+                lambda after, limit: common_keys(
+                    connection,
+                    stacks,
+                    indicator=query.get("indicator"),
+                    hardware=None if hardware is None else whole_digest(hardware),
+                    after=after and after[0],
+                    limit=limit,
+                ),
+                lambda key: (key,),
+                progress,
+            )
+            return {**found, "items": list(_compared(connection, stacks, found["items"]))}
+
+
+def _compared(
+    connection: Connection, stacks: tuple[str, str], keys: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    if not keys:
+        return
+    groups = compare_stacks(measured_observations(connection, keys=keys), stacks[0])
+    documents = stacks_document(groups)["groups"]
+    for group in sorted(documents, key=lambda it: it["comparison_key"]):
+        by_digest = {it["stack_digest"]: it for it in group["stacks"]}
+        # One key may hold several Pythons, of which not both stacks need to have each.
+        if all(it in by_digest for it in stacks) and stacks[0] != stacks[1]:
+            baseline, candidate = (by_digest[it] for it in stacks)
+            effect = candidate["comparison"]
+            yield {**group, "baseline": baseline, "candidate": candidate, "effect": effect}

@@ -1,0 +1,127 @@
+"""Inspections sent in: a small document is taken in at once, an archive by a worker."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from flask import request
+from flask.views import MethodView
+from sqlalchemy import Connection
+
+from api import analyses
+from api.errors import ApiError, Problem
+from api.jobs.queue import Job, QueueName
+from api.jobs.uploads import PROJECT
+from api.jobs.upkeep import UPLOAD
+from api.resources.base import Resources
+from api.resources.requests import accepted, new_request
+from api.schemas import work as schemas
+from api.security import needs
+from api.service import service
+from common.inspection import digest_bytes
+from graph.repositories.analyses import Kind
+from graph.repositories.documents import DeliveredDocument, add_documents
+from graph.repositories.inspections import Delivery, add_inspections
+from graph.repositories.tokens import Scope
+from ingest.documents import MEBIBYTE, RawDocument, Refusal
+from ingest.parsers.inspection import parse_inspections
+
+blueprint = Resources("uploads", __name__, description="Inspections sent in.")
+
+#: Larger ones are left to a worker.
+AT_ONCE_BYTES = 1 * MEBIBYTE
+#: Names of the quarantine and of sources.
+_SOURCE = "upload"
+_JSON = "application/json"
+_GZIP = frozenset({"application/gzip", "application/x-gzip", "application/x-gtar"})
+_SUFFIXES = {_JSON: ".json", "application/zip": ".zip", "application/x-tar": ".tar"}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_BODY = {
+    "required": True,
+    "description": "A document as JSON, or an archive of documents and inspection folders.",
+    "content": {
+        _JSON: {"schema": {"type": "object"}},
+        "application/gzip": _BINARY,
+        "application/zip": _BINARY,
+        "application/x-tar": _BINARY,
+    },
+}
+
+
+@blueprint.route("/inspections")
+class Uploads(MethodView):
+    """Inspections sent in."""
+
+    @needs(Scope.INGEST)
+    @blueprint.doc(requestBody=_BODY)
+    @blueprint.arguments(schemas.ForceQuery, location="query")
+    @blueprint.response(202, schemas.RequestSchema)
+    @blueprint.alt_response(201, schema=schemas.TakenInSchema, description="Taken in at once.")
+    @blueprint.alt_response(200, schema=schemas.TakenInSchema, description="Known already.")
+    def post(self, query: dict[str, Any]) -> Any:
+        """Take in inspections: a document within the request, an archive by a worker."""
+        body = request.get_data(cache=False)
+        if not body:
+            raise ApiError(400, Problem.INVALID_REQUEST, "the body is empty")
+        suffix = _suffix(body)
+        if suffix == ".json" and len(body) <= AT_ONCE_BYTES:
+            return _taken_in(body)
+        return _left_to_a_worker(body, suffix, force=query.get("force", False))
+
+
+def _taken_in(body: bytes) -> Any:
+    """All inspections of a document, or none.
+
+    :raises InvalidDocument: why the first that cannot be taken in cannot be
+    """
+    found = list(parse_inspections(RawDocument(_SOURCE, data=body)))
+    for it in found:
+        if isinstance(it, Refusal):
+            raise it.error
+    deliveries = [Delivery(it, _SOURCE) for it in found if not isinstance(it, Refusal)]
+    it = service()
+    with it.writing() as connection:
+        new = add_inspections(connection, it.settings, deliveries)
+        if new:
+            it.queue.enqueue(connection, PROJECT)
+    documents = [str(each.document.document_id) for each in deliveries]
+    counts = {"new": len(new), "known": len(documents) - len(new)}
+    return {"documents": documents, **counts}, 201 if new else 200
+
+
+def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
+    """Keep the upload with its request, in one transaction."""
+    document_id = digest_bytes(body)
+    asked = {"document_id": document_id, "suffix": suffix, "bytes": len(body)}
+    new = new_request(Kind.UPLOAD, asked, asked, document_id)
+    document = DeliveredDocument(document_id, UPLOAD, "upload-1", new.analysis_id, body)
+
+    def keep(connection: Connection) -> None:
+        add_documents(connection, service().settings, [document])
+
+    job = Job("uploads.ingest", QueueName.BULK, {"analysis_id": new.analysis_id})
+    return accepted(*analyses.submit(new, job, force=force, also=keep))
+
+
+def _suffix(body: bytes) -> str:
+    """How a file with this content would be called.
+
+    :raises ApiError: 415 if it is of no kind that is taken in
+    """
+    kind = request.mimetype
+    if kind in _GZIP:
+        return ".tar.gz" if _is_tar(body) else ".json.gz"
+    if kind not in _SUFFIXES:
+        known = ", ".join([*_SUFFIXES, "application/gzip"])
+        raise ApiError(415, Problem.HTTP, f"Content-Type: {kind!r} is not one of {known}")
+    return _SUFFIXES[kind]
+
+
+def _is_tar(body: bytes) -> bool:
+    """Whether what is packed begins as archives of tar do (POSIX.1-1988, ``ustar`` at 257)."""
+    try:
+        head = zlib.decompressobj(wbits=31).decompress(body[:65_536], 512)
+    except zlib.error:
+        return True  # broken: whoever reads archives says how
+    return head[257:262] == b"ustar"

@@ -1,0 +1,95 @@
+"""Vulnerabilities, and the releases that they affect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask.views import MethodView
+
+from api.errors import not_found
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, members, package_name, reading
+from api.schemas import vulnerabilities as schemas
+from api.schemas.words import PageQuery
+from api.security import needs
+from graph.repositories import browse_vulnerabilities as record
+from graph.repositories.tokens import Scope
+
+blueprint = Resources("vulnerabilities", __name__, description="Vulnerabilities that are known.")
+
+_VULNERABILITIES = Cursor("vulnerabilities", (str,))
+_AFFECTED = Cursor("affected", (str,))
+
+
+@blueprint.route("/vulnerabilities")
+class Vulnerabilities(MethodView):
+    """Vulnerabilities."""
+
+    @needs(Scope.READ)
+    @blueprint.arguments(schemas.VulnerabilityQuery, location="query")
+    @blueprint.response(200, schemas.VulnerabilityPage)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List vulnerabilities in the order of their identifiers."""
+        package = query.get("package")
+        with reading() as (connection, progress):
+            return page(
+                query,
+                _VULNERABILITIES,
+                lambda after, limit: record.browse_vulnerabilities(
+                    connection,
+                    package=None if package is None else package_name(package),
+                    alias=query.get("alias"),
+                    severity=query.get("severity"),
+                    withdrawn=query.get("withdrawn"),
+                    after=after and after[0],
+                    limit=limit,
+                ),
+                lambda it: (it.vulnerability_id,),
+                progress,
+            )
+
+
+@blueprint.route("/vulnerabilities/<string:identifier>")
+class Vulnerability(MethodView):
+    """One vulnerability."""
+
+    @needs(Scope.READ)
+    @blueprint.response(200, schemas.VulnerabilityDocument)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, identifier: str) -> dict[str, Any]:
+        """Say what is known of a vulnerability; any of its aliases finds it."""
+        with reading() as (connection, progress):
+            found = record.vulnerability_named(connection, identifier)
+            if found is None:
+                raise not_found("vulnerability", identifier)
+            return {
+                **members(found),
+                "advisories": record.advisories_about(connection, found.vulnerability_id),
+                "affected_versions": record.affected_count(connection, found.vulnerability_id),
+                **freshness(progress),
+            }
+
+
+@blueprint.route("/vulnerabilities/<string:identifier>/versions")
+class Affected(MethodView):
+    """What a vulnerability affects."""
+
+    @needs(Scope.READ)
+    @blueprint.arguments(PageQuery, location="query")
+    @blueprint.response(200, schemas.ReleaseNamePage)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any], identifier: str) -> dict[str, Any]:
+        """List the releases that a vulnerability affects, of those that are known."""
+        with reading() as (connection, progress):
+            found = record.vulnerability_named(connection, identifier)
+            if found is None:
+                raise not_found("vulnerability", identifier)
+            return page(
+                query,
+                _AFFECTED,
+                lambda after, limit: record.browse_affected(
+                    connection, found.vulnerability_id, after=after and after[0], limit=limit
+                ),
+                lambda it: (it.purl,),
+                progress,
+            )

@@ -1,0 +1,161 @@
+"""Inspections, observations and hardware on the wire."""
+
+from __future__ import annotations
+
+from marshmallow import INCLUDE, Schema, fields
+
+from api.schemas.words import (
+    FromData,
+    Page,
+    PageQuery,
+    asked,
+    asked_choice,
+    choice,
+    count,
+    free,
+    moment,
+    number,
+    text,
+    texts,
+)
+from common.inspection import Outcome
+
+_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+_OUTCOMES = [it.value for it in Outcome]
+
+
+class InspectionQuery(PageQuery):
+    """Which inspections are asked for."""
+
+    stack = asked("Digest of the stack that was tried.", _DIGEST)
+    hardware = asked("Digest of a hardware class that a job ran on.", _DIGEST)
+    indicator = asked("Name of an indicator that a job ran.", "PiMatmul")
+
+
+class InspectionItem(Schema):
+    """One stack, tried by a number of jobs."""
+
+    document_id = text("Digest of its document.", _DIGEST)
+    name = text("As it was given.", "inspection-matmul-1f2e3d4c")
+    schema_version = text("Of its document.", "inspection-directory")
+    stack_digest = text("Of the stack that was tried; null if it is not known.", null=True)
+    stack_note = text("Why it is not, or what of its lock is left out.", null=True)
+    job_count = count("Jobs that ran.", 10)
+    created_at = moment("When it was made, if it says so.", null=True)
+    ingested_at = moment("When it came.")
+
+
+class InspectionPage(Page):
+    """Inspections, those first that came last."""
+
+    items = fields.List(fields.Nested(InspectionItem), required=True)
+
+
+class InspectionDetail(FromData, InspectionItem):
+    """An inspection."""
+
+    outcomes = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata={"description": "Jobs by how they ended.", "example": {"measured": 10}},
+    )
+    indicators = texts("Names of those that ran.", ["PiMatmul"])
+    hardware = texts("Digests of the classes that they ran on.", [_DIGEST])
+
+
+class RawInspection(Schema):
+    """A document as it was delivered, as canonical JSON; its own schema names its members."""
+
+    class Meta:
+        """There are several generations of them."""
+
+        unknown = INCLUDE
+
+
+class ObservationQuery(PageQuery):
+    """Which observations are asked for."""
+
+    indicator = asked("Name of the indicator.", "PiMatmul")
+    hardware = asked("Digest of the hardware class.", _DIGEST)
+    stack = asked("Digest of the stack.", _DIGEST)
+    package = asked("Name of a package in the stack.", "numpy")
+    version = asked("Version of that package, normalised.", "2.4.6")
+    outcome = asked_choice("How the job ended.", _OUTCOMES)
+    inspection = asked("Digest of the inspection's document.", _DIGEST)
+    comparison_key = asked("Of what was measured alike.", _DIGEST)
+
+
+class ObservationItem(Schema):
+    """What one job was seen to do, once."""
+
+    observation_id = text("Its identifier.", _DIGEST)
+    document_id = text("The inspection it is from.", _DIGEST)
+    job_id = text("The job of the inspection.", f"{_DIGEST}:0")
+    outcome = choice("How the job ended.", _OUTCOMES)
+    exit_code = count("Of the indicator.", 0)
+    indicator = text("Its name.", "PiMatmul")
+    component = text("The library that it measures.", "numpy", null=True)
+    script_sha256 = text("Digest of its script.", null=True)
+    stack_digest = text("The stack that was tried.", null=True)
+    hardware_digest = text("The hardware class.", _DIGEST)
+    python_version = text("Of the interpreter.", "3.11", null=True)
+    comparison_key = text("Of what was measured alike.", _DIGEST)
+    parameters = free("Of the indicator.")
+    device = text("What it ran on.", "cpu", null=True)
+    elapsed_s = number("Of one call of what is measured, s.", 0.0029, null=True)
+    rate = number("In `unit`; null unless it was measured.", 9.4e10, null=True)
+    unit = text("Of the rate.", "FLOP/s", null=True)
+    repetitions_s = fields.List(
+        fields.Float(),
+        required=True,
+        metadata={"description": "Each repetition, s.", "example": [0.0029, 0.0028]},
+    )
+    correction = text("How a rate that was published by a wrong definition was mended.", null=True)
+    quarantine_reason = text("Why nothing may be compared with it.", null=True)
+    unstable_reason = text("Why it does not count in comparisons.", null=True)
+    failure_reason = text("Why it crashed: a code.", null=True)
+    failure_message = text("The same, for people.", null=True)
+    host = text("Digest that tells machines of one class apart.", null=True)
+    block = text("Jobs of one block ran in turns.", null=True)
+    turn = count("Place within the block.", 0, null=True)
+    started_at = moment("When the job began.", null=True)
+    ended_at = moment("When it ended.", null=True)
+    memory_bytes = count("The most that it held.", 120000512, null=True)
+    user_s = number("Processor time in user mode, s.", 3.1, null=True)
+    system_s = number("Processor time in the kernel, s.", 0.2, null=True)
+
+
+class ObservationPage(Page):
+    """Observations in the order of their identifiers."""
+
+    items = fields.List(fields.Nested(ObservationItem), required=True)
+
+
+class ObservationDetail(FromData, ObservationItem):
+    """An observation."""
+
+
+class HardwareQuery(PageQuery):
+    """Which hardware classes are asked for."""
+
+    like = asked("Part of a label, in any case.", "epyc")
+
+
+class HardwareItem(Schema):
+    """Machines whose measurements may be compared."""
+
+    digest = text("Its digest.", _DIGEST)
+    label = text("For people.", "AMD EPYC, 2 processors")
+    identity = free("What the digest is made of.")
+    document_id = text("The document that it was first seen in.", _DIGEST)
+
+
+class HardwarePage(Page):
+    """Hardware classes by digest."""
+
+    items = fields.List(fields.Nested(HardwareItem), required=True)
+
+
+class HardwareDetail(FromData, HardwareItem):
+    """A hardware class."""

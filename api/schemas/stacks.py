@@ -1,0 +1,131 @@
+"""Stacks and their comparisons on the wire."""
+
+from __future__ import annotations
+
+from marshmallow import Schema, fields, validate
+
+from adviser.scoring.judging import Verdict
+from api.schemas.vulnerabilities import ReleaseName
+from api.schemas.words import (
+    FromData,
+    Page,
+    PageQuery,
+    asked,
+    asked_flag,
+    choice,
+    count,
+    free,
+    number,
+    text,
+    texts,
+)
+
+_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+
+
+class StackQuery(PageQuery):
+    """Which stacks are asked for."""
+
+    package = asked("Name of a package in it.", "numpy")
+    version = asked("Version of that package, normalised.", "2.4.6")
+    measured = asked_flag("Whether it was inspected.")
+
+
+class StackItem(Schema):
+    """A set of package versions, named by its digest."""
+
+    digest = text("Its digest.", _DIGEST)
+    package_count = count("Packages in it.", 3)
+    inspections = count("How often it was inspected.", 1)
+    advised = count("How many advices recommend it.", 0)
+    document_id = text("The document that it was first seen in.", _DIGEST)
+
+
+class StackPage(Page):
+    """Stacks in the order of their digests."""
+
+    items = fields.List(fields.Nested(StackItem), required=True)
+
+
+class StackDocument(FromData, StackItem):
+    """A stack with its packages."""
+
+    packages = fields.List(fields.Nested(ReleaseName), required=True)
+
+
+class ComparisonQuery(PageQuery):
+    """Which two stacks are compared."""
+
+    # All that was measured by a key is read to compare two stacks by it.
+    limit = fields.Integer(
+        load_default=10,
+        validate=validate.Range(1, 50),
+        metadata={"description": "Comparison keys on the page, at most.", "example": 10},
+    )
+    baseline = asked("Digest of the stack that is compared with.", _DIGEST, required=True)
+    candidate = asked("Digest of the stack that is compared.", _DIGEST, required=True)
+    indicator = asked("Only by this indicator.", "PiMatmul")
+    hardware = asked("Only on this hardware class: a digest.", _DIGEST)
+
+
+class HardwareName(Schema):
+    """A hardware class, named."""
+
+    digest = text("Its digest.", _DIGEST)
+    label = text("For people.", "AMD EPYC, 2 processors")
+
+
+class ComparedStack(Schema):
+    """One of the two stacks under one comparison key."""
+
+    label = text("For people.", "numpy 2.4.6 (1f2e3d4c)")
+    stack_digest = text("Its digest.", _DIGEST)
+    component = text("The package that is measured.", "numpy", null=True)
+    component_version = text("Its version in the stack.", "2.4.6", null=True)
+    jobs = count("Jobs, with those that were left out.", 10)
+    unstable = texts("Why each job was left out that was.", [])
+    median_rate = number("Of the jobs that count, in `unit`.", 9.4e10, null=True)
+    median_flop_per_s = number("The same in FLOP/s, where that is the unit.", 9.4e10, null=True)
+    spread_pct = number("Coefficient of variation of their rates, %.", 2.1, null=True)
+
+
+class Effect(Schema):
+    """How the candidate differs from the baseline, and what may be claimed of it."""
+
+    verdict = choice("What may be claimed.", [it.value for it in Verdict])
+    difference_pct = number("By which the candidate's rate is higher, %.", -15.2, null=True)
+    interval_low_pct = number("Lower end of the 95 % interval, %.", -18.0, null=True)
+    interval_high_pct = number("Its upper end, %.", -12.3, null=True)
+    d = number("Candidate − baseline, natural log.", -0.165, null=True)
+    standard_error = number("Of d.", 0.02, null=True)
+    degrees_of_freedom = number("Of the standard error.", 17.3, null=True)
+    p_value = number("One-sided, Holm-adjusted over all that the baseline is compared with.", 0.01)
+    jobs_missing = count("Further jobs of the candidate until a verdict can be expected.", 0)
+    baseline_jobs_missing = count("The same for the baseline.", 0)
+    method = text("How d was estimated.", "paired")
+    pairs = count("Of jobs that ran in turns.", 10)
+    hosts = count("That both stacks ran on; null if that is not known.", 1, null=True)
+    tau = number("Standard deviation of the effect between hosts, natural log.", null=True)
+
+
+class ComparisonItem(Schema):
+    """Two stacks by one indicator, measured alike."""
+
+    comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
+    indicator = text("Its name.", "PiMatmul")
+    script_sha256 = text("Digest of its script.", null=True)
+    unit = text("Of rates.", "FLOP/s")
+    parameters = free("Of the indicator.")
+    device = text("What it ran on.", "cpu", null=True)
+    python_version = text("Of the interpreter.", "3.11", null=True)
+    hardware = fields.Nested(HardwareName, required=True)
+    delta_pct = number("Differences up to this are of no interest, %.", 2.0)
+    baseline = fields.Nested(ComparedStack, required=True)
+    candidate = fields.Nested(ComparedStack, required=True)
+    effect = fields.Nested(Effect, required=True)
+
+
+class ComparisonPage(Page):
+    """Comparisons by comparison key; none if the two were never measured alike."""
+
+    items = fields.List(fields.Nested(ComparisonItem), required=True)

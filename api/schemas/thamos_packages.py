@@ -1,0 +1,118 @@
+"""What is known of packages, as clients of the original service read it."""
+
+from __future__ import annotations
+
+from marshmallow import EXCLUDE, Schema, fields, validate
+
+from api.schemas.listings import System
+from api.schemas.thamos import CapitalBoolean
+
+#: Pages beyond hold nothing in any record; PostgreSQL counts no further either.
+_LAST_PAGE = 1_000_000
+_NAME = validate.Length(1, 500)
+
+
+class _Asked(Schema):
+    class Meta:
+        """Clients of all times send more than is read here."""
+
+        unknown = EXCLUDE
+
+
+class _Where(_Asked):
+    os_name = fields.String(validate=_NAME)
+    os_version = fields.String(validate=_NAME)
+    python_version = fields.String(validate=_NAME)
+
+
+class PackageNameQuery(_Where):
+    """Which packages are asked for; pages count from 0."""
+
+    page = fields.Integer(load_default=0, validate=validate.Range(0, _LAST_PAGE))
+    per_page = fields.Integer(load_default=25, validate=validate.Range(1, 100))
+    like = fields.String(validate=_NAME)
+
+
+class PackageVersionsQuery(_Where):
+    """Whose versions are asked for."""
+
+    name = fields.String(required=True, validate=_NAME)
+    order_by = fields.String(validate=validate.OneOf(["ASC", "DESC"]))
+
+
+class ReleaseQueryV1(_Where):
+    """Which release is asked about; the index by its address or its name."""
+
+    name = fields.String(required=True, validate=_NAME)
+    version = fields.String(required=True, validate=_NAME)
+    index = fields.String(required=True, validate=_NAME)
+
+
+class DependencyQuery(ReleaseQueryV1):
+    """Which dependencies are asked for."""
+
+    marker_evaluation_result = CapitalBoolean()
+
+
+class PackageName(Schema):
+    """A package."""
+
+    package_name = fields.String(required=True)
+
+
+class PackageNames(Schema):
+    """A page of packages; the one past the last is empty."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    packages = fields.List(fields.Nested(PackageName), required=True)
+
+
+class PackageVersionV1(Schema):
+    """A release."""
+
+    package_name = fields.String(required=True)
+    package_version = fields.String(required=True)
+    index_url = fields.String(required=True)
+
+
+class PackageVersionsV1(Schema):
+    """Releases of a package."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    versions = fields.List(fields.Nested(PackageVersionV1), required=True)
+
+
+class DependencyV1(Schema):
+    """One dependency of a release; its version is a specifier."""
+
+    name = fields.String(required=True)
+    version = fields.String(required=True)
+    extra = fields.String(required=True, allow_none=True)
+    environment_marker = fields.String(required=True, allow_none=True)
+
+
+class DependenciesV1(Schema):
+    """Dependencies of a release."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    dependencies = fields.List(fields.Nested(DependencyV1), required=True)
+
+
+class MetadataV1(Schema):
+    """What the metadata of a release says."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    metadata = fields.Dict(keys=fields.String(), required=True)
+
+
+class SolvedEnvironments(Schema):
+    """Systems that a release was looked at on."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    environments = fields.List(fields.Nested(System), required=True)
+
+
+class Platforms(Schema):
+    """Platforms that packages are known for."""
+
+    platform = fields.List(fields.String(), required=True)

@@ -1,0 +1,85 @@
+"""Vulnerabilities on the wire."""
+
+from __future__ import annotations
+
+from marshmallow import Schema, fields
+
+from api.schemas.words import (
+    FromData,
+    Page,
+    PageQuery,
+    asked,
+    asked_choice,
+    asked_flag,
+    choice,
+    count,
+    moment,
+    number,
+    text,
+    texts,
+)
+from common.advisories import Severity
+
+_SEVERITIES = [it.value for it in Severity]
+
+
+class VulnerabilityQuery(PageQuery):
+    """Which vulnerabilities are asked for."""
+
+    package = asked("Of which a known version is affected.", "flask")
+    alias = asked("An identifier that it is known by.", "CVE-2023-30861")
+    severity = asked_choice("How bad it is.", _SEVERITIES)
+    withdrawn = asked_flag("Whether all of its advisories are withdrawn.")
+
+
+class VulnerabilityItem(Schema):
+    """A vulnerability: what all advisories about it say together."""
+
+    vulnerability_id = text("The identifier that names it.", "CVE-2023-30861")
+    aliases = texts("All that it is known by.", ["CVE-2023-30861", "GHSA-m2qf-hxjv-5gpq"])
+    summary = text("One line.", null=True)
+    severity = choice("How bad it is; null if nobody said.", _SEVERITIES, null=True)
+    score = number("CVSS base score, 0 to 10.", 7.5, null=True)
+    vector = text("What the score comes from.", null=True)
+    published_at = moment("When it was first published.", null=True)
+    modified_at = moment("When an advisory last changed.", null=True)
+    withdrawn_at = moment("Set if all of its advisories are withdrawn.", null=True)
+    document_id = text("The advisory whose identifier it has.")
+
+
+class VulnerabilityPage(Page):
+    """Vulnerabilities in the order of their identifiers."""
+
+    items = fields.List(fields.Nested(VulnerabilityItem), required=True)
+
+
+class AdvisoryItem(Schema):
+    """One advisory."""
+
+    advisory_id = text("Its identifier.", "GHSA-m2qf-hxjv-5gpq")
+    summary = text("One line.", null=True)
+    modified_at = moment("When it last changed.")
+    withdrawn_at = moment("When it was withdrawn.", null=True)
+    document_id = text("Its document.")
+
+
+class VulnerabilityDocument(FromData, VulnerabilityItem):
+    """A vulnerability."""
+
+    advisories = fields.List(fields.Nested(AdvisoryItem), required=True)
+    affected_versions = count("How many of the versions known here it affects.", 3)
+
+
+class ReleaseName(Schema):
+    """A release, named."""
+
+    purl = text("Package URL.", "pkg:pypi/flask@2.2.2")
+    name = text("Name, normalised.", "flask")
+    version = text("Version, normalised.", "2.2.2")
+    index = text("Name of the index that serves it.", "pypi")
+
+
+class ReleaseNamePage(Page):
+    """Releases by package URL."""
+
+    items = fields.List(fields.Nested(ReleaseName), required=True)

@@ -1,0 +1,120 @@
+"""How fields are written down: always there, described, with an example."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from marshmallow import RAISE, Schema, fields, validate
+
+#: Characters of a text in a query; nothing that is known has a longer name.
+_MAX_TEXT = 500
+#: Items on a page, unless told, and at most.
+DEFAULT_LIMIT, MAX_LIMIT = 50, 500
+
+
+def text(description: str, example: str | None = None, *, null: bool = False) -> fields.String:
+    """A text of an answer."""
+    return fields.String(required=True, allow_none=null, metadata=_told(description, example))
+
+
+def choice(description: str, values: list[str], *, null: bool = False) -> fields.String:
+    """One of a few words of an answer."""
+    allowed = validate.OneOf([*values, None] if null else values)
+    told = _told(description, values[0])
+    return fields.String(required=True, allow_none=null, validate=allowed, metadata=told)
+
+
+def texts(description: str, example: list[str] | None = None) -> fields.List:
+    """A list of texts of an answer."""
+    return fields.List(fields.String(), required=True, metadata=_told(description, example))
+
+
+def number(description: str, example: float | None = None, *, null: bool = False) -> fields.Float:
+    """A number of an answer; its unit is in the name or the description."""
+    return fields.Float(required=True, allow_none=null, metadata=_told(description, example))
+
+
+def count(description: str, example: int | None = None, *, null: bool = False) -> fields.Integer:
+    """A whole number of an answer."""
+    return fields.Integer(required=True, allow_none=null, metadata=_told(description, example))
+
+
+def flag(description: str, *, null: bool = False) -> fields.Boolean:
+    """Yes or no, in an answer."""
+    return fields.Boolean(required=True, allow_none=null, metadata=_told(description, False))
+
+
+def moment(description: str, *, null: bool = False) -> fields.AwareDateTime:
+    """A time of an answer, with its zone."""
+    told = _told(description, "2026-01-01T00:00:00+00:00")
+    return fields.AwareDateTime(
+        format="iso", default_timezone=UTC, required=True, allow_none=null, metadata=told
+    )
+
+
+def free(description: str, *, null: bool = False) -> fields.Dict:
+    """An object of an answer whose members are not ours to name."""
+    told = {"description": description}
+    return fields.Dict(keys=fields.String(), required=True, allow_none=null, metadata=told)
+
+
+def asked(description: str, example: str | None = None, **more: Any) -> fields.String:
+    """A filter; one that is not given is not there."""
+    told = _told(description, example)
+    return fields.String(validate=validate.Length(1, _MAX_TEXT), metadata=told, **more)
+
+
+def asked_choice(description: str, values: list[str]) -> fields.String:
+    """A filter that is one of a few words."""
+    return fields.String(validate=validate.OneOf(values), metadata=_told(description, values[0]))
+
+
+def asked_flag(description: str) -> fields.Boolean:
+    """A filter that is ``true`` or ``false``, and nothing else that could be meant by a slip."""
+    told = {"description": description}
+    return fields.Boolean(truthy={"true"}, falsy={"false"}, metadata=told)
+
+
+def _told(description: str, example: Any) -> dict[str, Any]:
+    return {"description": description} | ({} if example is None else {"example": example})
+
+
+class Query(Schema):
+    """What may be asked; a filter that nobody knows is refused rather than passed over."""
+
+    class Meta:
+        """A filter that is misspelt would find too much."""
+
+        unknown = RAISE
+
+
+class PageQuery(Query):
+    """Which page is asked for."""
+
+    limit = fields.Integer(
+        load_default=DEFAULT_LIMIT,
+        validate=validate.Range(1, MAX_LIMIT),
+        metadata={"description": "Items on the page, at most.", "example": 20},
+    )
+    after = fields.String(
+        validate=validate.Length(1, 2000),
+        metadata={"description": "Where the page begins; only ever taken from `next`."},
+    )
+
+
+class FromData(Schema):
+    """Of when the knowledge is that an answer is made of."""
+
+    as_of = moment("When the record last took knowledge in; null if it has none.", null=True)
+    graph_revision = count("All changes up to this one are in the graph as well.", 1804)
+
+
+class Page(FromData):
+    """A page of a list."""
+
+    next = text(
+        "Address of the page after this one; null on the last.",
+        "/api/v2/packages?after=WyJwYWNrYWdlcyIsImZsYXNrIl0&limit=20",
+        null=True,
+    )

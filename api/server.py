@@ -1,0 +1,182 @@
+"""The HTTP server: gunicorn in this process, with one application a worker process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
+
+from api.addresses import is_loopback
+from api.service import EXTENSION
+from common.errors import ServiceFailed
+from common.settings import Settings
+
+#: How long requests may go on after the signal to stop.
+GRACE_S = 20
+#: A worker process whose main loop is silent for so long is replaced.
+_SILENCE_S = 60
+_BACKLOG = 1024
+_NAME = "the server"
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """How the service meets its clients.
+
+    :param certificate: and ``key``: PEM files; ``None`` without TLS
+    :param behind_proxy: whether one proxy stands in front, whose headers are believed
+    """
+
+    workers: int
+    threads: int
+    certificate: Path | None = None
+    key: Path | None = None
+    behind_proxy: bool = False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one.
+
+    :raises ServiceFailed: if that address cannot be had
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)  # type: ignore[arg-type]
+    except OSError as error:
+        hint = "choose another --port, or stop what listens there"
+        raise ServiceFailed(_NAME, f"{host}:{port}: {error.strerror or error}", hint) from error
+
+
+def is_private(listener: socket.socket) -> bool:
+    """Whether only this machine reaches the socket."""
+    return is_loopback(str(listener.getsockname()[0]))
+
+
+def serve(settings: Settings, front: Front, listener: socket.socket) -> None:
+    """Answer requests until a signal to stop; the metrics' folder is set up by the caller.
+
+    :param listener: is the server's from now on
+    :raises InvalidSettings: if the application cannot be made of the settings
+    :raises ServiceFailed: if the server ends otherwise
+    """
+    from api.app import create_app
+
+    # Made here once to find out what is wrong; it has no connection that a fork could share, and
+    # what was imported for it is shared.
+    create_app(settings, behind_proxy=front.behind_proxy)
+    master = os.getpid()
+    try:
+        _Server(settings, front, listener.detach()).run()
+    except SystemExit as ended:
+        if os.getpid() != master:
+            _leave(ended.code)
+        if ended.code not in (0, None):
+            raise ServiceFailed(_NAME, "could not start; its log says why") from ended
+
+
+def _leave(code: object) -> NoReturn:
+    """End a worker process here: what the master cleans up at its end is not the worker's."""
+    logging.shutdown()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+class _Log(Logger):
+    """The server's words go where all logs go, and so without secrets."""
+
+    def setup(self, cfg: Any) -> None:
+        """Leave handlers as they are."""
+        self.error_log.propagate = True
+        self.error_log.setLevel(logging.WARNING)
+
+    def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
+        """One line a request."""
+        from api.access import tell
+
+        status = int(str(resp.status).split(maxsplit=1)[0])
+        tell(environ, status, getattr(resp, "sent", None), request_time)
+
+    def reopen_files(self) -> None:
+        """There are none."""
+
+
+class _Server(BaseApplication):
+    def __init__(self, settings: Settings, front: Front, descriptor: int) -> None:
+        self._settings = settings
+        self._front = front
+        self._descriptor = descriptor
+        self._app: Flask | None = None
+        super().__init__(prog="thoth")
+
+    def load_config(self) -> None:
+        """All of gunicorn's settings that are not its defaults."""
+        front = self._front
+        chosen: dict[str, Any] = {
+            "bind": f"fd://{self._descriptor}",
+            "worker_class": "gthread",
+            "workers": front.workers,
+            "threads": front.threads,
+            "graceful_timeout": GRACE_S,
+            "timeout": _SILENCE_S,
+            "keepalive": 15,
+            "limit_request_line": 8190,
+            "proc_name": "thoth",
+            "logger_class": _Log,
+            # Whom to believe about the scheme is decided in one place, by --behind-proxy.
+            "forwarded_allow_ips": "",
+            "control_socket_disable": True,
+            "when_ready": _ready,
+            "child_exit": _ended,
+            "worker_exit": self._close,
+        }
+        if front.certificate is not None:
+            chosen |= {
+                "certfile": str(front.certificate),
+                "keyfile": str(front.key),
+                "ssl_context": _tls,
+            }
+        if Path("/dev/shm").is_dir():  # noqa: S108 - gunicorn's own files, made safely
+            chosen["worker_tmp_dir"] = "/dev/shm"  # noqa: S108
+        for name, value in chosen.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        """The application; called in each worker process, so none shares a connection."""
+        from api.app import create_app
+
+        self._app = create_app(self._settings, behind_proxy=self._front.behind_proxy)
+        return self._app
+
+    def _close(self, _server: Any, _worker: Any) -> None:
+        if self._app is not None:
+            self._app.extensions[EXTENSION].close()
+
+
+def _tls(_config: Any, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    context = default()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _ready(_server: Any) -> None:
+    _LOG.info("service_ready")
+
+
+def _ended(_server: Any, worker: Any) -> None:
+    """Its gauges are no more; what it counted stays counted."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+    _LOG.info("server_worker_ended", extra={"pid": worker.pid})

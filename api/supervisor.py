@@ -1,0 +1,144 @@
+"""Keeps child processes alive: starts what died again, and ends them all when it is told to."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+#: How long children may take to end before they are killed.
+GRACE_S = 30.0
+#: The wait before a child that died at once is started again, and the longest one.
+_BACKOFF_S, _LONGEST_S = 0.5, 30.0
+#: One that lived so long did not die of its start.
+_LIVED_S = 60.0
+_LOOK_S = 0.1
+_SET_PARENT_DEATH_SIGNAL = 1
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process to keep alive.
+
+    :param essential: all is ended when it ends, with its exit code
+    """
+
+    name: str
+    command: tuple[str, ...]
+    essential: bool = False
+
+
+def backoff_s(deaths: int) -> float:
+    """The wait before the start after so many deaths in a row.
+
+    >>> [backoff_s(it) for it in (1, 2, 3, 9)]
+    [0.5, 1.0, 2.0, 30.0]
+    """
+    return min(_LONGEST_S, _BACKOFF_S * 2.0 ** (deaths - 1))
+
+
+@dataclass(slots=True)
+class _Kept:
+    child: Child
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    due: float = 0.0
+    deaths: int = 0
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs children until SIGTERM, SIGINT or SIGHUP; a second one kills them.
+
+    :param restarted: called for each child that ended by itself and is started again
+    """
+
+    children: Sequence[Child]
+    restarted: Callable[[Child], None] = lambda _child: None
+    grace_s: float = GRACE_S
+    _signals: int = 0
+    _kept: list[_Kept] = field(default_factory=list)
+
+    def run(self) -> int:
+        """:returns: 0 after a signal, else the exit code of the essential child that ended"""
+        asked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        before = {number: signal.signal(number, self._told) for number in asked}
+        self._kept = [_Kept(child) for child in self.children]
+        try:
+            return self._watch()
+        finally:
+            self._end()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _told(self, _number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+
+    def _watch(self) -> int:
+        while not self._signals:
+            for kept in self._kept:
+                code = self._look_after(kept)
+                if code is not None:
+                    return code
+            time.sleep(_LOOK_S)
+        return 0
+
+    def _look_after(self, kept: _Kept) -> int | None:
+        """Start a child that is due, and see whether one ended: its code if it is essential."""
+        now = time.monotonic()
+        if kept.process is None:
+            if now >= kept.due:
+                kept.process, kept.started = _start(kept.child), now
+            return None
+        code = kept.process.poll()
+        if code is None:
+            return None
+        kept.process = None
+        if kept.child.essential:
+            _LOG.error("child_ended", extra={"child": kept.child.name, "exit_code": code})
+            return code if code > 0 else 1
+        kept.deaths = 1 if now - kept.started > _LIVED_S else kept.deaths + 1
+        kept.due = now + backoff_s(kept.deaths)
+        told = {"child": kept.child.name, "exit_code": code, "again_in_s": backoff_s(kept.deaths)}
+        _LOG.warning("child_ended", extra=told)
+        self.restarted(kept.child)
+        return None
+
+    def _end(self) -> None:
+        """Ask all to end; kill those that do not, or all at a second signal."""
+        running = [it.process for it in self._kept if it.process is not None]
+        for process in running:
+            process.terminate()
+        until = time.monotonic() + self.grace_s
+        while any(it.poll() is None for it in running):
+            if time.monotonic() > until or self._signals > 1:
+                for process in running:
+                    process.kill()
+                    process.wait()
+                return
+            time.sleep(_LOOK_S / 2)
+
+
+def _start(child: Child) -> subprocess.Popen[bytes]:
+    # A session of its own: a terminal's Ctrl-C is for the supervisor, which passes it on.
+    process = subprocess.Popen(
+        child.command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_bind_to_parent
+    )
+    _LOG.info("child_started", extra={"child": child.name, "pid": process.pid})
+    return process
+
+
+_LIBC: Any = ctypes.CDLL(None)
+
+
+def _bind_to_parent() -> None:
+    """The child is told to end when its supervisor does, even by a kill."""
+    _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)

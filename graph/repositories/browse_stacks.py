@@ -1,0 +1,101 @@
+"""Stacks, page by page, and the packages in each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, any_, func, select
+
+from graph.repositories.affected import texts
+from graph.repositories.browse_vulnerabilities import KnownVersion
+from graph.tables import (
+    AdvisedStack,
+    InspectionRow,
+    PackageVersionRow,
+    StackPackage,
+    StackRow,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StackHead:
+    """A set of package versions.
+
+    :param inspections: of it
+    :param advised: how many advices recommend it
+    :param document_id: the document that it was first seen in
+    """
+
+    digest: str
+    package_count: int
+    document_id: str
+    inspections: int = 0
+    advised: int = 0
+
+
+def browse_stacks(
+    connection: Connection,
+    *,
+    package: str | None = None,
+    version: str | None = None,
+    measured: bool | None = None,
+    after: str | None = None,
+    limit: int,
+) -> list[StackHead]:
+    """Stacks in the order of their digests.
+
+    :param package: that is in it, in ``version`` if that is given
+    :param measured: whether it was inspected
+    """
+    row, release = StackRow, PackageVersionRow
+    query = select(row.digest, row.package_count, row.document_id)
+    if package is not None:
+        holding = select(StackPackage.stack_digest).join(
+            release, release.purl == StackPackage.purl
+        )
+        holding = holding.where(release.name == package)
+        if version is not None:
+            holding = holding.where(release.version == version)
+        query = query.where(row.digest.in_(holding))
+    if measured is not None:
+        seen = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
+        query = query.where(seen.exists() if measured else ~seen.exists())
+    if after is not None:
+        query = query.where(row.digest > after)
+    rows = connection.execute(query.order_by(row.digest).limit(limit)).all()
+    digests = [it.digest for it in rows]
+    inspected = _counts(connection, InspectionRow.stack_digest, digests)
+    advised = _counts(connection, AdvisedStack.stack_digest, digests)
+    return [StackHead(*it, inspected.get(it[0], 0), advised.get(it[0], 0)) for it in rows]
+
+
+def stack_named(connection: Connection, digest: str) -> StackHead | None:
+    """A stack by its digest, or ``None``."""
+    row = StackRow
+    found = connection.execute(
+        select(row.digest, row.package_count, row.document_id).where(row.digest == digest)
+    ).one_or_none()
+    if found is None:
+        return None
+    inspected = _counts(connection, InspectionRow.stack_digest, [digest])
+    advised = _counts(connection, AdvisedStack.stack_digest, [digest])
+    return StackHead(*found, inspected.get(digest, 0), advised.get(digest, 0))
+
+
+def packages_in(connection: Connection, digest: str) -> list[KnownVersion]:
+    """The releases that a stack is, by package URL."""
+    row = PackageVersionRow
+    rows = connection.execute(
+        select(row.purl, row.name, row.version, row.index_name)
+        .join(StackPackage, StackPackage.purl == row.purl)
+        .where(StackPackage.stack_digest == digest)
+        .order_by(row.purl)
+    )
+    return [KnownVersion(*it) for it in rows]
+
+
+def _counts(connection: Connection, column: object, digests: list[str]) -> dict[str, int]:
+    rows = connection.execute(
+        select(column, func.count()).where(column == any_(texts(digests))).group_by(column)  # type: ignore[call-overload]
+    )
+    return {digest: count for digest, count in rows}

@@ -1,0 +1,148 @@
+"""The service as processes: over TLS, killed, restarted and stopped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.services.served import Served, end, serving
+
+ADVISE = "/api/v1/advise/python"
+QUERY = {
+    "recommendation_type": "latest", "dev": "False", "debug": "False", "force": "False",
+    "source_type": "cli", "origin": "None",
+}  # fmt: skip
+PIPFILE = '[packages]\nflask = "*"\n'
+REQUEST = {
+    "application_stack": {"requirements": PIPFILE, "requirements_lock": ""},
+    "runtime_environment": {"python_version": "3.11"},
+}
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Served]:
+    """A service that tests may hurt."""
+    home = Path(tempfile.mkdtemp(prefix="thoth-hurt-"))
+    try:
+        with serving(home, {"ANONYMOUS_SCOPES": "none"}, queues=["people"]) as running:
+            yield running
+    finally:
+        shutil.rmtree(home)
+
+
+def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> None:
+    port = served.base_url.rpartition(":")[2]
+    context = ssl.create_default_context(cafile=str(served.ca))
+    for name in ("localhost", "127.0.0.1"):
+        with (
+            socket.create_connection(("127.0.0.1", int(port))) as plain,
+            context.wrap_socket(plain, server_hostname=name) as secured,
+        ):
+            assert secured.version() in {"TLSv1.2", "TLSv1.3"}
+    assert (served.ca.parent / "key.pem").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(httpx.ConnectError, match="(?i)certificate"):
+        httpx.get(f"{served.base_url}/livez")
+
+
+def test_a_request_is_answered_by_a_worker(served: Served) -> None:
+    with served.client() as client:
+        accepted = client.post(ADVISE, params=QUERY, json=REQUEST)
+        assert accepted.status_code == 202, accepted.text
+        url = f"{ADVISE}/{accepted.json()['analysis_id']}/status"
+        eventually(
+            lambda: client.get(url).json()["status"]["state"] in {"succeeded", "failed"},
+            "the analysis has no end",
+        )
+
+
+def test_processes_add_up_their_figures(served: Served) -> None:
+    def counted(client: httpx.Client) -> float:
+        pattern = r'thoth_http_requests_total\{method="GET",route="/api/v1",status="200"\} (\S+)'
+        found = re.search(pattern, client.get("/metrics").text)
+        return float(found[1]) if found else 0.0
+
+    with served.client() as client:
+        before = counted(client)
+    for _ in range(8):  # connections of their own, so that both processes have some
+        with served.client() as client:
+            assert client.get("/api/v1").status_code == 200
+    with served.client() as client:
+        assert counted(client) == before + 8
+
+
+def test_a_killed_worker_is_replaced_and_its_successor_works(own: Served) -> None:
+    supervisor = psutil.Process(own.worker.pid)
+    (killed,) = supervisor.children()
+    killed.send_signal(signal.SIGKILL)
+    eventually(
+        lambda: {it.pid for it in supervisor.children()} not in ({killed.pid}, set()),
+        "no worker was started again",
+    )
+    with own.client(own.token("advise", "read")) as client:
+        accepted = client.post(ADVISE, params=QUERY, json=REQUEST)
+        assert accepted.status_code == 202, accepted.text
+        url = f"{ADVISE}/{accepted.json()['analysis_id']}/status"
+        eventually(
+            lambda: client.get(url).json()["status"]["state"] in {"succeeded", "failed"},
+            "the analysis has no end",
+        )
+        assert "thoth_worker_restarts_total 1.0" in client.get("/metrics").text
+
+
+def test_no_secret_is_in_any_log(own: Served) -> None:
+    secret = own.token("read")
+    with own.client(secret) as client:
+        assert client.get("/api/v1").status_code == 200
+        assert client.get("/api/v1", params={"token": secret}).status_code == 401
+        assert client.get(f"/api/v1/nowhere/{secret}").status_code == 404
+        forged = {"Authorization": "Bearer thoth_0123456789012345678901234567890123456789"}
+        assert client.get("/api/v1", headers=forged).status_code == 401
+    passwords = re.findall(r'"([A-Za-z0-9_-]{16,})"', (own.settings.home / "secrets.json").read_text())
+    assert passwords
+    kept = [own.log, own.worker_log, *(own.settings.home / "logs").glob("*")]
+    text = "".join(path.read_text("utf-8", "replace") for path in kept)
+    assert '"status": 404' in text
+    for hidden in (secret, "0123456789012345678901234567890123456789", *passwords):
+        assert hidden not in text
+
+
+def test_the_supervisors_death_ends_its_children(own: Served) -> None:
+    """Last of those that use it: it has no worker afterwards."""
+    children = psutil.Process(own.worker.pid).children()
+    own.worker.kill()
+    own.worker.wait()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
+    served = psutil.Process(own.server.pid).children()
+    assert end(own.server) == 0
+    assert not psutil.wait_procs(served, timeout=10)[1]
+    assert not list((own.settings.home / "run" / "metrics").glob("serve@*"))
+
+
+def test_others_do_not_reach_it_without_tls() -> None:
+    refused = subprocess.run(
+        [sys.executable, "-m", "api", "serve", "--host", "0.0.0.0", "--port", "0"],  # noqa: S104
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert "--tls-self-signed" in refused.stderr

@@ -1,0 +1,180 @@
+"""What the adviser's commands refuse, with which exit code, and what they do not take for proof."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from graph.engine import Stores
+from tests.factories.releases import release
+from tests.integration.test_advise_command import WHERE, deliver
+from tests.services.commands import thoth
+from tests.services.index import package_index
+
+NOWHERE = {"PACKAGE_INDEXES": "dead=http://127.0.0.1:9/simple", "INDEX_RETRIES": "0"}
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """Two versions of one package."""
+    deliver(stores, [release("core", "2.0"), release("core", "1.0")])
+    return stores
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[project\n", "invalid_toml"),
+        ("[project]\nname = 'café'\n".encode("latin-1"), "not_utf8"),
+        (b"\x7fELF\0\0", "nul_character"),
+        (b"#" * (9 * 2**20), "file_too_large"),
+        (b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n", "nothing is asked for"),
+    ],
+)
+def test_a_project_that_cannot_be_used_is_exit_code_2(
+    stores: Stores, tmp_path: Path, content: bytes, words: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(content)
+    done = thoth(stores.settings, "advise", str(tmp_path))
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+
+
+def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
+    stores: Stores, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.txt").write_text("core\n", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    broken = tmp_path / "broken" / "Pipfile.lock"
+    broken.parent.mkdir()
+    broken.write_text("{", encoding="utf-8")
+    (tmp_path / "loose.txt").write_text("core>=1\n", encoding="utf-8")
+    (tmp_path / "pinned.txt").write_text("core==1\n", encoding="utf-8")
+    users = tmp_path / "users"
+    users.write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
+    at = str(tmp_path / "requirements.txt")
+    for arguments, words in (
+        (("advise", str(tmp_path / "empty")), "nothing says what is required"),
+        (("advise", at, "--extra", "nope"), "has no extra 'nope'"),
+        (("advise", at, "--group", "nope"), "has no group 'nope'"),
+        (("advise", str(users)), "is not a requirement"),
+        (("advise", at, "-o", str(tmp_path / "out-pylock.toml")), "give --format"),
+        (("advise", "check", "/bin/ls"), "not a report: it is no JSON"),
+        (("provenance", str(broken)), "invalid_json"),
+        (("guard", str(broken), at), "invalid_json"),
+        (("guard", str(tmp_path / "loose.txt"), str(tmp_path / "pinned.txt")), "is no lock"),
+        (("why", "core==2.0", "--project", at), "more than a package's name"),
+    ):
+        done = thoth(stores.settings, *arguments)
+        assert (done.returncode, words in done.stderr) == (2, True), (arguments, done.stderr)
+
+
+def test_an_index_that_does_not_answer_is_exit_code_3(stores: Stores, tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(f"core==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
+    done = thoth(
+        stores.settings, "provenance", "--live", "--index", "dead", str(lock), **NOWHERE
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+
+
+def test_a_conflict_among_what_was_read_is_not_told_as_proof(
+    stores: Stores, tmp_path: Path
+) -> None:
+    at = ("--project", str(tmp_path), *WHERE)
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    with package_index(protected=False, json=True, ranges=True, validators=True) as index:
+        for version in ("1.0", "2.0", "3.0", "4.0"):
+            index.add_wheel("core", version)
+        where = {"PACKAGE_INDEXES": f"pypi={index.url}"}
+        done = thoth(
+            stores.settings, "packages", "add", "core", "--max-versions", "1", **where
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        done = thoth(stores.settings, "why-not", "core==1.0", *at, "--json", **where)
+        assert done.returncode == 1, done.stderr
+        (told,) = json.loads(done.stdout)["unread"]
+        assert told == (
+            "core: infeasible among the one known version; pypi lists one more that nobody has "
+            "read, 1.0: `thoth packages add 'core==1.0'`, or --fetch, reads it"
+        )
+        # What no version is, none that is read would be either.
+        done = thoth(stores.settings, "why-not", "core==9", *at, "--json", **where)
+        assert json.loads(done.stdout)["unread"] == []
+        done = thoth(
+            stores.settings, "advise", str(tmp_path), *WHERE, "--older-than", "400d", **where
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "infeasible among the 1 known versions" in done.stdout
+        assert "`thoth packages add core --max-versions 4` reads them" in done.stdout
+        identifier = done.stdout.rpartition("; ")[2].strip()
+        assert thoth(stores.settings, "replay", identifier).returncode == 0
+        done = thoth(stores.settings, "why-not", "core==1.0", *at, "--fetch", **where)
+    assert done.returncode == 0, done.stderr
+    assert "core 1.0 instead of 4.0" in done.stdout
+
+
+def test_why_without_a_stack_says_that_there_is_none(known: Stores, tmp_path: Path) -> None:
+    (tmp_path / "requirements.in").write_text("core>=3\n", encoding="utf-8")
+    done = thoth(known.settings, "why", "core", "--project", str(tmp_path), *WHERE)
+    assert done.returncode == 1
+    assert "core is in no advised stack, as there is none" in done.stdout
+    assert "you ask for core>=3" in done.stdout
+
+
+def test_without_advisories_nothing_looks_clean(known: Stores, tmp_path: Path) -> None:
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--type", "security")
+    assert done.returncode == 0, done.stderr
+    assert "warning: no advisories are known" in done.stdout
+    assert "advisories never" in done.stdout
+
+
+def test_a_lock_beside_its_pipfile_is_checked_against_it(known: Stores, tmp_path: Path) -> None:
+    (tmp_path / "Pipfile").write_text(
+        '[[source]]\nname = "pypi"\nurl = "https://index.example/simple"\nverify_ssl = true\n'
+        '[packages]\ncore = "*"\n',
+        encoding="utf-8",
+    )
+    lock = tmp_path / "Pipfile.lock"
+    done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "-o", str(lock))
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {lock} (pipfile-lock)" in done.stderr
+    done = thoth(known.settings, "provenance", str(lock))
+    assert "INVALID-LOCK-HASH" not in done.stdout
+    document = json.loads(lock.read_text(encoding="utf-8"))
+    document["_meta"]["hash"]["sha256"] = "0" * 64
+    lock.write_text(json.dumps(document), encoding="utf-8")
+    for path in (tmp_path, lock):
+        done = thoth(known.settings, "provenance", str(path))
+        assert (done.returncode, "INVALID-LOCK-HASH" in done.stdout) == (1, True)
+    (tmp_path / "Pipfile").unlink()
+    done = thoth(known.settings, "provenance", str(lock))
+    assert "whether it was made for it is not checked" in done.stderr
+
+
+def test_the_name_of_a_lock_of_another_format_is_remarked(known: Stores, tmp_path: Path) -> None:
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    output = tmp_path / "out.toml"
+    done = thoth(
+        known.settings, "advise", str(tmp_path), *WHERE, "-o", str(output),
+        "--format", "requirements",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {output} (requirements)" in done.stderr
+    assert "out.toml is requirements, and called like pylock" in done.stderr
+
+
+def test_piped_rows_keep_to_columns_and_end_in_no_blanks(known: Stores, tmp_path: Path) -> None:
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    done = thoth(known.settings, "advise", str(tmp_path), *WHERE, COLUMNS="60")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines == [line.rstrip() for line in lines]
+    free = thoth(known.settings, "advise", str(tmp_path), *WHERE)
+    if "COLUMNS" not in os.environ:
+        assert max(map(len, free.stdout.splitlines())) > 60

@@ -1,0 +1,74 @@
+"""What has no effect, and what is not known, is told; a conflict says what was not read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from adviser.reports.codes import NoteCode
+from adviser.reports.gaps import gap_notes
+from adviser.reports.unread import Unread, unread_in
+from adviser.scoring.assessments import Level
+from adviser.scoring.criteria import RecommendationType
+from graph.candidates import KnownVulnerability
+from graph.evidence import ADVISORIES
+from tests.factories.asked import INDEX, NOTHING, advised, asked
+
+BLIND = replace(NOTHING, sources={ADVISORIES: None})
+
+
+def unread(manifest: str, listed: dict[str, list[str]], **options: Any) -> tuple[Unread, ...]:
+    advice = advised(asked(manifest, **options))
+    conflict = advice.resolution.conflict
+    assert conflict is not None
+    by_index = {name: {"pypi": versions} for name, versions in listed.items()}
+    return unread_in(conflict, advice.asked, advice.snapshot, by_index)
+
+
+def test_that_no_advisories_are_known_warns_whoever_asks_for_security() -> None:
+    for kind, level in ((RecommendationType.LATEST, Level.INFO),
+                        (RecommendationType.SECURITY, Level.WARNING)):  # fmt: skip
+        (note,) = gap_notes(advised(asked("core\n", kind), evidence=BLIND))
+        assert (note.code, note.type) == (NoteCode.NO_ADVISORIES, level)
+    assert list(gap_notes(advised(asked("core\n", RecommendationType.SECURITY)))) == []
+
+
+def test_names_without_effect_are_told() -> None:
+    request = asked(
+        "core\n",
+        prereleases=frozenset({"core", "nothere"}),
+        allowed_vulnerabilities=frozenset({"CVE-2024-1", "cve-2024-2"}),
+    )
+    advice = advised(request)
+    harmed = replace(
+        advice.snapshot.packages["core"][0], vulnerabilities=(KnownVulnerability("CVE-2024-2"),)
+    )
+    snapshot = replace(advice.snapshot, packages={"core": (harmed,)})
+    notes = list(gap_notes(replace(advice, snapshot=snapshot)))
+    assert [it.code for it in notes] == [NoteCode.NO_EFFECT] * 2
+    assert "nothere" in notes[0].message
+    assert "CVE-2024-1 is allowed" in notes[1].message
+
+
+def test_versions_that_the_request_admits_and_nobody_read_are_told() -> None:
+    (found,) = unread("core<1\n", {"core": ["0.9", "0.8", "1.2"]})
+    assert (found.count, found.newest, found.known, found.wanted) == (2, "0.9", 3, "<1")
+    assert "`thoth packages add 'core<1'`, or --fetch" in found.message
+
+
+def test_what_the_conflict_rules_out_read_or_not_is_not_told() -> None:
+    assert unread("web>=3\ntool\n", {"core": ["1.5", "2.5"], "web": ["0.1"]}) == ()
+    (found,) = unread("web>=3\ntool\n", {"core": ["1.5"], "tool": ["0.9"]})
+    assert (found.name, found.wanted) == ("tool", None)
+    assert "`thoth packages add tool --max-versions 2` reads them" in found.message
+
+
+def test_prereleases_that_nobody_welcomes_are_not_missed() -> None:
+    listed = {"core": ["0.9rc1"]}
+    assert unread("core<1\n", listed) == ()
+    assert len(unread("core<1\n", listed, prereleases=frozenset({"core"}))) == 1
+
+
+def test_without_a_version_on_the_index_there_is_nothing_to_tell() -> None:
+    assert "nowhere" not in INDEX
+    assert unread("nowhere\n", {"nowhere": ["1.0"]}) == ()

@@ -1,0 +1,52 @@
+"""A conflict in lines: nothing is said twice, and neighbours are told together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.factories.asked import advised, asked
+from tests.factories.universes import Index
+
+DATED: Index = {
+    "core": {f"{n}.0": {"uploaded_at": f"2025-0{n}-01T00:00:00Z"} for n in (9, 8, 7)},
+    "web": {"1.0": {"requires": ["core"], "uploaded_at": "2024-01-01T00:00:00Z"}},
+}
+
+
+def lines(manifest: str, index: Index | None = None, **options: Any) -> list[str]:
+    request = asked(manifest, **options)
+    advice = advised(request) if index is None else advised(request, index)
+    conflict = advice.resolution.conflict
+    assert conflict is not None
+    return conflict.lines()
+
+
+def test_versions_out_by_their_day_are_told_together_with_the_days() -> None:
+    assert lines("web\n", DATED, published_before=datetime(2024, 5, 1, tzinfo=UTC)) == [
+        "1. you ask for web",
+        "2. web 1.0 requires core",
+        "3. the request takes of core only what was published before 2024-05-01",
+        "   core 9.0 to 7.0 (3 versions): not published before 2024-05-01 but from 2025-07-01 to"
+        " 2025-09-01 (step 3)",
+    ]
+
+
+def test_one_version_is_told_with_its_day() -> None:
+    day = datetime(2025, 8, 15, tzinfo=UTC)
+    (line,) = [it for it in lines("core<9\n", DATED, published_after=day) if "9.0" in it]
+    assert line == "   core 9.0: outside core<9 (step 1)"
+    (line,) = lines("core<8\n", DATED, published_after=day)[-1:]
+    assert line == "   core 7.0: not published since 2025-08-15 but on 2025-07-01 (step 2)"
+
+
+def test_what_a_step_says_is_not_said_again() -> None:
+    assert lines("web>=3\ntool\n") == [
+        "1. you ask for tool",
+        "2. you ask for web>=3",
+        "3. tool 1.0 requires core<2",
+        "4. web 3.0 requires core>=2",
+        "   web 2.0 and 1.0: outside web>=3 (step 2)",
+        "   core 2.0: outside core<2 (step 3)",
+        "   core 1.1 and 1.0: outside core>=2 (step 4)",
+    ]

@@ -1,0 +1,33 @@
+"""Advice out of the record: why an answer may differ from the recorded one."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from adviser.answering.recorded import why_it_may_differ
+from adviser.resolver.results import Status
+from tests.unit.adviser.reports.test_checking import ADVICE, CONFLICT, FAILURE, REPORT, stored
+
+SEARCH, BASELINE = "the search ended at its limit", "the search for the baseline ended at its limit"
+
+
+def test_a_settled_answer_has_to_be_the_same_again() -> None:
+    assert why_it_may_differ(stored(ADVICE, REPORT), ADVICE) is None
+    assert why_it_may_differ(stored(CONFLICT, FAILURE), CONFLICT) is None
+
+
+def test_a_replay_that_ended_at_its_limit_may_differ() -> None:
+    record = stored(ADVICE, REPORT)
+    unsettled = replace(ADVICE.resolution, settled=False, status=Status.FEASIBLE)
+    assert why_it_may_differ(record, replace(ADVICE, resolution=unsettled)) == SEARCH
+    assert why_it_may_differ(record, replace(ADVICE, baseline_settled=False)) == BASELINE
+
+
+@pytest.mark.parametrize(("key", "words"), [("certificate", SEARCH), ("baseline", BASELINE)])
+def test_so_may_one_of_an_answer_that_did(key: str, words: str) -> None:
+    report = copy.deepcopy(REPORT)
+    report["result"]["report"][key]["settled"] = False
+    assert why_it_may_differ(stored(ADVICE, report), ADVICE) == words

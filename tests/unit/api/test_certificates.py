@@ -1,0 +1,58 @@
+"""Certificates of this machine's own making: private, reused, and made anew when they must be."""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from pathlib import Path
+
+from cryptography import x509
+
+from api.certificates import self_signed
+
+
+def names_of(path: Path) -> set[str]:
+    found = x509.load_pem_x509_certificate(path.read_bytes())
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(it.value) for it in names}
+
+
+def test_one_is_made_for_this_machine_and_reused(tmp_path: Path) -> None:
+    first = self_signed(tmp_path / "tls")
+    assert {"localhost", "127.0.0.1", "::1"} < names_of(first.path)
+    assert self_signed(tmp_path / "tls") == first
+
+
+def test_its_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+    made = self_signed(tmp_path / "tls")
+    made.key_path.chmod(0o644)
+    self_signed(tmp_path / "tls")
+    assert stat.S_IMODE(made.key_path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
+
+
+def test_servers_can_use_it(tmp_path: Path) -> None:
+    made = self_signed(tmp_path / "tls")
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.path, made.key_path)
+    assert len(made.fingerprint.split(":")) == 32
+
+
+def test_a_name_that_it_lacks_makes_a_new_one(tmp_path: Path) -> None:
+    first = self_signed(tmp_path / "tls")
+    second = self_signed(tmp_path / "tls", ["192.0.2.7", "build.example"])
+    assert second.fingerprint != first.fingerprint
+    assert {"192.0.2.7", "build.example"} <= names_of(second.path)
+
+
+def test_a_key_of_another_one_makes_a_new_one(tmp_path: Path) -> None:
+    made, other = self_signed(tmp_path / "a"), self_signed(tmp_path / "b")
+    made.key_path.write_bytes(other.key_path.read_bytes())
+    assert self_signed(tmp_path / "a").fingerprint != made.fingerprint
+
+
+def test_broken_files_are_replaced(tmp_path: Path) -> None:
+    made = self_signed(tmp_path / "tls")
+    for path in (made.path, made.key_path):
+        path.write_text("not PEM", "utf-8")
+        self_signed(tmp_path / "tls")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.path, made.key_path)

@@ -1,0 +1,81 @@
+"""The supervisor with real processes: restarts, signals, the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from api.supervisor import Child, Supervisor
+
+SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
+STUBBORN = (
+    sys.executable, "-c",
+    "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " pathlib.Path(sys.argv[1]).touch(); time.sleep(600)",
+)  # fmt: skip
+
+
+def dies(code: int) -> tuple[str, ...]:
+    return (sys.executable, "-c", f"raise SystemExit({code})")
+
+
+def signal_when(condition: object, number: signal.Signals = signal.SIGTERM) -> threading.Thread:
+    """Send this process a signal once ``condition`` holds, or after a minute."""
+    assert callable(condition)
+
+    def wait() -> None:
+        until = time.monotonic() + 60
+        while not condition() and time.monotonic() < until:
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+def test_a_signal_ends_every_child() -> None:
+    before = set(children())
+    thread = signal_when(lambda: len(set(children()) - before) == 2)
+    assert Supervisor([Child("a", SLEEPS), Child("b", SLEEPS)]).run() == 0
+    thread.join()
+    assert set(children()) <= before
+
+
+def test_a_child_that_died_is_started_again_and_counted() -> None:
+    restarted: list[str] = []
+    thread = signal_when(lambda: len(restarted) == 2)
+    children = [Child("fragile", dies(7)), Child("steady", SLEEPS)]
+    assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
+    thread.join()
+    assert set(restarted) == {"fragile"}
+
+
+def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
+    before = set(children())
+    assert Supervisor([Child("steady", SLEEPS), Child("server", dies(3), essential=True)]).run() == 3
+    assert set(children()) <= before
+
+
+def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    thread = signal_when(ready.exists, signal.SIGINT)
+    child = Child("stubborn", (*STUBBORN, str(ready)))
+    assert Supervisor([child], grace_s=0.5).run() == 0
+    thread.join()
+
+
+def test_handlers_of_before_are_back_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    Supervisor([Child("server", dies(1), essential=True)]).run()
+    assert signal.getsignal(signal.SIGTERM) is before
