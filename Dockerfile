@@ -1,4 +1,5 @@
 # The command `thoth` against external stores; the embedded ones stay out of the image.
+# By itself it serves over HTTPS: DATABASE_URL and GRAPH_URL say where the stores are.
 FROM python:3.12-slim
 
 RUN useradd --system --uid 10001 --create-home thoth \
@@ -13,5 +14,6 @@ USER thoth
 WORKDIR /var/lib/thoth
 ENV THOTH_HOME=/var/lib/thoth PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 VOLUME /var/lib/thoth
+EXPOSE 8443
 ENTRYPOINT ["thoth"]
-CMD ["--help"]
+CMD ["serve", "--host", "0.0.0.0", "--port", "8443", "--tls-self-signed"]

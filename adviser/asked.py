@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from adviser.projects.choosing import check_python, overridden
 from adviser.projects.project import AskedRequirement, Project
 from adviser.resolver.requests import Budget, Request
 from adviser.scoring.criteria import RecommendationType
@@ -50,6 +51,7 @@ class Options:
     :param published_before: releases since then are left out (a cooldown)
     :param allowed_vulnerabilities: identifiers that are accepted
     :param indexes: in the order in which they are searched
+    :param debug: report what the search was made of
     :param labels: kept with the advice, and part of what is reported
     :param described: the runtime environment in the client's own words, given back as it came
     :param stack_info: notes of the client, put before the report's own; texts only
@@ -60,6 +62,7 @@ class Options:
 
     count: int = 1
     dev: bool = False
+    debug: bool = False
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     constraints: tuple[Dependency, ...] = ()
@@ -101,10 +104,19 @@ class Asked:
     def requirements(self) -> tuple[AskedRequirement, ...]:
         """What is asked for, wherever it holds.
 
-        :raises InvalidProject: if an extra or a group is none of the project's
+        :raises InvalidProject: if an extra or a group is none of the project's, or it excludes
+            the environment's Python
         """
-        options = self.options
-        return self.project.asked(dev=options.dev, extras=options.extras, groups=options.groups)
+        project, options, markers = self.project, self.options, self.environment.markers
+        check_python(project, markers)
+        asked = project.asked(dev=options.dev, extras=options.extras, groups=options.groups)
+        kept = (it for it in asked if it.name not in project.removed)
+        return overridden(kept, self._overrides, markers)
+
+    @property
+    def _overrides(self) -> tuple[AskedRequirement, ...]:
+        """Those of the project that the request does not replace."""
+        return tuple(it for it in self.project.overrides if it.name not in self.options.overrides)
 
     @property
     def roots(self) -> tuple[Dependency, ...]:
@@ -135,13 +147,23 @@ class Asked:
         markers = self.environment.markers
         held = [it for it in self.requirements if it.holds(markers)]
         bounds = [it for it in project.constraints if it.holds(markers)]
-        overridden = {it.name: it.specifier for it in project.overrides if it.holds(markers)}
+        instead: dict[str, list[AskedRequirement]] = {it.name: [] for it in self._overrides}
+        for it in self._overrides:
+            if it.holds(markers):
+                instead[it.name].append(it)
         welcome = {it.name for it in (*held, *bounds) if it.prereleases}
         return Request(
             roots=self.roots,
             constraints=(*(it.dependency for it in bounds), *options.constraints),
             exclusions=options.exclusions,
-            overrides={**overridden, **options.overrides},
+            overrides={
+                **{name: _all_of(it) for name, it in instead.items() if it},
+                **options.overrides,
+            },
+            removed=project.removed | {name for name, it in instead.items() if not it},
+            bare=frozenset(
+                name for name, it in instead.items() if it and not any(o.extras for o in it)
+            ),
             prereleases=project.prereleases | options.prereleases | frozenset(welcome),
             all_prereleases=project.all_prereleases or self.kind.admits_prereleases,
             published_before=options.published_before,
@@ -150,3 +172,8 @@ class Asked:
             index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
             refused=refused,
         )
+
+
+def _all_of(overrides: Iterable[AskedRequirement]) -> str:
+    """The specifier of all of them together."""
+    return ",".join(sorted({it.specifier for it in overrides} - {""}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from adviser.measured import short_digest
 from adviser.scoring.estimates import Method
+from adviser.scoring.lacking import Need
 from adviser.scoring.next_jobs import Further
 from adviser.scoring.selfcheck import SelfCheck
 from adviser.scoring.verdicts import MIN_DELTA, Comparison, Verdict
@@ -28,6 +29,11 @@ _LEGEND = {
     Method.PAIRED: f"{_PAIRED}n: by n pairs of jobs that ran in turns.",
     Method.POOLED: f"{_POOLED}n: pooled over n hosts.",
 }
+
+_TURNS = (
+    "Nothing tells what one run by itself does to all of its jobs: run both stacks in turns"
+    " (thoth inspect with both specifications), or each in five runs."
+)
 
 _STYLES = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "cyan"}
 
@@ -87,6 +93,8 @@ def _caption(group: StackGroup) -> str:
     parts = [named, *(text for method, text in _LEGEND.items() if method in methods)]
     if group.delta > MIN_DELTA:
         parts.append(f"Identical stacks differ by up to {group.delta:.1%} here: so must others.")
+    if any(it.comparison and it.comparison.needs is Need.TURNS for it in group.stacks):
+        parts.append(_TURNS)
     if group.next_jobs:
         parts.append(f"Measure next: {'; '.join(map(_further, group.next_jobs[:_NEXT]))}.")
     return " ".join(parts)
@@ -138,13 +146,26 @@ def _verdict(comparison: Comparison) -> str:
         word += f" {_PAIRED}{comparison.pairs}"
     elif comparison.method is Method.POOLED:
         word += f" {_POOLED}{comparison.hosts}"
-    lines = [word, "no common host"] if comparison.hosts == 0 else [word]
+    return "\n".join([word, *_missing(comparison)])
+
+
+def _missing(comparison: Comparison) -> Iterator[str]:
+    """What an undetermined comparison lacks, in the few words that a cell has room for."""
     ours, theirs = comparison.jobs_missing, comparison.baseline_jobs_missing
+    if comparison.hosts == 0:
+        yield "no common host"
+    elif comparison.needs is Need.TURNS:
+        yield "run in turns"
+        return
+    elif comparison.needs is Need.MARGIN:
+        yield "too close to δ"
+    elif comparison.needs is Need.HOSTS:
+        yield "on more hosts"
+    what = "run" if comparison.needs is Need.RUNS else "job"
     if ours:
-        lines.append(f"+{ours} {'job' if ours == 1 else 'jobs'}")
+        yield f"+{ours} {what if ours == 1 else what + 's'}"
     if theirs:
-        lines.append(f"base +{theirs}")
-    return "\n".join(lines)
+        yield f"base +{theirs}"
 
 
 def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dict[str, Any]:
@@ -209,6 +230,9 @@ def _comparison_document(comparison: Comparison) -> dict[str, Any]:
         "standard_error": _number(comparison.standard_error),
         "degrees_of_freedom": _number(comparison.degrees_of_freedom, comparison.standard_error),
         "p_value": comparison.p_value,
+        "runs": comparison.runs,
+        "baseline_runs": comparison.baseline_runs,
+        "needs": comparison.needs and comparison.needs.value,
         "jobs_missing": comparison.jobs_missing,
         "baseline_jobs_missing": comparison.baseline_jobs_missing,
         "method": comparison.method.value,

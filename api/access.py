@@ -24,9 +24,7 @@ def register(app: Flask) -> None:
     app.after_request(_leave_word)
 
 
-def tell(
-    environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta
-) -> None:
+def tell(environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta) -> None:
     """Log a request. Of the query only the names: values may be secrets, and people's."""
     path = str(environ.get("PATH_INFO", ""))
     if path in _WATCHED and status < 400:

@@ -56,15 +56,14 @@ def found(analysis_id: str, kind: Kind) -> Analysis:
 
     :raises ApiError: 404 if there is none, 400 if it is of another kind
     """
+    if not analysis_id.startswith(f"{kind}-"):
+        detail = f"{analysis_id!r} is none of these: their identifiers begin with '{kind}-'"
+        raise ApiError(400, Problem.INVALID_REQUEST, detail)
     it = service()
     with it.reading() as connection:
         analysis = analyses.analysis_of(connection, analysis_id)
-    if analysis is None:
+    if analysis is None or analysis.kind is not kind:
         raise not_found("analysis", analysis_id)
-    if analysis.kind is not kind:
-        raise ApiError(
-            400, Problem.INVALID_REQUEST, f"{analysis_id!r} is the identifier of no {kind} analysis"
-        )
     return analysis
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from flask import Flask
 from flask_compress import Compress
 from flask_cors import CORS
-from flask_smorest import Api
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from api import access, audit, errors, exchange, headers, health, metrics, security
 from api.amun import blueprints as inspecting
 from api.limits import Limits
+from api.openapi import OpenApi
+from api.pages.docs import blueprint as docs
 from api.resources import blueprints as own
 from api.service import EXTENSION, Service
 from api.thamos import blueprints as compatible
@@ -21,13 +22,6 @@ from common.settings import Settings
 _EXPOSED = ("ETag", "Link", "Location", "Retry-After", exchange.REQUEST_ID, exchange.AS_OF)
 #: Compressing less than this costs more than it saves.
 _COMPRESSED_BYTES = 1000
-
-
-class _Api(Api):
-    """Errors are translated by :mod:`api.errors`, for every route alike."""
-
-    def _register_error_handlers(self) -> None:
-        return
 
 
 def create_app(settings: Settings | None = None, *, behind_proxy: bool = False) -> Flask:
@@ -57,9 +51,10 @@ def create_app(settings: Settings | None = None, *, behind_proxy: bool = False) 
     _surround(app, settings)
     if behind_proxy:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]
-    api = _Api(app)
+    api = OpenApi(app)
     for blueprint in (*compatible(), *inspecting(), *own()):
         api.register_blueprint(blueprint)
+    app.register_blueprint(docs)
     return app
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from packaging.utils import canonicalize_name
 
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
-from adviser.commands.options import dependencies, moment
+from adviser.commands.options import bounds, dependencies, moment, replacements
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
@@ -20,6 +20,8 @@ from common.environments import Environment, environment
 from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.candidates import Dependency
+
+Read = TypeVar("Read")
 
 #: What such requests have and others have not.
 FILES = "files"
@@ -49,17 +51,16 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     project = parse_project(files, request.get("manifest"))
     refuse_foreign_indexes(settings, project)
     now = datetime.now(UTC)
-    overrides = _dependencies(request, "overrides")
     options = Options(
         count=request["count"],
         dev=request["dev"],
         extras=tuple(request["extras"]),
         groups=tuple(request["groups"]),
-        constraints=_dependencies(request, "constraints"),
-        exclusions=_dependencies(request, "exclusions"),
-        overrides={it.name: it.specifier for it in overrides},
+        constraints=_of(bounds, request, "constraints"),
+        exclusions=_of(bounds, request, "exclusions"),
+        overrides=_of(replacements, request, "overrides"),
         prereleases=frozenset(map(canonicalize_name, request["prereleases"])),
-        published_before=_moment(request, "older_than", now),
+        published_before=_moment(request, "older_than", now) or project.published_before,
         published_after=_moment(request, "newer_than", now),
         allowed_vulnerabilities=frozenset(request["allowed_vulnerabilities"]),
         indexes=asked_indexes(settings, project, request["indexes"]),
@@ -90,8 +91,11 @@ def requirement_of(text: str, field: str) -> Dependency:
     return found
 
 
-def _dependencies(request: Mapping[str, Any], field: str) -> tuple[Dependency, ...]:
-    return tuple(requirement_of(it, field) for it in request[field])
+def _of(read: Callable[[Iterable[str], str], Read], request: Mapping[str, Any], field: str) -> Read:
+    try:
+        return read(request[field], field)
+    except click.BadParameter as error:
+        raise InvalidArgument(f"{field}: {error.message}") from error
 
 
 def _moment(request: Mapping[str, Any], field: str, now: datetime) -> datetime | None:

@@ -32,6 +32,8 @@ from common.errors import (
 MEDIA_TYPE = "application/problem+json"
 #: Below these, errors have the members that the clients of the original service read.
 COMPATIBLE = ("/api/v1", "/amun/api/v1")
+#: Statuses that these clients know no other word for than 400.
+_OLD_STATUS = {413: 400, 422: 400}
 #: Never given back: it may hold a secret.
 _SECRET = frozenset({"token", "authorization", "password"})
 
@@ -184,6 +186,9 @@ def problem_response(
 
     :param more: further members; ``parameters`` replaces the echo of what was asked
     """
+    compatible = request.path.startswith(COMPATIBLE)
+    if compatible:
+        status = _OLD_STATUS.get(status, status)
     document: dict[str, Any] = {
         "type": f"/problems/{problem}",
         "title": title(problem),
@@ -191,7 +196,7 @@ def problem_response(
         "detail": detail,
         "request_id": g.get("request_id", ""),
     }
-    if request.path.startswith(COMPATIBLE):
+    if compatible:
         # Where an analysis is concerned `status` is its state to these clients; RFC 9457 has
         # others ignore a `status` that is no number.
         document |= {"error": detail, "parameters": _asked()}
@@ -218,10 +223,19 @@ def _of_project(error: ProjectError) -> Response:
     more: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
     if isinstance(error, InvalidDocument):
         more |= {"reason": str(error.reason), "field": error.field}
-    headers = {"Retry-After": "5"} if translation.status == 503 else {}
+    if isinstance(error, (StoreUnavailable, SchemaMismatch)):
+        # Where stores are and how they are mended is for whoever runs the service.
+        _LOG.warning(
+            "request_failed", extra={"request_id": g.get("request_id"), "error": str(error)}
+        )
+        store = error.store if isinstance(error, StoreUnavailable) else "the schema of a store"
+        detail = f"{store} is unavailable: try again later"
+        return problem_response(
+            translation.status, translation.problem, detail, {"Retry-After": "5"}
+        )
     if translation.status >= 500:
         _LOG.warning("request_failed", extra={"error": str(error)})
-    return problem_response(translation.status, translation.problem, str(error), headers, **more)
+    return problem_response(translation.status, translation.problem, str(error), **more)
 
 
 def of_http(error: HTTPException) -> Response:
@@ -242,8 +256,26 @@ def of_http(error: HTTPException) -> Response:
     retry = getattr(error, "retry_after", None)
     if isinstance(retry, int):
         headers["Retry-After"] = str(retry)
-    detail = data.get("message") or error.description or HTTPStatus(status).phrase
+    detail = _told(more.get("errors")) or data.get("message") or error.description
+    detail = detail or HTTPStatus(status).phrase
     return problem_response(status, _OF_STATUS.get(status, Problem.HTTP), detail, headers, **more)
+
+
+def _told(messages: Any, field: str = "") -> str:
+    """What is wrong with which fields, in a line.
+
+    >>> _told({"query": {"dev": ["Not a valid boolean."]}})
+    'query.dev: Not a valid boolean.'
+    """
+    if isinstance(messages, Mapping):
+        parts = (
+            _told(inner, f"{field}.{name}" if field else str(name))
+            for name, inner in messages.items()
+        )
+        return "; ".join(filter(None, parts))
+    if isinstance(messages, list):
+        return f"{field}: {' '.join(map(str, messages))}" if messages else ""
+    return f"{field}: {messages}" if messages else ""
 
 
 def _of_overload(error: Overloaded) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 from flask import Flask, Response, g, request
@@ -75,7 +74,7 @@ class Limits:
         wait_s = 1.0 if breached is None else breached.reset_at - time.time()
         return problem_response(
             429, Problem.TOO_MANY_REQUESTS, f"more requests than {error.description} of one client",
-            {"Retry-After": str(max(1, math.ceil(wait_s)))},
+            {"Retry-After": str(max(1, int(wait_s)))},
         )  # fmt: skip
 
     def _count_refusal(self, response: Response) -> Response:

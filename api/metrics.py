@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterable
 
@@ -22,6 +23,8 @@ from graph.repositories.tokens import Scope
 #: A stranger may invent methods, but no more series.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+#: How often processes may begin or end while their files are read.
+_TRIES = 3
 
 #: What this process counted; with several processes their files hold the same.
 OWN = CollectorRegistry()
@@ -43,11 +46,16 @@ class _AllProcesses(Collector):
     """What processes left in files, added up."""
 
     def collect(self) -> Iterable[Metric]:
-        found = files()
-        if found is None:
-            return OWN.collect()
-        merged: Iterable[Metric] = MultiProcessCollector.merge(found, accumulate=True)
-        return merged
+        for _ in range(_TRIES):
+            found = files()
+            if found is None:
+                return OWN.collect()
+            try:
+                merged = MultiProcessCollector.merge(found, accumulate=True)  # type: ignore[no-untyped-call]
+                return list(merged)
+            except (FileNotFoundError, struct.error):
+                continue  # a process just ended, or has just begun
+        return []
 
 
 def register(app: Flask) -> None:

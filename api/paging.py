@@ -111,6 +111,11 @@ def page(
     }
 
 
+def only(key: Key | None) -> Any:
+    """The one part of a key that has one, or ``None``."""
+    return None if key is None else key[0]
+
+
 def freshness(progress: Progress) -> dict[str, Any]:
     """Of when the knowledge is, as members of an answer."""
     return {"as_of": progress.as_of, "graph_revision": progress.revision}

@@ -54,10 +54,12 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)  # type: ignore[arg-type]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
-        hint = "choose another --port, or stop what listens there"
-        raise ServiceFailed(_NAME, f"{host}:{port}: {error.strerror or error}", hint) from error
+        # Python adds the address to the system's words.
+        words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        hint = "choose another --port or --host, or stop what listens there"
+        raise ServiceFailed(_NAME, f"{host}, port {port}: {words or error}", hint) from error
 
 
 def is_private(listener: socket.socket) -> bool:
@@ -65,18 +67,24 @@ def is_private(listener: socket.socket) -> bool:
     return is_loopback(str(listener.getsockname()[0]))
 
 
-def serve(settings: Settings, front: Front, listener: socket.socket) -> None:
-    """Answer requests until a signal to stop; the metrics' folder is set up by the caller.
+def check(settings: Settings, front: Front) -> None:
+    """Find out in this process whether there is an application; what it imports is shared.
 
-    :param listener: is the server's from now on
-    :raises InvalidSettings: if the application cannot be made of the settings
-    :raises ServiceFailed: if the server ends otherwise
+    It has no connection yet that a fork could share. The metrics' folder is set up by the caller.
+
+    :raises InvalidSettings: if it cannot be made of the settings
     """
     from api.app import create_app
 
-    # Made here once to find out what is wrong; it has no connection that a fork could share, and
-    # what was imported for it is shared.
     create_app(settings, behind_proxy=front.behind_proxy)
+
+
+def serve(settings: Settings, front: Front, listener: socket.socket) -> None:
+    """Answer requests until a signal to stop.
+
+    :param listener: is the server's from now on
+    :raises ServiceFailed: if the server ends otherwise
+    """
     master = os.getpid()
     try:
         _Server(settings, front, listener.detach()).run()

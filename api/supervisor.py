@@ -130,7 +130,10 @@ class Supervisor:
 def _start(child: Child) -> subprocess.Popen[bytes]:
     # A session of its own: a terminal's Ctrl-C is for the supervisor, which passes it on.
     process = subprocess.Popen(
-        child.command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_bind_to_parent
+        child.command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_bind_to_parent,  # noqa: PLW1509 - it takes no lock
     )
     _LOG.info("child_started", extra={"child": child.name, "pid": process.pid})
     return process

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,13 @@ from tests.factories.universes import ENVIRONMENT, snapshot_of, synthetic_index
 
 REQUESTS, CANDIDATES, NOISE, SEED = 1000, 20, 0.03, 2026
 PAIRS, ARMS = 1_000_000, 20_000
+#: How much nights differ, and jobs of one night.
+NIGHT, WITHIN = 0.03, 0.01
+
+_NIGHTLY: tuple[tuple[str, int, dict[str, Any]], ...] = (
+    ("10 jobs each in turns", 10, {"in_turns": True}),
+    ("10 inspections of 3 jobs each", 3, {"runs": 10}),
+)
 
 
 def main() -> None:
@@ -29,19 +37,28 @@ def main() -> None:
     print(f"{REQUESTS} requests, {CANDIDATES} candidates beside the baseline, {NOISE:.0%} noise")
     for jobs in (5, 10, 20):
         _gate(f"identical stacks, {jobs} jobs an arm", jobs, 0.0)
+    print("  nights that differ by 3 %, jobs of one night by 1 %:")
+    for stacks in (1, 2, 6, 21):
+        _gate(f"one inspection of each of {stacks}", 10, 0.0, stacks, night=NIGHT)
+    for what, jobs, how in _NIGHTLY:
+        for gain in (0.0, 0.10):
+            told = f"one of 21 truly {gain:.0%} faster" if gain else "21 identical stacks"
+            _gate(f"{told}, {what}", jobs, gain, night=NIGHT, **how)
+    print("  jobs that have nothing in common:")
     for gain, jobs in ((0.05, 10), (0.10, 5), (0.10, 10), (0.10, 20)):
         _gate(f"one truly {gain:.0%} faster, {jobs} jobs an arm", jobs, gain)
     _million()
     _large()
 
 
-def _gate(what: str, jobs: int, gain: float) -> None:
+def _gate(what: str, jobs: int, gain: float, stacks: int = CANDIDATES + 1, **how: Any) -> None:
     draw = np.random.default_rng(SEED)
     claims, found, published, took = 0, 0, [], []
-    first = package_version("fast", f"1.{CANDIDATES}").purl
+    first = package_version("fast", f"1.{stacks - 1}").purl
+    noise = WITHIN if how else NOISE
     for _ in range(REQUESTS):
         gains = [math.log1p(gain)] if gain else []
-        index, evidence = simulated(draw, CANDIDATES + 1, jobs, NOISE, gains)
+        index, evidence = simulated(draw, stacks, jobs, noise, gains, **how)
         answer, seconds = _assessed(snapshot_of(index, ["fast"]), evidence)
         took.append(seconds)
         settled = [it for it in answer.claims if it.verdict in (Verdict.FASTER, Verdict.SLOWER)]

@@ -14,7 +14,6 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.repositories import release_files
 
-
 #: By package and version, what each index that has it serves.
 Listings = dict[tuple[str, str], list[Listing]]
 

@@ -128,11 +128,12 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
         dev=given["dev"],
         extras=tuple(given["extras"]),
         groups=tuple(given["groups"]),
-        constraints=dependencies(given["constraints"], "--constraint"),
-        exclusions=dependencies(given["exclusions"], "--exclude"),
-        overrides={it.name: it.specifier for it in dependencies(given["overrides"], "--override")},
+        constraints=bounds(given["constraints"], "--constraint"),
+        exclusions=bounds(given["exclusions"], "--exclude"),
+        overrides=replacements(given["overrides"], "--override"),
         prereleases=frozenset(map(canonicalize_name, given["prereleases"])),
-        published_before=moment(given["older_than"], now, "--older-than"),
+        published_before=moment(given["older_than"], now, "--older-than")
+        or project.published_before,
         published_after=moment(given["newer_than"], now, "--newer-than"),
         allowed_vulnerabilities=frozenset(given["allowed"]),
         indexes=asked_indexes(settings, project, given["indexes"]),
@@ -182,6 +183,26 @@ def dependencies(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
             )
         found.append(Dependency(it.name, it.specifier, it.extras))
     return tuple(found)
+
+
+def bounds(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
+    """The same without extras: what bounds a package brings nothing."""
+    found = dependencies(texts, option)
+    for it in found:
+        if it.extras:
+            raise click.BadParameter(
+                f"{it.name}[{','.join(it.extras)}] has extras: ask for them in the project",
+                param_hint=option,
+            )
+    return found
+
+
+def replacements(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Specifiers by name; all that is said of one package counts."""
+    found: dict[str, set[str]] = {}
+    for it in bounds(texts, option):
+        found.setdefault(it.name, set()).add(it.specifier)
+    return {name: ",".join(sorted(said - {""})) for name, said in found.items()}
 
 
 def moment(text: str | None, now: datetime, option: str) -> datetime | None:

@@ -14,8 +14,8 @@ from rich.text import Text
 from adviser.explain import Change, Forced, Outcome, Presence
 from adviser.reports.tables import report_view, shown
 
-#: Wide enough that a table in a pipe or a file is never cut.
-_UNCUT = 400
+#: Of a table in a pipe or a file: as wide as people read; cells are wrapped, never cut.
+_WIDTH = 120
 
 
 def print_json(value: Any) -> None:
@@ -30,10 +30,10 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 
 def console() -> Console:
-    """Standard output; where it is no terminal, as wide as ``COLUMNS`` or as a table needs."""
+    """Standard output; where it is no terminal, as wide as ``COLUMNS`` says."""
     made = Console(highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = _UNCUT
+        made.width = _WIDTH
     return made
 
 

@@ -34,6 +34,8 @@ def locked_files(chosen: Chosen, options: LockOptions) -> list[ReleaseFile]:
         kept = [it for it in kept if fits(it, options)]
     if not kept:
         what = "a wheel that fits and has a SHA-256" if usable else "a file with a SHA-256"
+        if options.published_before is not None:
+            what += f" from before {options.published_before:%Y-%m-%d}"
         raise NoLock(
             f"{chosen.name} {chosen.version}: {what} is not known",
             "`thoth packages refresh` reads what its index says of its files",

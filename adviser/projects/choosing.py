@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from adviser.projects.problems import InvalidProject, shown
+from adviser.projects.problems import InvalidProject, refuse, shown
 from common.reasons import Reason
 
 if TYPE_CHECKING:
@@ -33,6 +34,43 @@ def asked_of(
     for it in asked:
         first.setdefault(replace(it, origin=""), it)
     return tuple(first.values())
+
+
+def overridden(
+    asked: Iterable[AskedRequirement],
+    overrides: Iterable[AskedRequirement],
+    markers: Mapping[str, str],
+) -> tuple[AskedRequirement, ...]:
+    """Requirements with each that is overridden replaced by what holds of that, as uv does.
+
+    Where nothing of it holds, the requirement is gone. Its own marker stays.
+    """
+    instead: dict[str, list[AskedRequirement]] = {}
+    for it in overrides:
+        held = instead.setdefault(it.name, [])
+        if it.holds(markers):
+            held.append(it)
+    return tuple(
+        replace(it, specifier=other.specifier, extras=other.extras) if other is not it else it
+        for it in asked
+        for other in instead.get(it.name, [it])
+    )
+
+
+def check_python(project: Project, markers: Mapping[str, str]) -> None:
+    """Refuse a Python that the project itself excludes.
+
+    :raises InvalidProject: naming both
+    """
+    python = markers["python_full_version"]
+    wanted = project.requires_python
+    if wanted is not None and not SpecifierSet(wanted).contains(python, prereleases=True):
+        refuse(
+            Reason.CONFLICTING_FIELDS,
+            f"Python {python} is asked about, and the project requires {wanted}",
+            f"{project.source}:requires-python",
+            "ask about a Python that it admits (`--python`), or change the bound",
+        )
 
 
 def _named(

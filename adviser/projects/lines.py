@@ -90,6 +90,15 @@ class Reading:
             at,
         )
 
+    def warn_of_host(self, host: str, at: str) -> None:
+        """Tell of a host whose certificate is not verified."""
+        self.warn(
+            WarningCode.UNVERIFIED_HOST,
+            f"the certificate of {shown(without_secrets(host))} is not verified: who is between "
+            "may replace what is downloaded",
+            at,
+        )
+
     def leave_open(self, what: str, at: str) -> None:
         """Tell of an entry of a lock that names no single version."""
         self.elsewhere.append(FromElsewhere(what[:200], WarningCode.LOCK_INCOMPLETE, False, at))

@@ -165,15 +165,15 @@ def _of_lock(lock: Lock, reading: Reading) -> Project:
     roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
     reading.warn(
         WarningCode.LOCK_ONLY,
-        f"only a lock was given: {len({it.name for it in roots})} of its packages are asked for, in any version; give "
-        "the manifest, too",
+        f"only a lock was given: {len({it.name for it in roots})} of its packages are asked for, "
+        "in any version; give the manifest, too",
         f"{lock.source}:$",
     )
-    always = {it.name for it in roots if not it.dev}
+    always = {(it.name, it.marker) for it in roots if not it.dev}
     asked = [
         (it.dev, AskedRequirement(it.name, "", it.extras, it.marker, it.index, origin=it.origin))
         for it in roots
-        if not (it.dev and it.name in always)
+        if not (it.dev and (it.name, it.marker) in always)
     ]
     return Project(
         requirements=tuple(it for dev, it in asked if not dev),
@@ -256,16 +256,23 @@ def _usable(lock: Lock, project: Project, reading: Reading) -> Lock | None:
         reading.warn(
             WarningCode.LOCK_INCOMPLETE, "packages from no index are left out of the baseline", at
         )
-    # Of a Pipfile without a source pipenv hashes what its machine has, which is not known here.
-    manifest = project.manifest
-    if manifest is not None and "source" in manifest and lock.manifest_hash is not None:
-        if lock.manifest_hash not in project.manifest_hashes:
-            reading.warn(
-                WarningCode.LOCK_OUTDATED,
-                f"it was made for another {project.source}: lock again for an exact baseline",
-                at,
-            )
+    if _is_outdated(lock, project):
+        reading.warn(
+            WarningCode.LOCK_OUTDATED,
+            f"it was made for another {project.source}: lock again for an exact baseline",
+            at,
+        )
     return lock
+
+
+def _is_outdated(lock: Lock, project: Project) -> bool:
+    """Whether a lock names another Pipfile.
+
+    Of one without a source pipenv hashes what its machine has, which is not known here.
+    """
+    if lock.manifest_hash is None or "source" not in (project.manifest or {}):
+        return False
+    return lock.manifest_hash not in project.manifest_hashes
 
 
 def _bounded(project: Project, files: Mapping[str, bytes], reading: Reading) -> Project:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -196,7 +197,10 @@ class Project:
     :param extras: optional requirements by extra (``pyproject.toml``)
     :param groups: those by group, includes followed; ``dev`` among them
     :param constraints: bounds for whatever of these is installed; they install nothing
-    :param overrides: what replaces whatever anybody asks of a package
+    :param overrides: what replaces whatever anybody asks of a package; one of which none holds
+        is asked for by nobody
+    :param removed: packages that nothing may bring
+    :param published_before: later releases are left out
     :param locked: the lock beside it by package name, ``None`` without a usable one; of several
         entries of one package the first, so ask :meth:`locked_in` for an environment's
     :param lock_entries: all entries of that lock
@@ -219,6 +223,8 @@ class Project:
     groups: Mapping[str, tuple[AskedRequirement, ...]] = field(default_factory=dict)
     constraints: tuple[AskedRequirement, ...] = ()
     overrides: tuple[AskedRequirement, ...] = ()
+    removed: frozenset[str] = frozenset()
+    published_before: datetime | None = None
     locked: Mapping[str, LockedPackage] | None = None
     lock_entries: tuple[LockedPackage, ...] = ()
     lock_source: str | None = None

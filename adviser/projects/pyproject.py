@@ -63,6 +63,8 @@ def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> P
         groups=known,
         constraints=uv.constraints,
         overrides=uv.overrides,
+        removed=uv.removed,
+        published_before=uv.published_before,
         indexes=uv.indexes,
         all_prereleases=uv.all_prereleases,
         format=ProjectFormat.PYPROJECT,

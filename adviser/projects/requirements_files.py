@@ -21,7 +21,6 @@ from adviser.projects.lines import (
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, LockedPackage, ProjectIndex, WarningCode
 from adviser.projects.requirement_lines import Line, lines_of
-from common.addresses import without_secrets
 from common.reasons import Reason
 from common.version_ranges import version_of
 
@@ -164,13 +163,7 @@ class _Reader:
             number = len(listed.further) + 1
             listed.further.append(index_named(f"extra-{number}", value, at, self._reading))
         elif option == "--trusted-host":
-            host = without_secrets(value)
-            self._reading.warn(
-                WarningCode.UNVERIFIED_HOST,
-                f"the certificate of {shown(host)} is not verified, so that anybody between may "
-                "replace what is downloaded",
-                at,
-            )
+            self._reading.warn_of_host(value, at)
         elif option == "--find-links":
             self._ignored(option, at)
             if is_remote(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -11,7 +12,7 @@ from packaging.utils import canonicalize_name
 from adviser.projects.fields import flag_in, inside, table_in, tables_in, text_in, texts_in
 from adviser.projects.indexes import index_named
 from adviser.projects.lines import Reading, asked_by
-from adviser.projects.problems import refuse
+from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, ProjectIndex, WarningCode
 from common.reasons import Reason
 
@@ -21,6 +22,13 @@ _ELSEWHERE = {
     "git": WarningCode.REPOSITORY, "path": WarningCode.LOCAL_PATH,
     "workspace": WarningCode.LOCAL_PATH, "url": WarningCode.ADDRESS,
 }  # fmt: skip
+
+
+#: What else of uv's settings changes which versions it takes.
+_NOT_FOLLOWED = (
+    "exclude-newer-package", "index-strategy", "resolution", "find-links", "no-index",
+    "dependency-metadata",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,8 @@ class UvTable:
     dev: _Asked = ()
     constraints: _Asked = ()
     overrides: _Asked = ()
+    removed: frozenset[str] = frozenset()
+    published_before: datetime | None = None
     indexes: tuple[ProjectIndex, ...] = ()
     all_prereleases: bool = False
     index_of: Mapping[str, str] = field(default_factory=dict)
@@ -51,17 +61,20 @@ class UvTable:
 
 
 def read_uv(content: Mapping[str, Any], name: str, reading: Reading) -> UvTable:
-    """What counts for advice; uv's other settings are about installing.
+    """What counts for advice; what else would change the choice is told.
 
     :raises InvalidProject: naming the entry
     """
     at = f"{name}:tool.uv"
     table = table_in(table_in(content, "tool", name), "uv", f"{name}:tool")
+    _tell_of_others(table, at, reading)
     index_of, elsewhere = _sources(table_in(table, "sources", at), f"{at}.sources", reading)
     return UvTable(
         dev=_lines(table, "dev-dependencies", at, reading),
         constraints=_lines(table, "constraint-dependencies", at, reading),
-        overrides=_lines(table, "override-dependencies", at, reading),
+        overrides=_overrides(table, at, reading),
+        removed=frozenset(it.name for it in _lines(table, "exclude-dependencies", at, reading)),
+        published_before=_published_before(table, at, reading),
         indexes=_indexes(table, at, reading),
         all_prereleases=text_in(table, "prerelease", at) == "allow",
         index_of=index_of,
@@ -90,8 +103,55 @@ def _indexes(table: Mapping[str, Any], at: str, reading: Reading) -> tuple[Proje
                 default=flag_in(entry, "default", here), explicit=flag_in(entry, "explicit", here),
             )
         )  # fmt: skip
+    for number, url in enumerate(texts_in(table, "extra-index-url", at)):
+        here = f"{at}.extra-index-url[{number}]"
+        found.append(index_named(f"extra-{number + 1}", url, here, reading))
+    url = text_in(table, "index-url", at)
+    if url is not None and not any(it.default for it in found):
+        found.append(index_named("index-url", url, f"{at}.index-url", reading, default=True))
     # uv searches its default index last.
     return tuple(sorted(found, key=lambda it: it.default))
+
+
+def _overrides(table: Mapping[str, Any], at: str, reading: Reading) -> _Asked:
+    overrides = _lines(table, "override-dependencies", at, reading)
+    for it in overrides:
+        if it.extras:
+            reading.warn(
+                WarningCode.OPTION_IGNORED,
+                f"the extras of {shown(it.text)} count only where the project itself asks for it",
+                it.origin,
+            )
+    return overrides
+
+
+def _published_before(table: Mapping[str, Any], at: str, reading: Reading) -> datetime | None:
+    """A moment as it is, a day to its end; what counts from now says nothing that stays."""
+    said, here = text_in(table, "exclude-newer", at), f"{at}.exclude-newer"
+    if said is None:
+        return None
+    try:
+        if len(said) == len("2026-01-31"):
+            day = date.fromisoformat(said) + timedelta(days=1)
+            return datetime.combine(day, time(), UTC)
+        moment = datetime.fromisoformat(said)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        reading.warn(
+            WarningCode.OPTION_IGNORED,
+            f"{shown(said)} is neither a day nor a time: `--older-than 7d` asks for the same",
+            here,
+        )
+        return None
+
+
+def _tell_of_others(table: Mapping[str, Any], at: str, reading: Reading) -> None:
+    for key in _NOT_FOLLOWED:
+        if table.get(key):
+            message = f"{key} is not followed, so uv may choose other versions"
+            reading.warn(WarningCode.OPTION_IGNORED, message, f"{at}.{key}")
+    for host in texts_in(table, "allow-insecure-host", at):
+        reading.warn_of_host(host, f"{at}.allow-insecure-host")
 
 
 def _sources(

@@ -27,8 +27,9 @@ from adviser.reports.manifests import (
     manifest_of,
 )
 from adviser.reports.notes import Note, placer_of, product_notes, stack_notes
-from adviser.reports.unread import Unread
+from adviser.reports.pipeline import pipeline_of
 from adviser.reports.shortfalls import shortfall_notes
+from adviser.reports.unread import Unread
 from adviser.reports.values import plain
 from adviser.resolver.results import Conflict, Stack
 from adviser.scoring.assessments import Claim, Level
@@ -82,7 +83,7 @@ def result_document(advice: Advice, known: Known) -> dict[str, Any]:
             for stack, locks in zip(advice.resolution.stacks, written, strict=True)
         ],
         "stack_info": [*advice.asked.options.stack_info, *(it.document() for it in notes)],
-        "pipeline": None,
+        "pipeline": pipeline_of(advice) if advice.asked.options.debug else None,
         "accepted_final_states_count": len(advice.resolution.stacks),
         "certificate": _certificate(advice),
         "search": _search(advice),

@@ -76,9 +76,7 @@ def lock_options(advice: Advice) -> LockOptions:
     """What a lock says beside its packages."""
     indexes = {it.name: it.url for it in advice.asked.options.indexes if it.url}
     options = advice.asked.options
-    return LockOptions(
-        advice.asked.environment, indexes, published_before=options.published_before
-    )
+    return LockOptions(advice.asked.environment, indexes, published_before=options.published_before)
 
 
 def manifest_of(advice: Advice) -> dict[str, Any]:

@@ -30,12 +30,13 @@ def shortfall_notes(advice: Advice, stack: Stack) -> Iterator[Note]:
 
 def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[Note]:
     asked = {extra for it in advice.universe.roots if it.name == choice.name for extra in it.extras}
-    offered = f"it offers {', '.join(candidate.extras)}" if candidate.extras else "it offers none"
+    chosen = f"{choice.name} {choice.version}"
+    offered = f"it offers {', '.join(candidate.extras) or 'none'}"
     for extra in sorted(set(choice.extras) - set(candidate.extras)):
         yield Note(
             NoteCode.EXTRA_MISSING,
             Level.WARNING if extra in asked else Level.INFO,
-            f"{choice.name} {choice.version} has no extra {extra!r}, which brings nothing: {offered}",
+            f"{chosen} has no extra {extra!r}, which brings nothing: {offered}",
             choice.name,
             choice.version,
         )

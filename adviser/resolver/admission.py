@@ -6,7 +6,8 @@ left to the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import Refused, Rule, Universe
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency, Excluded
+
 
 class Knowledge(Protocol):
     """What is read of a :class:`graph.snapshot.Snapshot`."""
@@ -44,14 +46,15 @@ def universe_of(
     for name, candidates in snapshot.packages.items():
         excluded = snapshot.excluded.get(name, ())
         source = _index_of(name, candidates, excluded, request)
-        packages[name], out = screen.screened(name, candidates, source)
+        usable, out = screen.screened(name, candidates, source)
+        packages[name] = _relieved(usable, request)
         refused[name] = _told(out, excluded)
         served = [it for it in candidates if it.index == source]
         contributions.update(contributions_of(served, scores, penalties, screen.plain))
     return Universe(
         packages=packages,
         refused=refused,
-        roots=snapshot.roots if request.roots is None else request.roots,
+        roots=_kept(snapshot.roots if request.roots is None else request.roots, request),
         contributions=contributions,
         prereleases=screen.prereleases(packages),
         pinned=screen.pinned(packages),
@@ -175,6 +178,31 @@ def _within(name: str, text: str, it: Candidate) -> _Why | None:
     if not admits(text, it.version):
         return None
     return Rule.EXCLUSION, f"excluded by {name}{text}", f"{name}{text}"
+
+
+def _relieved(candidates: Sequence[Candidate], request: Request) -> Sequence[Candidate]:
+    """Candidates less the requirements, and the extras of them, that the request takes out."""
+    changed = request.removed | request.bare
+    if not changed:
+        return candidates
+    return tuple(
+        replace(it, requires=tuple(_less(it, request)))
+        if any(needed.name in changed and needed.name != it.name for needed in it.requires)
+        else it
+        for it in candidates
+    )
+
+
+def _less(candidate: Candidate, request: Request) -> Iterator[Dependency]:
+    for it in candidate.requires:
+        if it.name == candidate.name:
+            yield it
+        elif it.name not in request.removed:
+            yield replace(it, extras=()) if it.name in request.bare else it
+
+
+def _kept(roots: tuple[Dependency, ...], request: Request) -> tuple[Dependency, ...]:
+    return tuple(it for it in roots if it.name not in request.removed)
 
 
 def _by_name(dependencies: Iterable[Dependency]) -> dict[str, tuple[str, ...]]:

@@ -21,16 +21,15 @@ from adviser.resolver.requests import Budget
 OUT_OF_MEMORY = 77
 
 
-#: What a reply is: the best that is known so far; that there is no more; or a bug, with its
-#: traceback, and the next request is answered all the same.
-TOLD, DONE, FAILED = range(3)
+#: What a reply is: that requests can come; the best that is known so far; that there is no more; or
+#: a bug, with its traceback, and the next request is answered all the same.
+READY, TOLD, DONE, FAILED = range(4)
 
 
 def main(requests: int, replies: int) -> None:
     """Answer requests, each a function by name, its budget, when that ends, and arguments.
 
-    Replies are told as they come. The end is by the clock that all processes share; ``None`` for
-    the child's first request, whose time begins when it can be read.
+    Replies are told as they come. The end is by the clock that all processes share.
     """
     # Slow, and done while nobody waits yet.
     from adviser.resolver.conflicts import conflict_of
@@ -44,12 +43,12 @@ def main(requests: int, replies: int) -> None:
 
     answers: dict[str, Callable[..., None]] = {"search": searched, "conflict": explained}
     with Connection(requests, writable=False) as ours, Connection(replies, readable=False) as out:
+        out.send((READY, None))
         while True:
             try:
                 name, budget, until, arguments = ours.recv()
                 _limit_memory(budget.memory_bytes)
-                if until is not None:
-                    budget = replace(budget, time_s=max(0.0, until - monotonic()))
+                budget = replace(budget, time_s=max(0.0, until - monotonic()))
                 answers[name](lambda told: out.send((TOLD, told)), budget, *arguments)
                 out.send((DONE, None))
             except EOFError:

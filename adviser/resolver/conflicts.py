@@ -12,6 +12,7 @@ which leaves out facts and adds none: what contradicts itself there does so ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+
 from ortools.sat.python import cp_model
 
 from adviser.resolver.contradictions import World

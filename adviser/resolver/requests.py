@@ -22,6 +22,8 @@ class Request:
     :param exclusions: versions that are not to be chosen, an empty specifier for all of them
     :param overrides: by name, the specifier that replaces whatever anybody asks of the package,
         the roots included (what uv calls an override)
+    :param removed: packages that no requirement brings, not even a root
+    :param bare: packages of which no requirement of another asks for extras
     :param prereleases: packages whose pre-releases are as good as any other version
     :param all_prereleases: the same for every package
     :param published_before: later releases are left out, as those without a time are
@@ -36,6 +38,8 @@ class Request:
     constraints: tuple[Dependency, ...] = ()
     exclusions: tuple[Dependency, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
+    bare: frozenset[str] = frozenset()
     prereleases: frozenset[str] = frozenset()
     all_prereleases: bool = False
     published_before: datetime | None = None

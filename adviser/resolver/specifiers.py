@@ -6,7 +6,6 @@ version may be chosen at all depends on everything that is asked of the package 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from packaging.specifiers import SpecifierSet
@@ -82,12 +81,3 @@ def places(mask: int) -> list[int]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return found
-
-
-def mask_of(found: Sequence[bool]) -> int:
-    """The opposite: an integer with a bit for each true value.
-
-    >>> mask_of([False, True])
-    2
-    """
-    return sum(1 << place for place, value in enumerate(found) if value)

@@ -172,9 +172,7 @@ def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
     return asked == (fact.name, fact.text, fact.extras, fact.extra, fact.url)
 
 
-def _accounts(
-    universe: Universe, name: str, facts: Sequence[Fact], left: str
-) -> Iterator[Account]:
+def _accounts(universe: Universe, name: str, facts: Sequence[Fact], left: str) -> Iterator[Account]:
     """Why each version of a package is out, neighbours with one reason together.
 
     :param left: of what no fact rules out

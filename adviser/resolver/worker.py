@@ -133,9 +133,7 @@ class Worker:
                 conflict = self._conflict(universe, replace(clock.left, threads=1))
         return answer(universe, problem, found, conflict, limit, spend, clock)
 
-    def _search(
-        self, problem: Problem, budget: Budget, count: int
-    ) -> tuple[Found, Limit | None]:
+    def _search(self, problem: Problem, budget: Budget, count: int) -> tuple[Found, Limit | None]:
         """The last that the child told, and what ended it if it did not end by itself."""
         told, limit = self._ask("search", budget, (problem, count))
         return Found() if told is None else told, limit
@@ -158,14 +156,17 @@ class Worker:
     ) -> tuple[Any, Limit | None]:
         """The last that the child tells before it is done, or before it ends."""
         told, pipes, idle = None, self.start(), False
-        ends = monotonic() + budget.time_s
-        until = ends + GRACE_S + (0.0 if self._ready else START_S)
         try:
-            pipes.requests.send((name, budget, ends if self._ready else None, arguments))
-            while pipes.replies.poll(max(0.0, until - monotonic())):
+            if not self._ready:
+                if not pipes.replies.poll(START_S):
+                    return None, Limit.TIME
+                pipes.replies.recv()
+                self._ready = True
+            ends = monotonic() + budget.time_s
+            pipes.requests.send((name, budget, ends, arguments))
+            while pipes.replies.poll(max(0.0, ends + GRACE_S - monotonic())):
                 reply, latest = pipes.replies.recv()
                 idle = reply != TOLD
-                self._ready |= idle
                 if reply == FAILED:
                     raise SearchFailed(latest)
                 if reply == DONE:

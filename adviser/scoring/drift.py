@@ -26,7 +26,10 @@ PENALTY = 4.0
 
 #: The most that values may be taken to be alike; a short history tells it
 #: badly, and a step looks like it.
-_MAX_CORRELATION = 0.7
+_MAX_CORRELATION = 0.5
+
+#: Values that differ by no more are the same.
+_ROUNDING = 1e-12
 
 
 def steps(values: Sequence[float], shortest: int = MIN_JOBS) -> list[int]:
@@ -62,7 +65,10 @@ def long_run_sd(values: Sequence[float]) -> float:
     correlation = min(_MAX_CORRELATION, max(0.0, (two / one) ** 2 - 1)) if one > 0 else 0.0
     variance = one**2 / (1 - correlation)
     inflated = math.sqrt(variance * (1 + correlation) / (1 - correlation))
-    return max(inflated, resolution(values) / math.sqrt(3))
+    changes = np.count_nonzero(np.abs(np.diff(taken)) > _ROUNDING)
+    # Where hardly any value differs from the one before, these are steps and not the clock's.
+    coarse = resolution(values) / math.sqrt(3) if changes > max(2, len(values) / 20) else 0.0
+    return max(inflated, coarse)
 
 
 def _sd_of_differences(values: FloatArray, lag: int) -> float:
@@ -78,8 +84,7 @@ def resolution(values: Sequence[float]) -> float:
     0.5
     """
     gaps = np.diff(np.unique(np.asarray(values, dtype=np.float64)))
-    # What differs by rounding alone is the same value.
-    gaps = gaps[gaps > 1e-12]
+    gaps = gaps[gaps > _ROUNDING]
     return float(gaps.min()) if len(gaps) else 0.0
 
 

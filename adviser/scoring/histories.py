@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, groupby, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from adviser.scoring.drift import steps
 from adviser.scoring.estimates import Method, Sample, estimates_of
 from adviser.scoring.jobs import Place, job_log_rate
 from adviser.scoring.planning import MIN_JOBS
-from adviser.scoring.runs import RunSpread, run_spread
+from adviser.scoring.runs import UNKNOWN_SPREAD, RunSpread, run_spread
 from adviser.scoring.verdicts import smallest_difference
 from graph.evidence import Evidence, Reading, Series
 
@@ -91,13 +92,23 @@ class History:
     @cached_property
     def spread(self) -> RunSpread:
         """How much runs of one stack on one host differ, over all stacks."""
-        return run_spread(
-            [
-                [[it.log_rate for it in run] for run in runs]
-                for them in self.jobs.values()
-                for runs in _by_host(them).values()
-            ]
-        )
+        rates: list[float] = []
+        number: list[int] = []
+        stacks: list[int] = []
+        last = 0
+        for them in self.jobs.values():
+            runs: dict[tuple[str | None, str | None], int] = {}
+            hosts: dict[str | None, int] = {}
+            known = len(stacks)
+            for it in them:
+                place = it.place
+                run = runs.setdefault((place.host, place.run), known + len(runs))
+                if run == len(stacks):
+                    stacks.append(hosts.setdefault(place.host, last + len(hosts)))
+                number.append(run)
+                rates.append(it.log_rate)
+            last += len(hosts)
+        return run_spread(rates, number, stacks) if rates else UNKNOWN_SPREAD
 
     @cached_property
     def identical(self) -> tuple[float, ...]:
@@ -123,7 +134,7 @@ class History:
         found = []
         for stack, them in self.jobs.items():
             for runs in _by_host([it for it in them if it.place.block is not None]).values():
-                late = [({it.place.block for it in run}, run) for run in runs[-MAX_RUNS:]]
+                late = [(_blocks(run), run) for run in runs[-MAX_RUNS:]]
                 found += [
                     (self._sample(stack, theirs), self._sample(stack, ours))
                     for (some, theirs), (others, ours) in combinations(late, 2)
@@ -133,7 +144,7 @@ class History:
 
     def neighbours(self) -> list[tuple[Sample, Sample]]:
         """Two runs of one stack on one host, five jobs each or more, one after the other; no run
-        is in two pairs.
+        is in two pairs, and no pair shared its turns.
         """
         found = []
         for stack, them in self.jobs.items():
@@ -142,8 +153,13 @@ class History:
                 found += [
                     (self._sample(stack, theirs), self._sample(stack, ours))
                     for theirs, ours in list(pairwise(late))[::2]
+                    if not _blocks(theirs) & _blocks(ours)
                 ]
         return found
+
+
+def _blocks(run: Iterable[Job]) -> set[str]:
+    return {it.place.block for it in run if it.place.block is not None}
 
 
 def _by_host(jobs: Iterable[Job]) -> dict[str | None, list[list[Job]]]:
@@ -193,29 +209,30 @@ def jobs_of(readings: Iterable[Reading]) -> tuple[dict[str, list[Job]], dict[str
 
     However often a job was recorded it is one. It is unstable if any of its readings is.
     """
-    by_job: dict[tuple[str, str], list[Reading]] = defaultdict(list)
-    for it in readings:
-        by_job[it.stack, it.job_id].append(it)
     jobs: dict[str, list[Job]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
-    for stack, job in sorted(by_job):
-        rows = by_job[stack, job]
-        reasons = [row.unstable_reason for row in rows if row.unstable_reason is not None]
+    for (stack, _), rows in groupby(sorted(readings, key=_identity), key=_identity):
+        first, *others = rows
+        reasons = [it.unstable_reason for it in (first, *others) if it.unstable_reason is not None]
         if reasons:
             left_out[stack].append(min(reasons))
         else:
-            jobs[stack].append(_job(rows))
+            jobs[stack].append(_job(first, others))
     return jobs, left_out
 
 
-def _job(rows: Sequence[Reading]) -> Job:
-    it = rows[0]
-    rate = job_log_rate([row.rate for row in rows])
+_identity = attrgetter("stack", "job_id")
+
+
+def _job(it: Reading, others: Sequence[Reading]) -> Job:
     place = Place(it.host, it.block, it.document_id)
-    if len(rows) == 1:  # as nearly all
+    if not others:  # as nearly always
+        rate = job_log_rate((it.rate,))
         return Job(it.job_id, rate, place, it.seen_at, (it.observation_id,))
+    rows = sorted((it, *others), key=lambda row: row.observation_id)
+    rate = job_log_rate([row.rate for row in rows])
     last = max(filter(None, (row.seen_at for row in rows)), default=None)
-    return Job(it.job_id, rate, place, last, tuple(sorted(row.observation_id for row in rows)))
+    return Job(it.job_id, rate, place, last, tuple(row.observation_id for row in rows))
 
 
 def _last_steps(jobs: Mapping[str, Sequence[Job]]) -> dict[str | None, datetime]:
@@ -225,14 +242,16 @@ def _last_steps(jobs: Mapping[str, Sequence[Job]]) -> dict[str | None, datetime]
     have to stay on one level; nothing else is looked at, so that no candidate's results decide
     what is left out.
     """
-    on_host: dict[str | None, list[list[list[Job]]]] = defaultdict(list)
-    for them in jobs.values():
-        for host, runs in _by_host([it for it in them if it.seen_at is not None]).items():
-            on_host[host].append(runs)
+    runs: dict[str | None, dict[str, set[str | None]]] = defaultdict(lambda: defaultdict(set))
+    for stack, them in jobs.items():
+        for it in them:
+            if it.seen_at is not None:
+                runs[it.place.host][stack].add(it.place.run)
     found = {}
-    for host, stacks in on_host.items():
-        reference = max(stacks, key=lambda it: (len(it), sum(map(len, it)), it[0][0].job_id))
-        if (since := _last_step(reference)) is not None:
+    for host, stacks in runs.items():
+        reference = max(stacks, key=lambda it: (len(stacks[it]), len(jobs[it]), it))
+        timed = [it for it in jobs[reference] if it.seen_at is not None and it.place.host == host]
+        if (since := _last_step(_by_host(timed)[host])) is not None:
             found[host] = since
     return found
 

@@ -42,6 +42,8 @@ def job_log_rate(rates: Sequence[float]) -> float:
     >>> job_log_rate([1.0, math.e, 100.0])
     1.0
     """
+    if len(rates) == 1 and 0 < rates[0] < math.inf:  # as nearly all
+        return math.log(rates[0])
     if not rates or not all(0 < rate < math.inf for rate in rates):
         raise ValueError("a job's rates are one or more positive finite numbers")
     return math.log(median(rates))

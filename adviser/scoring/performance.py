@@ -71,7 +71,8 @@ def performance_claims(
 
     :param stacks: of the evidence
     :param versions: those that may be chosen, by name
-    :returns: by package, version, indicator and hardware; of stacks, last
+    :returns: by package, version, indicator and hardware; of stacks that differ in several
+        packages, last, those only about which something is settled
     """
     histories = histories_of(evidence, _wanted(evidence, stacks, baseline))
     contrasts = _nearest(
@@ -87,7 +88,7 @@ def performance_claims(
     # What is only told must not cost what is scored any power: two families of tests.
     scored = [it for it in looked if it.contrast.purl is not None]
     told = [it for it in looked if it.contrast.purl is None]
-    claims = _claims(scored, asked, evidence) + _claims(told, asked, evidence)
+    claims = _claims(scored, asked, evidence) + _claims(told, asked, evidence, settled=True)
     return sorted(claims, key=_order)
 
 
@@ -147,8 +148,13 @@ def _looked(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> 
     return found
 
 
-def _claims(looked: Sequence[_Looked], asked: Circumstances, evidence: Evidence) -> list[Claim]:
-    """The claims of comparisons that are judged together: one family of tests."""
+def _claims(
+    looked: Sequence[_Looked], asked: Circumstances, evidence: Evidence, *, settled: bool = False
+) -> list[Claim]:
+    """The claims of comparisons that are judged together: one family of tests.
+
+    :param settled: whether only those are wanted that have a verdict
+    """
     if not looked:
         return []
     effects = effects_of([it.estimate.effect for it in looked])
@@ -160,16 +166,20 @@ def _claims(looked: Sequence[_Looked], asked: Circumstances, evidence: Evidence)
     count = max(1, int(tested.sum()))
     shrunk = _expected(looked, wide)
     bounds = pessimistic(wide, shrunk, ALPHA / count)
+    low = np.where(np.isfinite(judged.low), per_cent(judged.low), -np.inf)
+    told = np.stack([low, per_cent(judged.high), per_cent(shrunk), per_cent(effects.d)])
+    per_cents = told.T.tolist()
     return [
         _claim(
             it,
             _Found(
-                judged, i, float(shrunk[i]), float(bounds[i]), Lacking(margins[i], ALPHA, count)
+                judged, i, per_cents[i], float(bounds[i]), Lacking(float(margins[i]), ALPHA, count)
             ),
             asked,
             evidence.hardware,
         )
         for i, it in enumerate(looked)
+        if not settled or judged.verdicts[i]
     ]
 
 
@@ -193,13 +203,13 @@ class _Found:
 
     :param judgements: of all of them
     :param place: of this one among them
-    :param shrunk: the effect as it is published, natural log
-    :param bound: the pessimistic one
+    :param per_cents: ends of the interval, the effect as it is published, and as it was observed
+    :param bound: the pessimistic one, natural log
     """
 
     judgements: Judgements
     place: int
-    shrunk: float
+    per_cents: Sequence[float]
     bound: float
     lacking: Lacking
 
@@ -210,12 +220,6 @@ class _Found:
     @property
     def p_value(self) -> float:
         return float(self.judgements.p_value[self.place])
-
-    def per_cents(self, observed: float) -> tuple[float, float, float, float]:
-        """Ends of the interval, the published effect, the observed one."""
-        ends = self.judgements.low[self.place], self.judgements.high[self.place]
-        low, high, shrunk, seen = per_cent(np.array([*ends, self.shrunk, observed])).tolist()
-        return low if math.isfinite(ends[0]) else -math.inf, high, shrunk, seen
 
     def chance(self, it: _Looked, lack: Lack) -> float:
         """That what it lacks settles it as faster or slower."""
@@ -235,7 +239,7 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, labels: Mapping[str
     verdict = found.verdict
     lack = found.lacking.of(estimate, verdict, elsewhere=asked.distance(series) > 0)
     scored = contrast.purl is not None and verdict is not Verdict.UNDETERMINED
-    low, high, effect, observed = found.per_cents(estimate.effect.d)
+    low, high, effect, observed = found.per_cents
     return Claim(
         package=contrast.differs[0] if contrast.purl else None,
         purl=contrast.purl,

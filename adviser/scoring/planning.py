@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 #: Below this many jobs an arm nothing is claimed: of the 20 ways to deal six jobs into
@@ -107,6 +108,10 @@ def repetitions_per_job(
 
 
 def _jobs(sd_per_distance: float, alpha: float, beta: float) -> int:
+    return max(MIN_JOBS, math.ceil(2 * (_z(alpha, beta) * sd_per_distance) ** 2))
+
+
+@lru_cache(maxsize=256)
+def _z(alpha: float, beta: float) -> float:
     normal = NormalDist()
-    z = normal.inv_cdf(1 - alpha) + normal.inv_cdf(1 - beta)
-    return max(MIN_JOBS, math.ceil(2 * (z * sd_per_distance) ** 2))
+    return normal.inv_cdf(1 - alpha) + normal.inv_cdf(1 - beta)

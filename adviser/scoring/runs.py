@@ -21,9 +21,6 @@ from adviser.scoring.planning import MIN_JOBS
 #: runs are judged by it: eleven runs of one stack, or five of each of three.
 MIN_FREEDOM = 10
 
-#: A run of one stack on one host: the log rates of its jobs.
-Run = Sequence[float]
-
 
 @dataclass(frozen=True, slots=True)
 class RunSpread:
@@ -50,31 +47,37 @@ class RunSpread:
 UNKNOWN_SPREAD = RunSpread()
 
 
-def run_spread(stacks: Sequence[Sequence[Run]]) -> RunSpread:
+def run_spread(
+    log_rates: Sequence[float], runs: Sequence[int], stack_of: Sequence[int]
+) -> RunSpread:
     """The variance between runs, pooled over stacks: one-way analysis of variance of their means.
 
-    :param stacks: of each stack, or each stack and host, its runs; those of one run say nothing
+    Stacks that ran once say nothing. Linear in the jobs.
 
-    >>> run_spread([[[0.0], [2.0]], [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]])
-    RunSpread(variance=0.6666666666666666, freedom=3, within=0.0, per_run=0.7)
+    :param runs: of each job, the number of its run, from 0
+    :param stack_of: of each run, the number of its stack on its host, from 0
+
+    >>> run_spread([0.0, 2.0, 1.0, 1.0, 1.0, 1.0], [0, 1, 2, 2, 3, 4], [0, 0, 1, 1, 1])
+    RunSpread(variance=0.6666666666666666, freedom=3, within=0.0, per_run=0.9)
     """
-    squares = within = inverse = 0.0
-    freedom = inner = count = 0
-    for runs in stacks:
-        if len(runs) < 2:
-            continue
-        means = [math.fsum(run) / len(run) for run in runs]
-        middle = math.fsum(means) / len(means)
-        squares += math.fsum((it - middle) ** 2 for it in means)
-        freedom += len(runs) - 1
-        for run, mean in zip(runs, means, strict=True):
-            within += math.fsum((it - mean) ** 2 for it in run)
-            inner += len(run) - 1
-            inverse += 1 / len(run)
-        count += len(runs)
+    rates, run, stack = np.asarray(log_rates), np.asarray(runs, int), np.asarray(stack_of, int)
+    several = np.bincount(stack)[stack] > 1
+    freedom = int(several.sum()) - len(np.unique(stack[several]))
     if not freedom:
         return UNKNOWN_SPREAD
-    return RunSpread(squares / freedom, freedom, within / inner if inner else 0.0, inverse / count)
+    jobs = np.bincount(run)
+    means = np.bincount(run, rates) / jobs
+    middles = np.bincount(stack, means) / np.maximum(1, np.bincount(stack))
+    squares = float(((means - middles[stack])[several] ** 2).sum())
+    inside = several[run]
+    inner = int((jobs[several] - 1).sum())
+    within = float(((rates - means[run])[inside] ** 2).sum())
+    return RunSpread(
+        variance=squares / freedom,
+        freedom=freedom,
+        within=within / inner if inner else 0.0,
+        per_run=float((1 / jobs[several]).mean()),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from adviser.scoring.jobs import UNKNOWN_PLACE, Place
 from adviser.scoring.planning import MIN_JOBS
@@ -32,7 +33,7 @@ class Sample:
             raise ValueError("each job has one place")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arm:
     """The jobs of one stack that take part in one contrast.
 
@@ -45,12 +46,14 @@ class Arm:
     runs: tuple[Sequence[float], ...]
     used: tuple[int, ...]
 
-    @property
+    @cached_property
     def means(self) -> list[float]:
+        """Of its runs."""
         return [mean_of(run) for run in self.runs]
 
-    @property
+    @cached_property
     def per_run(self) -> float:
+        """Mean of one over the number of jobs of its runs."""
         return math.fsum(1 / len(run) for run in self.runs) / len(self.runs) if self.runs else 1.0
 
 
@@ -90,9 +93,15 @@ class PlacedJobs:
 
     sample: Sample
     hosts: Mapping[str | None, _Blocks]
+    _arms: dict[tuple[str | None, ...], Arm] = field(default_factory=dict)
 
-    def arm(self, hosts: Iterable[str | None]) -> Arm:
-        """All jobs on some hosts, run by run."""
+    def arm(self, hosts: tuple[str | None, ...]) -> Arm:
+        """All jobs on some hosts, run by run; the baseline's are asked for again and again."""
+        if (found := self._arms.get(hosts)) is None:
+            found = self._arms[hosts] = self._arm(hosts)
+        return found
+
+    def _arm(self, hosts: tuple[str | None, ...]) -> Arm:
         places, rates = self.sample.places, self.sample.log_rates
         used = [i for host in hosts for them in self.hosts.get(host, {}).values() for i in them]
         runs: dict[object, list[float]] = defaultdict(list)
@@ -117,6 +126,7 @@ class PlacedJobs:
 
 
 def jobs_by_place(sample: Sample) -> PlacedJobs:
+    """The jobs of a sample by host and block, in the order in which they are given."""
     jobs: dict[str | None, dict[str | None, list[int]]] = {}
     if not sample.places:
         all_of_them = list(range(len(sample.log_rates)))
@@ -127,6 +137,7 @@ def jobs_by_place(sample: Sample) -> PlacedJobs:
 
 
 def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> Plan:
+    """Which jobs of two stacks are compared, by where and when they ran alone."""
     # Where one has no job at all, the jobs of the other still count as such.
     some = ours.hosts and theirs.hosts
     hosts = ours.hosts.keys() & theirs.hosts if some else ours.hosts.keys() | theirs.hosts
@@ -150,7 +161,7 @@ def _contrast(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJob
     ]
     if len(common) >= MIN_JOBS:
         return Contrast(hosts, ours.blocks(common), theirs.blocks(common), paired=True)
-    if ours.hosts and theirs.hosts:
+    if len(hosts) > 1 and ours.hosts and theirs.hosts:
         hosts = tuple(sorted(hosts, key=lambda host: _fewest(host, ours, theirs)))[-1:]
     return Contrast(hosts, ours.arm(hosts), theirs.arm(hosts), paired=False)
 
@@ -161,6 +172,7 @@ def _fewest(host: str | None, ours: PlacedJobs, theirs: PlacedJobs) -> tuple[int
 
 
 def mean_of(values: Sequence[float]) -> float:
+    """The mean, exactly rounded."""
     return values[0] if len(values) == 1 else math.fsum(values) / len(values)
 
 

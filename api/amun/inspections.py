@@ -64,7 +64,7 @@ class Inspections(MethodView):
         }
 
     @needs(Scope.INSPECT)
-    @blueprint.arguments(schemas.PageQuery, location="query", error_status_code=400)
+    @blueprint.arguments(schemas.AmunPageQuery, location="query", error_status_code=400)
     @blueprint.response(200, schemas.InspectionsSchema)
     def get(self, query: dict[str, int]) -> dict[str, Any]:
         """List inspections in the order in which they were submitted."""
@@ -79,7 +79,7 @@ class InspectionStatus(MethodView):
     """How far an inspection is."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.StatusDocument)
+    @blueprint.response(200, schemas.AmunStatusDocument)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Say how far an inspection is."""
         found = submitting.found_inspection(inspection_id)

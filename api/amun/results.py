@@ -41,7 +41,7 @@ class BuildLog(MethodView):
     """What was said while the stack was built."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.LogDocument)
+    @blueprint.response(200, schemas.AmunLogDocument)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Give the log of the build; null while it is not built."""
         found = submitting.found_inspection(inspection_id)
@@ -82,7 +82,7 @@ class JobLog(MethodView):
     """What one job printed."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.LogDocument)
+    @blueprint.response(200, schemas.AmunLogDocument)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
         """Give the log of one job; they count from 0."""
         found = submitting.found_inspection(inspection_id)

@@ -47,7 +47,7 @@ class _Tls:
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Where processes leave their figures for /metrics.")  # fmt: skip
 @click.pass_context
-def serve(ctx: click.Context, **given: Any) -> int:
+def serve(ctx: click.Context, /, **given: Any) -> int:
     """Answer requests over HTTP until SIGTERM; requests that run are finished."""
     settings: Settings = ctx.obj
     verbose = bool(ctx.find_root().params.get("verbose"))
@@ -60,7 +60,7 @@ def serve(ctx: click.Context, **given: Any) -> int:
 def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
     from api.commands.starting import ensure_stores, log_service, metrics_root
     from api.metrics_files import metrics_folder
-    from api.server import Front, listen
+    from api.server import Front, check, listen
     from api.server import serve as run
 
     tls = _tls(given)
@@ -70,9 +70,10 @@ def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
         ensure_stores(settings)
         certificate, key = _files(settings, tls, given["host"])
         front = Front(given["workers"], given["threads"], certificate, key, given["behind_proxy"])
-        click.echo(f"Serving {_address(given['host'], listener, tls.wanted)}")
         # Entered before anything imports the client library, which looks for it then.
         with metrics_folder(metrics_root(settings, given["metrics_dir"]), "serve"):
+            check(settings, front)
+            click.echo(f"Serving {_address(given['host'], listener, tls.wanted)}")
             run(settings, front, listener)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adviser.answering.answers import answer, on_hardware, store
+from adviser.answering.answers import Answer, answer, on_hardware, store
 from adviser.asked import Asked
 from api import asking
 from api.jobs.fetching import fetch_lacking
@@ -14,7 +14,7 @@ from api.thamos.hardware import on_described_hardware
 from api.thamos.stacks import asked_of
 from graph.engine import Stores
 from graph.repositories.advice import report_document_of
-from graph.repositories.analyses import Analysis
+from graph.repositories.analyses import Analysis, supersede
 
 
 def make_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
@@ -34,10 +34,25 @@ def make_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> 
             reader=shop.known_of, advice_id=analysis.analysis_id,
         )  # fmt: skip
         report = store(stores, made)
+    _tell(made, debug=asked.options.debug)
     # Not in the report: the same request on the same knowledge gives the same bytes.
     if (queued := fetch_lacking(shop, made.advice)) is not None:
         tell(str(queued))
+        with shop.service.writing() as connection:
+            supersede(connection, analysis.analysis_id)
     return report
+
+
+def _tell(made: Answer, *, debug: bool) -> None:
+    """What came of it; if it is debugged, how long each step took too."""
+    result = made.report["result"]
+    search = result["report"]["search"]
+    tell(f"{search['candidates']} versions may be chosen, {search['refused']} are refused by rules")
+    if debug:
+        for step, seconds in made.timings.items():
+            tell(f"{step.removesuffix('_s')}: {seconds:.3f} s")
+    status = result["report"]["certificate"]["status"]
+    tell(f"{status}: {result['error_msg']}" if result["error"] else status)
 
 
 def _asked(shop: Workshop, stores: Stores, request: dict[str, Any]) -> Asked:

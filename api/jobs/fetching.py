@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import orjson
+
 from adviser.advise import Advice
 from adviser.answering.lacking import Lack, lacks_of
 from api.jobs.queue import Job, Overloaded, QueueName
@@ -54,27 +56,24 @@ def fetch(
 
     :returns: the report of ``thoth packages add --json``
     :raises InvalidArgument: if there is no such index, or a requirement cannot be followed
+    :raises IndexProblem: if the index does not answer
     """
     bounds = Bounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
     report = add_packages(settings, roots_of(requirements), bounds, index=index, watching=False)
-    return report.as_json()
+    if all(it.unanswered for it in report.crawls):
+        raise IndexProblem(IndexFault.UNREACHABLE, "the index does not answer")
+    # Codes are keys of some members, and a document has texts.
+    return dict(orjson.loads(orjson.dumps(report.as_json(), option=orjson.OPT_NON_STR_KEYS)))
 
 
 def fetch_asked(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
     """Read what a person asked for.
 
     :returns: the identifier of the report's document
-    :raises IndexProblem: if the index does not answer
     """
     report = fetch(
-        shop.settings,
-        request["index"],
-        request["requirements"],
-        prereleases=request["prereleases"],
+        shop.settings, request["index"], request["requirements"], prereleases=request["prereleases"]
     )
-    lost = [it["lost"] for it in report["indexes"] if it.get("lost")]
-    if lost:
-        raise IndexProblem(IndexFault.UNREACHABLE, lost[0])
     return store_result(shop, analysis, report)
 
 

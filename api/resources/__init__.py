@@ -7,10 +7,19 @@ from flask_smorest import Blueprint
 
 def blueprints() -> tuple[Blueprint, ...]:
     """Everything that is served below ``/api/v2``."""
+    from api.resources.advice import blueprint as advice
     from api.resources.advising import blueprint as advising
     from api.resources.cypher import blueprint as cypher
     from api.resources.fetches import blueprint as fetches
+    from api.resources.inspections import blueprint as inspections
+    from api.resources.observations import blueprint as observations
+    from api.resources.packages import blueprint as packages
+    from api.resources.releases import blueprint as releases
     from api.resources.requests import blueprint as requests
+    from api.resources.stacks import blueprint as stacks
+    from api.resources.status import blueprint as status
     from api.resources.uploads import blueprint as uploads
+    from api.resources.vulnerabilities import blueprint as vulnerabilities
 
-    return advising, requests, uploads, fetches, cypher
+    reads = packages, releases, vulnerabilities, stacks, inspections, observations, advice, status
+    return *reads, advising, requests, uploads, fetches, cypher

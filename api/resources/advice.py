@@ -34,20 +34,16 @@ class AdviceList(MethodView):
     @blueprint.response(200, schemas.AdvicePage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List advice, newest first."""
-        stack = query.get("stack")
+        asked = {name: it for name, it in query.items() if name not in ("limit", "after")}
+        if "stack" in asked:
+            asked["stack"] = whole_digest(asked["stack"])
+        wanted = record.AdviceFilter(**asked)
         with reading() as (connection, progress):
             return page(
                 query,
                 _ADVICE,
                 lambda after, limit: record.browse_advice(
-                    connection,
-                    recommendation_type=query.get("recommendation_type"),
-                    status=query.get("status"),
-                    python_version=query.get("python_version"),
-                    platform=query.get("platform"),
-                    stack=None if stack is None else whole_digest(stack),
-                    after=after and (after[0], after[1]),
-                    limit=limit,
+                    connection, wanted, after=after and (after[0], after[1]), limit=limit
                 ),
                 lambda it: (it.created_at, it.advice_id),
                 progress,

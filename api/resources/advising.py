@@ -29,7 +29,7 @@ class AdviceRequests(MethodView):
 
     @needs(Scope.ADVISE)
     @blueprint.arguments(schemas.ForceQuery, location="query")
-    @blueprint.arguments(schemas.AdviceRequestSchema)
+    @blueprint.arguments(schemas.ProjectSchema)
     @blueprint.response(202, schemas.RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stacks for a project."""

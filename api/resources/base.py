@@ -33,13 +33,19 @@ class Resources(Blueprint):
     ARGUMENTS_PARSER = _Parser()
 
     def __init__(self, name: str, import_name: str, *, description: str) -> None:
-        super().__init__(
-            f"v2-{name}", import_name, url_prefix="/api/v2", description=description
-        )
+        super().__init__(f"v2-{name}", import_name, url_prefix="/api/v2", description=description)
         self.after_request(_tagged)
+        self._prepare_doc_cbks.append(_with_tag)
 
     def __repr__(self) -> str:
         return f"<Resources {self.name}>"
+
+
+def _with_tag(doc: dict[str, Any], _info: dict[str, Any], **more: Any) -> dict[str, Any]:
+    if more["method"] == "get":
+        told = "What has the tag of `If-None-Match`: it did not change."
+        doc.setdefault("responses", {})["304"] = {"description": told}
+    return doc
 
 
 def _tagged(response: Response) -> Response:

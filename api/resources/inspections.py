@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from flask import Response
 from flask.views import MethodView
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, page
+from api.paging import Cursor, freshness, only, page
 from api.resources.base import Resources, members, reading, whole_digest
 from api.schemas import inspections as schemas
 from api.security import needs
@@ -16,8 +17,6 @@ from api.service import service
 from graph.repositories import browse_inspections as record
 from graph.repositories.documents import body_of
 from graph.repositories.tokens import Scope
-
-from datetime import datetime
 
 blueprint = Resources("inspections", __name__, description="What was tried, and on what.")
 
@@ -100,7 +99,7 @@ class HardwareClasses(MethodView):
                 query,
                 _HARDWARE,
                 lambda after, limit: record.browse_hardware(
-                    connection, like=query.get("like"), after=after and after[0], limit=limit
+                    connection, like=query.get("like"), after=only(after), limit=limit
                 ),
                 lambda it: (it.digest,),
                 progress,

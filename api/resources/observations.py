@@ -7,7 +7,7 @@ from typing import Any
 from flask.views import MethodView
 
 from api.errors import ApiError, Problem, not_found
-from api.paging import Cursor, freshness, page
+from api.paging import Cursor, freshness, only, page
 from api.resources.base import Resources, members, package_name, reading, whole_digest
 from api.schemas import inspections as schemas
 from api.security import needs
@@ -35,7 +35,7 @@ class Observations(MethodView):
                 query,
                 _OBSERVATIONS,
                 lambda after, limit: record.browse_observations(
-                    connection, wanted, after=after and after[0], limit=limit
+                    connection, wanted, after=only(after), limit=limit
                 ),
                 lambda it: (it.observation_id,),
                 progress,

@@ -7,7 +7,7 @@ from typing import Any
 from flask.views import MethodView
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, page
+from api.paging import Cursor, freshness, only, page
 from api.resources.base import Resources, members, package_name, reading
 from api.schemas import packages as schemas
 from api.security import needs
@@ -39,7 +39,7 @@ class Packages(MethodView):
                     connection,
                     like=None if like is None else package_name(like),
                     index=query.get("index"),
-                    after=after and after[0],
+                    after=only(after),
                     limit=limit,
                 ),
                 lambda it: (it.name,),
@@ -111,7 +111,7 @@ class Events(MethodView):
                     package=None if package is None else package_name(package),
                     index=query.get("index"),
                     kind=query.get("kind"),
-                    after=after and after[0],
+                    after=only(after),
                     limit=limit,
                 ),
                 lambda it: (it.event_id,),

@@ -9,7 +9,7 @@ from flask.views import MethodView
 from sqlalchemy import Connection
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, page
+from api.paging import Cursor, freshness, only, page
 from api.resources.base import Resources, members, package_name, reading
 from api.schemas import packages as schemas
 from api.schemas.vulnerabilities import VulnerabilityPage
@@ -18,7 +18,7 @@ from common.environments import Environment, environment
 from common.releases import Requirement
 from graph.compilation import Compiler, Refused
 from graph.repositories import browse_packages
-from graph.repositories.browse_vulnerabilities import browse_vulnerabilities
+from graph.repositories.browse_vulnerabilities import VulnerabilityFilter, browse_vulnerabilities
 from graph.repositories.tokens import Scope
 
 blueprint = Resources("releases", __name__, description="Releases of packages.")
@@ -70,7 +70,7 @@ class Files(MethodView):
                 query,
                 _FILES,
                 lambda after, limit: browse_packages.browse_files(
-                    connection, purl, after=after and after[0], limit=limit
+                    connection, purl, after=only(after), limit=limit
                 ),
                 lambda it: (it.file.filename,),
                 progress,
@@ -95,7 +95,7 @@ class Harms(MethodView):
                 query,
                 _HARMS,
                 lambda after, limit: browse_vulnerabilities(
-                    connection, purl=purl, after=after and after[0], limit=limit
+                    connection, VulnerabilityFilter(purl=purl), after=only(after), limit=limit
                 ),
                 lambda it: (it.vulnerability_id,),
                 progress,

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from adviser.stacks import compare_stacks
 from adviser.tables import stacks_document
 from api.errors import ApiError, Problem, not_found
-from api.paging import Cursor, freshness, page
+from api.paging import Cursor, freshness, only, page
 from api.resources.base import Resources, members, package_name, reading, whole_digest
 from api.schemas import stacks as schemas
 from api.security import needs
@@ -51,7 +51,7 @@ class Stacks(MethodView):
                     package=None if package is None else package_name(package),
                     version=query.get("version"),
                     measured=query.get("measured"),
-                    after=after and after[0],
+                    after=only(after),
                     limit=limit,
                 ),
                 lambda it: (it.digest,),
@@ -104,7 +104,7 @@ class Comparisons(MethodView):
                     stacks,
                     indicator=query.get("indicator"),
                     hardware=None if hardware is None else whole_digest(hardware),
-                    after=after and after[0],
+                    after=only(after),
                     limit=limit,
                 ),
                 lambda key: (key,),

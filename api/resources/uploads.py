@@ -5,15 +5,15 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from flask import request
+from flask import Response, jsonify, request
 from flask.views import MethodView
 from sqlalchemy import Connection
 
 from api import analyses
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
-from api.jobs.uploads import PROJECT
 from api.jobs.upkeep import UPLOAD
+from api.jobs.uploads import PROJECT
 from api.resources.base import Resources
 from api.resources.requests import accepted, new_request
 from api.schemas import work as schemas
@@ -70,7 +70,7 @@ class Uploads(MethodView):
         return _left_to_a_worker(body, suffix, force=query.get("force", False))
 
 
-def _taken_in(body: bytes) -> Any:
+def _taken_in(body: bytes) -> Response:
     """All inspections of a document, or none.
 
     :raises InvalidDocument: why the first that cannot be taken in cannot be
@@ -80,14 +80,16 @@ def _taken_in(body: bytes) -> Any:
         if isinstance(it, Refusal):
             raise it.error
     deliveries = [Delivery(it, _SOURCE) for it in found if not isinstance(it, Refusal)]
-    it = service()
-    with it.writing() as connection:
-        new = add_inspections(connection, it.settings, deliveries)
+    into = service()
+    with into.writing() as connection:
+        new = add_inspections(connection, into.settings, deliveries)
         if new:
-            it.queue.enqueue(connection, PROJECT)
+            into.queue.enqueue(connection, PROJECT)
     documents = [str(each.document.document_id) for each in deliveries]
     counts = {"new": len(new), "known": len(documents) - len(new)}
-    return {"documents": documents, **counts}, 201 if new else 200
+    response = jsonify(schemas.TakenInSchema().dump({"documents": documents, **counts}))
+    response.status_code = 201 if new else 200
+    return response
 
 
 def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from flask.views import MethodView
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, page
+from api.paging import Cursor, freshness, only, page
 from api.resources.base import Resources, members, package_name, reading
 from api.schemas import vulnerabilities as schemas
 from api.schemas.words import PageQuery
@@ -30,19 +30,16 @@ class Vulnerabilities(MethodView):
     @blueprint.response(200, schemas.VulnerabilityPage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List vulnerabilities in the order of their identifiers."""
-        package = query.get("package")
+        asked = {name: it for name, it in query.items() if name not in ("limit", "after")}
+        if "package" in asked:
+            asked["package"] = package_name(asked["package"])
+        wanted = record.VulnerabilityFilter(**asked)
         with reading() as (connection, progress):
             return page(
                 query,
                 _VULNERABILITIES,
                 lambda after, limit: record.browse_vulnerabilities(
-                    connection,
-                    package=None if package is None else package_name(package),
-                    alias=query.get("alias"),
-                    severity=query.get("severity"),
-                    withdrawn=query.get("withdrawn"),
-                    after=after and after[0],
-                    limit=limit,
+                    connection, wanted, after=only(after), limit=limit
                 ),
                 lambda it: (it.vulnerability_id,),
                 progress,
@@ -88,7 +85,7 @@ class Affected(MethodView):
                 query,
                 _AFFECTED,
                 lambda after, limit: record.browse_affected(
-                    connection, found.vulnerability_id, after=after and after[0], limit=limit
+                    connection, found.vulnerability_id, after=only(after), limit=limit
                 ),
                 lambda it: (it.purl,),
                 progress,

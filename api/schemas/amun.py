@@ -7,7 +7,7 @@ from marshmallow import EXCLUDE, Schema, fields, validate
 from api.schemas.words import count, flag, free, text, texts
 
 
-class PageQuery(Schema):
+class AmunPageQuery(Schema):
     """Which page is asked for; pages count from 1."""
 
     class Meta:
@@ -44,7 +44,7 @@ class InspectionsSchema(_Answer):
     inspections = texts("In the order of their submission.", ["inspection-matmul-1f2e3d4c"])
 
 
-class StatusSchema(Schema):
+class AmunStatusSchema(Schema):
     """How far an inspection is."""
 
     build = free("How the build went; null while there is none.", null=True)
@@ -52,10 +52,10 @@ class StatusSchema(Schema):
     data_stored = flag("Whether its results were taken in.")
 
 
-class StatusDocument(_Answer):
+class AmunStatusDocument(_Answer):
     """The state of an inspection."""
 
-    status = fields.Nested(StatusSchema, required=True)
+    status = fields.Nested(AmunStatusSchema, required=True)
 
 
 class SpecificationDocument(_Answer):
@@ -64,7 +64,7 @@ class SpecificationDocument(_Answer):
     specification = free("docs/reference/specification.md describes every field.")
 
 
-class LogDocument(_Answer):
+class AmunLogDocument(_Answer):
     """What was said."""
 
     log = text("Lines for people.", null=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marshmallow import fields, validate
+from marshmallow import Schema, fields, validate
 
 from api.schemas.words import (
     FromData,
@@ -22,7 +22,6 @@ from api.schemas.words import (
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseState
 from graph.repositories.browse_events import KINDS
-from marshmallow import Schema
 
 _STATES = [it.value for it in ReleaseState]
 

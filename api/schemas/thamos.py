@@ -10,6 +10,8 @@ from adviser.scoring.criteria import RecommendationType
 
 #: Of one text within a request.
 _MAX_TEXT = 3 * 1024**2
+#: Of the words of a query, and of the address of a project.
+_MAX_NAME, _MAX_ORIGIN = 100, 2000
 
 
 class _Lenient(Schema):
@@ -35,7 +37,12 @@ class _Submitted(_Lenient):
 
     debug = CapitalBoolean(load_default=False)
     force = CapitalBoolean(load_default=False, metadata={"description": "Do not use the cache."})
-    origin = fields.String(load_default=None, allow_none=True)
+    origin = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(max=_MAX_ORIGIN),
+        metadata={"description": "Where the project is; kept of requests that show a token."},
+    )
 
     @pre_load
     def absent(self, data: Any, **_: Any) -> dict[str, Any]:
@@ -50,7 +57,15 @@ class AdviceQuery(_Submitted):
         required=True, validate=validate.OneOf([it.value for it in RecommendationType])
     )
     dev = CapitalBoolean(load_default=False)
-    source_type = fields.String(load_default=None, allow_none=True)
+    source_type = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(max=_MAX_NAME),
+        metadata={
+            "description": "What asks; kept of requests that show a token.",
+            "example": "cli",
+        },
+    )
 
 
 class ProvenanceQuery(_Submitted):
@@ -81,12 +96,24 @@ class RuntimeEnvironment(Schema):
     hardware = fields.Dict(keys=fields.String(), allow_none=True)
 
 
+class LibraryUsage(_Lenient):
+    """What of which modules a project uses."""
+
+    version = fields.String(allow_none=True)
+    report = fields.Dict(
+        keys=fields.String(),
+        values=fields.List(fields.String()),
+        allow_none=True,
+        load_default=None,
+    )
+
+
 class AdviceRequest(_Lenient):
     """The body of an advise request."""
 
     application_stack = fields.Nested(ApplicationStack, required=True)
     runtime_environment = fields.Nested(RuntimeEnvironment, allow_none=True, load_default=None)
-    library_usage = fields.Dict(keys=fields.String(), allow_none=True, load_default=None)
+    library_usage = fields.Nested(LibraryUsage, allow_none=True, load_default=None)
     constraints = fields.String(
         allow_none=True, load_default=None, validate=validate.Length(max=_MAX_TEXT)
     )
@@ -103,6 +130,7 @@ class ProvenanceRequest(_Lenient):
     """The body of a check of provenance."""
 
     application_stack = fields.Nested(ApplicationStack, required=True)
+    kebechet_metadata = fields.Dict(keys=fields.String(), allow_none=True)
 
 
 class Accepted(Schema):

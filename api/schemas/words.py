@@ -25,7 +25,7 @@ def choice(description: str, values: list[str], *, null: bool = False) -> fields
     return fields.String(required=True, allow_none=null, validate=allowed, metadata=told)
 
 
-def texts(description: str, example: list[str] | None = None) -> fields.List:
+def texts(description: str, example: list[str] | None = None) -> fields.List[Any]:
     """A list of texts of an answer."""
     return fields.List(fields.String(), required=True, metadata=_told(description, example))
 

@@ -18,7 +18,7 @@ _MAX_TIME_S = 60.0
 _STATES = ["pending", "running", "succeeded", "failed", "error"]
 
 
-def _names(description: str, example: str) -> fields.List:
+def _names(description: str, example: str) -> fields.List[Any]:
     return fields.List(
         fields.String(validate=validate.Length(1, 500)),
         load_default=list,
@@ -67,7 +67,7 @@ class WhereSchema(_Strict):
     )
 
 
-class AdviceRequestSchema(_Strict):
+class ProjectSchema(_Strict):
     """A project as files, and what is wanted of its stack; options as of ``thoth advise``."""
 
     files = fields.Dict(

@@ -14,7 +14,7 @@ from api.jobs.queue import Job, QueueName
 from api.schemas import thamos as schemas
 from api.security import needs, require_token, token
 from api.service import service
-from api.thamos.stacks import asked_of, cache_key
+from api.thamos.stacks import asked_by, asked_of, cache_key
 from graph.repositories.analyses import Kind, NewAnalysis
 from graph.repositories.tokens import Scope
 
@@ -38,9 +38,9 @@ class AdviceRequests(MethodView):
     @blueprint.response(202, schemas.Accepted)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stack for a Pipfile in a runtime environment."""
-        if body.pop("kebechet_metadata", None):
+        if body.pop("kebechet_metadata", None) is not None:
             require_token()
-        if body.pop("callback_info", None):
+        if body.pop("callback_info", None) is not None:
             raise ApiError(
                 400, Problem.INVALID_REQUEST, "callback_info: this service sends nothing to others"
             )
@@ -50,7 +50,7 @@ class AdviceRequests(MethodView):
         new = NewAnalysis(
             analyses.new_id(Kind.ADVICE),
             Kind.ADVICE,
-            request,
+            request | asked_by(query, shown),
             {name: query[name] for name in _PARAMETERS},
             cache_key(request),
             shown.token_id if shown else None,

@@ -10,7 +10,7 @@ from common.environments import Environment, environment
 from common.errors import InvalidArgument
 
 #: As clients write platforms, beside the tags of wheels.
-_MACHINES = ("x86_64", "aarch64", "ppc64le", "s390x", "riscv64")
+MACHINES = ("x86_64", "aarch64", "ppc64le", "s390x", "riscv64")
 
 
 def environment_of(described: Mapping[str, Any] | None) -> Environment:
@@ -40,7 +40,7 @@ def environment_of(described: Mapping[str, Any] | None) -> Environment:
 
 def _machine(platform: str | None) -> str:
     """``aarch64`` of ``linux-aarch64`` or ``manylinux_2_28_aarch64``."""
-    return next((it for it in _MACHINES if platform and platform.endswith(it)), "x86_64")
+    return next((it for it in MACHINES if platform and platform.endswith(it)), "x86_64")
 
 
 def _platform(given: Mapping[str, Any]) -> str | None:

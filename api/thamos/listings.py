@@ -40,7 +40,11 @@ def indexes() -> dict[str, Any]:
     known = configured_indexes(service().settings).values()
     return {
         "indexes": [
-            {"url": it.url, "verify_ssl": True, "only_if_package_seen": True}
+            {
+                "url": it.url,
+                "verify_ssl": it.url.startswith("https:"),
+                "only_if_package_seen": True,
+            }
             for it in known
             if not it.is_local
         ]
@@ -102,7 +106,7 @@ def images(query: dict[str, Any]) -> dict[str, Any]:
 
 
 def _image(it: listings.KnownImage) -> dict[str, Any]:
-    name, _, tag = it.name.partition(":")
+    name, tag = _named(it.name)
     return {
         "datetime": it.analysed_at.isoformat(timespec="seconds"),
         "environment_type": "RUNTIME",
@@ -120,3 +124,15 @@ def _image(it: listings.KnownImage) -> dict[str, Any]:
         "thoth_image_name": name,
         "thoth_image_version": tag or None,
     }
+
+
+def _named(image: str) -> tuple[str, str]:
+    """Name and tag of an image, the latter empty without one.
+
+    >>> _named("registry.example:5000/py:v1"), _named("registry.example:5000/py@sha256:1f")
+    (('registry.example:5000/py', 'v1'), ('registry.example:5000/py', ''))
+    """
+    whole = image.partition("@")[0]
+    place, slash, last = whole.rpartition("/")
+    name, _, tag = last.partition(":")
+    return f"{place}{slash}{name}", tag

@@ -12,9 +12,10 @@ from api import analyses
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.schemas import thamos as schemas
-from api.security import needs, token
+from api.security import needs, require_token, token
 from api.service import service
-from api.thamos.stacks import cache_key, project_of
+from api.thamos.stacks import asked_by, cache_key, project_of
+from common.indexes.configured import configured_indexes
 from graph.repositories.analyses import Kind, NewAnalysis
 from graph.repositories.tokens import Scope
 
@@ -36,17 +37,20 @@ class ProvenanceRequests(MethodView):
     @blueprint.response(202, schemas.Accepted)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask where every file of a Pipfile.lock comes from."""
+        if body.pop("kebechet_metadata", None) is not None:
+            require_token()
         request = {**body, "debug": query["debug"]}
         if project_of(service().settings, request).locked is None:
             message = "application_stack.requirements_lock: no lock whose packages are all pinned"
             raise ApiError(400, Problem.INVALID_REQUEST, message)
+        allowed = {name: it.url for name, it in configured_indexes(service().settings).items()}
         shown = token()
         new = NewAnalysis(
             analyses.new_id(Kind.PROVENANCE),
             Kind.PROVENANCE,
-            request,
+            request | asked_by(query, shown),
             {"debug": query["debug"], "force": query["force"]},
-            cache_key(request),
+            cache_key({**request, "allowed": allowed}),
             shown.token_id if shown else None,
         )
         job = Job("provenance.check", QueueName.PEOPLE, {"analysis_id": new.analysis_id})

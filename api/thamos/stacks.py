@@ -18,6 +18,7 @@ from api.thamos.environments import environment_of
 from common.errors import InvalidArgument
 from common.inspection import digest
 from common.settings import Settings
+from graph.repositories.tokens import Token
 
 
 def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:
@@ -46,6 +47,7 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     project = project_of(settings, request)
     options = Options(
         dev=request["dev"],
+        debug=request["debug"],
         indexes=asked_indexes(settings, project),
         labels=request.get("labels") or {},
         described=request.get("runtime_environment") or {},
@@ -69,12 +71,19 @@ def notes_of(request: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...
     """
     found = []
     for place, note in enumerate(request.get(name) or ()):
+        note = {key: value for key, value in note.items() if value is not None}
         if not all(isinstance(it, str) for it in note.values()):
             raise InvalidArgument(f"{name}[{place}]: a note has texts only")
         if note.get("type", "INFO") not in ("INFO", "WARNING", "ERROR"):
             raise InvalidArgument(f"{name}[{place}].type: not INFO, WARNING or ERROR")
         found.append({"type": "INFO", "message": "", "link": "", **note})
     return tuple(found)
+
+
+def asked_by(query: Mapping[str, Any], shown: Token | None) -> dict[str, str]:
+    """Who asks, as far as they tell; kept of those only who show a token."""
+    names = ("origin", "source_type") if shown is not None else ()
+    return {name: query[name] for name in names if query.get(name)}
 
 
 def cache_key(request: Mapping[str, Any]) -> str:

@@ -25,8 +25,9 @@ as_json_option: Callable[[Any], Any] = click.option(
 
 @click.command()
 @as_json_option
-@click.option("--serve", is_flag=True,
-              help="Then serve over HTTPS and take jobs, until Ctrl-C, which ends all of it.")  # fmt: skip
+@click.option(
+    "--serve", is_flag=True, help="Then serve over HTTPS and take jobs, until Ctrl-C ends it all."
+)
 @click.option("--port", type=click.IntRange(0, 65535), help="With --serve.  [default: 8443]")
 @click.pass_context
 def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
@@ -51,9 +52,7 @@ def _served(ctx: click.Context, started: list[Started], port: int | None) -> int
 
     options = ["--tls-self-signed", "--with-workers"]
     try:
-        return run_beside(
-            ctx, "serve", *options, *([] if port is None else ["--port", str(port)])
-        )
+        return run_beside(ctx, "serve", *options, *([] if port is None else ["--port", str(port)]))
     finally:
         if started and all(store.now for store in started):
             EmbeddedStores(ctx.obj).stop()

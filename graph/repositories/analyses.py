@@ -211,6 +211,15 @@ def finish(
     return ended.rowcount == 1
 
 
+def supersede(connection: Connection, analysis_id: str) -> None:
+    """Answer no later request with it: what it lacked is on its way."""
+    connection.execute(
+        update(AnalysisRow)
+        .where(AnalysisRow.analysis_id == analysis_id)
+        .values(cache_key=AnalysisRow.analysis_id)
+    )
+
+
 def add_log(connection: Connection, analysis_id: str, lines: str) -> None:
     """Append lines, each with its end, to what people are shown of the run."""
     connection.execute(

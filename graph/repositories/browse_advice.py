@@ -21,34 +21,43 @@ class AdvisedStackHead:
     score: float
 
 
+@dataclass(frozen=True, slots=True)
+class AdviceFilter:
+    """Which advice is asked for; ``None`` for any.
+
+    :param stack: digest of a stack that it recommends
+    """
+
+    recommendation_type: str | None = None
+    status: str | None = None
+    python_version: str | None = None
+    platform: str | None = None
+    stack: str | None = None
+
+
 def browse_advice(
     connection: Connection,
+    wanted: AdviceFilter,
     *,
-    recommendation_type: str | None = None,
-    status: str | None = None,
-    python_version: str | None = None,
-    platform: str | None = None,
-    stack: str | None = None,
     after: tuple[datetime, str] | None = None,
     limit: int,
 ) -> list[AdviceHead]:
     """Advice, newest first.
 
-    :param stack: digest of a stack that it recommends
     :param after: when the last one before was given, and its identifier
     """
     row = AdviceRow
     query = _advice()
     for column, value in (
-        (row.recommendation_type, recommendation_type),
-        (row.status, status),
-        (row.python_version, python_version),
-        (row.platform, platform),
+        (row.recommendation_type, wanted.recommendation_type),
+        (row.status, wanted.status),
+        (row.python_version, wanted.python_version),
+        (row.platform, wanted.platform),
     ):
         if value is not None:
             query = query.where(column == value)
-    if stack is not None:
-        advised = select(AdvisedStack.advice_id).where(AdvisedStack.stack_digest == stack)
+    if wanted.stack is not None:
+        advised = select(AdvisedStack.advice_id).where(AdvisedStack.stack_digest == wanted.stack)
         query = query.where(row.advice_id.in_(advised))
     if after is not None:
         query = query.where(tuple_(row.created_at, row.advice_id) < tuple_(*after))
@@ -79,7 +88,7 @@ def evidence_count(connection: Connection, advice_id: str) -> int:
     return connection.scalar(query) or 0
 
 
-def _advice() -> Select[Any]:
+def _advice() -> Select[*tuple[Any, ...]]:
     row = AdviceRow
     return select(
         row.advice_id, row.recommendation_type, row.status, row.snapshot_revision,

@@ -112,7 +112,7 @@ def inspection_summary(connection: Connection, document_id: str) -> InspectionSu
     )
 
 
-def _inspections() -> Select[Any]:
+def _inspections() -> Select[*tuple[Any, ...]]:
     row = InspectionRow
     return (
         select(

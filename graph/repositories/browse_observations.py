@@ -153,7 +153,7 @@ def common_keys(
     return list(connection.scalars(query.limit(limit)))
 
 
-def _observations() -> Select[Any]:
+def _observations() -> Select[*tuple[Any, ...]]:
     row, job, script, place = ObservationRow, InspectionRow, IndicatorRow, RuntimeEnvironmentRow
     return (
         select(

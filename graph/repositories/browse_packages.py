@@ -166,9 +166,7 @@ def package_detail(connection: Connection, name: str) -> PackageDetail | None:
     return PackageDetail(name, versions, indexes, row.revision, row.document_id, said)
 
 
-def _served(
-    connection: Connection, names: Sequence[str]
-) -> dict[str, tuple[int, tuple[str, ...]]]:
+def _served(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
     version = PackageVersionRow
     rows = connection.execute(
         select(version.name, version.index_name, func.count())
@@ -230,7 +228,7 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
         .where(AffectedVersion.purl == any_(texts(purls)))
         .group_by(AffectedVersion.purl)
     )
-    harms: dict[str, int] = {purl: count for purl, count in counted}
+    harms: dict[str, int] = dict(counted.tuples().all())
     rows = connection.execute(
         select(
             row.purl, row.name, row.version, row.index_name, row.state, row.yanked,
@@ -269,6 +267,7 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
     ).one_or_none()  # fmt: skip
     if found is None:
         return None
+    facts: tuple[Any, ...] = tuple(found)
     lines = connection.execute(
         select(
             line.raw, line.name, line.specifier, line.marker, line.extras, line.for_extras,
@@ -277,7 +276,7 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
         .where(line.purl == purl)
         .order_by(line.position)
     )  # fmt: skip
-    return VersionDetail(*found, tuple(_requirement(it) for it in lines))
+    return VersionDetail(*facts, requirements=tuple(_requirement(it) for it in lines))
 
 
 def _requirement(row: Any) -> Requirement:
@@ -299,4 +298,19 @@ def browse_files(
     if after is not None:
         query = query.where(row.filename > after)
     rows = connection.execute(query.order_by(row.filename).limit(limit))
-    return [KnownFile(ReleaseFile(*it[:-1]), it[-1]) for it in rows]
+    return [_file(tuple(it)) for it in rows]
+
+
+def _file(row: tuple[Any, ...]) -> KnownFile:
+    *facts, listed = row
+    return KnownFile(ReleaseFile(*facts), listed)
+
+
+def package_names(
+    connection: Connection, *, like: str | None = None, offset: int, limit: int
+) -> list[str]:
+    """Names of packages in order, for clients that count pages; ``like`` is part of a name."""
+    query = select(PackageRow.name)
+    if like is not None:
+        query = query.where(PackageRow.name.contains(like, autoescape=True))
+    return list(connection.scalars(query.order_by(PackageRow.name).offset(offset).limit(limit)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, any_, func, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from graph.repositories.affected import texts
 from graph.repositories.browse_vulnerabilities import KnownVersion
@@ -50,9 +52,7 @@ def browse_stacks(
     row, release = StackRow, PackageVersionRow
     query = select(row.digest, row.package_count, row.document_id)
     if package is not None:
-        holding = select(StackPackage.stack_digest).join(
-            release, release.purl == StackPackage.purl
-        )
+        holding = select(StackPackage.stack_digest).join(release, release.purl == StackPackage.purl)
         holding = holding.where(release.name == package)
         if version is not None:
             holding = holding.where(release.version == version)
@@ -94,8 +94,8 @@ def packages_in(connection: Connection, digest: str) -> list[KnownVersion]:
     return [KnownVersion(*it) for it in rows]
 
 
-def _counts(connection: Connection, column: object, digests: list[str]) -> dict[str, int]:
-    rows = connection.execute(
-        select(column, func.count()).where(column == any_(texts(digests))).group_by(column)  # type: ignore[call-overload]
-    )
-    return {digest: count for digest, count in rows}
+def _counts(
+    connection: Connection, column: InstrumentedAttribute[Any], digests: list[str]
+) -> dict[str, int]:
+    query = select(column, func.count()).where(column == any_(texts(digests))).group_by(column)
+    return dict(connection.execute(query).tuples().all())

@@ -55,37 +55,41 @@ class KnownVersion:
     index: str
 
 
-def browse_vulnerabilities(
-    connection: Connection,
-    *,
-    package: str | None = None,
-    purl: str | None = None,
-    alias: str | None = None,
-    severity: str | None = None,
-    withdrawn: bool | None = None,
-    after: str | None = None,
-    limit: int,
-) -> list[VulnerabilityHead]:
-    """Vulnerabilities in the order of their identifiers.
+@dataclass(frozen=True, slots=True)
+class VulnerabilityFilter:
+    """Which vulnerabilities are asked for; ``None`` for any.
 
-    :param package: of which a version is affected, or ``purl``, which is
+    :param package: of which a version is affected
+    :param purl: of a release that is
     :param alias: an identifier that it is known by
     """
+
+    package: str | None = None
+    purl: str | None = None
+    alias: str | None = None
+    severity: str | None = None
+    withdrawn: bool | None = None
+
+
+def browse_vulnerabilities(
+    connection: Connection, wanted: VulnerabilityFilter, *, after: str | None = None, limit: int
+) -> list[VulnerabilityHead]:
+    """Vulnerabilities in the order of their identifiers."""
     row, affected, version = VulnerabilityRow, AffectedVersion, PackageVersionRow
     query = _select()
-    if package is not None:
+    if wanted.package is not None:
         harmed = select(affected.vulnerability_id).join(version, version.purl == affected.purl)
-        query = query.where(row.vulnerability_id.in_(harmed.where(version.name == package)))
-    if purl is not None:
-        harmed = select(affected.vulnerability_id).where(affected.purl == purl)
+        query = query.where(row.vulnerability_id.in_(harmed.where(version.name == wanted.package)))
+    if wanted.purl is not None:
+        harmed = select(affected.vulnerability_id).where(affected.purl == wanted.purl)
         query = query.where(row.vulnerability_id.in_(harmed))
-    if alias is not None:
-        query = query.where(row.aliases.op("@>")(texts([alias])))
-    if severity is not None:
-        query = query.where(row.severity == severity)
-    if withdrawn is not None:
+    if wanted.alias is not None:
+        query = query.where(row.aliases.op("@>")(texts([wanted.alias])))
+    if wanted.severity is not None:
+        query = query.where(row.severity == wanted.severity)
+    if wanted.withdrawn is not None:
         gone = row.withdrawn_at
-        query = query.where(gone.is_not(None) if withdrawn else gone.is_(None))
+        query = query.where(gone.is_not(None) if wanted.withdrawn else gone.is_(None))
     if after is not None:
         query = query.where(row.vulnerability_id > after)
     rows = connection.execute(query.order_by(row.vulnerability_id).limit(limit))
@@ -95,7 +99,10 @@ def browse_vulnerabilities(
 def vulnerability_named(connection: Connection, identifier: str) -> VulnerabilityHead | None:
     """A vulnerability by its identifier, else by one of its aliases, or ``None``."""
     row = VulnerabilityRow
-    for condition in (row.vulnerability_id == identifier, row.aliases.op("@>")(texts([identifier]))):
+    for condition in (
+        row.vulnerability_id == identifier,
+        row.aliases.op("@>")(texts([identifier])),
+    ):
         query = _select().where(condition).order_by(row.vulnerability_id).limit(1)
         if (found := connection.execute(query).one_or_none()) is not None:
             return _head(found)
@@ -127,7 +134,9 @@ def browse_affected(
     query = select(row.purl).where(row.vulnerability_id == vulnerability_id)
     if after is not None:
         query = query.where(row.purl > after)
-    return known_versions(connection, connection.scalars(query.order_by(row.purl).limit(limit)).all())
+    return known_versions(
+        connection, connection.scalars(query.order_by(row.purl).limit(limit)).all()
+    )
 
 
 def known_versions(connection: Connection, purls: Sequence[str]) -> list[KnownVersion]:
@@ -141,7 +150,7 @@ def known_versions(connection: Connection, purls: Sequence[str]) -> list[KnownVe
     return [KnownVersion(*it) for it in rows]
 
 
-def _select() -> Select[Any]:
+def _select() -> Select[*tuple[Any, ...]]:
     row = VulnerabilityRow
     return select(
         row.vulnerability_id, row.aliases, row.summary, row.severity, row.score, row.vector,

@@ -146,5 +146,6 @@ def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime |
     # An index that was asked again and had nothing new is as fresh as that answer.
     found |= dict(connection.execute(asked.group_by(IndexProject.index_name)).all())
     advisories = select(AdvisorySource.source, AdvisorySource.as_of)
-    found |= dict(connection.execute(advisories).all()) or {ADVISORIES: None}
+    archives: dict[str, datetime | None] = dict(connection.execute(advisories).all())
+    found |= archives or {ADVISORIES: None}
     return dict(sorted(found.items()))

@@ -35,9 +35,7 @@ _TIMES = text(
     GROUP BY kind ORDER BY kind
     """
 )
-_WORKERS = text(
-    "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - :alive"
-)
+_WORKERS = text("SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - :alive")
 
 
 @dataclass(frozen=True, slots=True)

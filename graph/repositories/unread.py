@@ -32,9 +32,9 @@ def unread_of(
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, index, listed in connection.execute(pages.where(IndexProject.name == wanted)):
         left = [
-            (version, it)
+            (parsed, it)
             for it in set(listed) - read[name, index]
-            if (version := version_of(it)) is not None
+            if (parsed := version_of(it)) is not None
         ]
         if left:
             found.setdefault(name, {})[index] = tuple(it for _, it in sorted(left, reverse=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -12,12 +13,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
+from sqlalchemy import text
 
+from common.settings import Settings
+from graph.embedded import EmbeddedStores
+from graph.engine import relational_engine
 from tests.services.served import Served, end, serving
 
 ADVISE = "/api/v1/advise/python"
@@ -60,7 +66,7 @@ def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> No
         ):
             assert secured.version() in {"TLSv1.2", "TLSv1.3"}
     assert (served.ca.parent / "key.pem").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(httpx.ConnectError, match="(?i)certificate"):
+    with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
         httpx.get(f"{served.base_url}/livez")
 
 
@@ -117,7 +123,9 @@ def test_no_secret_is_in_any_log(own: Served) -> None:
         assert client.get(f"/api/v1/nowhere/{secret}").status_code == 404
         forged = {"Authorization": "Bearer thoth_0123456789012345678901234567890123456789"}
         assert client.get("/api/v1", headers=forged).status_code == 401
-    passwords = re.findall(r'"([A-Za-z0-9_-]{16,})"', (own.settings.home / "secrets.json").read_text())
+    passwords = re.findall(
+        r'"([A-Za-z0-9_-]{16,})"', (own.settings.home / "secrets.json").read_text()
+    )
     assert passwords
     kept = [own.log, own.worker_log, *(own.settings.home / "logs").glob("*")]
     text = "".join(path.read_text("utf-8", "replace") for path in kept)
@@ -127,21 +135,73 @@ def test_no_secret_is_in_any_log(own: Served) -> None:
 
 
 def test_the_supervisors_death_ends_its_children(own: Served) -> None:
-    """Last of those that use it: it has no worker afterwards."""
+    """There is no worker afterwards."""
     children = psutil.Process(own.worker.pid).children()
     own.worker.kill()
     own.worker.wait()
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
+
+
+def test_a_request_that_runs_is_finished_before_the_end(own: Served) -> None:
+    """Last of those that use it: there is no server afterwards."""
     served = psutil.Process(own.server.pid).children()
+    secret = own.token("read")
+    engine = relational_engine(own.settings)
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    try:
+        with ThreadPoolExecutor(1) as pool, engine.connect() as holder:
+            holder.execute(text("LOCK TABLE tokens"))  # whoever shows a token waits for it
+            with own.client(secret) as client, engine.connect() as watcher:
+                answer = pool.submit(client.get, "/api/v1")
+                eventually(lambda: watcher.scalar(waiting) == 1, "no request runs")
+                own.server.send_signal(signal.SIGTERM)
+                eventually(lambda: not accepts(own), "it still takes requests")
+                assert own.server.poll() is None
+                holder.rollback()
+                assert answer.result(60).status_code == 200
+    finally:
+        engine.dispose()
     assert end(own.server) == 0
     assert not psutil.wait_procs(served, timeout=10)[1]
     assert not list((own.settings.home / "run" / "metrics").glob("serve@*"))
 
 
+def accepts(service: Served) -> bool:
+    try:
+        with service.client() as client:
+            # A connection may still be queued, but nobody takes it.
+            return client.get("/livez", timeout=2).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
+    environ = {**os.environ, "THOTH_HOME": str(tmp_path)}
+    log = tmp_path / "up.log"
+    with log.open("wb") as output:
+        command = [sys.executable, "-c", "from common.cli import main; main()"]
+        up = subprocess.Popen(
+            [*command, "up", "--serve", "--port", "0"],
+            env=environ, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        eventually(lambda: "service_ready" in log.read_text("utf-8"), "it does not start")
+        children = psutil.Process(up.pid).children()
+        assert len(children) == 4
+        up.send_signal(signal.SIGINT)
+        assert up.wait(90) == 0, log.read_text("utf-8")
+        assert not psutil.wait_procs(children, timeout=10)[1]
+        stores = EmbeddedStores(Settings.from_env({"THOTH_HOME": str(tmp_path)}))
+        assert [stores.record_of(kind) for kind in stores.kinds] == [None, None]
+    finally:
+        up.kill()
+        EmbeddedStores(Settings.from_env({"THOTH_HOME": str(tmp_path)})).stop()
+
+
 def test_others_do_not_reach_it_without_tls() -> None:
     refused = subprocess.run(
-        [sys.executable, "-m", "api", "serve", "--host", "0.0.0.0", "--port", "0"],  # noqa: S104
+        [sys.executable, "-m", "api", "serve", "--host", "0.0.0.0", "--port", "0"],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert refused.returncode == 2

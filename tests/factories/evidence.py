@@ -112,20 +112,37 @@ def harms(**aliases: Iterable[str]) -> Mapping[str, KnownHarm]:
 
 
 def simulated(
-    draw: np.random.Generator, arms: int, jobs: int, noise: float, gains: Sequence[float] = ()
+    draw: np.random.Generator,
+    arms: int,
+    jobs: int,
+    noise: float,
+    gains: Sequence[float] = (),
+    *,
+    night: float = 0.0,
+    runs: int = 1,
+    in_turns: bool = False,
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], Evidence]:
     """An index with one package in as many versions, and a stack with jobs of each.
 
     :param gains: natural logs: how much faster than the others the first of the older
         versions truly are
+    :param night: how much the means of runs differ by themselves, natural log; 0 for jobs that
+        have nothing in common
+    :param runs: of each stack, with as many jobs each
+    :param in_turns: whether the stacks of a run shared its night, job by job
     :returns: the index, the newest version being the baseline, and the evidence
     """
     index: dict[str, dict[str, dict[str, Any]]] = {"fast": {}, "rest": {"1.0": {}}}
     bench = Bench()
-    rates = draw.normal(0.0, noise, (arms, jobs))
-    rates[1 : 1 + len(gains)] += np.asarray(gains)[:, None] if gains else 0.0
+    rates = draw.normal(0.0, noise, (arms, runs, jobs))
+    rates[1 : 1 + len(gains)] += np.asarray(gains)[:, None, None] if gains else 0.0
+    rates += draw.normal(0.0, night, (1 if in_turns else arms, runs, 1))
     for number, arm in enumerate(rates):
         version = f"1.{arms - number}"
         index["fast"][version] = {"requires": ["rest"], "uploaded_at": "2024-01-01T00:00:00+00:00"}
-        bench.measure(bench.stack(f"fast=={version}", "rest==1.0"), arm)
+        stack = bench.stack(f"fast=={version}", "rest==1.0")
+        for run, several in enumerate(arm):
+            blocks = [f"{run}:{n}" for n in range(jobs)] if in_turns else None
+            alone = not night and runs == 1
+            bench.measure(stack, several, blocks=blocks, run=None if alone else str(run))
     return index, bench.evidence()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
+
+from api.server import GRACE_S
+from api.supervisor import GRACE_S as SUPERVISORS_GRACE_S
+from common import cli
 
 ROOT = Path(__file__).parents[2]
 STORES = ("postgres", "neo4j")
@@ -20,7 +26,8 @@ def compose() -> dict[str, Any]:
 
 
 def test_the_services_are_those_that_the_system_needs(compose: dict[str, Any]) -> None:
-    assert {"postgres", "neo4j", "migrate", "worker"} <= compose["services"].keys()
+    wanted = {"postgres", "neo4j", "migrate", "api", "worker", "ingest"}
+    assert wanted == compose["services"].keys()
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -40,8 +47,51 @@ def test_work_waits_for_health_and_for_the_schema(compose: dict[str, Any]) -> No
         name: {"condition": "service_healthy"} for name in STORES
     }
     condition = {"condition": "service_completed_successfully"}
-    assert services["worker"]["depends_on"] == {"migrate": condition}
-    assert services["worker"]["profiles"] == ["ingest"]
+    for name in ("api", "worker", "ingest"):
+        assert services[name]["depends_on"] == {"migrate": condition}
+    assert services["ingest"]["profiles"] == ["ingest"]
+
+
+def test_what_runs_for_ever_is_started_again_and_given_time_to_end(compose: dict[str, Any]) -> None:
+    for name, grace_s in (("api", GRACE_S), ("worker", SUPERVISORS_GRACE_S)):
+        service = compose["services"][name]
+        assert service["restart"] == "unless-stopped"
+        assert int(service["stop_grace_period"].removesuffix("s")) > grace_s
+
+
+def test_commands_are_ones_that_there_are(compose: dict[str, Any]) -> None:
+    lines = [it["command"] for it in compose["services"].values() if "command" in it]
+    image = (ROOT / "Dockerfile").read_text("utf-8")
+    lines.append(json.loads(image.rpartition("\nCMD ")[2]))
+    assert len(lines) == 5
+    for line in lines:
+        # Parsed, not run: options that there are not would be refused here.
+        context = cli.thoth.make_context("thoth", list(line), resilient_parsing=True)
+        command: click.Command = cli.thoth
+        rest = list(line)
+        while isinstance(command, click.Group):
+            found = command.get_command(context, rest.pop(0))
+            assert found is not None, line
+            command = found
+        command.make_context(line[0], rest)
+
+
+def test_the_service_is_reached_over_tls_only_and_its_health_is_asked_so(
+    compose: dict[str, Any],
+) -> None:
+    api = compose["services"]["api"]
+    assert "--tls-self-signed" in api["command"]
+    assert api["ports"] == ["127.0.0.1:${SERVICE_PORT:-8443}:8443"]
+    check = api["healthcheck"]["test"]
+    compile(check[-1], "healthcheck", "exec")
+    assert "https://localhost:8443/livez" in check[-1]
+
+
+def test_every_setting_of_the_example_reaches_the_services(compose: dict[str, Any]) -> None:
+    example = re.findall(r"(?m)^([A-Z0-9_]+)=", (ROOT / ".env.example").read_text("utf-8"))
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    assert example
+    assert [name for name in example if f"${{{name}" not in text] == []
 
 
 def test_no_password_is_baked_in(compose: dict[str, Any]) -> None:

@@ -140,8 +140,10 @@ PYLOCK = """
 name = "pkg"
 version = "{version}"
 marker = "os_name == '{os}'"
-wheels = [{{name = "pkg-1-py3-none-any.whl", url = "https://h.example/pkg-1-py3-none-any.whl",
-  hashes = {{sha256 = "{digest}"}}}}]
+[[packages.wheels]]
+name = "pkg-{version}-py3-none-any.whl"
+url = "https://h.example/pkg-{version}-py3-none-any.whl"
+hashes = {{sha256 = "{digest}"}}
 """
 
 

@@ -27,18 +27,17 @@ def test_between_job_sd_by_hand() -> None:
     assert math.isnan(between_job_sd([1.0]))
 
 
-@pytest.mark.parametrize(("jobs", "factor", "scored"), [(5, 3.1, False), (20, 1.6, True)])
-def test_how_little_is_known_about_a_ratio(jobs: int, factor: float, scored: bool) -> None:
+@pytest.mark.parametrize(("jobs", "factor"), [(5, 3.1), (20, 1.6)])
+def test_how_little_is_known_about_a_ratio(jobs: int, factor: float) -> None:
     values = [float(i) for i in range(jobs)]
     found = spread_ratio(values, values)
     assert found.ratio == 1.0
     assert found.high == pytest.approx(factor, abs=0.02)
     assert found.low == pytest.approx(1 / found.high)
-    assert found.scored is scored
 
 
 @pytest.mark.parametrize("ours", [[], [1.0], [1.0, 1.0, 1.0]])
 def test_a_ratio_without_spread_is_unknown(ours: list[float]) -> None:
     for found in (spread_ratio(ours, [1.0, 2.0]), spread_ratio([1.0, 2.0], ours)):
         assert math.isnan(found.ratio)
-        assert (found.low, found.high, found.scored) == (0.0, math.inf, False)
+        assert (found.low, found.high) == (0.0, math.inf)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,13 +13,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from adviser.scoring.circumstances import Circumstances
+from adviser.scoring.contrasts import Stacks
 from adviser.scoring.histories import DRIFT, histories_of
+from adviser.scoring.performance import performance_claims
 from adviser.scoring.verdicts import smallest_difference
 from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
 from adviser.tables import group_table, stacks_document
 from common.measurements import Unit
 from graph.evidence import Evidence, Reading, Series
 from graph.repositories.observations import UNKNOWN_STACK, MeasuredObservation
+from tests.factories.evidence import purl
 
 OLD, NEW, PRE = "sha256:aa01" + "0" * 60, "sha256:aa02" + "0" * 60, "sha256:bb03" + "0" * 60
 
@@ -35,7 +41,7 @@ def observed(job_id: str, rate: float, **changes: Any) -> MeasuredObservation:
         "python_version": None,
     }  # fmt: skip
     reading: dict[str, Any] = {
-        "observation_id": job_id, "document_id": "sha256:d0", "unstable_reason": None,
+        "observation_id": job_id, "document_id": f"sha256:{job_id}", "unstable_reason": None,
         "host": None, "block": None, "seen_at": None,
     }  # fmt: skip
     return MeasuredObservation(
@@ -327,10 +333,15 @@ def run(
 
 
 def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
-    """One stack varies by 9 % from run to run; nobody says when, so that none of it is drift."""
-    wild = [row for n, at in enumerate((1.0, 1.06, 0.97)) for row in run(n, at * 1e9, **OLDER)]
-    calm, other = run(9, 1e9), run(10, 1.05e9, stack_digest=PRE, component_version="2.8.0")
-    rows = [but(row, seen_at=None) for row in (*wild, *calm, *other)]
+    """One stack ran twice in the same turns, 9 % apart."""
+    wild = [
+        but(row, block=f"aa:{n}")
+        for night, at in enumerate((1.0, 1.09))
+        for n, row in enumerate(run(night, at * 1e9, **OLDER))
+    ]
+    calm = jobs(1e9, host="h1")
+    other = jobs(1.05e9, host="h1", stack_digest=PRE, component_version="2.8.0")
+    rows = [*wild, *calm, *other]
     group = only(compare_stacks(rows))
     series, readings = rows[0].series, tuple(row.reading for row in rows)
     (history,) = histories_of(Evidence(DAY, (series,), readings), [0]).values()
@@ -344,15 +355,54 @@ def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
 
 
 def test_jobs_from_before_the_last_step_of_their_host_are_left_out() -> None:
-    before, after = run(0, 1e9), run(30, 0.5e9)
+    before = [row for day in range(5) for row in run(day, 1e9, 2)]
+    after = [row for day in range(30, 35) for row in run(day, 0.5e9, 2)]
     early = run(1, 1.2e9, **OLDER)
     group = only(compare_stacks([*before, *after, *early]))
     stacks = {stack.stack_digest: stack for stack in group.stacks}
-    assert stacks[NEW].unstable == (DRIFT,) * 6
-    assert stacks[NEW].jobs == 12
+    assert stacks[NEW].unstable == (DRIFT,) * 10
+    assert stacks[NEW].jobs == 20
     assert stacks[NEW].median_rate == pytest.approx(0.5e9, rel=0.002)
     assert (stacks[OLD].unstable, stacks[OLD].median_rate) == ((DRIFT,) * 6, None)
     assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+
+
+def test_one_run_of_each_stack_asks_for_turns() -> None:
+    group = only(compare_stacks([*run(0, 1e9, 10), *run(1, 1.3e9, 10, **OLDER)]))
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
+    told = {key: document[key] for key in ("needs", "runs", "baseline_runs", "interval_low_pct")}
+    assert told == {"needs": "turns", "runs": 1, "baseline_runs": 1, "interval_low_pct": None}
+    text = " ".join(shown(group).split())
+    assert "run in turns" in text
+    assert "thoth inspect" in text
+
+
+def test_advice_and_stacks_judge_alike() -> None:
+    """The same jobs of two stacks, none of them in turns."""
+    draw = random.Random(8)
+    levels: list[tuple[dict[str, Any], float]] = [({}, 1e9), (OLDER, 1.06e9)]
+    rows = [
+        row
+        for stack, level in levels
+        for day in range(8)
+        for row in run(day, level * math.exp(draw.gauss(0, 0.01)), 3, **stack)
+    ]
+    group = only(compare_stacks(rows))
+    stacks = {NEW: (purl("tensorflow==2.10.0"),), OLD: (purl("tensorflow==2.9.3"),)}
+    readings = tuple(row.reading for row in rows)
+    evidence = Evidence(DAY, (rows[0].series,), readings, stacks)
+    place = Circumstances(rows[0].series.hardware_digest, "3.11")
+    series = replace(rows[0].series, python_version="3.11")
+    (claim,) = performance_claims(
+        replace(evidence, series=(series,)), Stacks(evidence), {"tensorflow": stacks[NEW][0]},
+        {"tensorflow": {it for them in stacks.values() for it in them}}, place,
+    )  # fmt: skip
+    (comparison,) = (it.comparison for it in group.stacks if it.comparison)
+    assert claim.verdict is comparison.verdict
+    assert (claim.runs, claim.jobs) == (comparison.runs, comparison.jobs) == (8, 24)
+    assert claim.p_value == comparison.p_value
+    assert claim.interval_low_pct == comparison.interval_low_pct
 
 
 def test_two_versions_of_python_never_meet() -> None:
@@ -382,16 +432,26 @@ def test_open_comparisons_are_named_where_jobs_tell_most_first() -> None:
     assert f"Measure next: {first.candidate} +{first.jobs} jobs" in text
 
 
+def in_one_night(stack: int, night: int, level: float) -> list[MeasuredObservation]:
+    return run(night, level, stack_digest=f"sha256:{stack:064x}")
+
+
 def test_stacks_are_checked_against_themselves() -> None:
-    steady = [row for day in range(5) for row in run(day, 1e9)]
+    steady = [row for day in range(12) for row in run(day, 1e9 * (1 + 0.01 * (day % 3)))]
     found = identical_pairs(steady)
-    assert (found.comparisons, found.faster, found.slower, found.problems) == (2, 0, 0, ())
+    assert (found.comparisons, found.faster, found.slower) == (6, 0, 0)
     assert identical_pairs(run(0, 1e9)).comparisons == 0
+    few = identical_pairs([*run(0, 1e9), *run(1, 1.2e9)])
+    assert (few.comparisons, few.settled) == (1, 0), "nothing tells what a run does"
+
+
+def test_stacks_that_lie_about_themselves_in_turns_are_noticed() -> None:
+    """Each second copy of a stack is 20 % faster in the very same turns."""
     lying = [
-        row
+        but(row, block=f"{stack}:{n}")
         for stack in range(12)
-        for day, at in enumerate((1e9, 1.2e9))
-        for row in run(day, at, stack_digest=f"sha256:{stack:064x}", host=f"h{stack}")
+        for night, at in enumerate((1e9, 1.2e9))
+        for n, row in enumerate(in_one_night(stack, night, at))
     ]
-    problems = identical_pairs([but(row, seen_at=None) for row in lying]).problems
-    assert problems[0] == "12 false claims in 12 comparisons of identical stacks"
+    problems = identical_pairs(lying).problems
+    assert problems[0].startswith("12 false claims in ")

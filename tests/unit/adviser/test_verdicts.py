@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adviser.scoring.lacking import Need
 from adviser.scoring.verdicts import (
     Comparison,
     Sample,
@@ -89,12 +90,18 @@ def test_an_undetermined_comparison_says_how_many_jobs_are_missing() -> None:
     assert (found.jobs_missing, found.baseline_jobs_missing) == (13, 13)
 
 
-def test_an_undetermined_comparison_always_lacks_a_job() -> None:
-    noise = tuple(np.random.default_rng(1).normal(0, 0.03, 200))
-    for centre in np.linspace(-0.05, 0.05, 41):
-        found = compare_candidates(sample(0.0, noise), [sample(float(centre), noise)])[0]
-        lacking = found.jobs_missing + found.baseline_jobs_missing
-        assert (lacking > 0) == (found.verdict is Verdict.UNDETERMINED)
+def test_an_undetermined_comparison_always_says_what_it_lacks() -> None:
+    draw = np.random.default_rng(1)
+    needs = set()
+    for count in (30, 200):
+        noise = tuple(draw.normal(0, 0.03, count))
+        for centre in (*np.linspace(-0.05, 0.05, 41), math.log(1.02) + 1e-4):
+            found = compare_candidates(sample(0.0, noise), [sample(float(centre), noise)])[0]
+            assert (found.needs is not None) is (found.verdict is Verdict.UNDETERMINED)
+            lacking = max(found.jobs_missing, found.baseline_jobs_missing)
+            assert (lacking > 0) is (found.needs is Need.JOBS)
+            needs.add(found.needs)
+    assert needs == {None, Need.JOBS, Need.MARGIN}
 
 
 def test_readings_without_any_spread_are_what_they_are() -> None:

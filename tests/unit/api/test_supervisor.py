@@ -63,7 +63,9 @@ def test_a_child_that_died_is_started_again_and_counted() -> None:
 
 def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
     before = set(children())
-    assert Supervisor([Child("steady", SLEEPS), Child("server", dies(3), essential=True)]).run() == 3
+    assert (
+        Supervisor([Child("steady", SLEEPS), Child("server", dies(3), essential=True)]).run() == 3
+    )
     assert set(children()) <= before
 
 

@@ -46,6 +46,14 @@ def test_the_revision_is_that_of_the_content() -> None:
         assert replace(evidence, **change).revision != evidence.revision
 
 
+def test_it_is_written_once_however_often_it_is_asked_for() -> None:
+    evidence = full()
+    assert evidence.to_json() is evidence.to_json()
+    assert evidence.revision is evidence.revision
+    assert evidence == full(), "what is kept is no part of what it is"
+    assert replace(evidence, readings=()).to_json() != evidence.to_json()
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -123,6 +123,39 @@ def test_what_is_more_than_a_name_and_a_specifier_is_refused(text: str) -> None:
         dependencies([text], "--constraint")
 
 
+@pytest.mark.parametrize("option", ["constraints", "exclusions", "overrides"])
+def test_what_bounds_a_package_has_no_extras(
+    settings: Settings, tmp_path: Path, option: str
+) -> None:
+    path = folder(tmp_path, requirements__in="flask\n")
+    with pytest.raises(click.BadParameter, match="has extras"):
+        asked_of(settings, path, GIVEN | {option: ("numpy[x]<2",)})
+
+
+def test_all_overrides_of_a_package_count(settings: Settings, tmp_path: Path) -> None:
+    path = folder(tmp_path, requirements__in="flask\n")
+    found = asked_of(settings, path, GIVEN | {"overrides": ("numpy>=2", "numpy<2.2")})
+    assert found.options.overrides == {"numpy": "<2.2,>=2"}
+
+
+def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Path) -> None:
+    text = "[project]\nname='me'\ndependencies=['flask']\n[tool.uv]\nexclude-newer='2024-01-31'\n"
+    path = folder(tmp_path, pyproject__toml=text)
+    found = asked_of(settings, path, GIVEN).options.published_before
+    assert found == datetime(2024, 2, 1, tzinfo=UTC)
+    found = asked_of(settings, path, GIVEN | {"older_than": "2025-01-01"}).options.published_before
+    assert found == datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def test_a_python_that_the_project_excludes_is_refused(settings: Settings, tmp_path: Path) -> None:
+    text = "[project]\nname='me'\nrequires-python='>=3.12'\ndependencies=['flask']\n"
+    path = folder(tmp_path, pyproject__toml=text)
+    with pytest.raises(InvalidProject, match=r"requires >=3\.12") as caught:
+        asked_of(settings, path, GIVEN)
+    assert "--python" in (caught.value.hint or "")
+    assert asked_of(settings, path, GIVEN | {"python": "3.12"}).roots
+
+
 def test_a_label_without_a_value_is_refused() -> None:
     with pytest.raises(click.BadParameter):
         labels("team")

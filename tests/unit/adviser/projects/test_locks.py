@@ -173,3 +173,28 @@ def test_what_is_wrong_is_told_with_file_field_and_remedy(
         read(data, name)
     assert (caught.value.place, caught.value.field) == (name, field)
     assert caught.value.hint
+
+
+def test_a_pylock_names_its_indexes_and_a_lock_its_own_certificates() -> None:
+    assert [(it.name, it.url) for it in read(PYLOCK, "pylock.toml").indexes] == [
+        ("https://h.example/simple", "https://h.example/simple")
+    ]
+    source = {"name": "main", "url": "https://h.example/simple", "verify_ssl": False}
+    text = json.dumps({"_meta": {"sources": [source]}, "default": {"a": {"version": "==1"}}})
+    assert not read(text, "Pipfile.lock").indexes[0].verify_ssl
+
+
+@pytest.mark.parametrize(
+    ("entry", "local"),
+    [
+        ({"path": "."}, True),
+        ({"file": "file:///w/a.whl"}, True),
+        ({"file": "https://h.example/a.whl"}, False),
+        ({"git": "https://me:hidden@h.example/r", "path": ".", "editable": True}, False),
+        ({"editable": True}, False),
+    ],
+)
+def test_what_lies_beside_a_lock_is_told_apart(entry: dict[str, Any], local: bool) -> None:
+    (found,) = read(pipfile_lock(default={"a": entry, "b": {"version": "==1"}})).elsewhere
+    assert found.local is local
+    assert "hidden" not in found.what

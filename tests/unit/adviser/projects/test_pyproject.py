@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from adviser.projects.parsing import parse_project
@@ -74,6 +76,45 @@ def test_long_chains_of_groups_are_refused_rather_than_followed() -> None:
     assert texts(read(groups(200)).groups["g0"]) == ["pad"]
     with pytest.raises(InvalidProject, match="more than any project needs"):
         read(groups(2_000))
+
+
+def uv(text: str) -> Project:
+    return read(f"[project]\nname='me'\ndependencies=['base']\n[tool.uv]\n{text}")
+
+
+def test_older_names_of_uvs_indexes_count_with_the_default_last() -> None:
+    project = uv(
+        "index-url='https://a.example/simple'\nextra-index-url=['https://b.example/simple']\n"
+        "[[tool.uv.index]]\nname='c'\nurl='https://c.example/simple'\n"
+    )
+    assert [(it.url, it.default) for it in project.indexes] == [
+        ("https://c.example/simple", False), ("https://b.example/simple", False),
+        ("https://a.example/simple", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("2024-01-31T12:00:00Z", datetime(2024, 1, 31, 12, tzinfo=UTC)),
+        ("2024-01-31T12:00:00+02:00", datetime(2024, 1, 31, 10, tzinfo=UTC)),
+        ("2024-01-31", datetime(2024, 2, 1, tzinfo=UTC)),
+        ("1 week", None),
+    ],
+)
+def test_how_new_releases_may_be(said: str, meant: datetime | None) -> None:
+    project = uv(f"exclude-newer='{said}'\n")
+    assert project.published_before == meant
+    assert (WarningCode.OPTION_IGNORED in {it.code for it in project.warnings}) is (meant is None)
+
+
+def test_what_of_uv_is_not_followed_is_told() -> None:
+    project = uv("resolution='lowest'\nallow-insecure-host=['h.example']\n")
+    assert [(it.code, it.field) for it in project.warnings] == [
+        (WarningCode.OPTION_IGNORED, "pyproject.toml:tool.uv.resolution"),
+        (WarningCode.UNVERIFIED_HOST, "pyproject.toml:tool.uv.allow-insecure-host"),
+    ]
+    assert uv("exclude-dependencies=['Pad_x']\n").removed == {"pad-x"}
 
 
 def test_groups_include_groups_where_they_stand_and_once() -> None:

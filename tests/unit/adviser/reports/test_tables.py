@@ -87,4 +87,4 @@ def test_what_a_document_says_cannot_steer_the_terminal() -> None:
 def test_a_certificate_without_a_proof_says_its_bound() -> None:
     report = report_of(advised())
     report["result"]["report"]["certificate"] |= {"status": "feasible", "bound": 0, "objective": -5}
-    assert certificate_line(report).startswith("feasible: objective -5, bound 0; model ")
+    assert certificate_line(report).startswith("feasible: score -0.0005, bound 0.0000; model ")

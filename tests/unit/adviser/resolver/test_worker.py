@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
 from adviser.resolver.admission import universe_of
+from adviser.resolver.answers import answer
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.requests import Budget, Request
+from adviser.resolver.compression import compressed
+from adviser.resolver.conflicts import conflict_of
+from adviser.resolver.problems import Found
+from adviser.resolver.requests import Budget, Clock, Request
 from adviser.resolver.resolve import resolve
-from adviser.resolver.results import Limit, Status
+from adviser.resolver.results import Limit, Resolution, Status
 from adviser.resolver.universe import Universe
-from adviser.resolver.worker import GRACE_S, START_S, Worker
+from adviser.resolver.worker import GRACE_S, START_S, SearchFailed, Worker
 from tests.factories.universes import drawn_scores, snapshot_of, synthetic_index
 
 #: No branch and bound, which would answer before the child is asked.
@@ -90,6 +95,104 @@ def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
         assert resolution.limit is Limit.MEMORY  # killed from outside, as for memory
         assert check_resolution(large, resolution) == []
         assert fresh.resolve(small(), IN_THE_CHILD).settled
+
+
+def test_a_bug_in_the_child_is_raised_with_its_traceback_and_ends_nothing(worker: Worker) -> None:
+    assert worker.resolve(small(), IN_THE_CHILD).settled
+    child = worker._child
+    with pytest.raises(SearchFailed, match="KeyError: 'nothing of the sort'"):
+        worker._ask("nothing of the sort", Budget(), ())
+    assert worker.resolve(small(), IN_THE_CHILD).settled
+    assert worker._child is child
+
+
+def test_a_child_that_cannot_start_is_no_matter_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with Worker() as broken, pytest.raises(SearchFailed, match="ended with status 1"):
+        broken.resolve(small(), replace(IN_THE_CHILD, memory_bytes=1 << 30))
+
+
+def test_a_child_that_is_told_to_end_is_no_matter_of_memory() -> None:
+    with Worker() as fresh:
+        assert fresh.resolve(small(), IN_THE_CHILD).settled
+        assert fresh._child is not None
+        os.kill(fresh._child.pid, signal.SIGTERM)
+        with pytest.raises(SearchFailed, match="ended with status -15"):
+            fresh.resolve(small(), IN_THE_CHILD)
+        assert fresh.resolve(small(), IN_THE_CHILD).settled
+
+
+def test_less_memory_than_wanted_is_what_there_is() -> None:
+    code = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
+        "from tests.unit.adviser.resolver.test_worker import IN_THE_CHILD, Worker, replace, small\n"
+        "with Worker() as worker:\n"
+        "    found = worker.resolve(small(), replace(IN_THE_CHILD, memory_bytes=2 << 30))\n"
+        "    print(found.status.value, found.limit)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.split() == ["optimal", "None"]
+
+
+def test_who_waits_for_another_loses_no_time(worker: Worker) -> None:
+    with worker._lock:
+        waiting = threading.Timer(0, lambda: found.append(worker.resolve(small(), Budget(1.0))))
+        found: list[Resolution] = []
+        waiting.start()
+        sleep(1.2)
+    waiting.join()
+    assert found[0].settled
+
+
+def test_time_that_compression_takes_counts(worker: Worker, large: Universe) -> None:
+    for resolution in (worker.resolve(large, Budget(1e-9)), resolve(large, Budget(1e-9))):
+        assert resolution.status is Status.UNKNOWN
+        assert (resolution.limit, resolution.stacks) == (Limit.TIME, ())
+        assert check_resolution(large, resolution) == []
+
+
+def test_what_is_near_the_request_is_contradicted_without_all_the_rest(worker: Worker) -> None:
+    index, roots = synthetic_index(300, 40)
+    index["x"] = {"1.0": {"requires": [f"{roots[0]}>=100"]}}
+    universe = universe_of(snapshot_of(index, ["x", *roots[:1]]), Request(), {})
+    for resolution in (worker.resolve(universe), resolve(universe)):
+        assert resolution.conflict is not None
+        assert resolution.conflict.minimal
+        assert [it.kind for it in resolution.conflict.steps] == ["asked", "requires"]
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: Worker) -> None:
+    universe, none = impossible(), Budget(time_s=0)
+    conflict = worker._conflict(universe, none) if elsewhere else conflict_of(universe, none)
+    assert not conflict.minimal
+    lines = "\n".join(conflict.lines())
+    assert "app 2.0: why it is out was not worked out in time" in lines
+    assert "nothing that fits with it is left" not in lines
+    assert lines.endswith("which of it was not in time")
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "memory_bytes", "limit"),
+    [
+        (0.89, 1 << 30, Limit.MEMORY),
+        (0.91, 1 << 30, Limit.TIME),
+        (0.89, None, Limit.TIME),
+        (2.0, 1 << 30, Limit.TIME),
+    ],
+)
+def test_what_ended_the_solver_is_told_by_the_time_it_took(
+    wall_s: float, memory_bytes: int | None, limit: Limit
+) -> None:
+    class Stopped(Clock):
+        @property
+        def wall_s(self) -> float:
+            return wall_s
+
+    universe, budget = small(), Budget(1.0, memory_bytes)
+    found = answer(universe, compressed(universe), Found(), None, None, budget, Stopped(budget))
+    assert found.limit is limit
 
 
 def test_the_parent_loads_no_solver() -> None:

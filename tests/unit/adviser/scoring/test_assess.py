@@ -208,7 +208,7 @@ def test_where_too_few_jobs_ran_that_is_said_instead_of_an_interval() -> None:
     found = assessed(PERFORMANCE, evidence=bench.evidence())
     (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is Code.UNDETERMINED)
     assert "undetermined, about 8 more jobs would tell in PiMatmul" in note.message
-    assert note.message.endswith("(too few jobs for an interval, 1 and 1 jobs)")
+    assert note.message.endswith("(no interval, as the error is not known, 1 and 1 jobs)")
 
 
 def test_confounded_gains_are_told_once_for_the_request() -> None:
@@ -220,6 +220,32 @@ def test_confounded_gains_are_told_once_for_the_request() -> None:
     assert note.code is Code.CONFOUNDED
     assert note.message.endswith("not scored, as 2 packages differ: core, web")
     assert {row[0] for row in found.scores.values()} == {0}
+
+
+def test_of_many_confounded_stacks_five_are_told_and_the_rest_is_counted() -> None:
+    bench, others = Bench(), [f"p{n}" for n in range(12)]
+    bench.measure(bench.stack("web==2.1", *(f"{it}==1" for it in others)), jobs(0.0, 20))
+    index: Any = {"web": {"2.1": released(5), "1": released(9)}}
+    index |= {it: {"1": released(9), "2": released(10)} for it in others}
+    for n in range(11):
+        changed = [f"{it}=={2 if n <= m <= n + 1 else 1}" for m, it in enumerate(others)]
+        bench.measure(bench.stack("web==2.1", *changed), jobs(-0.1 * (n + 1), 20))
+    given = {"web": "2.1", **dict.fromkeys(others, "1")}
+    found = assess(
+        snapshot_of(index, ["web", *others]), bench.evidence(), STABLE, given, ENVIRONMENT, HERE
+    )
+    told = [it.message for it in found.justifications if it.code is Code.CONFOUNDED]
+    assert len(told) == 6
+    assert "the measured stack: " in told[0]
+    assert told[-1] == (
+        "6 more comparisons of stacks that differ in several packages: 6 slower; none is scored"
+    )
+
+
+def test_unstable_jobs_are_no_coverage() -> None:
+    bench = Bench()
+    bench.measure(bench.stack("web==2.1", "core==1.1"), jobs(), unstable="throttled")
+    assert assessed(LATEST, evidence=bench.evidence()).coverage.measured == 0
 
 
 def test_coverage_says_how_much_was_measured_and_what_separates_the_nearest() -> None:

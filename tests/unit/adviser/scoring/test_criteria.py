@@ -24,7 +24,13 @@ def shown() -> list[list[str]]:
 def test_the_reference_shows_the_weights_that_count(kind: RecommendationType) -> None:
     head, _, *rows = shown()[: 2 + 8]
     column = head.index(f"`{kind}`")
-    weights = {row[0].strip("`"): row[column] for row in rows}
+    weights = {row[0].split("`")[1]: row[column] for row in rows}
+    assert {row[0].split("`")[1] for row in rows if "(penalty)" in row[0]} >= {
+        it.name for it in criteria_of(kind) if it.penalty
+    }
+    assert {row[0].split("`")[1] for row in rows if "(penalty)" not in row[0]} >= {
+        it.name for it in criteria_of(kind) if not it.penalty
+    }
     assert {name: float(it) for name, it in weights.items() if it} == {
         it.name: it.weight for it in criteria_of(kind)
     }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.scoring.drift import PENALTY, _segmented, steps
+from adviser.scoring.drift import PENALTY, _segmented, long_run_sd, steps
 
 
 def cost(values: list[float], cuts: tuple[int, ...], penalty: float) -> float:
@@ -51,7 +51,34 @@ def test_noise_alone_hardly_ever_steps() -> None:
 def test_a_step_of_five_noises_is_found_in_nearly_every_case() -> None:
     draw = np.random.default_rng(5)
     found = [steps(list(draw.normal(0, 0.02, 40) + np.repeat([0, 0.1], 20))) for _ in range(100)]
-    assert sum(len(it) >= 1 and abs(it[-1] - 20) <= 2 for it in found) >= 95
+    assert sum(len(it) >= 1 and abs(it[-1] - 20) <= 2 for it in found) >= 90
+
+
+@pytest.mark.parametrize("quantum", [0.005, 0.01, 0.02, 0.03])
+def test_a_coarse_clock_makes_no_steps(quantum: float) -> None:
+    draw = np.random.default_rng(6)
+    coarse = np.round(draw.normal(0, 0.01, (200, 40)) / quantum) * quantum
+    assert sum(bool(steps(list(it))) for it in coarse) <= 0.05 * 200
+
+
+@pytest.mark.parametrize(("likeness", "at_most"), [(0.3, 0.08), (0.6, 0.25)])
+def test_runs_that_are_like_the_one_before_seldom_look_like_a_step(
+    likeness: float, at_most: float
+) -> None:
+    draw, stepped = np.random.default_rng(7), 0
+    for _ in range(200):
+        noise = draw.normal(0, 0.01, 110)
+        for i in range(1, 110):
+            noise[i] += likeness * noise[i - 1]
+        stepped += bool(steps(list(noise[50:])))
+    assert stepped <= at_most * 200
+
+
+def test_the_spread_of_values_is_that_of_their_noise_whatever_steps_there_are() -> None:
+    noise = np.random.default_rng(8).normal(0, 0.02, 400)
+    stepped = noise + np.repeat([0.0, 0.5, -0.3, 0.1], 100)
+    assert long_run_sd(list(noise)) == pytest.approx(0.02, rel=0.3)
+    assert long_run_sd(list(stepped)) == pytest.approx(long_run_sd(list(noise)), rel=0.1)
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 9, [0.1 + 0.2] * 40, [math.log(3e9)] * 30])

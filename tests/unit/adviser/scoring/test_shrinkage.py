@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from adviser.scoring.effects import Effects
-from adviser.scoring.shrinkage import pessimistic, shrinkage_factors, true_variance
+from adviser.scoring.effects import Effects, moments, welch_effects
+from adviser.scoring.judging import judge
+from adviser.scoring.shrinkage import expected, pessimistic, shrinkage_factors, true_variance
 
 
 def effects(d: list[float], error: float | list[float], freedom: float = 18.0) -> Effects:
@@ -57,3 +58,51 @@ def test_of_equal_promises_the_better_known_ranks_higher() -> None:
     assert 0.1 > bounds[0] > bounds[1]
     # t of 18 degrees of freedom, one-sided 95 %, from any table
     assert bounds[0] == pytest.approx(0.1 - 1.7341 * 0.01, abs=1e-6)
+
+
+def test_a_clear_gain_among_noisy_neighbours_is_told_nearly_as_it_is() -> None:
+    """5 % with an error of 0.3 % beside twenty that are noise with an error of 4 %."""
+    draw = np.random.default_rng(7)
+    for _ in range(100):
+        some = effects([0.05, *draw.normal(0, 0.04, 20)], [0.003, *[0.04] * 20])
+        assert expected(some, true_variance(some))[0] > 0.04
+
+
+def test_one_far_out_hardly_changes_what_is_told_of_the_others() -> None:
+    draw = np.random.default_rng(8)
+    for _ in range(50):
+        noise = list(draw.normal(0, 0.03, 30))
+        calm, wild = effects(noise, 0.03), effects([-1.0, *noise], 0.03)
+        without, beside = (expected(it, true_variance(it)) for it in (calm, wild))
+        assert np.abs(beside[1:] - without).max() < 0.025
+        assert beside[0] < -0.94, "and it is itself told as what it is"
+
+
+def test_what_is_settled_is_never_told_as_nothing() -> None:
+    """Whoever beats the margin at 95 % is told as more than the margin, whatever τ² is."""
+    some = effects([0.02 + 1.7 * 0.05], 0.05)
+    assert expected(some, 0.0)[0] > 0.02
+
+
+def test_the_bound_of_the_best_of_twenty_holds() -> None:
+    """All are 3 % faster than one baseline, whose error all of them share."""
+    draw, held, seen = np.random.default_rng(9), 0, 0
+    for _ in range(400):
+        arms = draw.normal(0, 0.03, (21, 10))
+        arms[1:] += 0.03
+        some = welch_effects(moments(list(arms[1:])), moments([arms[0]]))
+        found = judge(some, np.ones(20, bool), math.log(1.02))
+        bounds = pessimistic(some, expected(some, true_variance(some)), 0.05 / 20)
+        winners = np.flatnonzero(found.verdicts == 3)
+        if len(winners):
+            seen += 1
+            held += bounds[winners].max() <= 0.03
+    assert seen >= 20
+    assert seen - held <= 0.05 * 400, "of all requests"
+    assert held >= 0.8 * seen, "even of those in which chance helped somebody to win"
+
+
+def test_the_true_variance_solves_its_equation() -> None:
+    some = effects([0.1, -0.2, 0.05, 0.15], [0.05, 0.02, 0.1, 0.03])
+    tau_squared = true_variance(some)
+    assert np.sum(some.d**2 / (tau_squared + some.standard_error**2)) == pytest.approx(4)

@@ -1,0 +1,201 @@
+"""What is known of packages, for other clients of the original service than ``thamos``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from flask import redirect
+from flask_smorest import Blueprint
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from sqlalchemy import Connection
+
+from api.errors import ApiError, Problem, not_found
+from api.exchange import from_data
+from api.schemas import thamos_packages as schemas
+from api.security import needs
+from api.service import service
+from api.thamos.environments import MACHINES, environment_of
+from common.indexes.configured import configured_indexes
+from common.releases import ReleaseState, Requirement
+from graph.compilation import Compiler, Refused
+from graph.repositories import browse_packages as record
+from graph.repositories.listings import known_systems
+from graph.repositories.progress import progress
+from graph.repositories.tokens import Scope
+
+blueprint = Blueprint("packages", __name__, url_prefix="/api/v1", description="Packages.")
+
+#: No package has more versions on all indexes together.
+_ALL = 100_000
+
+
+@blueprint.route("/python/package")
+@needs(Scope.READ)
+@blueprint.arguments(schemas.PackageNameQuery, location="query", error_status_code=400)
+@blueprint.response(200, schemas.PackageNames)
+def names(query: dict[str, Any]) -> dict[str, Any]:
+    """List the packages that are known, wherever they run, page by page until one is empty."""
+    like = query.get("like")
+    with service().reading() as connection:
+        from_data(progress(connection))
+        found = record.package_names(
+            connection,
+            like=None if like is None else canonicalize_name(like),
+            offset=query["page"] * query["per_page"],
+            limit=query["per_page"],
+        )
+    return {"parameters": query, "packages": [{"package_name": it} for it in found]}
+
+
+@blueprint.route("/python/package/versions")
+@needs(Scope.READ)
+@blueprint.arguments(schemas.PackageVersionsQuery, location="query", error_status_code=400)
+@blueprint.response(200, schemas.PackageVersionsV1)
+@blueprint.alt_response(404, "NOT_FOUND")
+def versions(query: dict[str, Any]) -> dict[str, Any]:
+    """List the versions of a package, newest first unless `order_by` is `ASC`."""
+    with service().reading() as connection:
+        from_data(progress(connection))
+        found = record.browse_versions(connection, canonicalize_name(query["name"]), limit=_ALL)
+    if not found:
+        raise not_found("package", query["name"])
+    urls = {name: it.url for name, it in configured_indexes(service().settings).items()}
+    if query.get("order_by") == "ASC":
+        found.reverse()
+    return {
+        "parameters": query,
+        "versions": [
+            {
+                "package_name": it.name,
+                "package_version": it.version,
+                "index_url": urls.get(it.index, ""),
+            }
+            for it in found
+        ],
+    }
+
+
+@blueprint.route("/python/package/dependencies")
+@needs(Scope.READ)
+@blueprint.arguments(schemas.DependencyQuery, location="query", error_status_code=400)
+@blueprint.response(200, schemas.DependenciesV1)
+@blueprint.alt_response(404, "NOT_FOUND")
+def dependencies(query: dict[str, Any]) -> dict[str, Any]:
+    """List what a release requires, all of it or what holds in an environment or does not."""
+    wanted = query.get("marker_evaluation_result")
+    if wanted is not None and not {"os_name", "os_version", "python_version"} <= query.keys():
+        message = "marker_evaluation_result: needs os_name, os_version and python_version"
+        raise ApiError(400, Problem.INVALID_REQUEST, message)
+    with service().reading() as connection:
+        from_data(progress(connection))
+        found = list(_dependencies(_release(connection, query).requirements))
+    if wanted is not None:
+        system = {"name": query["os_name"], "version": query["os_version"]}
+        described = {"python_version": query["python_version"], "operating_system": system}
+        compiler = Compiler(environment_of(described))
+        found = [it for it in found if _holds(it, compiler) is wanted]
+    return {"parameters": query, "dependencies": found}
+
+
+@blueprint.route("/python/package/version/metadata")
+@needs(Scope.READ)
+@blueprint.arguments(schemas.ReleaseQueryV1, location="query", error_status_code=400)
+@blueprint.response(200, schemas.MetadataV1)
+@blueprint.alt_response(404, "NOT_FOUND")
+def metadata(query: dict[str, Any]) -> dict[str, Any]:
+    """Give what is known of a release's metadata, by the names of its fields."""
+    with service().reading() as connection:
+        from_data(progress(connection))
+        found = _release(connection, query)
+    said = {
+        "Name": found.name,
+        "Version": found.version,
+        "Requires-Python": found.requires_python,
+        "Requires-Dist": [it.raw for it in found.requirements],
+        "Provides-Extra": list(found.extras),
+        "License": found.license,
+    }
+    return {"parameters": query, "metadata": said}
+
+
+@blueprint.route("/python/package/version/environments")
+@needs(Scope.READ)
+@blueprint.arguments(schemas.ReleaseQueryV1, location="query", error_status_code=400)
+@blueprint.response(200, schemas.SolvedEnvironments)
+@blueprint.alt_response(404, "NOT_FOUND")
+def environments(query: dict[str, Any]) -> dict[str, Any]:
+    """List the known systems whose Python a release is for; none if it cannot be chosen."""
+    with service().reading() as connection:
+        from_data(progress(connection))
+        found = _release(connection, query)
+        systems = known_systems(connection) if found.state == ReleaseState.SOLVED else []
+    admitted = [it for it in systems if _admits(found.requires_python, it.python_version)]
+    return {"parameters": query, "environments": admitted}
+
+
+@blueprint.route("/python/platform")
+@needs(Scope.READ)
+@blueprint.response(200, schemas.Platforms)
+def platforms() -> dict[str, Any]:
+    """List the platforms that advice can be asked for."""
+    return {"platform": [f"linux-{it}" for it in MACHINES]}
+
+
+@blueprint.route("/openapi.json")
+@blueprint.response(302, description="Where the description is.")
+def openapi() -> Any:
+    """Lead to the description of all that is served."""
+    return redirect("/openapi.json")
+
+
+@blueprint.route("/ui/")
+@blueprint.response(302, description="Where the page is.")
+def pages() -> Any:
+    """Lead to the page that shows it."""
+    return redirect("/docs")
+
+
+def _release(connection: Connection, query: dict[str, Any]) -> record.VersionDetail:
+    """The release that is asked about.
+
+    :raises ApiError: 404 if it is not known
+    """
+    name = canonicalize_name(query["name"])
+    asked = query["index"].rstrip("/")
+    indexes = configured_indexes(service().settings).items()
+    index = next((key for key, it in indexes if it.url.rstrip("/") == asked), asked)
+    purl = record.purl_of(connection, name, query["version"], index)
+    found = None if purl is None else record.version_detail(connection, purl)
+    if found is None:
+        raise not_found("release", f"{name}=={query['version']}")
+    return found
+
+
+def _dependencies(requirements: Iterable[Requirement]) -> Iterator[dict[str, Any]]:
+    """Once for each extra that a requirement is for."""
+    for it in requirements:
+        if it.name is not None:
+            for extra in it.for_extras or (None,):
+                yield {
+                    "name": it.name,
+                    "version": it.specifier or "*",
+                    "extra": extra,
+                    "environment_marker": it.marker,
+                }
+
+
+def _holds(dependency: dict[str, Any], compiler: Compiler) -> bool:
+    marker = dependency["environment_marker"]
+    try:
+        return marker is None or compiler.holds(marker, dependency["extra"] or "")
+    except Refused:
+        return False
+
+
+def _admits(requires_python: str | None, python: str) -> bool:
+    try:
+        return SpecifierSet(requires_python or "").contains(python, prereleases=True)
+    except InvalidSpecifier:  # installers take no notice of it either
+        return True

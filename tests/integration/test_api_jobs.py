@@ -1,0 +1,294 @@
+"""Jobs when things break: workers killed, PostgreSQL restarted, the graph away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import procrastinate
+import psutil
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import Engine, text
+
+from api.jobs import cron
+from api.jobs.queue import Job, Queue, QueueName
+from api.jobs.upkeep import prune, return_stalled
+from api.jobs.worker import queue_app
+from api.jobs.workshop import Workshop
+from common.settings import Settings
+from graph.embedded import EmbeddedStores
+from graph.embedded.postgresql import PostgreSQL
+from graph.engine import Stores, relational_engine
+from graph.migrate import migrate_relational
+from graph.repositories.tokens import Scope
+from tests.integration.test_advise_command import deliver
+from tests.factories.releases import release
+from tests.services.jobs import client_of, ended, jobs_in, run_jobs, until, worker_process
+from tests.services.ports import closed_port
+
+INDEXES = f"pypi=http://127.0.0.1:{closed_port()}/simple"
+ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"}}
+#: Runs for a while the first time only.
+SLEEPS = "import time; time.sleep(20); print('{}')\n"
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """A record with one package, and no index that answers."""
+    name, _, url = INDEXES.partition("=")
+    settings = replace(stores.settings, package_indexes=((name, url),), rate_limit=None)
+    made = replace(stores, settings=settings)
+    deliver(made, [release("web", "1.0")])
+    return made
+
+
+@pytest.fixture
+def client(known: Stores) -> Iterator[FlaskClient]:
+    """Who may ask for everything."""
+    scopes = (Scope.ADVISE, Scope.INGEST, Scope.INSPECT)
+    with client_of(known.settings, *scopes) as made:
+        yield made
+
+
+def upkeep(
+    settings: Settings, work: Callable[[procrastinate.App, Workshop], Awaitable[None]]
+) -> None:
+    """Do what the clock would have a worker do."""
+    app, shop = queue_app(settings), Workshop(settings)
+
+    async def run() -> None:
+        async with app.open_async():
+            await work(app, shop)
+
+    try:
+        asyncio.run(run())
+    finally:
+        shop.close()
+
+
+def execute(engine: Engine, statement: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+
+
+def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: Stores) -> None:
+    body = {"script": SLEEPS, "timeout_s": 60}
+    name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
+    where = f"/api/v2/requests/{name}"
+    built = f"/amun/api/v1/inspect/{name}/status"
+    with worker_process(known.settings) as first:
+        until(lambda: client.get(built).get_json()["status"]["build"])
+        assert client.get(where).get_json()["state"] == "running"
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+    assert client.get(where).get_json()["state"] == "running"
+    # As if as much time had passed as makes a worker count as dead.
+    execute(
+        known.engine,
+        "UPDATE procrastinate_workers SET last_heartbeat = last_heartbeat - interval '1 hour'",
+    )
+    with worker_process(known.settings):
+        done = ended(client, where)
+    assert (done["state"], done["attempts"]) == ("succeeded", 2)
+    assert jobs_in(known.engine) in ([], [("graph.project", "todo")], [("graph.project", "doing")])
+
+
+def test_a_job_that_kills_its_workers_ends_with_the_reason(
+    client: FlaskClient, known: Stores
+) -> None:
+    where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
+    for attempt in range(3):
+        assert client.get(where).get_json()["state"] == "pending"
+        execute(
+            known.engine,
+            "UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL"
+            " WHERE task_name = 'thoth:advice.make'",
+        )
+        upkeep(known.settings, return_stalled)
+        states = dict(jobs_in(known.engine))
+        assert states["advice.make"] == ("todo" if attempt < 2 else "failed")
+    done = client.get(where).get_json()
+    assert done["state"] == "error"
+    assert "died, 3 times" in done["reason"]
+
+
+def test_an_analysis_whose_job_is_gone_ends_with_the_reason(
+    client: FlaskClient, known: Stores
+) -> None:
+    where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
+    upkeep(known.settings, return_stalled)
+    assert client.get(where).get_json()["state"] == "pending"
+    execute(known.engine, "DELETE FROM procrastinate_jobs")
+    upkeep(known.settings, return_stalled)
+    done = client.get(where).get_json()
+    assert (done["state"], done["reason"]) == (
+        "error",
+        "given up: its job is no longer in the queue",
+    )
+    assert client.post("/api/v2/advice", json=ASKED).get_json()["cached"] is False
+
+
+def test_without_the_graph_a_request_is_tried_again_and_then_ends(
+    client: FlaskClient, known: Stores
+) -> None:
+    away = replace(known.settings, graph_url=f"bolt://127.0.0.1:{closed_port()}")
+    first = client.post("/api/v2/advice", json=ASKED)
+    assert first.status_code == 202
+    _run_now(away, known.engine)
+    waiting = client.get(first.headers["Location"]).get_json()
+    assert (waiting["state"], waiting["attempts"]) == ("running", 1)
+    _run_now(known.settings, known.engine)
+    assert client.get(first.headers["Location"]).get_json()["state"] == "succeeded"
+
+    second = client.post("/api/v2/advice?force=true", json=ASKED).headers["Location"]
+    for _ in range(3):
+        _run_now(away, known.engine)
+    done = client.get(second).get_json()
+    assert (done["state"], done["attempts"]) == ("error", 3)
+    assert done["reason"].startswith("given up after 3 attempts: ")
+    assert "graph" in done["reason"]
+
+
+def _run_now(settings: Settings, engine: Engine) -> None:
+    """Run what waits although it is to be tried again only later."""
+    execute(engine, "UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE status = 'todo'")
+    run_jobs(settings)
+
+
+def test_of_two_jobs_with_one_key_one_waits(known: Stores) -> None:
+    queue = Queue(known.engine, 10)
+    job = Job("graph.project", QueueName.BULK, key="graph.project")
+    with known.engine.begin() as connection:
+        assert queue.enqueue(connection, job) is not None
+        assert queue.enqueue(connection, job) is None
+    assert jobs_in(known.engine) == [("graph.project", "todo")]
+    run_jobs(known.settings)
+    assert jobs_in(known.engine) == []
+
+
+def test_old_jobs_and_uploads_are_deleted_and_nothing_else(
+    client: FlaskClient, known: Stores
+) -> None:
+    client.post("/api/v2/inspections", data=b"no archive", content_type="application/zip")
+    run_jobs(known.settings)
+    execute(known.engine, "DELETE FROM procrastinate_jobs")
+    client.post("/api/v2/packages", json={"requirements": ["web"]})
+    for _ in range(3):
+        _run_now(known.settings, known.engine)
+    upkeep(known.settings, prune)
+    assert _uploads(known.engine) == 1
+    kept = jobs_in(known.engine)
+    execute(known.engine, "UPDATE documents SET ingested_at = now() - interval '8 days'")
+    execute(known.engine, "UPDATE procrastinate_events SET at = now() - interval '8 days'")
+    with known.engine.connect() as connection:
+        before = connection.scalar(text("SELECT count(*) FROM documents"))
+    upkeep(known.settings, prune)
+    assert _uploads(known.engine) == 0
+    assert kept == [] or jobs_in(known.engine) == []
+    with known.engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM documents")) == before - 1
+
+
+def _uploads(engine: Engine) -> int:
+    with engine.connect() as connection:
+        query = text("SELECT count(*) FROM documents WHERE kind = 'upload'")
+        return int(connection.scalar(query) or 0)
+
+
+def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: Settings) -> None:
+    assert [it.task for it in cron.schedules(settings)] == ["cron.return_stalled", "cron.prune"]
+    told = replace(settings, cron_nightly="30 3 * * *", cron_advisories="0 * * * *")
+    app = queue_app(told)
+    due = {it.task.name: it.cron for it in app.periodic_registry.periodic_tasks.values()}
+    assert due["thoth:cron.nightly"] == "30 3 * * *"
+    assert due["thoth:cron.advisories"] == "0 * * * *"
+    assert "thoth:cron.refresh" not in due
+
+
+def test_the_clock_has_a_worker_return_what_is_stalled(known: Stores) -> None:
+    """No job is enqueued by hand: the worker does it by itself, and at once."""
+    with worker_process(known.settings, PACKAGE_INDEXES=INDEXES):
+        until(lambda: _deferred(known.engine) >= 1)
+
+
+def _deferred(engine: Engine) -> int:
+    query = "SELECT count(*) FROM procrastinate_periodic_defers WHERE task_name LIKE '%stalled'"
+    with engine.connect() as connection:
+        return int(connection.scalar(text(query)) or 0)
+
+
+@pytest.fixture
+def own_home() -> Iterator[Settings]:
+    """A PostgreSQL of this test's own, which it may stop."""
+    home = Path(tempfile.mkdtemp(prefix="thoth-jobs-"))
+    settings = Settings.from_env(
+        {"THOTH_HOME": str(home), "PACKAGE_INDEXES": INDEXES, "RATE_LIMIT": "none"}
+    )
+    embedded = EmbeddedStores(settings)
+    try:
+        embedded.start(graph=False)
+        engine = relational_engine(settings)
+        migrate_relational(engine)
+        engine.dispose()
+        yield settings
+    finally:
+        embedded.stop()
+        shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
+def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
+    own_home: Settings, how: signal.Signals
+) -> None:
+    embedded = EmbeddedStores(own_home)
+    accepted: list[str] = []
+    refused = 0
+    with (
+        client_of(own_home, Scope.ADVISE) as client,
+        worker_process(own_home, PACKAGE_INDEXES=INDEXES) as worker,
+    ):
+        for number in range(60):
+            if number == 20:
+                record = embedded.record_of(PostgreSQL)
+                assert record is not None
+                process = psutil.Process(record.pid)
+                process.send_signal(how)
+                process.wait(30)
+            if number == 30:
+                embedded.start(graph=False)
+            response = client.post("/api/v1/provenance/python", json=_stack(number))
+            if response.status_code == 202:
+                accepted.append(response.get_json()["analysis_id"])
+            else:
+                assert response.status_code == 503, response.text
+                refused += 1
+        assert refused >= 10
+        assert len(accepted) >= 40
+        for name in accepted:
+            done = ended(client, f"/api/v2/requests/{name}")
+            assert done["state"] == "succeeded" or done["reason"]
+        assert worker.poll() is None
+        states = [client.get(f"/api/v2/requests/{it}").get_json()["state"] for it in accepted]
+    assert states.count("succeeded") >= len(accepted) - 1
+
+
+def _stack(number: int) -> dict[str, Any]:
+    digest = f"sha256:{'0' * 64}"
+    entry = {"version": f"=={number}", "hashes": [digest], "index": "pypi"}
+    url = INDEXES.partition("=")[2]
+    source = {"name": "pypi", "url": url, "verify_ssl": True}
+    lock = {"_meta": {"sources": [source]}, "default": {"web": entry}, "develop": {}}
+    pipfile = f'[[source]]\nname = "pypi"\nurl = "{url}"\nverify_ssl = true\n\n[packages]\nweb = "*"\n'
+    return {
+        "application_stack": {"requirements": pipfile, "requirements_lock": json.dumps(lock)}
+    }

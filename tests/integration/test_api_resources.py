@@ -1,0 +1,338 @@
+"""Our own resources on a real record: what they say, page by page, and what they refuse."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from packaging.version import Version
+from sqlalchemy import text
+
+from adviser.stacks import compare_stacks
+from adviser.tables import stacks_document
+from api.service import EXTENSION
+from common.settings import Settings
+from graph.engine import relational_engine
+from graph.repositories.observations import measured_observations
+
+#: Blueprints of what is read.
+READS = (
+    "packages", "releases", "vulnerabilities", "stacks", "inspections", "observations", "advice",
+    "status",
+)  # fmt: skip
+LISTS = (
+    "/api/v2/packages", "/api/v2/packages/flask/versions", "/api/v2/vulnerabilities",
+    "/api/v2/packages/flask/versions/3.1.3/files", "/api/v2/stacks", "/api/v2/inspections",
+    "/api/v2/observations", "/api/v2/hardware", "/api/v2/advice", "/api/v2/events",
+    "/api/v2/vulnerabilities/CVE-2023-30861/versions",
+    "/api/v2/packages/flask/versions/3.1.3/vulnerabilities",
+)  # fmt: skip
+
+
+@pytest.fixture
+def client(filled_app: Flask) -> FlaskClient:
+    return filled_app.test_client()
+
+
+def got(client: FlaskClient, path: str, expected: int = 200, /, **query: Any) -> Any:
+    response = client.get(path, query_string=query or None)
+    assert response.status_code == expected, response.text
+    return response.json
+
+
+def every(client: FlaskClient, path: str, limit: int, **query: Any) -> Iterator[Any]:
+    """All items of a list, by following its pages."""
+    page = got(client, path, limit=limit, **query)
+    yield from page["items"]
+    while page["next"] is not None:
+        assert len(page["items"]) == limit
+        page = got(client, page["next"])
+        yield from page["items"]
+
+
+def counted(settings: Settings, query: str) -> int:
+    engine = relational_engine(settings)
+    with engine.connect() as connection:
+        found = connection.scalar(text(query))
+    engine.dispose()
+    return int(found or 0)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_the_pages_of_a_list_are_the_list_whatever_their_size(
+    client: FlaskClient, path: str
+) -> None:
+    whole = list(every(client, path, 500))
+    by_threes = list(every(client, path, 3))
+    assert by_threes == whole
+    assert len({json.dumps(it, sort_keys=True) for it in whole}) == len(whole)
+
+
+def test_lists_hold_all_that_the_record_has(client: FlaskClient, filled: Settings) -> None:
+    for path, table in (
+        ("packages", "packages"), ("stacks", "stacks"), ("inspections", "inspections"),
+        ("observations", "observations"), ("hardware", "hardware"), ("events", "package_events"),
+        ("vulnerabilities", "vulnerabilities"), ("advice", "advice"),
+    ):  # fmt: skip
+        found = sum(1 for _ in every(client, f"/api/v2/{path}", 50))
+        assert found == counted(filled, f"SELECT count(*) FROM {table}"), path
+    assert found == 1
+
+
+@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"after": "nonsense"}, {"after": "WyJvdGhlciIsImEiXQ"}, {"after": "W10"}, {"limit": 0},
+        {"limit": 501}, {"limit": "many"}, {"lmit": 3}, {"after": "a\0b"}, {"after": "ö"},
+        {"after": "e30"}, {"after": "MTc"},
+    ],
+)  # fmt: skip
+def test_what_is_no_page_is_a_bad_request(
+    client: FlaskClient, path: str, query: dict[str, Any]
+) -> None:
+    problem = got(client, path, 400, **query)
+    assert problem["type"] == "/problems/invalid-request"
+    assert got(client, problem["type"])["meaning"]
+
+
+def test_a_cursor_of_another_list_is_refused(client: FlaskClient) -> None:
+    stacks = got(client, "/api/v2/stacks", limit=1)["next"]
+    problem = got(client, stacks.replace("/stacks", "/hardware"), 400)
+    assert problem["errors"]["query"]["after"]
+
+
+def test_answers_say_of_when_they_are_and_are_not_sent_twice(client: FlaskClient) -> None:
+    for path in ("/api/v2/packages", "/api/v2/packages/flask"):
+        first = client.get(path)
+        assert first.json is not None
+        assert first.headers["X-Thoth-Graph-Revision"] == str(first.json["graph_revision"])
+        assert first.json["as_of"].startswith(first.headers["X-Thoth-As-Of"][:19])
+        again = client.get(path, headers={"If-None-Match": first.headers["ETag"]})
+        assert (again.status_code, again.data) == (304, b"")
+        other = client.get(path, headers={"If-None-Match": '"other"'})
+        assert other.data == first.data
+        packed = client.get(path, headers={"Accept-Encoding": "gzip"})
+        if packed.headers.get("Content-Encoding") == "gzip":
+            assert gzip.decompress(packed.data) == first.data
+            tag = {"If-None-Match": packed.headers["ETag"], "Accept-Encoding": "gzip"}
+            assert client.get(path, headers=tag).status_code == 304
+
+
+def test_packages_are_found_by_part_of_their_name(client: FlaskClient) -> None:
+    names = [it["name"] for it in every(client, "/api/v2/packages", 50, like="Flas")]
+    assert names == ["flask"]
+    assert got(client, "/api/v2/packages", like="%")["items"] == []
+    assert got(client, "/api/v2/packages", index="elsewhere")["items"] == []
+    flask = got(client, "/api/v2/packages/Flask")
+    assert (flask["name"], flask["indexes"]) == ("flask", ["pypi"])
+    assert flask["versions"] == len(got(client, "/api/v2/packages/flask/versions")["items"])
+
+
+def test_versions_come_newest_first(client: FlaskClient) -> None:
+    found = [it["version"] for it in every(client, "/api/v2/packages/numpy/versions", 2)]
+    assert found == sorted(found, key=Version, reverse=True)
+    assert {"2.5.5", "1.26.4"} <= set(found)
+
+
+def test_a_release_says_what_holds_where(client: FlaskClient) -> None:
+    path = "/api/v2/packages/click/versions/8.4.2"
+    plain = got(client, path)
+    assert plain["environment"] is None
+    assert {it["applies"] for it in plain["requirements"]} == {None}
+    linux = got(client, path, python_version="3.11", platform="manylinux_2_28_x86_64")
+    windows = got(client, path, python_version="3.11", platform="win_amd64")
+    assert linux["environment"] == "CPython 3.11 on manylinux_2_28_x86_64"
+    told = [{it["name"]: it["applies"] for it in some["requirements"]} for some in (linux, windows)]
+    assert [it["colorama"] for it in told] == [False, True]
+    refused = got(client, path, 400, platform="amiga")
+    assert "amiga" in refused["detail"]
+
+
+def test_an_extra_brings_what_it_is_for(client: FlaskClient) -> None:
+    path = "/api/v2/packages/flask/versions/3.1.3"
+    without = got(client, path, python_version="3.12")["requirements"]
+    asked = got(client, path, python_version="3.12", extras="async")["requirements"]
+    changed = {new["name"] for old, new in zip(without, asked, strict=True) if old != new}
+    assert changed == {"asgiref"}
+
+
+def test_versions_are_found_however_they_are_written(client: FlaskClient) -> None:
+    one = got(client, "/api/v2/packages/flask/versions/3.1.3")
+    assert got(client, "/api/v2/packages/FLASK/versions/v3.1.3.0") == one
+    got(client, "/api/v2/packages/flask/versions/3.1.3", 404, index="elsewhere")
+    got(client, "/api/v2/packages/flask/versions/no version", 404)
+
+
+def test_files_have_their_hashes(client: FlaskClient, filled: Settings) -> None:
+    files = got(client, "/api/v2/packages/flask/versions/3.1.3/files")["items"]
+    assert {it["kind"] for it in files} == {"wheel", "sdist"}
+    assert all(len(it["sha256"]) == 64 and it["listed"] for it in files)
+
+
+def test_a_vulnerability_is_found_by_each_of_its_names(client: FlaskClient) -> None:
+    whole = got(client, "/api/v2/vulnerabilities/CVE-2023-30861")
+    assert len(whole["aliases"]) > 1
+    for alias in whole["aliases"]:
+        assert got(client, f"/api/v2/vulnerabilities/{alias}") == whole
+        found = got(client, "/api/v2/vulnerabilities", alias=alias)["items"]
+        assert [it["vulnerability_id"] for it in found] == ["CVE-2023-30861"]
+    withdrawn = got(client, "/api/v2/vulnerabilities", withdrawn="true")["items"]
+    assert all(it["withdrawn_at"] for it in withdrawn)
+    got(client, "/api/v2/vulnerabilities", 400, withdrawn="perhaps")
+
+
+def test_stacks_are_found_by_what_is_in_them(client: FlaskClient) -> None:
+    found = list(every(client, "/api/v2/stacks", 2, package="NumPy", version="2.0.2"))
+    assert found
+    for it in found:
+        stack = got(client, f"/api/v2/stacks/{it['digest'].removeprefix('sha256:')}")
+        assert len(stack["packages"]) == stack["package_count"]
+        assert ("numpy", "2.0.2") in {(it["name"], it["version"]) for it in stack["packages"]}
+    got(client, "/api/v2/stacks", 400, version="2.0.2")
+    measured = {it["digest"] for it in every(client, "/api/v2/stacks", 5, measured="true")}
+    others = {it["digest"] for it in every(client, "/api/v2/stacks", 5, measured="false")}
+    assert measured
+    assert others
+    assert measured.isdisjoint(others)
+
+
+def test_an_inspection_is_given_as_it_was_delivered(client: FlaskClient) -> None:
+    for it in every(client, "/api/v2/inspections", 10):
+        detail = got(client, f"/api/v2/inspections/{it['document_id']}")
+        ours = Counter(
+            it["outcome"]
+            for it in every(client, "/api/v2/observations", 50, inspection=it["document_id"])
+        )
+        assert detail["outcomes"] == ours
+    raw = client.get(f"/api/v2/inspections/{it['document_id']}/document")
+    assert raw.headers["X-Thoth-As-Of"]
+    assert raw.json
+    stacks = [it["stack_digest"] for it in every(client, "/api/v2/inspections", 50)]
+    one = next(it for it in stacks if it)
+    assert len(got(client, "/api/v2/inspections", stack=one)["items"]) == stacks.count(one)
+
+
+def test_observations_are_those_that_every_filter_admits(client: FlaskClient) -> None:
+    whole = list(every(client, "/api/v2/observations", 500))
+    for query, admits in (
+        ({"outcome": "crashed"}, lambda it: it["outcome"] == "crashed"),
+        ({"indicator": "PiMatmul"}, lambda it: it["indicator"] == "PiMatmul"),
+        ({"hardware": whole[0]["hardware_digest"]},
+         lambda it: it["hardware_digest"] == whole[0]["hardware_digest"]),
+        ({"stack": whole[0]["stack_digest"]},
+         lambda it: it["stack_digest"] == whole[0]["stack_digest"]),
+        ({"comparison_key": whole[0]["comparison_key"]},
+         lambda it: it["comparison_key"] == whole[0]["comparison_key"]),
+    ):  # fmt: skip
+        expected = [it for it in whole if admits(it)]
+        assert list(every(client, "/api/v2/observations", 40, **query)) == expected, query
+        assert len(expected) > 0
+    holding = {it["digest"] for it in every(client, "/api/v2/stacks", 50, package="torch")}
+    of_torch = list(every(client, "/api/v2/observations", 50, package="torch"))
+    assert of_torch == [it for it in whole if it["stack_digest"] in holding]
+    assert of_torch
+    one = got(client, f"/api/v2/observations/{whole[0]['observation_id']}")
+    assert whole[0].items() <= one.items()
+
+
+def test_two_stacks_compare_as_the_command_says(client: FlaskClient, filled: Settings) -> None:
+    """Each verdict is the one that all stacks together have got, not one of two alone."""
+    engine = relational_engine(filled)
+    with engine.connect() as connection:
+        seen = list(measured_observations(connection))
+    engine.dispose()
+    group = next(it for it in compare_stacks(seen) if len(it.stacks) > 2 and it.baseline)
+    assert group.baseline is not None
+    base = str(group.baseline.stack_digest)
+    whole = stacks_document(compare_stacks(seen, base))["groups"]
+    claimed = Counter()
+    for other in group.stacks:
+        if other.stack_digest == base:
+            continue
+        found = got(
+            client, "/api/v2/comparisons", baseline=base, candidate=other.stack_digest, limit=50
+        )["items"]
+        expected = {
+            it["comparison_key"]: next(
+                stack["comparison"]
+                for stack in it["stacks"]
+                if stack["stack_digest"] == other.stack_digest
+            )
+            for it in whole
+            if {base, other.stack_digest} <= {stack["stack_digest"] for stack in it["stacks"]}
+        }
+        assert {it["comparison_key"]: it["effect"] for it in found} == expected
+        claimed.update(it["effect"]["verdict"] for it in found)
+    assert claimed["slower"] + claimed["faster"] > 0
+    same = got(client, "/api/v2/comparisons", baseline=base, candidate=base)
+    assert same["items"] == []
+    got(client, "/api/v2/comparisons", 404, baseline=base, candidate="sha256:none")
+    got(client, "/api/v2/comparisons", 400, baseline=base)
+
+
+def test_an_advice_leads_to_its_report(client: FlaskClient) -> None:
+    (head,) = got(client, "/api/v2/advice", python_version="3.12")["items"]
+    advice = got(client, f"/api/v2/advice/{head['advice_id']}")
+    report = got(client, f"/api/v2/advice/{head['advice_id']}/report")
+    assert report["metadata"]["document_id"] == head["advice_id"]
+    assert advice["stacks"][0]["rank"] == 1
+    stack = got(client, f"/api/v2/stacks/{advice['stacks'][0]['stack_digest']}")
+    assert stack["advised"] == 1
+    assert "flask" in {it["name"] for it in stack["packages"]}
+    assert got(client, "/api/v2/advice", status="infeasible")["items"] == []
+
+
+def test_the_status_says_how_far_the_graph_is(client: FlaskClient) -> None:
+    status = got(client, "/api/v2/status")
+    assert (status["waiting"], status["lag_s"]) == (0, 0.0) or status["waiting_since"]
+    assert status["as_of"]
+    assert status["graph_revision"] > 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "packages/none", "packages/none/versions", "packages/flask/versions/0.0.0",
+        "packages/flask/versions/0.0.0/files", "packages/flask/versions/0.0.0/vulnerabilities",
+        "vulnerabilities/none", "vulnerabilities/none/versions", "stacks/none",
+        "inspections/none", "inspections/none/document", "observations/none", "hardware/none",
+        "advice/none", "advice/none/report", "nothing",
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_a_problem_document(client: FlaskClient, path: str) -> None:
+    response = client.get(f"/api/v2/{path}")
+    assert response.status_code == 404
+    assert response.content_type == "application/problem+json"
+    assert response.json is not None
+    assert response.json["type"] == "/problems/not-found"
+
+
+def test_a_nul_is_in_no_name(client: FlaskClient) -> None:
+    got(client, "/api/v2/packages/a%00b", 400)
+    got(client, "/api/v1/python/imports", 400, import_name="a\0b")
+
+
+def test_reading_needs_its_scope_where_it_is_not_everybodys(filled_app: Flask) -> None:
+    service = filled_app.extensions[EXTENSION]
+    before = service.settings
+    service.settings = replace(before, anonymous_scopes=())
+    reads = {f"v2-{name}" for name in READS}
+    try:
+        rules = [
+            str(it.rule) for it in filled_app.url_map.iter_rules()
+            if it.endpoint.partition(".")[0] in reads and "GET" in (it.methods or ())
+        ]  # fmt: skip
+        assert len(rules) > 20
+        for rule in rules:
+            path = rule.replace("<string:", "").replace(">", "")
+            assert filled_app.test_client().get(path).status_code in {400, 401}, rule
+    finally:
+        service.settings = before

@@ -1,0 +1,270 @@
+"""What surrounds every request: health, figures, headers, limits, the list of writes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import text
+
+from api.app import create_app
+from api.service import EXTENSION
+from common.errors import InvalidSettings
+from common.settings import Settings
+from graph.embedded.processes import free_port
+from graph.engine import Stores, relational_engine
+from graph.repositories.audit import latest_writes
+
+ADVISE = "/api/v1/advise/python?recommendation_type=latest&dev=false&debug=false&force=false"
+REQUEST = {
+    "application_stack": {"requirements": '[packages]\nflask = "*"\n', "requirements_lock": ""},
+    "runtime_environment": {"python_version": "3.11"},
+}
+
+
+@contextmanager
+def application(settings: Settings, **changes: Any) -> Iterator[Flask]:
+    app = create_app(replace(settings, **changes))
+    try:
+        yield app
+    finally:
+        app.extensions[EXTENSION].close()
+
+
+@pytest.fixture
+def client(settings: Settings, stores: Stores) -> Iterator[FlaskClient]:
+    with application(settings) as app:
+        yield app.test_client()
+
+
+def figure(client: FlaskClient, name: str) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
+
+
+class TestHealth:
+    def test_all_is_well(self, client: FlaskClient) -> None:
+        answer = client.get("/readyz")
+        assert answer.status_code == 200
+        assert answer.json["status"] == "ready"
+        assert answer.json["checks"]["graph"]["status"] == "up"
+        assert client.get("/livez").json["status"] == "alive"
+        assert client.get("/readiness").json.keys() == {"status", "version"}
+        assert client.get("/readiness").json["status"] == "ready"
+        assert client.get("/liveness").status_code == 200
+
+    def test_lag_is_told(self, client: FlaskClient, relational: sqlalchemy.Engine) -> None:
+        with relational.begin() as connection:
+            columns = "kind, key, created_at"
+            connection.execute(
+                text(
+                    f"INSERT INTO outbox ({columns}) VALUES ('stack', 'x', now() - interval '90 s')"
+                )
+            )
+        graph = client.get("/readyz").json["checks"]["graph"]
+        assert graph["waiting"] == 1
+        assert graph["lag_s"] >= 90
+        assert figure(client, "thoth_outbox_entries") == 1
+        assert figure(client, "thoth_outbox_age_seconds") >= 90
+
+    def test_without_the_graph_it_is_degraded(self, settings: Settings, stores: Stores) -> None:
+        url = f"bolt://127.0.0.1:{free_port()}"
+        with application(settings, graph_url=url, connect_timeout_s=1.0) as app:
+            answer = app.test_client().get("/readyz")
+            assert answer.status_code == 200
+            assert answer.json["status"] == "degraded"
+            assert answer.json["checks"]["graph"]["status"] == "down"
+            assert app.test_client().get("/readiness").status_code == 200
+
+    def test_without_postgresql_it_is_not_ready_but_alive(self, settings: Settings) -> None:
+        url = f"postgresql://nobody:hidden@127.0.0.1:{free_port()}/nothing"
+        with application(settings, database_url=url) as app:
+            client = app.test_client()
+            answer = client.get("/readyz")
+            assert answer.status_code == 503
+            assert answer.json["status"] == "unavailable"
+            assert "hidden" not in answer.text
+            assert "127.0.0.1" not in answer.text
+            assert client.get("/readiness").status_code == 503
+            refused = client.get("/api/v1/advise/python/adviser-1-1")
+            assert refused.status_code == 503
+            assert refused.headers["Retry-After"]
+            assert "hidden" not in refused.text
+            assert "127.0.0.1" not in refused.text
+            assert str(settings.home) not in refused.text
+            assert client.get("/livez").status_code == 200
+            assert figure(client, "thoth_record_up") == 0
+
+    @pytest.mark.parametrize("revision", ["0001", "9999"])
+    def test_another_schema_is_not_ready(
+        self, client: FlaskClient, relational: sqlalchemy.Engine, revision: str
+    ) -> None:
+        with relational.begin() as connection:
+            connection.execute(
+                text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision}
+            )
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json["checks"]["postgresql"]["status"] == "up"
+
+
+class TestFigures:
+    def test_requests_are_counted_by_the_pattern_of_their_url(self, client: FlaskClient) -> None:
+        name = (
+            'thoth_http_requests_total{method="GET",'
+            'route="/api/v1/advise/python/<string:analysis_id>",status="404"}'
+        )
+        for number in range(3):
+            client.get(f"/api/v1/advise/python/adviser-1-{number}")
+        assert figure(client, name) >= 3
+        assert "adviser-1-" not in client.get("/metrics").text
+
+    def test_strangers_make_no_series(self, client: FlaskClient) -> None:
+        for number in range(3):
+            client.open(f"/nowhere/{number}", method=f"MADEUP{number}")
+        found = client.get("/metrics").text
+        assert "MADEUP" not in found
+        assert 'method="other",route="none"' in found
+
+    def test_the_queue_and_the_requests_are_among_them(self, client: FlaskClient) -> None:
+        assert figure(client, 'thoth_queue_jobs{queue="people"}') == 0
+        assert client.post(ADVISE, json=REQUEST).status_code == 202
+        assert figure(client, 'thoth_queue_jobs{queue="people"}') == 1
+        assert figure(client, 'thoth_analyses{kind="adviser",state="pending"}') == 1
+
+
+class TestHeaders:
+    @pytest.mark.parametrize("path", ["/api/v1", "/livez", "/nowhere", "/openapi.json"])
+    def test_every_answer_tells_browsers_to_run_nothing(
+        self, client: FlaskClient, path: str
+    ) -> None:
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert "Access-Control-Allow-Origin" not in headers
+        assert headers["X-Request-Id"]
+
+    @pytest.mark.parametrize(
+        ("base", "told"),
+        [
+            ("https://api.example", True),
+            ("http://api.example", False),
+            ("https://localhost", False),
+        ],
+    )
+    def test_strict_transport_is_for_real_names_over_tls(
+        self, client: FlaskClient, base: str, told: bool
+    ) -> None:
+        headers = client.get("/livez", base_url=base).headers
+        assert ("Strict-Transport-Security" in headers) is told
+
+    def test_only_configured_origins_read_answers(self, settings: Settings, stores: Stores) -> None:
+        with application(settings, cors_origins=("https://app.example",)) as app:
+            client = app.test_client()
+            allowed = client.get("/livez", headers={"Origin": "https://app.example"}).headers
+            other = client.get("/livez", headers={"Origin": "https://app.example.evil"}).headers
+        assert allowed["Access-Control-Allow-Origin"] == "https://app.example"
+        assert "Access-Control-Allow-Credentials" not in allowed
+        assert "Access-Control-Allow-Origin" not in other
+
+    def test_large_answers_are_compressed_for_who_can_read_them(self, client: FlaskClient) -> None:
+        plain = client.get("/openapi.json")
+        packed = client.get("/openapi.json", headers={"Accept-Encoding": "gzip"})
+        assert "Content-Encoding" not in plain.headers
+        assert packed.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(packed.data) == plain.data
+
+    def test_a_proxys_word_counts_only_behind_one(self, settings: Settings) -> None:
+        for behind, told in ((True, True), (False, False)):
+            app = create_app(settings, behind_proxy=behind)
+            headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "api.example"}
+            answer = app.test_client().get("/livez", headers=headers)
+            app.extensions[EXTENSION].close()
+            assert ("Strict-Transport-Security" in answer.headers) is told
+
+
+class TestLimits:
+    def test_a_client_that_asks_too_often_is_told_when_to_come_back(
+        self, settings: Settings, stores: Stores
+    ) -> None:
+        with application(settings, rate_limit="3/hour") as app:
+            client = app.test_client()
+            answers = [client.get("/api/v1") for _ in range(4)]
+            assert [it.status_code for it in answers] == [200, 200, 200, 429]
+            assert "Retry-After" not in answers[0].headers
+            assert 0 < int(answers[3].headers["Retry-After"]) <= 3600
+            assert answers[3].json["type"] == "/problems/too-many-requests"
+            assert client.get("/livez").status_code == 200
+            # Limits are of a client, and another address is another one.
+            elsewhere = {"REMOTE_ADDR": "192.0.2.1"}
+            assert client.get("/api/v1", environ_base=elsewhere).status_code == 200
+
+    def test_guessing_tokens_ends(self, settings: Settings, stores: Stores) -> None:
+        with application(settings, rate_limit="3/hour") as app:
+            client = app.test_client()
+            guesses = [
+                client.get("/api/v1", headers={"Authorization": f"Bearer thoth_{number}"})
+                for number in range(4)
+            ]
+            assert [it.status_code for it in guesses] == [401, 401, 401, 429]
+
+    def test_a_limit_of_none_is_none(self, settings: Settings, stores: Stores) -> None:
+        with application(settings, rate_limit=None) as app:
+            client = app.test_client()
+            assert {client.get("/api/v1").status_code for _ in range(50)} == {200}
+
+    @pytest.mark.parametrize(
+        ("changes", "named"),
+        [
+            ({"rate_limit": "many"}, "RATE_LIMIT:"),
+            ({"rate_limit_storage": "nowhere://x"}, "RATE_LIMIT_STORAGE:"),
+        ],
+    )
+    def test_settings_that_are_none_are_named(
+        self, settings: Settings, changes: dict[str, str], named: str
+    ) -> None:
+        with pytest.raises(InvalidSettings, match=named), application(settings, **changes):
+            pass
+
+    def test_a_body_that_is_too_large_is_not_read(self, client: FlaskClient) -> None:
+        body = {**REQUEST, "constraints": "x" * (4 * 1024**2)}
+        answer = client.post(ADVISE, json=body)
+        assert answer.status_code in {400, 413}
+        assert answer.json["error"]
+
+    def test_no_statement_of_a_request_runs_for_ever(self, settings: Settings) -> None:
+        with (
+            application(settings, query_timeout_s=0.5) as app,
+            app.extensions[EXTENSION].reading() as connection,
+        ):
+            assert connection.scalar(text("SHOW statement_timeout")) == "500ms"
+        engine = relational_engine(settings)
+        with engine.connect() as connection:
+            assert connection.scalar(text("SHOW statement_timeout")) == "10min"
+        engine.dispose()
+
+
+class TestWrites:
+    def test_a_write_is_noted_and_a_question_is_not(
+        self, client: FlaskClient, relational: sqlalchemy.Engine
+    ) -> None:
+        client.get("/api/v1")
+        made = client.post(ADVISE, json=REQUEST, headers={"X-Request-Id": "request-of-mine"})
+        assert client.post(ADVISE, json={}).status_code == 400
+        with relational.connect() as connection:
+            (write,) = latest_writes(connection)
+        assert write.request_id == "request-of-mine"
+        assert write.subject == made.json["analysis_id"]
+        assert (write.method, write.route, write.status) == ("POST", "/api/v1/advise/python", 202)
+        assert write.address == "127.0.0.1"
+        assert write.token_id is None

@@ -1,0 +1,278 @@
+"""What clients of our own resources send: inspections, requests for advice and packages, Cypher."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from graph.engine import Stores
+from graph.projection import lag
+from graph.repositories.tokens import Scope
+from tests.factories.documents import document_2020_02
+from tests.factories.releases import release
+from tests.integration.test_advise_command import deliver
+from tests.services.commands import ROOT, row_counts
+from tests.services.index import package_index
+from tests.services.jobs import client_of, jobs_in, run_jobs
+from tests.services.ports import closed_port
+
+SAMPLES = ROOT / "samples" / "inspections.tar.gz"
+#: No request of a test may reach an index of this machine.
+NOWHERE = (("pypi", f"http://127.0.0.1:{closed_port()}/simple"),)
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """``web`` needs ``core``; ``tool`` holds it back."""
+    made = replace(stores, settings=replace(stores.settings, package_indexes=NOWHERE))
+    deliver(
+        made,
+        [
+            release("web", "3.0", ["core>=2"]),
+            release("web", "2.0", ["core>=1"]),
+            release("core", "2.0"),
+            release("core", "1.0"),
+            release("tool", "1.0", ["core<2"]),
+        ],
+    )
+    return made
+
+
+@pytest.fixture
+def client(known: Stores) -> Iterator[FlaskClient]:
+    """With every scope that writes."""
+    with client_of(known.settings, Scope.INGEST, Scope.ADVISE, Scope.CYPHER) as made:
+        yield made
+
+
+def asked(client: FlaskClient, **more: Any) -> dict[str, Any]:
+    """A request for advice, at its end."""
+    body = {"files": {"requirements.in": "web\ntool\n"}, "environment": {"python": "3.11"}, **more}
+    response = client.post("/api/v2/advice", json=body)
+    assert response.status_code == 202, response.text
+    settings = client.application.extensions["thoth"].settings
+    run_jobs(settings)
+    return dict(client.get(response.headers["Location"]).get_json())
+
+
+def test_advice_is_asked_for_replayed_and_questioned(client: FlaskClient, known: Stores) -> None:
+    done = asked(client)
+    assert (done["state"], done["reason"]) == ("succeeded", None)
+    report = client.get(done["result"]).get_json()
+    (product,) = report["result"]["report"]["products"]
+    versions = {it["name"]: it["version"] for it in product["packages"]}
+    assert versions == {"core": "1.0", "tool": "1.0", "web": "2.0"}
+    advice = f"/api/v2/advice/{done['analysis_id']}"
+    replay = client.post(f"{advice}/replay")
+    why = client.get(f"{advice}/why-not?requirement=core>=2")
+    assert (replay.status_code, why.status_code) == (202, 202)
+    run_jobs(known.settings)
+    again = client.get(replay.get_json()["result"] or f"{replay.headers['Location']}/result")
+    assert again.get_json()["same"] is True
+    why = client.get(f"{advice}/why-not?requirement=core>=2")
+    assert why.status_code == 200
+    assert why.get_json()["outcome"] == "conflict"
+    lines = client.get(done["log"]).get_json()["lines"]
+    assert any("attempt 1" in it["message"] for it in lines)
+
+
+def test_what_an_advice_lacks_is_queued_for_ingestion_and_read(known: Stores) -> None:
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("app", "1.0", metadata="Requires-Dist: lib>=1\n")
+        index.add_wheel("lib", "2.0")
+        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
+        with client_of(settings, Scope.ADVISE) as client:
+            body = {"files": {"requirements.in": "app\n"}, "environment": {"python": "3.11"}}
+            first = client.post("/api/v2/advice", json=body)
+            run_jobs(settings)
+            lines = client.get(f"{first.headers['Location']}/log").get_json()["lines"]
+            assert any(it["message"].startswith("queued for ingestion: app") for it in lines)
+            second = client.post("/api/v2/advice?force=true", json=body)
+            run_jobs(settings)
+            report = client.get(f"{second.headers['Location']}/result").get_json()
+            (product,) = report["result"]["report"]["products"]
+            assert {it["name"] for it in product["packages"]} == {"app", "lib"}
+            seen = len(index.seen)
+            client.post("/api/v2/advice?force=true", json=body)
+            run_jobs(settings)
+            assert len(index.seen) == seen
+
+
+def test_fetches_are_off_where_the_setting_says_so(known: Stores) -> None:
+    settings = replace(known.settings, fetch_missing=False)
+    with client_of(settings, Scope.ADVISE) as client:
+        body = {"files": {"requirements.in": "nobody-knows\n"}}
+        first = client.post("/api/v2/advice", json=body)
+        run_jobs(settings)
+        assert client.get(first.headers["Location"]).get_json()["state"] == "succeeded"
+        log = client.get(f"{first.headers['Location']}/log").get_json()
+        assert "queued" not in json.dumps(log)
+    assert jobs_in(known.engine) == []
+
+
+def test_an_archive_is_taken_in_by_a_worker_once(client: FlaskClient, known: Stores) -> None:
+    archive = SAMPLES.read_bytes()
+    response = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
+    assert response.status_code == 202
+    again = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
+    assert again.get_json()["cached"] is True
+    run_jobs(known.settings)
+    done = client.get(response.headers["Location"]).get_json()
+    assert done["state"] == "succeeded"
+    result = client.get(done["result"]).get_json()
+    assert result["read"] == result["new"] > 0
+    assert result["refusals"] == []
+    assert row_counts(known.engine)["inspections"] == result["new"]
+    assert lag(known.engine).count == 0
+    assert list((known.settings.home / "uploads").iterdir()) == []
+
+
+def test_what_an_archive_holds_that_is_no_inspection_is_listed(
+    client: FlaskClient, known: Stores
+) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        info = tarfile.TarInfo("broken.json")
+        info.size = 3
+        archive.addfile(info, io.BytesIO(b"{[}"))
+    response = client.post(
+        "/api/v2/inspections", data=out.getvalue(), content_type="application/gzip"
+    )
+    run_jobs(known.settings)
+    done = client.get(response.headers["Location"]).get_json()
+    result = client.get(done["result"]).get_json()
+    assert result["quarantined"] == 1
+    assert [it["place"] for it in result["refusals"]] == ["broken.json"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"", "application/json", 400),
+        (b"{}", "text/plain", 415),
+        (b"{[}", "application/json", 422),
+        (b'{"a": 1}', "application/json", 422),
+        (b"\x00\xff", "application/json", 422),
+    ],
+)
+def test_documents_that_cannot_be_taken_in_are_refused_and_nothing_is_kept(
+    client: FlaskClient, known: Stores, body: bytes, kind: str, status: int
+) -> None:
+    before = row_counts(known.engine)
+    response = client.post("/api/v2/inspections", data=body, content_type=kind)
+    assert response.status_code == status, response.text
+    after = row_counts(known.engine)
+    assert {k: after[k] for k in after if k != "tokens"} == {
+        k: before[k] for k in before if k != "tokens"
+    }
+
+
+def test_a_broken_archive_ends_with_its_refusal(client: FlaskClient, known: Stores) -> None:
+    response = client.post(
+        "/api/v2/inspections", data=b"no archive", content_type="application/zip"
+    )
+    run_jobs(known.settings)
+    done = client.get(response.headers["Location"]).get_json()
+    assert done["state"] == "succeeded"
+    result = client.get(done["result"]).get_json()
+    assert (result["new"], result["quarantined"]) == (0, 1)
+
+
+def test_packages_are_read_from_a_configured_index_alone(known: Stores) -> None:
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("app", "1.0")
+        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
+        with client_of(settings, Scope.INGEST) as client:
+            response = client.post("/api/v2/packages", json={"requirements": ["app>=1"]})
+            assert response.status_code == 202
+            run_jobs(settings)
+            done = client.get(response.headers["Location"]).get_json()
+            assert done["state"] == "succeeded", done
+            (report,) = client.get(done["result"]).get_json()["indexes"]
+            assert report["new"] == 1
+            unknown = {"requirements": ["app"], "index": "elsewhere"}
+            assert client.post("/api/v2/packages", json=unknown).status_code == 400
+            where = {"requirements": [f"app @ http://127.0.0.1:{index.port}/app.whl"]}
+            assert client.post("/api/v2/packages", json=where).status_code == 400
+
+
+def test_an_index_that_does_not_answer_ends_a_fetch_in_error(known: Stores) -> None:
+    with client_of(known.settings, Scope.INGEST) as client:
+        response = client.post("/api/v2/packages", json={"requirements": ["app"]})
+        for _ in range(3):
+            run_jobs_now(known)
+        done = client.get(response.headers["Location"]).get_json()
+        assert done["state"] == "error"
+        assert done["attempts"] == 3
+        assert "3 attempts" in done["reason"]
+
+
+def run_jobs_now(stores: Stores) -> None:
+    """Run what waits although it is to be tried again only later."""
+    with stores.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE procrastinate_jobs SET scheduled_at = NULL")
+    run_jobs(stores.settings)
+
+
+def test_cypher_reads_within_limits_and_nothing_else(client: FlaskClient) -> None:
+    query = "MATCH (p:Package) WHERE p.name = $name RETURN p, p.name AS name"
+    body = {"query": query, "parameters": {"name": "web"}}
+    found = client.post("/api/v2/cypher", json=body)
+    assert found.status_code == 200, found.text
+    document = found.get_json()
+    assert document["columns"] == ["p", "name"]
+    (row,) = document["rows"]
+    assert row["name"] == "web"
+    assert row["p"]["labels"] == ["Package"]
+    assert found.headers["X-Thoth-Graph-Revision"]
+    many = client.post("/api/v2/cypher", json={"query": "MATCH (n) RETURN n", "limit": 2})
+    assert (len(many.get_json()["rows"]), many.get_json()["truncated"]) == (2, True)
+    for wrong in (
+        {"query": "CREATE (n:Package {name: 'x'}) RETURN n"},
+        {"query": "MATCH (n) DETACH DELETE n"},
+        {"query": ";"},
+        {"query": "RETURN 1", "timeout_s": 1e6},
+        {"query": "RETURN"},
+    ):
+        response = client.post("/api/v2/cypher", json=wrong)
+        assert response.status_code == 400, wrong
+        assert response.get_json()["type"].startswith("/problems/invalid-")
+    assert client.post("/api/v2/cypher", json=body).get_json()["rows"]
+
+
+def test_writing_needs_a_scope(known: Stores) -> None:
+    with client_of(known.settings) as client:
+        for path in ("inspections", "packages", "cypher"):
+            assert client.post(f"/api/v2/{path}", json={}).status_code == 401
+        assert client.post("/amun/api/v1/inspect", json={}).status_code == 401
+    with client_of(known.settings, Scope.READ) as client:
+        for path in ("inspections", "packages", "cypher"):
+            assert client.post(f"/api/v2/{path}", json={}).status_code == 403
+
+
+def test_requests_are_for_those_who_may_make_them(client: FlaskClient, known: Stores) -> None:
+    response = client.post("/api/v2/packages", json={"requirements": ["app"]})
+    where = response.headers["Location"]
+    with client_of(known.settings) as other:
+        assert other.get(where).status_code == 401
+    assert client.get("/api/v2/requests/upload-1-2").status_code == 404
+
+
+def test_a_document_is_taken_in_at_once(client: FlaskClient, known: Stores) -> None:
+    """One inspection as one JSON document, as older runners sent them."""
+    body = json.dumps(document_2020_02()).encode()
+    first = client.post("/api/v2/inspections", data=body, content_type="application/json")
+    assert first.status_code == 201, first.text
+    assert first.get_json()["new"] == len(first.get_json()["documents"]) > 0
+    again = client.post("/api/v2/inspections", data=body, content_type="application/json")
+    assert (again.status_code, again.get_json()["new"]) == (200, 0)
+    assert jobs_in(known.engine) == [("graph.project", "todo")]
+    run_jobs(known.settings)
+    assert lag(known.engine).count == 0

@@ -1,0 +1,142 @@
+"""Tokens: made by the command, shown to the service, revoked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy
+from click.testing import CliRunner, Result
+from flask.testing import FlaskClient
+from sqlalchemy import text
+
+from api.app import create_app
+from api.commands.token import token
+from api.service import EXTENSION
+from common.settings import Settings
+from graph.repositories.tokens import Scope, create_token
+
+#: Anything that asks for a scope.
+READ = "/metrics"
+
+
+@pytest.fixture
+def closed(settings: Settings) -> Settings:
+    """Settings under which nobody does anything without a token."""
+    return replace(settings, anonymous_scopes=())
+
+
+@pytest.fixture
+def client(closed: Settings, relational: sqlalchemy.Engine) -> Iterator[FlaskClient]:
+    app = create_app(closed)
+    yield app.test_client()
+    app.extensions[EXTENSION].close()
+
+
+def run(settings: Settings, *arguments: str) -> Result:
+    return CliRunner().invoke(token, arguments, obj=settings)
+
+
+def create(settings: Settings, *scopes: str) -> dict[str, str]:
+    options = [it for scope in scopes for it in ("--scope", scope)]
+    made = run(settings, "create", "a test", *options, "--json")
+    assert made.exit_code == 0, made.output
+    found: dict[str, str] = json.loads(made.stdout)
+    return found
+
+
+def status(client: FlaskClient, secret: str | None) -> int:
+    headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+    return client.get(READ, headers=headers).status_code
+
+
+def test_a_secret_is_printed_once_and_stored_nowhere(
+    closed: Settings, relational: sqlalchemy.Engine
+) -> None:
+    made = run(closed, "create", "ci", "--scope", "read", "--expires", "30d")
+    secret = made.stdout.strip()
+    assert made.exit_code == 0
+    assert secret.startswith("thoth_")
+    assert len(secret) > 40
+    listed = run(closed, "list").stdout
+    assert secret[:12] in listed
+    assert secret not in listed
+    with relational.connect() as connection:
+        rows = connection.execute(text("SELECT tokens::text FROM tokens")).scalars().all()
+    assert len(rows) == 1
+    assert secret not in rows[0]
+
+
+def test_a_token_opens_what_its_scope_says(closed: Settings, client: FlaskClient) -> None:
+    reader, adviser = create(closed, "read"), create(closed, "advise")
+    assert status(client, None) == 401
+    assert status(client, reader["secret"]) == 200
+    assert status(client, adviser["secret"]) == 403
+    assert status(client, create(closed, "admin")["secret"]) == 200
+
+
+def test_a_revoked_token_is_refused_at_once(closed: Settings, client: FlaskClient) -> None:
+    made = create(closed, "read")
+    assert status(client, made["secret"]) == 200
+    assert run(closed, "revoke", made["token_id"]).exit_code == 0
+    assert status(client, made["secret"]) == 401
+    assert run(closed, "revoke", made["token_id"]).exit_code != 0
+
+
+def test_an_expired_token_is_refused(
+    closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
+) -> None:
+    ago = datetime.now(UTC) - timedelta(seconds=1)
+    with relational.begin() as connection:
+        _, secret = create_token(connection, "old", [Scope.READ], ago)
+    assert status(client, secret) == 401
+
+
+def test_a_use_is_noted(closed: Settings, client: FlaskClient) -> None:
+    made = create(closed, "read")
+    status(client, made["secret"])
+    (listed,) = json.loads(run(closed, "list", "--json").stdout)["tokens"]
+    assert listed["last_used_at"] is not None
+    assert "secret" not in listed
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer ", "Basic abc", "Bearer nonsense", "bearer \x00", "Bearer é"]
+)
+def test_a_header_that_is_no_token_is_refused(client: FlaskClient, header: str) -> None:
+    answer = client.get(READ, headers={"Authorization": header})
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
+    closed: Settings, client: FlaskClient
+) -> None:
+    secret = create(closed, "read")["secret"]
+    refused = client.get(READ, query_string={"token": secret})
+    assert refused.status_code == 401
+    assert secret not in refused.text
+    app = create_app(replace(closed, query_tokens=True))
+    try:
+        assert app.test_client().get(READ, query_string={"token": secret}).status_code == 200
+    finally:
+        app.extensions[EXTENSION].close()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "a"),
+        ("create", "a", "--scope", "root"),
+        ("create", " ", "--scope", "read"),
+        ("create", "a\x1b[31m", "--scope", "read"),
+        ("create", "a", "--scope", "read", "--expires", "soon"),
+        ("revoke", "token-000000000000"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(closed: Settings, arguments: tuple[str, ...]) -> None:
+    assert run(closed, *arguments).exit_code != 0
+    assert json.loads(run(closed, "list", "--json").stdout) == {"tokens": []}

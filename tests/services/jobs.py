@@ -1,0 +1,111 @@
+"""Workers for tests: all jobs that wait run here and now, or in a process that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flask.testing import FlaskClient
+from procrastinate.jobs import DeleteJobCondition
+from sqlalchemy import Engine, text
+
+from api.app import create_app
+from api.jobs.queue import QueueName
+from api.jobs.tasks import WORKSHOP
+from api.jobs.worker import queue_app
+from api.jobs.workshop import Workshop
+from common.settings import Settings
+from graph.engine import relational_engine
+from graph.repositories.tokens import Scope, create_token
+from tests.services.commands import ROOT, variables
+
+
+def run_jobs(settings: Settings) -> None:
+    """Run everything that waits to its end, in this process."""
+    app, shop = queue_app(settings), Workshop(settings)
+
+    async def work() -> None:
+        async with app.open_async():
+            await app.run_worker_async(
+                queues=[it.value for it in QueueName],
+                wait=False,
+                concurrency=1,
+                additional_context={WORKSHOP: shop},
+                install_signal_handlers=False,
+                listen_notify=False,
+                delete_jobs=DeleteJobCondition.SUCCESSFUL,
+            )
+
+    shop.resolver.start()
+    try:
+        asyncio.run(work())
+    finally:
+        shop.close()
+
+
+@contextmanager
+def worker_process(settings: Settings, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker in a process of its own; ``more`` are variables."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "api", "worker", "--alone"],
+        env={**os.environ, **variables(settings, **more)},
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def client_of(settings: Settings, *scopes: Scope) -> Iterator[FlaskClient]:
+    """A client of the service that shows a token with ``scopes``, or none without any."""
+    app = create_app(settings)
+    client = app.test_client()
+    if scopes:
+        engine = relational_engine(settings)
+        with engine.begin() as connection:
+            _, secret = create_token(connection, "test", scopes, None)
+        engine.dispose()
+        client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
+    try:
+        yield client
+    finally:
+        app.extensions["thoth"].close()
+
+
+def ended(client: FlaskClient, where: str, patience_s: float = 90.0) -> dict[str, Any]:
+    """A request at its end."""
+
+    def look() -> dict[str, Any] | None:
+        document: dict[str, Any] = client.get(where).get_json()
+        return document if document["state"] not in ("pending", "running") else None
+
+    return until(look, patience_s)
+
+
+def until(look: Callable[[], Any], patience_s: float = 90.0) -> Any:
+    """What ``look`` finds as soon as it finds something."""
+    deadline = time.monotonic() + patience_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, "nothing came of it"
+        time.sleep(0.1)
+    return found
+
+
+def jobs_in(engine: Engine) -> list[tuple[str, str]]:
+    """Tasks and states of the jobs in the queue, in order; those of the clock are left out."""
+    query = text(
+        "SELECT task_name, status::text FROM procrastinate_jobs"
+        " WHERE task_name NOT LIKE 'thoth:cron.%' ORDER BY id"
+    )
+    with engine.connect() as connection:
+        return [(task.removeprefix("thoth:"), status) for task, status in connection.execute(query)]

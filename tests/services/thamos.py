@@ -1,0 +1,140 @@
+"""The unmodified ``thamos`` client, in an environment of its own that is kept between runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+from platformdirs import user_cache_path
+from uv import find_uv_bin
+
+from tests.services.served import Served
+
+_PINS = Path(__file__).parents[1] / "data" / "thamos.txt"
+_RUNNER = Path(__file__).with_name("thamos_runner.py")
+#: Wide enough that no table of the client is broken, and quick to try again.
+_VARIABLES = {
+    "COLUMNS": "400",
+    "NO_COLOR": "1",
+    "THAMOS_NO_PROGRESSBAR": "1",
+    "THAMOS_NO_EMOJI": "1",
+    "THAMOS_RETRY_ON_ERROR_SLEEP": "0.1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command did."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder with a project, and the client that works in it."""
+
+    folder: Path
+    client: Client
+
+    def thamos(self, *arguments: str) -> Ran:
+        """Run a command here."""
+        return self.client.run(self.folder, *arguments)
+
+    def done(self, *arguments: str) -> str:
+        """What a command prints that ends well."""
+        ran = self.thamos(*arguments)
+        assert ran.exit_code == 0, f"{arguments}: {ran}"
+        return ran.output
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the project."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def read(self, name: str) -> str:
+        """A file of the project; empty if it is not there."""
+        path = self.folder / name
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client that is loaded, and the service that it asks."""
+
+    process: subprocess.Popen[str]
+    served: Served
+    outputs: Path
+
+    def run(self, folder: Path, *arguments: str) -> Ran:
+        """Run a command in a folder, as a process of its own."""
+        stdout, stderr = self.outputs / "stdout", self.outputs / "stderr"
+        asked = {
+            "folder": str(folder), "arguments": arguments, "variables": {"PWD": str(folder)},
+            "stdout": str(stdout), "stderr": str(stderr),
+        }  # fmt: skip
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{json.dumps(asked)}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, "the client is gone"
+        return Ran(int(answer), stdout.read_text("utf-8"), stderr.read_text("utf-8"))
+
+
+@contextmanager
+def thamos_client(served: Served, outputs: Path) -> Iterator[Client]:
+    """A client of a service; ``outputs`` is a folder for what its commands print."""
+    process = subprocess.Popen(
+        [str(_environment() / "bin" / "python"), "-u", str(_RUNNER)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables(served),
+    )  # fmt: skip
+    try:
+        yield Client(process, served, outputs)
+    finally:
+        process.communicate()
+
+
+def thamos_command(served: Served, folder: Path, *arguments: str, **more: str) -> Ran:
+    """The client's own command, loaded anew; ``more`` are variables."""
+    done = subprocess.run(
+        [str(_environment() / "bin" / "thamos"), *arguments],
+        cwd=folder, env=variables(served) | more, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def variables(served: Served) -> dict[str, str]:
+    """The environment of a client that trusts the service's certificate."""
+    environ = {name: it for name, it in os.environ.items() if not name.startswith("THAMOS_")}
+    return environ | _VARIABLES | {"REQUESTS_CA_BUNDLE": str(served.ca)}
+
+
+def _environment() -> Path:
+    """The client's environment, made once a machine from its pins."""
+    name = hashlib.sha256(f"{sys.version}\n{_PINS.read_text('utf-8')}".encode()).hexdigest()[:16]
+    folder = user_cache_path("thoth-tests") / "thamos" / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    complete = folder / "complete"
+    with FileLock(f"{folder}.lock"):
+        if not complete.exists():
+            _uv("venv", "--clear", "--seed", "--python", sys.executable, str(folder))
+            python = str(folder / "bin" / "python")
+            _uv("pip", "install", "--python", python, "--requirement", str(_PINS))
+            complete.touch()
+    return folder
+
+
+def _uv(*arguments: str) -> None:
+    command = [find_uv_bin(), "--no-progress", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr

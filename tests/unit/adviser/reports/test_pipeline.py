@@ -1,0 +1,37 @@
+"""What a search was made of, for requests that are debugged."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+
+from adviser.reports.documents import report_bytes, report_document, result_document
+from adviser.reports.pipeline import pipeline_of
+from tests.factories.asked import advised, asked, known_for
+from tests.unit.adviser.reports.test_documents import METADATA, SCHEMA
+
+KINDS = {"boots", "pseudonyms", "sieves", "steps", "strides", "wraps"}
+
+
+def test_it_has_all_kinds_of_parts_and_names_the_criteria() -> None:
+    advice = advised(asked(debug=True))
+    found = pipeline_of(advice)
+    assert found.keys() == KINDS
+    assert [it["name"] for it in found["steps"]] == [it.name for it in advice.assessment.criteria]
+    (search,) = found["strides"]
+    assert search["configuration"]["count"] == 1
+    assert all(it["unit_run"] is True for units in found.values() for it in units)
+    refused = sum(map(len, advice.universe.refused.values()))
+    assert sum(it["configuration"]["versions"] for it in found["sieves"]) == refused
+
+
+def test_only_a_debugged_request_is_told() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    for debug in (False, True):
+        advice = advised(asked(debug=debug))
+        result = result_document(advice, known_for(advice))
+        report = json.loads(report_bytes(report_document(result, METADATA)))
+        jsonschema.validate(report, schema)
+        pipeline = report["result"]["report"]["pipeline"]
+        assert (pipeline is not None) is debug

@@ -1,0 +1,117 @@
+"""What a stack falls short of is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adviser.advise import Advice, advise
+from adviser.locks.stacks import LockFormat
+from adviser.reports.documents import Known, lock_of
+from adviser.scoring.criteria import RecommendationType
+from graph.candidates import KnownVulnerability
+from tests.factories.asked import NOTHING, advised, asked, known_for, snapshot_for
+from tests.factories.universes import Index, dependency
+from tests.unit.adviser.reports.test_documents import report_of
+
+DAY = datetime(2025, 1, 1, tzinfo=UTC)
+OLD, NEW = {"uploaded_at": "2024-01-01T00:00:00Z"}, {"uploaded_at": "2025-06-01T00:00:00Z"}
+#: The pre-release is older than what became of it.
+INDEX: Index = {
+    "core": {"2.0rc1": OLD, "1.1": NEW, "1.0": NEW},
+    "app": {"1.0": {"requires": ["core>=2.0rc1"], **OLD}},
+    "web": {"1.0": {"requires": ["fast; extra == 'speed'", "web[nosuch]; extra == 'all'"], **OLD}},
+    "fast": {"1.0": {"requires": ["core[never]"], **OLD}},
+}
+
+
+def notes(advice: Advice, code: str, name: str = "core") -> list[dict[str, Any]]:
+    (product,) = report_of(advice)["result"]["report"]["products"]
+    told = [it for it in product["justification"] if it["code"] == code]
+    return [it for it in told if it["package_name"] == name]
+
+
+def test_a_cooldown_that_leaves_a_prerelease_alone_is_told() -> None:
+    advice = advised(asked("core\n", published_before=DAY), INDEX)
+    assert advice.best is not None
+    assert advice.best.versions() == {"core": "2.0rc1"}
+    (note,) = notes(advice, "only_prereleases")
+    assert (note["type"], note["package_name"], note["package_version"]) == (
+        "WARNING", "core", "2.0rc1",
+    )  # fmt: skip
+    assert "1.1 (not published before 2025-01-01 but on 2025-06-01)" in note["message"]
+
+
+def test_a_refusal_that_leaves_a_prerelease_alone_is_told() -> None:
+    request = asked("core\n", RecommendationType.SECURITY)
+    snapshot = snapshot_for(request, INDEX)
+    harm = (KnownVulnerability("CVE-1", "high"),)
+    core = tuple(
+        it if it.prerelease else replace(it, vulnerabilities=harm)
+        for it in snapshot.packages["core"]
+    )
+    advice = advise(request, replace(snapshot, packages={"core": core}), NOTHING)
+    (note,) = notes(advice, "only_prereleases")
+    assert "1.0 (" in note["message"]
+    assert "CVE-1" in note["message"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "options"),
+    [
+        ("core\n", {}),
+        ("core>=2.0rc1\n", {"published_before": DAY}),
+        ("app\n", {"published_before": DAY}),
+        ("core>1.5\n", {"published_before": DAY}),
+        ("core\n", {"published_before": DAY, "prereleases": frozenset({"core"})}),
+        ("core\n", {"published_before": DAY, "kind": RecommendationType.TESTING}),
+        ("core>1.1\n", {"exclusions": (dependency("core==1.1"),)}),
+    ],
+)
+def test_a_prerelease_that_is_asked_for_or_alone_anyway_is_no_surprise(
+    manifest: str, options: dict[str, Any]
+) -> None:
+    assert notes(advised(asked(manifest, **options), INDEX), "only_prereleases") == []
+
+
+def test_an_extra_that_there_is_not_is_told() -> None:
+    (note,) = notes(advised(asked("web[nosuch,speed]\n"), INDEX), "extra_missing", "web")
+    assert note["message"] == (
+        "web 1.0 has no extra 'nosuch', which brings nothing: it offers all, speed"
+    )
+    assert note["type"] == "WARNING"
+    (note,) = notes(advised(asked("web[all]\n"), INDEX), "extra_missing", "web")
+    assert note["type"] == "INFO"
+    (note,) = notes(advised(asked("web[speed]\n"), INDEX), "extra_missing")
+    assert note["message"].endswith("'never', which brings nothing: it offers none")
+    assert notes(advised(asked("web[speed]\n"), INDEX), "extra_missing", "web") == []
+
+
+def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
+    """A wheel may be added to a release long after it came out."""
+    advice = advised(asked("app\n", published_before=DAY), INDEX)
+    files = {}
+    for purl, (wheel, sdist) in known_for(advice).files.items():
+        files[purl] = (
+            replace(wheel, uploaded_at=DAY), replace(sdist, uploaded_at=DAY.replace(year=2024))
+        )  # fmt: skip
+    assert advice.best is not None
+    for form in (LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK):
+        text = lock_of(advice, advice.best, Known(files), form).data.decode()
+        for wheel, sdist in files.values():
+            assert str(sdist.sha256) in text
+            assert str(wheel.sha256) not in text
+    anytime = advised(asked("app\n"), INDEX)
+    assert anytime.best is not None
+    text = lock_of(anytime, anytime.best, Known(files), LockFormat.REQUIREMENTS).data.decode()
+    assert all(str(wheel.sha256) in text for wheel, _ in files.values())
+
+
+def test_without_a_file_of_that_age_there_is_no_lock() -> None:
+    advice = advised(asked("app\n", published_before=DAY), INDEX)
+    report = report_of(advice, known_for(advice))["result"]
+    assert report["error"] is True
+    assert "from before 2025-01-01 is not known" in report["error_msg"]

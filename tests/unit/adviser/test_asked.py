@@ -1,0 +1,145 @@
+"""From a project and options to the rules of the resolver, field by field."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adviser.asked import AskedIndex
+from adviser.resolver.requests import Request
+from adviser.scoring.criteria import RecommendationType
+from common.packages import Purl
+from tests.factories.asked import MAIN, asked
+from tests.factories.universes import dependency
+
+DAY = datetime(2025, 1, 1, tzinfo=UTC)
+OURS = AskedIndex("ours", "private", "https://ours.example/simple", explicit=True)
+PLAIN = Request(roots=(dependency("web"),))
+
+PIPFILE = """
+[[source]]
+name = "private"
+url = "https://ours.example/simple"
+verify_ssl = true
+
+[packages]
+web = "*"
+core = {version = "*", index = "private", markers = "python_version >= '3'"}
+gone = {version = "*", index = "private", markers = "python_version < '3'"}
+
+[dev-packages]
+lint = "*"
+"""
+PYPROJECT = """
+[project]
+name = "it"
+version = "1"
+dependencies = ["web"]
+optional-dependencies = {docs = ["sphinx"]}
+
+[dependency-groups]
+dev = ["lint"]
+test = ["check"]
+
+[tool.uv]
+constraint-dependencies = ["core<2", "core<1; python_version < '3'"]
+override-dependencies = ["tool==1", "side==1; python_version < '3'"]
+"""
+FROM_PYPROJECT = replace(
+    PLAIN,
+    constraints=(dependency("core<2"),),
+    overrides={"tool": "==1"},
+    removed=frozenset({"side"}),
+    bare=frozenset({"tool"}),
+)
+FROM_PIPFILE = Request(
+    roots=(dependency("core"), dependency("web")),
+    index_of={"core": "ours"},
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        ({}, {}),
+        (
+            {"constraints": (dependency("core<2"),)},
+            {"constraints": (dependency("core<2"),)},
+        ),
+        (
+            {"exclusions": (dependency("core"),)},
+            {"exclusions": (dependency("core"),)},
+        ),
+        ({"overrides": {"core": "<2"}}, {"overrides": {"core": "<2"}}),
+        ({"prereleases": frozenset({"core"})}, {"prereleases": frozenset({"core"})}),
+        ({"published_before": DAY}, {"published_before": DAY}),
+        ({"published_after": DAY}, {"published_after": DAY}),
+        ({"indexes": (AskedIndex("fast"), MAIN)}, {"indexes": ("fast", "pypi")}),
+        ({"indexes": (OURS, MAIN)}, {"indexes": ("pypi",)}),
+        ({"kind": RecommendationType.TESTING}, {"all_prereleases": True}),
+        ({"kind": RecommendationType.SECURITY}, {}),
+    ],
+)
+def test_every_option_is_a_rule(options: dict[str, Any], changes: dict[str, Any]) -> None:
+    assert asked("web\n", **options).resolver_request({}) == replace(PLAIN, **changes)
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "expected"),
+    [
+        ({"Pipfile": PIPFILE}, {"indexes": (OURS, MAIN)}, FROM_PIPFILE),
+        (
+            {"Pipfile": PIPFILE},
+            {"indexes": (OURS, MAIN), "dev": True},
+            replace(FROM_PIPFILE, roots=tuple(map(dependency, ("core", "lint", "web")))),
+        ),
+        (
+            {"Pipfile": f"{PIPFILE}\n[pipenv]\nallow_prereleases = true\n"},
+            {"indexes": (OURS, MAIN)},
+            replace(FROM_PIPFILE, all_prereleases=True),
+        ),
+        (
+            {"Pipfile": f"{PIPFILE}\n[thoth.allow_prereleases]\nfar = true\n"},
+            {"indexes": (OURS, MAIN)},
+            replace(FROM_PIPFILE, prereleases=frozenset({"far"})),
+        ),
+        ({"pyproject.toml": PYPROJECT}, {}, FROM_PYPROJECT),
+        (
+            {"pyproject.toml": PYPROJECT},
+            {"extras": ("docs",)},
+            replace(FROM_PYPROJECT, roots=(dependency("sphinx"), dependency("web"))),
+        ),
+        (
+            {"pyproject.toml": PYPROJECT},
+            {"groups": ("test",)},
+            replace(FROM_PYPROJECT, roots=(dependency("check"), dependency("web"))),
+        ),
+        (
+            {"pyproject.toml": PYPROJECT},
+            {"dev": True},
+            replace(FROM_PYPROJECT, roots=(dependency("lint"), dependency("web"))),
+        ),
+        (
+            {"pyproject.toml": PYPROJECT},
+            {"constraints": (dependency("web<3"),), "overrides": {"tool": "==2"}},
+            replace(
+                FROM_PYPROJECT,
+                constraints=(dependency("core<2"), dependency("web<3")),
+                overrides={"tool": "==2"},
+                bare=frozenset(),
+            ),
+        ),
+    ],
+)
+def test_what_the_project_says_is_a_rule_where_it_holds(
+    files: dict[str, str], options: dict[str, Any], expected: Request
+) -> None:
+    assert asked(files=files, **options).resolver_request({}) == expected
+
+
+def test_what_the_recommendation_type_refuses_is_a_rule() -> None:
+    refused = {Purl("pkg:pypi/core@2.0"): "it is vulnerable"}
+    assert asked("web\n").resolver_request(refused) == replace(PLAIN, refused=refused)

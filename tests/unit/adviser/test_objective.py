@@ -1,0 +1,135 @@
+"""The number that is maximised is the one that is printed, certified and explained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adviser.advise import Advice, advise
+from adviser.explain import Outcome, why_not
+from adviser.reports.tables import certificate_line
+from adviser.resolver.contributions import contributions_of
+from adviser.scoring.criteria import SCALE, RecommendationType
+from graph.candidates import Dependency, KnownVulnerability
+from tests.factories.asked import INDEX, NOTHING, advised, asked, snapshot_for
+from tests.factories.evidence import Bench
+from tests.factories.stacks_by_force import stacks_by_force
+from tests.factories.universes import Index
+from tests.unit.adviser.reports.test_documents import report_of
+from tests.unit.adviser.scoring.test_performance import jobs
+
+#: The newest needs a package of which every version is vulnerable, the one before needs none.
+HARMFUL: Index = {
+    "web": {
+        "2.0": {"requires": ["evil"], "uploaded_at": "2024-02-01T00:00:00+00:00"},
+        "1.9": {"uploaded_at": "2024-01-01T00:00:00+00:00"},
+    },
+    "evil": {"1.0": {"uploaded_at": "2024-01-01T00:00:00+00:00"}},
+}
+
+
+def harmful(kind: RecommendationType, **options: Any) -> Advice:
+    request = asked("web\n", kind, **options)
+    snapshot = snapshot_for(request, HARMFUL)
+    known = (KnownVulnerability("CVE-1", "critical"), KnownVulnerability("CVE-2", "critical"))
+    evil = tuple(replace(it, vulnerabilities=known) for it in snapshot.packages["evil"])
+    packages = {**snapshot.packages, "evil": evil}
+    return advise(request, replace(snapshot, packages=packages), NOTHING)
+
+
+def measured() -> Advice:
+    """``core`` 1.1 is 35 % faster than 1.0, which the project has."""
+    bench = Bench()
+    for version, level in (("1.0", 0.0), ("1.1", 0.3)):
+        bench.measure(bench.stack(f"core=={version}", "tool==1.0", "web==2.0"), jobs(level))
+    files = {
+        "requirements.in": "web\ntool\n",
+        "requirements.txt": "core==1.0\ntool==1.0\nweb==2.0\n",
+    }
+    request = asked(kind=RecommendationType.PERFORMANCE, files=files, count=4)
+    return advise(request, snapshot_for(request, INDEX), bench.evidence())
+
+
+@pytest.mark.parametrize("kind", RecommendationType)
+def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationType) -> None:
+    advice = harmful(kind)
+    assert advice.best is not None
+    assert advice.best.versions() == {"web": "1.9"}
+    forced = why_not(advice, Dependency("web", "==2.0"))
+    if kind is RecommendationType.SECURITY:
+        assert forced.outcome is Outcome.CONFLICT
+        return
+    assert forced.points is not None
+    assert forced.points > 0
+    assert forced.points == pytest.approx(sum(it.points for it in forced.losses))
+    assert {it.criterion: it.points for it in forced.losses}["security"] > 0
+
+
+@pytest.mark.parametrize("kind", RecommendationType)
+@pytest.mark.parametrize("make", [harmful, lambda kind, **more: advised(asked(kind=kind, **more))])
+def test_what_is_certified_is_what_is_printed_and_what_criteria_add_up_to(
+    kind: RecommendationType, make: Any
+) -> None:
+    report = report_of(make(kind, count=3))
+    certificate = report["result"]["report"]["certificate"]
+    first, *others = report["result"]["report"]["products"]
+    assert certificate["status"] == "optimal"
+    assert certificate["objective"] == certificate["bound"] == round(first["score"] * SCALE)
+    assert f"score {first['score']:.4f} = bound" in certificate_line(report)
+    for product in (first, *others):
+        total = sum(round(it["contribution"] * SCALE) for it in product["criteria"])
+        assert total == round(product["score"] * SCALE) <= 0
+        assert total == sum(sum(it["contributions"]) for it in product["packages"])
+        assert product["score"] == pytest.approx(sum(it["score"] for it in product["packages"]))
+    scores = [it["score"] for it in (first, *others)]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("advice", [harmful(RecommendationType.LATEST), measured()])
+def test_no_stack_prints_a_better_score(advice: Advice) -> None:
+    assert advice.best is not None
+    worth = {
+        name: {it.version: sum(advice.universe.contributions[it.purl]) for it in candidates}
+        for name, candidates in advice.universe.packages.items()
+    }
+    scores = [
+        sum(worth[name][version] for name, version in versions.items())
+        for _, versions in stacks_by_force(advice.universe)
+    ]
+    assert len(scores) > 1
+    assert max(scores) == scores[0] == advice.best.score == advice.resolution.bound
+
+
+def test_a_gain_next_to_the_own_stack_stays_visible_and_costs_others() -> None:
+    advice = measured()
+    inner = report_of(advice)["result"]["report"]
+    lines = {
+        next(it["version"] for it in product["packages"] if it["name"] == "core"): next(
+            it for it in product["criteria"] if it["name"] == "performance"
+        )
+        for product in inner["products"]
+    }
+    gain = lines["1.1"]["value"]
+    assert gain > 0.2
+    assert lines["1.1"]["contribution"] == 0
+    assert lines["1.0"]["value"] == 0
+    assert lines["1.0"]["contribution"] == pytest.approx(-100 * gain)
+    told = why_not(advice, Dependency("core", "==1.0"))
+    (loss,) = (it.points for it in told.losses if it.criterion == "performance")
+    assert loss == pytest.approx(100 * gain)
+
+
+def test_what_is_yanked_young_or_a_prerelease_counts_though_there_is_nothing_else() -> None:
+    index: Index = {"core": {"2.0rc1": {"uploaded_at": None}}}
+    advice = advised(asked("core\n", RecommendationType.STABLE), index)
+    (product,) = report_of(advice)["result"]["report"]["products"]
+    told = {it["name"]: it["contribution"] for it in product["criteria"]}
+    assert (told["prerelease"], told["maturity"], told["freshness"]) == (-10, -5, 0)
+
+
+def test_a_penalty_above_zero_is_a_bug() -> None:
+    (it,) = snapshot_for(asked("core<1.1\n"), INDEX).packages["core"][-1:]
+    with pytest.raises(ValueError, match="is above zero"):
+        list(contributions_of([it], {it.purl: (1,)}, {0}, lambda _: True))
