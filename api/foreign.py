@@ -1,4 +1,4 @@
-"""Addresses that requests bring: none is ever fetched, and indexes must be those of this machine."""
+"""Addresses in requests: none is fetched, and indexes must be those of this machine."""
 
 from __future__ import annotations
 

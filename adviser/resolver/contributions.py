@@ -40,19 +40,22 @@ def contributions_of(
     """
     if not scores or not candidates:
         return
-    width = len(next(iter(scores.values())))
+    width = max(len(scores.get(it.purl, ())) for it in candidates)
     relative = [place for place in range(width) if place not in penalties]
     zeroes = (0,) * width
 
+    def worth(it: Candidate) -> tuple[int, ...]:
+        return scores.get(it.purl) or zeroes
+
     def preferred(it: Candidate) -> int:
-        score = scores.get(it.purl, zeroes)
+        score = worth(it)
         return sum(score[place] for place in relative)
 
     best = max([it for it in candidates if plain(it)] or candidates, key=preferred)
     for it in candidates:
         reference = it if preferred(it) > preferred(best) else best
-        ours, theirs = scores.get(it.purl, zeroes), scores.get(reference.purl, zeroes)
-        if any(ours[place] > 0 for place in penalties):
+        ours, theirs = worth(it), worth(reference)
+        if any(ours[place] > 0 for place in penalties if place < width):
             raise ValueError(f"a penalty of {it.purl} is above zero: {ours}")
         yield (
             it.purl,

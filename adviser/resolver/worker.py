@@ -33,6 +33,8 @@ from adviser.resolver.wording import conflict_of_roots
 GRACE_S = 0.25
 #: How long a new child may take to be ready; that is not the search's time.
 START_S = 5.0
+#: Of more versions the solver is likely to be needed, and starts while they are compressed.
+MANY = 5000
 #: How native code ends that an allocation fails, and what the kernel does where memory runs out.
 _NO_MEMORY = frozenset({-SIGABRT, -SIGBUS, -SIGSEGV})
 _KILLED = -SIGKILL
@@ -120,6 +122,8 @@ class Worker:
         spend = budget or Budget()
         with self._lock:
             clock = Clock(spend)
+            if sum(map(len, universe.packages.values())) > MANY:
+                self.start()
             try:
                 problem = compressed(universe, count, clock)
             except OutOfTime:

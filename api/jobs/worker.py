@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
@@ -61,21 +63,45 @@ async def _work(
 
     Jobs that were under way then are returned by their missing sign of life.
     """
-    while True:
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    while not told.is_set():
         try:
-            async with app.open_async():
-                await app.run_worker_async(
-                    queues=[it.value for it in queues],
-                    name=name,
-                    concurrency=1,
-                    additional_context={WORKSHOP: shop},
-                    shutdown_graceful_timeout=GRACE_S,
-                    update_heartbeat_interval=HEARTBEAT_S,
-                    stalled_worker_timeout=DEAD_AFTER_S,
-                    delete_jobs=DeleteJobCondition.SUCCESSFUL,
-                )
+            await _work_once(app, shop, queues, name, told)
         except ConnectorException as error:
-            _LOG.warning("queue_away", extra={"error": str(error).strip()[:200]})
-            await asyncio.sleep(PAUSE_S)
-        else:
-            return
+            _LOG.warning("queue_away", extra={"error": str(error.__cause__ or error).strip()[:200]})
+        with suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), PAUSE_S)
+
+
+async def _work_once(
+    app: procrastinate.App,
+    shop: Workshop,
+    queues: Sequence[QueueName],
+    name: str,
+    told: asyncio.Event,
+) -> None:
+    """Work until told to stop, or until the queue is away: then it ends of itself."""
+    async with app.open_async():
+        working = asyncio.create_task(
+            app.run_worker_async(
+                queues=[it.value for it in queues],
+                name=name,
+                concurrency=1,
+                additional_context={WORKSHOP: shop},
+                shutdown_graceful_timeout=GRACE_S,
+                update_heartbeat_interval=HEARTBEAT_S,
+                stalled_worker_timeout=DEAD_AFTER_S,
+                delete_jobs=DeleteJobCondition.SUCCESSFUL,
+                # It could not be told from a failure that it was a signal.
+                install_signal_handlers=False,
+            )
+        )
+        waiting = asyncio.create_task(told.wait())
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if told.is_set():
+            working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working

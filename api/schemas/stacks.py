@@ -5,6 +5,7 @@ from __future__ import annotations
 from marshmallow import Schema, fields, validate
 
 from adviser.scoring.judging import Verdict
+from adviser.scoring.lacking import Need
 from api.schemas.vulnerabilities import ReleaseName
 from api.schemas.words import (
     FromData,
@@ -21,6 +22,8 @@ from api.schemas.words import (
 )
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+
+_NEEDS = [it.value for it in Need]
 
 
 class StackQuery(PageQuery):
@@ -100,6 +103,9 @@ class Effect(Schema):
     standard_error = number("Of d.", 0.02, null=True)
     degrees_of_freedom = number("Of the standard error.", 17.3, null=True)
     p_value = number("One-sided, Holm-adjusted over all that the baseline is compared with.", 0.01)
+    runs = count("Inspections that the candidate's jobs were part of; of pairs, the pairs.", 5)
+    baseline_runs = count("The same for the baseline.", 5)
+    needs = choice("What a verdict lacks; null if there is one.", _NEEDS, null=True)
     jobs_missing = count("Further jobs of the candidate until a verdict can be expected.", 0)
     baseline_jobs_missing = count("The same for the baseline.", 0)
     method = text("How d was estimated.", "paired")

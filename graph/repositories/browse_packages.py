@@ -228,7 +228,7 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
         .where(AffectedVersion.purl == any_(texts(purls)))
         .group_by(AffectedVersion.purl)
     )
-    harms: dict[str, int] = dict(counted.tuples().all())
+    harms: dict[str, int] = dict(counted.all())
     rows = connection.execute(
         select(
             row.purl, row.name, row.version, row.index_name, row.state, row.yanked,
@@ -267,7 +267,6 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
     ).one_or_none()  # fmt: skip
     if found is None:
         return None
-    facts: tuple[Any, ...] = tuple(found)
     lines = connection.execute(
         select(
             line.raw, line.name, line.specifier, line.marker, line.extras, line.for_extras,
@@ -276,7 +275,8 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
         .where(line.purl == purl)
         .order_by(line.position)
     )  # fmt: skip
-    return VersionDetail(*facts, requirements=tuple(_requirement(it) for it in lines))
+    facts: list[Any] = [*found, tuple(_requirement(it) for it in lines)]
+    return VersionDetail(*facts)
 
 
 def _requirement(row: Any) -> Requirement:

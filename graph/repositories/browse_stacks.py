@@ -98,4 +98,4 @@ def _counts(
     connection: Connection, column: InstrumentedAttribute[Any], digests: list[str]
 ) -> dict[str, int]:
     query = select(column, func.count()).where(column == any_(texts(digests))).group_by(column)
-    return dict(connection.execute(query).tuples().all())
+    return dict(connection.execute(query).all())

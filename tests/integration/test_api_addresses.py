@@ -78,7 +78,7 @@ class Listener:
 def listener() -> Iterator[Listener]:
     """A port of this machine at which nobody should ever ask."""
     sockets = [socket.socket(socket.AF_INET), socket.socket(socket.AF_INET6)]
-    sockets[0].bind(("0.0.0.0", 0))  # noqa: S104 - whatever leads to this machine counts
+    sockets[0].bind(("0.0.0.0", 0))
     made = Listener(sockets[0].getsockname()[1])
     sockets[1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     sockets[1].bind(("::", made.port))
@@ -209,7 +209,10 @@ def test_no_address_in_a_project_is_fetched(client: FlaskClient, files: dict[str
         {"script": "{url}/script.py"},
         {"script": "print('{{}}')", "python": {"pylock_toml": "x = '{url}'"}},
         {"script": "print('{{}}')", "python": {"requirements_txt": "--index-url {url}\na==1\n"}},
-        {"script": "print('{{}}')", "python": {"requirements_txt": "a @ {url}/a-1-py3-none-any.whl"}},
+        {
+            "script": "print('{{}}')",
+            "python": {"requirements_txt": "a @ {url}/a-1-py3-none-any.whl"},
+        },
         {"script": {"file": "/etc/passwd"}},
     ],
 )

@@ -124,7 +124,9 @@ def test_what_is_no_specification_is_refused(client: FlaskClient, body: bytes) -
 
 def test_a_recipe_is_given_and_nothing_is_built(client: FlaskClient) -> None:
     body = {"base": "registry.example/python:3.11", "script": next(iter(INDICATORS))}
-    response = client.post(f"{BASE}/_debug/generate-dockerfile", json={**body, "script": "print(1)"})
+    response = client.post(
+        f"{BASE}/_debug/generate-dockerfile", json={**body, "script": "print(1)"}
+    )
     assert response.status_code == 200, response.text
     assert response.get_json()["dockerfile"].startswith("FROM registry.example/python:3.11\n")
     missing = client.post(f"{BASE}/_debug/generate-dockerfile", json={"script": "print(1)"})

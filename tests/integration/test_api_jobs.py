@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +30,8 @@ from graph.embedded.postgresql import PostgreSQL
 from graph.engine import Stores, relational_engine
 from graph.migrate import migrate_relational
 from graph.repositories.tokens import Scope
-from tests.integration.test_advise_command import deliver
 from tests.factories.releases import release
+from tests.integration.test_advise_command import deliver
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, until, worker_process
 from tests.services.ports import closed_port
 
@@ -288,7 +287,7 @@ def _stack(number: int) -> dict[str, Any]:
     url = INDEXES.partition("=")[2]
     source = {"name": "pypi", "url": url, "verify_ssl": True}
     lock = {"_meta": {"sources": [source]}, "default": {"web": entry}, "develop": {}}
-    pipfile = f'[[source]]\nname = "pypi"\nurl = "{url}"\nverify_ssl = true\n\n[packages]\nweb = "*"\n'
-    return {
-        "application_stack": {"requirements": pipfile, "requirements_lock": json.dumps(lock)}
-    }
+    pipfile = (
+        f'[[source]]\nname = "pypi"\nurl = "{url}"\nverify_ssl = true\n\n[packages]\nweb = "*"\n'
+    )
+    return {"application_stack": {"requirements": pipfile, "requirements_lock": json.dumps(lock)}}

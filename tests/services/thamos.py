@@ -94,7 +94,7 @@ class Client:
 def thamos_client(served: Served, outputs: Path) -> Iterator[Client]:
     """A client of a service; ``outputs`` is a folder for what its commands print."""
     process = subprocess.Popen(
-        [str(_environment() / "bin" / "python"), "-u", str(_RUNNER)],
+        [str(_environment() / "bin" / "python"), "-P", str(_RUNNER)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables(served),
     )  # fmt: skip
     try:

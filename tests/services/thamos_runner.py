@@ -1,6 +1,7 @@
 """Runs commands of the thamos that is installed beside this Python, each in a process of its own.
 
-A file on its own, for an environment that has nothing of ours. Loading the client takes seconds,
+A file on its own, for an environment that has nothing of ours (run it with `-P`: its folder has a
+``thamos.py`` too). Loading the client takes seconds,
 so it is loaded once, and each command runs in a fork of this process: a line of JSON in (``folder``,
 ``arguments``, ``variables``, ``stdout``, ``stderr``), a line with its exit code out.
 """

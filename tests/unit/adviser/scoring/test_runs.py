@@ -37,7 +37,8 @@ def test_the_variance_between_runs_by_hand() -> None:
     # Means 1 and 3 of the one, 0 of the other twice: squares 2 and 0, freedom 1 and 1.
     found = spread_of([[[0.0, 2.0], [3.0]], [[0.0], [0.0]], [[7.0, 9.0]]])
     assert found.variance == pytest.approx(1.0)
-    assert (found.freedom, found.within) == (2, pytest.approx(2.0))
+    assert found.freedom == 2
+    assert found.within == pytest.approx(2.0)
     assert found.per_run == pytest.approx((0.5 + 1 + 1 + 1) / 4)
 
 

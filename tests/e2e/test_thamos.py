@@ -1,0 +1,344 @@
+"""The unmodified ``thamos`` client against the service: every command, over TLS, on the samples."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common import __version__
+from ingest.crawl.bounds import Bounds
+from ingest.crawl.runs import add_packages, roots_of
+from ingest.native.environments import analyze_image
+from ingest.native.recording import record_analysis
+from ingest.native.wheels import analyze_wheel
+from ingest.runs import run as ingest
+from tests.factories.images import ROOT as SYSTEM
+from tests.factories.images import saved
+from tests.factories.native import layer
+from tests.services.commands import ROOT
+from tests.services.index import Index, package_index
+from tests.services.served import Served, serving
+from tests.services.thamos import Client, Project, thamos_client, thamos_command
+
+SAMPLES = ROOT / "samples"
+IMAGE = "registry.example:5000/py:v1"
+UNKNOWN = "adviser-240611083015-5f0c9d2be417a863"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A service that knows the samples, and two packages that its index serves."""
+
+    served: Served
+    index: Index
+    client: Client
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    folder = Path(tempfile.mkdtemp(prefix="thoth-thamos-"))
+    (folder / "home").mkdir()
+    try:
+        with package_index(protected=False, json=True) as index:
+            environ = {"PACKAGE_INDEXES": f"pypi={index.url}", "QUERY_TOKENS": "1"}
+            with serving(folder / "home", environ) as served:
+                fill(served, index, folder)
+                with thamos_client(served, folder) as client:
+                    yield World(served, index, client)
+    finally:
+        shutil.rmtree(folder)
+
+
+def fill(served: Served, index: Index, folder: Path) -> None:
+    settings = served.settings
+    for version in ("1.0", "2.0"):
+        index.add_wheel("demoapp", version, "import demolib\n", metadata="Requires-Dist: demolib\n")
+    index.add_wheel("demolib", "1.5", "answer = 42\n")
+    assert ingest(settings, [str(SAMPLES / "inspections.tar.gz")], lambda: None).clean
+    releases = SAMPLES / "packages.jsonl.gz"
+    imported = served.thoth("packages", "import", str(releases), "--as-of", "2026-11-21")
+    assert imported.returncode == 0, imported.stderr
+    report = add_packages(settings, roots_of(["demoapp"]), Bounds(), index=None, watching=False)
+    assert report.exit_code == 0
+    wheel = folder / "demolib-1.5-py3-none-any.whl"
+    wheel.write_bytes(index.files["demolib"][wheel.name])
+    record_analysis(settings, analyze_wheel(wheel), "a test")
+    image = analyze_image(str(saved(folder, [layer(SYSTEM)])), IMAGE)
+    record_analysis(settings, image, "a test")
+
+
+@pytest.fixture
+def project(world: World, tmp_path: Path) -> Project:
+    """A project of pipenv's that needs both, with all that a Pipfile may say."""
+    made = Project(tmp_path, world.client)
+    configure(made)
+    made.write(
+        "Pipfile",
+        f"""
+        [[source]]
+        name = "main"
+        url = "{world.index.url}"
+        verify_ssl = false
+
+        [packages]
+        demoapp = "*"
+        Flask = {{version = ">=3", extras = ["async"]}}
+        MarkupSafe = ">=2"
+        colorama = {{version = "*", markers = "sys_platform == 'win32'"}}
+
+        [dev-packages]
+        typing_extensions = "*"
+
+        [requires]
+        python_version = "3.11"
+
+        [thoth.allow_prereleases]
+        demolib = true
+        """,
+    )
+    return made
+
+
+@pytest.fixture
+def small(world: World, tmp_path: Path) -> Project:
+    """A project of one package, and no lock."""
+    made = Project(tmp_path, world.client)
+    configure(made)
+    made.write("Pipfile", '[packages]\ndemoapp = "*"\n')
+    return made
+
+
+def configure(project: Project, *, form: str = "pipenv", more: str = "") -> None:
+    host = project.client.served.base_url.removeprefix("https://")
+    project.write(
+        ".thoth.yaml",
+        f"""
+host: {host}
+tls_verify: false
+requirements_format: {form}
+{more}
+runtime_environments:
+  - name: prod
+    operating_system: {{name: debian, version: "12"}}
+    python_version: "3.11"
+    hardware: {{cpu_family: 26, cpu_model: 2, gpu_model: null}}
+    platform: linux-x86_64
+    cuda_version: null
+    recommendation_type: latest
+  - name: old
+    operating_system: {{name: ubi, version: "8"}}
+    python_version: "3.12"
+""",
+    )
+
+
+def shown(ran: str) -> Any:
+    """The JSON document that a command printed."""
+    return json.loads(ran)
+
+
+def test_version_shows_which_service_answers(small: Project) -> None:
+    assert f"api/v1: {__version__}\n" in small.done("version")
+    assert shown(small.done("version", "--json"))["backend"]["version"] == __version__
+
+
+class TestAdvise:
+    def test_the_files_are_right_and_the_commands_read_the_advice(self, project: Project) -> None:
+        before = tomllib.loads(project.read("Pipfile"))
+        project.done("advise", "--dev")
+        assert meaning(tomllib.loads(project.read("Pipfile"))) == meaning(before)
+        lock = json.loads(project.read("Pipfile.lock"))
+        locked = {**lock["default"], **lock["develop"]}
+        assert locked["demoapp"]["version"] == "==2.0"
+        assert {"flask", "werkzeug", "markupsafe", "demolib"} <= lock["default"].keys()
+        assert "colorama" not in locked
+        assert lock["develop"].keys() == {"typing-extensions"}
+        (source,) = lock["_meta"]["sources"]
+        assert source["name"] == "main"
+        for entry in locked.values():
+            assert entry["version"].startswith("==")
+            assert all(it.startswith("sha256:") for it in entry["hashes"])
+            assert entry["hashes"]
+            assert entry["index"] == "main"
+        project.done("verify")
+        tree = project.done("graph")
+        assert re.search(r"^→ demoapp==2.0 .*\n  ↳ demolib==1.5 ", tree, re.MULTILINE)
+        assert re.search(r"^→ typing-extensions==", tree, re.MULTILINE)
+        assert "resolved for CPython 3.11" in project.done("results")
+        assert "succeeded" in project.done("status")
+        assert "optimal" in project.done("log")
+        # A second time there is a lock, which is better by nothing.
+        project.done("advise", "--dev")
+        assert json.loads(project.read("Pipfile.lock")) == lock
+        assert "the project has this stack already" in project.done("results")
+
+    @pytest.mark.parametrize("kind", ["latest", "stable", "testing", "performance", "security"])
+    def test_every_recommendation_type_is_known(self, small: Project, kind: str) -> None:
+        result = shown(small.done("advise", "--no-write", "-t", kind, "-r", "old"))
+        assert result[0]["parameters"]["recommendation_type"] == kind
+        (product,) = result[0]["report"]["products"]
+        assert product["project"]["runtime_environment"]["name"] == "old"
+        assert small.read("Pipfile.lock") == ""
+
+    def test_an_unknown_type_is_refused_and_named(self, small: Project) -> None:
+        ran = small.thamos("advise", "-t", "fastest")
+        assert ran.exit_code == 1
+        assert "query.recommendation_type" in ran.errors
+        assert small.read("Pipfile.lock") == ""
+
+    def test_what_is_submitted_is_answered_later(self, small: Project) -> None:
+        first = small.done("advise", "--no-wait", "--labels", "a=b;c=d,e").strip()
+        assert re.fullmatch(r"adviser-\d{12}-[0-9a-f]{16}", first)
+        assert small.read(".thoth_last_analysis_id").strip() == first
+        assert small.done("advise", "--no-wait", "--labels", "c=d,e;a=b").strip() == first
+        second = small.done("advise", "--no-wait", "--labels", "a=b;c=d,e", "--force").strip()
+        assert second != first
+        small.done("advise", "--force", "--no-write")  # the worker has done all before
+        assert shown(small.done("status", second, "-o", "json"))["state"] == "succeeded"
+        assert "attempt 1" in small.done("log", second)
+        assert "resolved for CPython 3.11" in small.done("results", second)
+        small.done("diff", first, second)
+
+    def test_the_other_ways_to_show_it(self, small: Project) -> None:
+        report = shown(small.done("advise", "--json", "--debug", "--labels", "team=blue"))
+        assert report["pipeline"].keys() == {
+            "boots", "pseudonyms", "sieves", "steps", "strides", "wraps",
+        }  # fmt: skip
+        assert "search: " in small.done("log")
+        assert "adviser-" in small.done("advise", "--short")
+        small.done("advise", "--no-user-stack", "--no-static-analysis")
+        written = small.folder / "changes.json"
+        small.done("advise", "--write-advised-manifest-changes", str(written))
+        assert json.loads(written.read_text("utf-8")) == {}
+
+    def test_a_project_with_requirements_files(self, small: Project) -> None:
+        (small.folder / "Pipfile").unlink()
+        configure(small, form="pip")
+        small.write("requirements.txt", "demoapp\nflask>=3\n")
+        small.write("constraints.txt", "demoapp<2\n")
+        small.done("advise")
+        assert sorted(small.read("requirements.in").split())[-2:] == ["demoapp", "flask>=3"]
+        text = small.read("requirements.txt")
+        assert re.search(r"^demoapp==1\.0 \\\n +--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+        assert re.search(r"^demolib==1\.5", text, re.MULTILINE)
+        assert small.thamos("verify").exit_code == 2
+        small.done("advise")
+        assert small.read("requirements.txt") == text
+
+    @pytest.mark.parametrize(
+        ("pipfile", "told"),
+        [
+            ('demoapp = "==2.0"\ndemolib = "<1"', "no stack meets the request"),
+            ('nobody-knows-this = "*"', "nobody-knows-this"),
+        ],
+    )
+    def test_what_cannot_be_resolved_is_explained_and_writes_nothing(
+        self, small: Project, pipfile: str, told: str
+    ) -> None:
+        small.write("Pipfile", f"[packages]\n{pipfile}\n")
+        before = small.read("Pipfile")
+        ran = small.thamos("advise")
+        assert ran.exit_code == 4
+        assert told in ran.output + ran.errors
+        assert (small.read("Pipfile"), small.read("Pipfile.lock")) == (before, "")
+        assert small.thamos("graph").exit_code == 1
+        small.done("results")
+        assert "infeasible" in small.done("log")
+
+    def test_an_index_that_the_service_does_not_read_is_refused(self, small: Project) -> None:
+        source = '[[source]]\nname = "x"\nurl = "https://other.example/simple"\nverify_ssl = true\n'
+        small.write("Pipfile", source + '[packages]\ndemoapp = "*"\n')
+        ran = small.thamos("advise")
+        assert ran.exit_code == 1
+        assert "is not one that this service reads" in ran.errors
+
+    def test_an_identifier_that_nobody_has(self, small: Project) -> None:
+        for command in ("status", "log", "results", "graph"):
+            ran = small.thamos(command, UNKNOWN)
+            assert ran.exit_code == 1
+            assert UNKNOWN in ran.errors
+
+
+def meaning(pipfile: dict[str, Any]) -> dict[str, Any]:
+    """A Pipfile without what the client writes in other words."""
+    sections = {}
+    for section in ("packages", "dev-packages"):
+        entries = pipfile.get(section, {})
+        sections[section] = {k.lower().replace("_", "-"): v for k, v in entries.items()}
+    allowed = pipfile.get("thoth", {}).get("allow_prereleases", {})
+    return {**sections, "source": pipfile["source"], "requires": pipfile["requires"],
+            "allowed": allowed}  # fmt: skip
+
+
+class TestProvenance:
+    def test_a_lock_of_ours_passes_and_a_forged_one_does_not(self, small: Project) -> None:
+        assert small.thamos("provenance-check").exit_code == 3
+        small.done("advise")
+        small.done("provenance-check")
+        identifier = small.read(".thoth_last_analysis_id").strip()
+        assert identifier.startswith("provenance-checker-")
+        assert "succeeded" in small.done("status")
+        assert "attempt 1" in small.done("log")
+        waiting = small.done("provenance-check", "--no-wait").strip()
+        assert waiting == identifier
+        assert small.done("provenance-check", "--no-wait", "--force").strip() != identifier
+        lock = json.loads(small.read("Pipfile.lock"))
+        lock["default"]["demolib"]["hashes"] = ["sha256:" + "0" * 64]
+        small.write("Pipfile.lock", json.dumps(lock))
+        ran = small.thamos("provenance-check", "--json")
+        assert ran.exit_code == 4
+        found = {it["id"] for it in shown(ran.output)}
+        assert "INVALID-ARTIFACT-HASH" in found
+
+
+class TestListings:
+    def test_systems_and_indexes(self, small: Project, world: World) -> None:
+        assert re.search(r"debian +│ 12 +│ 3\.11", small.done("environments"))
+        assert world.index.url in small.done("indexes")
+
+    def test_images_that_were_analysed(self, small: Project) -> None:
+        output = small.done("images")
+        assert IMAGE in output
+        assert "demo" in output
+        assert IMAGE in small.done("images", "--library-name", "libc.so.6", "--os-name", "demo")
+        assert IMAGE not in small.done("images", "--os-name", "rhel")
+
+    def test_modules_of_wheels_that_were_analysed(self, small: Project) -> None:
+        assert re.search(r"demolib +│.*1\.5", small.done("whatprovides", "demolib"))
+        ran = small.thamos("whatprovides", "no_such_module")
+        assert ran.exit_code == 1
+
+
+def test_the_advised_stack_is_installed_with_its_hashes(small: Project) -> None:
+    configure(small, more="virtualenv: true")
+    small.done("advise")
+    small.done("install")
+    (installed,) = small.folder.rglob("demolib.py")
+    assert installed.read_text("utf-8") == "answer = 42\n"
+    assert list(small.folder.rglob("demoapp.py"))
+
+
+def test_the_clients_token_is_read_where_the_operator_allows_it(
+    small: Project, world: World
+) -> None:
+    """In processes of their own: the client reads its token when it is loaded."""
+    secret = world.served.token("advise", "read")
+    done = thamos_command(
+        world.served, small.folder, "advise", "--no-wait", THAMOS_TOKEN=secret
+    )
+    assert done.exit_code == 0, done
+    refused = thamos_command(
+        world.served, small.folder, "advise", "--no-wait", THAMOS_TOKEN="thoth_0"
+    )
+    assert refused.exit_code == 1
+    assert "401" in refused.errors
+    assert secret not in world.served.log.read_text("utf-8")
