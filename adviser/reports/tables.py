@@ -33,7 +33,7 @@ def report_view(report: Mapping[str, Any]) -> RenderableType:
         parts += [_note(it) for it in product["justification"] if "package_name" not in it]
         parts += [packages_table(product, f"Stack {number}" if many else None), ""]
         parts += [criteria_table(product), ""]
-    parts += [_note(it) for it in inner["stack_info"] if it["code"] != "conflict"]
+    parts += [_note(it) for it in inner["stack_info"] if it.get("code") != "conflict"]
     if inner["conflict"] is not None:
         parts += ["", *conflict_lines(inner["conflict"])]
     if result["error"] and inner["conflict"] is None:
@@ -50,7 +50,7 @@ def packages_table(product: Mapping[str, Any], title: str | None = None) -> Tabl
     table.add_column("why", overflow="fold", ratio=1)
     notes: dict[str, list[str]] = {}
     for note in product["justification"]:
-        if "package_name" in note and (note["type"] != "INFO" or note["code"] in _TOLD):
+        if "package_name" in note and (note["type"] != "INFO" or note.get("code") in _TOLD):
             notes.setdefault(note["package_name"], []).append(note["message"])
     yours_known = any(it["yours"] for it in product["packages"])
     for it in product["packages"]:
@@ -130,8 +130,8 @@ def _why(why: Mapping[str, Any]) -> str:
     if why["code"] != "scores_better":
         return str(why["message"])
     told = [
-        f"{it['observed_pct']:+.1f} % in {it['indicator']}, {it['jobs']} and"
-        f" {it['baseline_jobs']} jobs"
+        f"it is {it['observed_pct']:+.1f} % next to the baseline in {it['indicator']}"
+        f" ({it['jobs']} and {it['baseline_jobs']} jobs)"
         for it in why.get("claims", ())
         if it["verdict"] != "undetermined"
     ]

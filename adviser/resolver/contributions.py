@@ -11,6 +11,7 @@ reason, and one that is needed would be held against a stack for what none of it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import sub
 
 from common.packages import Purl
 from graph.candidates import Candidate
@@ -41,26 +42,18 @@ def contributions_of(
     if not scores or not candidates:
         return
     width = max(len(scores.get(it.purl, ())) for it in candidates)
-    relative = [place for place in range(width) if place not in penalties]
-    zeroes = (0,) * width
+    counted = [place for place in penalties if place < width]
 
-    def worth(it: Candidate) -> tuple[int, ...]:
-        return scores.get(it.purl) or zeroes
+    def preferences(worth: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(0 if place in counted else one for place, one in enumerate(worth))
 
-    def preferred(it: Candidate) -> int:
-        score = worth(it)
-        return sum(score[place] for place in relative)
-
-    best = max([it for it in candidates if plain(it)] or candidates, key=preferred)
-    for it in candidates:
-        reference = it if preferred(it) > preferred(best) else best
-        ours, theirs = worth(it), worth(reference)
-        if any(ours[place] > 0 for place in penalties if place < width):
-            raise ValueError(f"a penalty of {it.purl} is above zero: {ours}")
-        yield (
-            it.purl,
-            tuple(
-                ours[place] if place in penalties else ours[place] - theirs[place]
-                for place in range(width)
-            ),
-        )
+    worths = [scores.get(it.purl) or (0,) * width for it in candidates]
+    sums = [sum(worth) - sum(worth[place] for place in counted) for worth in worths]
+    places = [place for place, it in enumerate(candidates) if plain(it)]
+    best = max(places or range(len(candidates)), key=sums.__getitem__)
+    reference = preferences(worths[best])
+    for it, worth, preferred in zip(candidates, worths, sums, strict=True):
+        if any(worth[place] > 0 for place in counted):
+            raise ValueError(f"a penalty of {it.purl} is above zero: {worth}")
+        above = preferred > sums[best]
+        yield it.purl, tuple(map(sub, worth, preferences(worth) if above else reference))

@@ -228,7 +228,8 @@ def _interval(it: Claim) -> str:
 
 
 def _measure(it: Claim) -> str:
-    told = ", ".join(f"{key} {value}" for key, value in sorted(it.parameters.items()))
+    """The indicator with what tells its measurements apart; the claim itself has every parameter."""
+    told = ", ".join(f"{key} {it.parameters[key]}" for key in _TOLD if key in it.parameters)
     return f"{it.indicator} ({told})" if told else it.indicator
 
 
@@ -247,6 +248,8 @@ def _but(it: Claim) -> str:
     return f"; {'; '.join(told)}" if told else ""
 
 
+#: Parameters that people know an indicator's measurements by.
+_TOLD = ("device", "dtype", "size", "batch", "threads")
 #: Why jobs did not take part, after how many.
 _WHY = {
     "drift": "from before the machine changed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,12 +12,15 @@ import orjson
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
 from adviser.projects.parsing import parse_project
-from adviser.projects.project import Project
+from adviser.projects.pipfile import pipfile_hash
+from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from api.foreign import refuse_foreign_indexes
 from api.thamos.environments import environment_of
 from common.errors import InvalidArgument
+from common.indexes.configured import configured_indexes
 from common.inspection import digest
+from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from graph.repositories.tokens import Token
 
@@ -44,7 +48,7 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     :raises InvalidProject: naming file, field and remedy
     :raises InvalidArgument: naming the field of the runtime environment
     """
-    project = project_of(settings, request)
+    project = _with_source(settings, project_of(settings, request))
     options = Options(
         dev=request["dev"],
         debug=request["debug"],
@@ -62,6 +66,25 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     )
     _ = asked.roots  # what is no requirement needs no worker to say so
     return asked
+
+
+def _with_source(settings: Settings, project: Project) -> Project:
+    """A project that names its index: one that names none gets the default one of this service.
+
+    Otherwise clients would install from wherever they look without being told.
+    """
+    index = configured_indexes(settings).get(DEFAULT_INDEX)
+    if project.indexes or project.manifest is None or index is None or index.is_local:
+        return project
+    secure = index.url.startswith("https:")
+    source = {"name": index.name, "url": index.url, "verify_ssl": secure}
+    manifest = {**project.manifest, "source": [source]}
+    return replace(
+        project,
+        indexes=(ProjectIndex(index.name, index.url, verify_ssl=secure, default=True),),
+        manifest=manifest,
+        manifest_hashes=(pipfile_hash(manifest),),
+    )
 
 
 def notes_of(request: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...]:

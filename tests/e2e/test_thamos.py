@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from tests.services.thamos import Client, Project, thamos_client, thamos_command
 
 SAMPLES = ROOT / "samples"
 IMAGE = "registry.example:5000/py:v1"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 UNKNOWN = "adviser-240611083015-5f0c9d2be417a863"
 
 
@@ -61,13 +63,15 @@ def world() -> Iterator[World]:
 def fill(served: Served, index: Index, folder: Path) -> None:
     settings = served.settings
     for version in ("1.0", "2.0"):
-        index.add_wheel("demoapp", version, "import demolib\n", metadata="Requires-Dist: demolib\n")
+        needs = 'Requires-Dist: demolib\nProvides-Extra: x\nRequires-Dist: demoextra; extra == "x"\n'
+        index.add_wheel("demoapp", version, "import demolib\n", metadata=needs)
     index.add_wheel("demolib", "1.5", "answer = 42\n")
+    index.add_wheel("demoextra", "0.1")
     assert ingest(settings, [str(SAMPLES / "inspections.tar.gz")], lambda: None).clean
     releases = SAMPLES / "packages.jsonl.gz"
     imported = served.thoth("packages", "import", str(releases), "--as-of", "2026-11-21")
     assert imported.returncode == 0, imported.stderr
-    report = add_packages(settings, roots_of(["demoapp"]), Bounds(), index=None, watching=False)
+    report = add_packages(settings, roots_of(["demoapp[x]"]), Bounds(), index=None, watching=False)
     assert report.exit_code == 0
     wheel = folder / "demolib-1.5-py3-none-any.whl"
     wheel.write_bytes(index.files["demolib"][wheel.name])
@@ -90,8 +94,8 @@ def project(world: World, tmp_path: Path) -> Project:
         verify_ssl = false
 
         [packages]
-        demoapp = "*"
-        Flask = {{version = ">=3", extras = ["async"]}}
+        demoapp = {{version = "*", extras = ["x"]}}
+        Flask = ">=3"
         MarkupSafe = ">=2"
         colorama = {{version = "*", markers = "sys_platform == 'win32'"}}
 
@@ -99,7 +103,7 @@ def project(world: World, tmp_path: Path) -> Project:
         typing_extensions = "*"
 
         [requires]
-        python_version = "3.11"
+        python_version = "{PYTHON}"
 
         [thoth.allow_prereleases]
         demolib = true
@@ -129,7 +133,7 @@ requirements_format: {form}
 runtime_environments:
   - name: prod
     operating_system: {{name: debian, version: "12"}}
-    python_version: "3.11"
+    python_version: "{PYTHON}"
     hardware: {{cpu_family: 26, cpu_model: 2, gpu_model: null}}
     platform: linux-x86_64
     cuda_version: null
@@ -148,7 +152,7 @@ def shown(ran: str) -> Any:
 
 def test_version_shows_which_service_answers(small: Project) -> None:
     assert f"api/v1: {__version__}\n" in small.done("version")
-    assert shown(small.done("version", "--json"))["backend"]["version"] == __version__
+    assert shown(small.done("version", "--json"))["thoth_version"] == __version__
 
 
 class TestAdvise:
@@ -159,7 +163,7 @@ class TestAdvise:
         lock = json.loads(project.read("Pipfile.lock"))
         locked = {**lock["default"], **lock["develop"]}
         assert locked["demoapp"]["version"] == "==2.0"
-        assert {"flask", "werkzeug", "markupsafe", "demolib"} <= lock["default"].keys()
+        assert {"flask", "werkzeug", "markupsafe", "demolib", "demoextra"} <= lock["default"].keys()
         assert "colorama" not in locked
         assert lock["develop"].keys() == {"typing-extensions"}
         (source,) = lock["_meta"]["sources"]
@@ -173,7 +177,7 @@ class TestAdvise:
         tree = project.done("graph")
         assert re.search(r"^→ demoapp==2.0 .*\n  ↳ demolib==1.5 ", tree, re.MULTILINE)
         assert re.search(r"^→ typing-extensions==", tree, re.MULTILINE)
-        assert "resolved for CPython 3.11" in project.done("results")
+        assert f"resolved for CPython {PYTHON}" in project.done("results")
         assert "succeeded" in project.done("status")
         assert "optimal" in project.done("log")
         # A second time there is a lock, which is better by nothing.
@@ -184,8 +188,8 @@ class TestAdvise:
     @pytest.mark.parametrize("kind", ["latest", "stable", "testing", "performance", "security"])
     def test_every_recommendation_type_is_known(self, small: Project, kind: str) -> None:
         result = shown(small.done("advise", "--no-write", "-t", kind, "-r", "old"))
-        assert result[0]["parameters"]["recommendation_type"] == kind
-        (product,) = result[0]["report"]["products"]
+        assert result["parameters"]["recommendation_type"] == kind
+        (product,) = result["report"]["products"]
         assert product["project"]["runtime_environment"]["name"] == "old"
         assert small.read("Pipfile.lock") == ""
 
@@ -205,7 +209,7 @@ class TestAdvise:
         small.done("advise", "--force", "--no-write")  # the worker has done all before
         assert shown(small.done("status", second, "-o", "json"))["state"] == "succeeded"
         assert "attempt 1" in small.done("log", second)
-        assert "resolved for CPython 3.11" in small.done("results", second)
+        assert f"resolved for CPython {PYTHON}" in small.done("results", second)
         small.done("diff", first, second)
 
     def test_the_other_ways_to_show_it(self, small: Project) -> None:
@@ -226,7 +230,7 @@ class TestAdvise:
         small.write("requirements.txt", "demoapp\nflask>=3\n")
         small.write("constraints.txt", "demoapp<2\n")
         small.done("advise")
-        assert sorted(small.read("requirements.in").split())[-2:] == ["demoapp", "flask>=3"]
+        assert {"demoapp", "flask>=3"} <= set(small.read("requirements.in").splitlines())
         text = small.read("requirements.txt")
         assert re.search(r"^demoapp==1\.0 \\\n +--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)
         assert re.search(r"^demolib==1\.5", text, re.MULTILINE)

@@ -45,7 +45,7 @@ def test_a_loss_that_decided_shows_its_measurement() -> None:
     text = shown(report_of(kept()), 200)
     (row,) = [line for line in text.splitlines() if line.startswith("fast")]
     assert "3 is worse by performance" in row
-    assert "-33.0 % in PiMatmul, 20 and 20 jobs" in row
+    assert "it is -33.0 % next to the baseline in PiMatmul (20 and 20 jobs)" in row
 
 
 def test_the_nearest_stack_and_the_day_of_what_is_known_are_shown() -> None:

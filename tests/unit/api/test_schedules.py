@@ -1,0 +1,24 @@
+"""When workers do what nobody asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.jobs import cron
+from common.errors import InvalidSettings
+from common.settings import Settings
+
+
+def test_schedules_are_those_of_the_settings() -> None:
+    settings = Settings.from_env({"CRON_NIGHTLY": "30 3 * * *", "FETCH_MISSING": "0"})
+    due = {it.task: it.cron for it in cron.schedules(settings)}
+    assert due["cron.nightly"] == "30 3 * * *"
+    assert due.keys() == {"cron.return_stalled", "cron.prune", "cron.nightly"}
+    assert settings.fetch_missing is False
+
+
+@pytest.mark.parametrize("text", ["daily", "30 3 * *", "99 3 * * *", "* * * * * *", "a b c d e"])
+@pytest.mark.parametrize("name", ["CRON_REFRESH", "CRON_NIGHTLY", "CRON_ADVISORIES"])
+def test_what_is_no_schedule_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(InvalidSettings, match=name):
+        Settings.from_env({name: text})
