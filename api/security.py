@@ -30,13 +30,16 @@ def token() -> Token | None:
     return found
 
 
-def needs(scope: Scope) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let only those call a view who have ``scope``: by their token, or because everybody has."""
+def needs(scope: Scope, *, anonymous: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let only those call a view who have ``scope``: by their token, or because everybody has.
+
+    :param anonymous: whether it may be everybody's; not what tells of others' projects
+    """
 
     def decorate(view: Callable[P, R]) -> Callable[P, R]:
         @wraps(view)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            require(scope)
+            require(scope, anonymous=anonymous)
             return view(*args, **kwargs)
 
         return guarded
@@ -44,9 +47,9 @@ def needs(scope: Scope) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def require(scope: Scope) -> None:
+def require(scope: Scope, *, anonymous: bool = True) -> None:
     """:raises ApiError: 401 without a token where one is needed, 403 if it has not this scope"""
-    if scope.value in service().settings.anonymous_scopes:
+    if anonymous and scope.value in service().settings.anonymous_scopes:
         return
     found = require_token()
     if not found.may(scope):

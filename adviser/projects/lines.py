@@ -151,6 +151,8 @@ def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
 
     :raises InvalidProject: at one that is no hash
     """
+    # Who reads them out of a requirements file may keep the space before the end of the line.
+    hashes = [it.strip() for it in hashes]
     for value in hashes:
         if not _HASH.match(value):
             refuse(

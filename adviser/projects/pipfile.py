@@ -127,7 +127,7 @@ def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> st
 
 #: ``default`` and ``develop`` are the lock's names of two sections, so no categories.
 _NOT_HASHED = frozenset(
-    {"source", "requires", "scripts", "pipenv", "pipfile", "default", "develop"}
+    {"source", "requires", "scripts", "pipenv", "pipfile", "thoth", "default", "develop"}
 )
 
 

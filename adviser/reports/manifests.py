@@ -87,9 +87,19 @@ def manifest_of(advice: Advice) -> dict[str, Any]:
 
 
 def graph_of(advice: Advice, stack: Stack) -> dict[str, Any]:
-    """Names of the stack, and who requires whom by their places."""
+    """Names of the stack, and who requires whom by their places.
+
+    Clients look every direct requirement up by the name that the manifest has for it: one that
+    does not hold here stands alone, after the stack.
+    """
     needs = dependencies_of(advice, stack)
     names = sorted(needs)
     places = {name: place for place, name in enumerate(names)}
     edges = [[places[name], places[it]] for name in names for it in needs[name]]
-    return {"nodes": names, "edges": edges}
+    return {"nodes": [*names, *sorted(_direct(advice) - needs.keys())], "edges": edges}
+
+
+def _direct(advice: Advice) -> set[str]:
+    manifest = manifest_of(advice)
+    sections = ("packages", "dev-packages") if advice.asked.options.dev else ("packages",)
+    return {name for section in sections for name in manifest.get(section, {})}

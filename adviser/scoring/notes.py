@@ -228,7 +228,7 @@ def _interval(it: Claim) -> str:
 
 
 def _measure(it: Claim) -> str:
-    """The indicator with what tells its measurements apart; the claim itself has every parameter."""
+    """The indicator with what tells its measurements apart; the claim has every parameter."""
     told = ", ".join(f"{key} {it.parameters[key]}" for key in _TOLD if key in it.parameters)
     return f"{it.indicator} ({told})" if told else it.indicator
 

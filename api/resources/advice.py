@@ -27,9 +27,9 @@ _ADVICE = Cursor("advice", (datetime, str))
 
 @blueprint.route("/advice")
 class AdviceList(MethodView):
-    """Advice."""
+    """Advice: what others asked, so that nobody lists it without a token."""
 
-    @needs(Scope.READ)
+    @needs(Scope.READ, anonymous=False)
     @blueprint.arguments(schemas.AdviceListQuery, location="query")
     @blueprint.response(200, schemas.AdvicePage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class AdviceList(MethodView):
 class Advice(MethodView):
     """One advice."""
 
-    @needs(Scope.READ)
+    @needs(Scope.ADVISE)
     @blueprint.response(200, schemas.AdviceDetail)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, advice_id: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Advice(MethodView):
 class AdviceReport(MethodView):
     """The report of an advice."""
 
-    @needs(Scope.READ)
+    @needs(Scope.ADVISE)
     @blueprint.response(200, ResultDocument)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, advice_id: str) -> Response:

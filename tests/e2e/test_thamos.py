@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from common import __version__
+from graph.engine import relational_engine
+from graph.repositories.analyses import analysis_of, request_of
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.runs import add_packages, roots_of
 from ingest.native.environments import analyze_image
@@ -28,7 +30,13 @@ from tests.factories.native import layer
 from tests.services.commands import ROOT
 from tests.services.index import Index, package_index
 from tests.services.served import Served, serving
-from tests.services.thamos import Client, Project, thamos_client, thamos_command
+from tests.services.thamos import (
+    Client,
+    Project,
+    thamos_client,
+    thamos_command,
+    virtual_environment,
+)
 
 SAMPLES = ROOT / "samples"
 IMAGE = "registry.example:5000/py:v1"
@@ -63,7 +71,9 @@ def world() -> Iterator[World]:
 def fill(served: Served, index: Index, folder: Path) -> None:
     settings = served.settings
     for version in ("1.0", "2.0"):
-        needs = 'Requires-Dist: demolib\nProvides-Extra: x\nRequires-Dist: demoextra; extra == "x"\n'
+        needs = (
+            'Requires-Dist: demolib\nProvides-Extra: x\nRequires-Dist: demoextra; extra == "x"\n'
+        )
         index.add_wheel("demoapp", version, "import demolib\n", metadata=needs)
     index.add_wheel("demolib", "1.5", "answer = 42\n")
     index.add_wheel("demoextra", "0.1")
@@ -121,7 +131,7 @@ def small(world: World, tmp_path: Path) -> Project:
     return made
 
 
-def configure(project: Project, *, form: str = "pipenv", more: str = "") -> None:
+def configure(project: Project, *, form: str = "pipenv") -> None:
     host = project.client.served.base_url.removeprefix("https://")
     project.write(
         ".thoth.yaml",
@@ -129,7 +139,6 @@ def configure(project: Project, *, form: str = "pipenv", more: str = "") -> None
 host: {host}
 tls_verify: false
 requirements_format: {form}
-{more}
 runtime_environments:
   - name: prod
     operating_system: {{name: debian, version: "12"}}
@@ -323,26 +332,30 @@ class TestListings:
 
 
 def test_the_advised_stack_is_installed_with_its_hashes(small: Project) -> None:
-    configure(small, more="virtualenv: true")
     small.done("advise")
-    small.done("install")
-    (installed,) = small.folder.rglob("demolib.py")
+    small.done("verify")
+    environment = small.folder / "environment"
+    small.done("install", PATH=virtual_environment(environment))
+    (installed,) = environment.rglob("demolib.py")
     assert installed.read_text("utf-8") == "answer = 42\n"
-    assert list(small.folder.rglob("demoapp.py"))
+    assert list(environment.rglob("demoapp.py"))
 
 
 def test_the_clients_token_is_read_where_the_operator_allows_it(
     small: Project, world: World
 ) -> None:
-    """In processes of their own: the client reads its token when it is loaded."""
+    """The command itself, loaded anew: the client reads its token as it is loaded."""
     secret = world.served.token("advise", "read")
-    done = thamos_command(
-        world.served, small.folder, "advise", "--no-wait", THAMOS_TOKEN=secret
-    )
+    done = thamos_command(world.served, small.folder, "advise", "--no-wait", THAMOS_TOKEN=secret)
     assert done.exit_code == 0, done
-    refused = thamos_command(
-        world.served, small.folder, "advise", "--no-wait", THAMOS_TOKEN="thoth_0"
-    )
-    assert refused.exit_code == 1
-    assert "401" in refused.errors
+    identifier = done.output.strip()
+    engine = relational_engine(world.served.settings)
+    with engine.connect() as connection:
+        analysis = analysis_of(connection, identifier)
+        assert analysis is not None
+        assert analysis.token_id is not None
+        request = json.loads(request_of(connection, world.served.settings, analysis))
+    engine.dispose()
+    assert request["source_type"] == "cli"
+    assert "origin" not in request
     assert secret not in world.served.log.read_text("utf-8")

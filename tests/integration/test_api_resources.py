@@ -21,6 +21,7 @@ from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
 from graph.repositories.observations import measured_observations
+from graph.repositories.tokens import Scope, create_token
 
 #: Blueprints of what is read.
 READS = (
@@ -38,7 +39,12 @@ LISTS = (
 
 @pytest.fixture
 def client(filled_app: Flask) -> FlaskClient:
-    return filled_app.test_client()
+    """A client that shows a token: without one nobody lists what others asked."""
+    with filled_app.extensions[EXTENSION].writing() as connection:
+        _, secret = create_token(connection, "reader", [Scope.READ, Scope.ADVISE], None)
+    client = filled_app.test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
+    return client
 
 
 def got(client: FlaskClient, path: str, expected: int = 200, /, **query: Any) -> Any:
@@ -318,6 +324,11 @@ def test_what_is_not_there_is_a_problem_document(client: FlaskClient, path: str)
 def test_a_nul_is_in_no_name(client: FlaskClient) -> None:
     got(client, "/api/v2/packages/a%00b", 400)
     got(client, "/api/v1/python/imports", 400, import_name="a\0b")
+
+
+def test_nobody_lists_what_others_asked_without_a_token(filled_app: Flask) -> None:
+    got(filled_app.test_client(), "/api/v2/packages")
+    got(filled_app.test_client(), "/api/v2/advice", 401)
 
 
 def test_reading_needs_its_scope_where_it_is_not_everybodys(filled_app: Flask) -> None:

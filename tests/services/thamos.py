@@ -24,6 +24,8 @@ _RUNNER = Path(__file__).with_name("thamos_runner.py")
 _VARIABLES = {
     "COLUMNS": "400",
     "NO_COLOR": "1",
+    # Nothing is installed where a test did not say.
+    "PIP_REQUIRE_VIRTUALENV": "1",
     "THAMOS_NO_PROGRESSBAR": "1",
     "THAMOS_NO_EMOJI": "1",
     "THAMOS_RETRY_ON_ERROR_SLEEP": "0.1",
@@ -46,13 +48,13 @@ class Project:
     folder: Path
     client: Client
 
-    def thamos(self, *arguments: str) -> Ran:
-        """Run a command here."""
-        return self.client.run(self.folder, *arguments)
+    def thamos(self, *arguments: str, **more: str) -> Ran:
+        """Run a command here; ``more`` are variables."""
+        return self.client.run(self.folder, *arguments, **more)
 
-    def done(self, *arguments: str) -> str:
+    def done(self, *arguments: str, **more: str) -> str:
         """What a command prints that ends well."""
-        ran = self.thamos(*arguments)
+        ran = self.thamos(*arguments, **more)
         assert ran.exit_code == 0, f"{arguments}: {ran}"
         return ran.output
 
@@ -74,11 +76,11 @@ class Client:
     served: Served
     outputs: Path
 
-    def run(self, folder: Path, *arguments: str) -> Ran:
+    def run(self, folder: Path, *arguments: str, **more: str) -> Ran:
         """Run a command in a folder, as a process of its own."""
         stdout, stderr = self.outputs / "stdout", self.outputs / "stderr"
         asked = {
-            "folder": str(folder), "arguments": arguments, "variables": {"PWD": str(folder)},
+            "folder": str(folder), "arguments": arguments, "variables": more,
             "stdout": str(stdout), "stderr": str(stderr),
         }  # fmt: skip
         assert self.process.stdin is not None
@@ -132,6 +134,12 @@ def _environment() -> Path:
             _uv("pip", "install", "--python", python, "--requirement", str(_PINS))
             complete.touch()
     return folder
+
+
+def virtual_environment(folder: Path) -> str:
+    """A new virtual environment with pip; the search path of whoever activated it."""
+    _uv("venv", "--seed", "--python", sys.executable, str(folder))
+    return f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
 def _uv(*arguments: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from adviser.advise import Advice, advise, in_this_process
 from adviser.asked import Asked
+from adviser.reports.apart import check_apart
 from adviser.reports.checking import Material, check_report
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
 from adviser.reports.values import packed, unpacked
@@ -363,3 +364,11 @@ def test_hardware_on_which_nothing_was_measured_is_told() -> None:
     (note,) = [it for it in notes if it["code"] == "hardware"]
     assert (note["type"], note["message"]) == ("WARNING", request.hardware_note)
     assert unpacked(packed(request), Asked) == request
+
+
+def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> None:
+    report = report_of(advised(asked("web\nwinonly; sys_platform == 'win32'\n")))
+    (product,) = report["result"]["report"]["products"]
+    assert product["dependency_graph"] == {"nodes": ["core", "web", "winonly"], "edges": [[1, 0]]}
+    assert "winonly" not in product["project"]["requirements_locked"]["default"]
+    assert check_apart(report).problems == ()
