@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from api.audit import wrote_nothing
 from api.errors import ApiError, Problem, not_found
 from api.jobs.queue import Job
 from api.service import service
@@ -42,12 +43,21 @@ def submit(
     :raises ApiError: 429 if too much waits already; nothing is stored then
     """
     it = service()
+    if not force:
+        # Without the lock, under which equal requests would queue up.
+        with it.glancing() as connection:
+            earlier = analyses.earlier_than(connection, new)
+        if earlier is not None:
+            wrote_nothing()
+            return _soon_ended(earlier), True
     with it.writing() as connection:
         accepted, cached = analyses.accept(connection, it.settings, new, force=force)
         if not cached:
             it.queue.admit(connection, job.queue)
             also(connection)
             it.queue.enqueue(connection, job)
+    if cached:
+        wrote_nothing()
     return _soon_ended(accepted), cached
 
 
@@ -60,7 +70,7 @@ def found(analysis_id: str, kind: Kind) -> Analysis:
         detail = f"{analysis_id!r} is none of these: their identifiers begin with '{kind}-'"
         raise ApiError(400, Problem.INVALID_REQUEST, detail)
     it = service()
-    with it.reading() as connection:
+    with it.glancing() as connection:
         analysis = analyses.analysis_of(connection, analysis_id)
     if analysis is None or analysis.kind is not kind:
         raise not_found("analysis", analysis_id)
@@ -77,7 +87,7 @@ def result(analysis: Analysis) -> bytes:
         message = "the analysis is not finished: ask again"
         raise ApiError(202, Problem.NOT_READY, message, headers={"Retry-After": "1"}, **status)
     it = service()
-    with it.reading() as connection:
+    with it.glancing() as connection:
         body = analyses.result_of(connection, it.settings, analysis)
     if body is None:
         message = f"the analysis ended without a result: {analysis.reason}"
@@ -111,7 +121,7 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
     if analysis.started_at is None:
         raise not_found("log", analysis.analysis_id)
     it = service()
-    with it.reading() as connection:
+    with it.glancing() as connection:
         log = analyses.log_of(connection, analysis.analysis_id)
     return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
 
@@ -134,7 +144,7 @@ def _soon_ended(analysis: Analysis) -> Analysis:
     while analysis.state in (State.PENDING, State.RUNNING) and time.monotonic() + pause < until:
         time.sleep(pause)
         pause *= 1.5
-        with service().reading() as connection:
+        with service().glancing() as connection:
             analysis = analyses.analysis_of(connection, analysis.analysis_id) or analysis
     return analysis
 

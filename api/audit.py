@@ -25,8 +25,15 @@ def wrote(subject: str) -> None:
     g.subject = subject
 
 
+def wrote_nothing() -> None:
+    """Say that this request is answered with what was there."""
+    g.wrote_nothing = True
+
+
 def _note(response: Response) -> Response:
     if request.method in _READS or response.status_code >= 400 or request.url_rule is None:
+        return response
+    if "wrote_nothing" in g:
         return response
     shown = token()
     write = Write(

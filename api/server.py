@@ -16,6 +16,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
+from api import unread
 from api.addresses import is_loopback
 from api.service import EXTENSION
 from common.errors import ServiceFailed
@@ -85,6 +86,7 @@ def serve(settings: Settings, front: Front, listener: socket.socket) -> None:
     :param listener: is the server's from now on
     :raises ServiceFailed: if the server ends otherwise
     """
+    unread.register()
     master = os.getpid()
     try:
         _Server(settings, front, listener.detach()).run()

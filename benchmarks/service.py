@@ -91,7 +91,8 @@ def _measure(home: Home, folder: Path, seconds: float, minutes: float) -> None:
             _offer(scenario, lambda: service.client(token), seconds)
         _, after = service.client().get(f"{ADVISE}/{_answered(service.client(), FLASK)}")
         steps = json.loads(after)["metadata"]["timings"]
-        print("  steps of one advice: " + ", ".join(f"{k} {v * 1000:.1f} ms" for k, v in steps.items()))
+        words = ", ".join(f"{name} {taken * 1000:.1f} ms" for name, taken in steps.items())
+        print(f"  steps of one advice: {words}")
         _memory(service, result, minutes)
 
 

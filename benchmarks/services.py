@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,11 @@ _MIB = 1024**2
 class Running:
     """A server on loopback, without TLS.
 
-    :param process: ends with all its children
+    :param processes: each ends with all its children
     """
 
     port: int
-    process: subprocess.Popen[bytes]
+    processes: Sequence[subprocess.Popen[bytes]]
 
     def client(self, token: str | None = None) -> Client:
         """A connection of its own."""
@@ -40,22 +40,30 @@ class Running:
 
     def memory_mib(self) -> float:
         """Proportional set size of all its processes: what is shared counts once."""
-        found = psutil.Process(self.process.pid)
-        return sum(_pss(it) for it in (found, *found.children(recursive=True))) / _MIB
+        found = [psutil.Process(it.pid) for it in self.processes]
+        children = [it for parent in found for it in parent.children(recursive=True)]
+        return sum(map(_pss, [*found, *children])) / _MIB
 
 
 @contextmanager
-def thoth_service(home: Home) -> Iterator[Running]:
-    """``thoth serve`` with its workers, on the stores of a home."""
+def thoth_service(home: Home, queues: Sequence[str] = ("people", "bulk")) -> Iterator[Running]:
+    """``thoth serve``, and a ``thoth worker`` a queue, on the stores of a home."""
     # Requests are counted as always, and all of them come from one address.
     environ = {**home.environ, "RATE_LIMIT": "1000000/second", "FETCH_MISSING": "0"}
-    options = ("--port", "0", "--workers", str(WORKERS), "--threads", str(THREADS))
-    log = home.path / "serve.log"
     port = _free_port()
-    options = ("--port", str(port), *options[2:])
-    command = (THOTH, "serve", *options, "--with-workers")
-    with _running(command, environ, log, port, "/readyz") as running:
-        yield running
+    options = ("--port", str(port), "--workers", str(WORKERS), "--threads", str(THREADS))
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            _process((THOTH, "serve", *options), environ, home.path / "serve.log")
+        )
+        _wait(port, server, "/readyz", home.path / "serve.log")
+        workers = [
+            stack.enter_context(
+                _process((THOTH, "worker", "--queue", it), environ, home.path / f"worker-{it}.log")
+            )
+            for it in queues
+        ]
+        yield Running(port, (server, *workers))
 
 
 @contextmanager
@@ -65,11 +73,12 @@ def bare_service(folder: Path, body_bytes: int) -> Iterator[Running]:
     command = (
         sys.executable, "-m", "gunicorn", "benchmarks.bare:app", "--bind", f"127.0.0.1:{port}",
         "--workers", str(WORKERS), "--worker-class", "gthread", "--threads", str(THREADS),
-        "--keep-alive", "15", "--worker-tmp-dir", "/dev/shm", "--log-level", "warning",
+        "--keep-alive", "15", "--log-level", "warning",
     )  # fmt: skip
     environ = {**os.environ, "BARE_BYTES": str(body_bytes)}
-    with _running(command, environ, folder / "bare.log", port, "/small") as running:
-        yield running
+    with _process(command, environ, folder / "bare.log") as server:
+        _wait(port, server, "/small", folder / "bare.log")
+        yield Running(port, (server,))
 
 
 def token_of(home: Home, *scopes: str) -> str:
@@ -79,18 +88,17 @@ def token_of(home: Home, *scopes: str) -> str:
 
 
 @contextmanager
-def _running(
-    command: tuple[str, ...], environ: Mapping[str, str], log: Path, port: int, ready: str
-) -> Iterator[Running]:
+def _process(
+    command: tuple[str, ...], environ: Mapping[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is ended as operators do."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, env=dict(environ), stdout=output, stderr=subprocess.STDOUT,
             cwd=Path(__file__).parents[1],
         )  # fmt: skip
-    running = Running(port, process)
     try:
-        _wait(running, ready, log)
-        yield running
+        yield process
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -100,10 +108,10 @@ def _running(
             process.wait()
 
 
-def _wait(running: Running, path: str, log: Path) -> None:
+def _wait(port: int, server: subprocess.Popen[bytes], path: str, log: Path) -> None:
     until = time.monotonic() + _START_S
-    while time.monotonic() < until and running.process.poll() is None:
-        client = running.client()
+    while time.monotonic() < until and server.poll() is None:
+        client = Client(port)
         try:
             status, body = client.get(path)
         except OSError:

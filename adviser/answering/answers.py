@@ -142,11 +142,12 @@ def files_known(stores: Stores, advice: Advice) -> Known:
     return replace(known, unread=unread_in(conflict, advice.asked, advice.snapshot, listed))
 
 
-def store(stores: Stores, made: Answer) -> str:
+def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = None) -> str:
     """Store an answer with all that it was made of, in one transaction.
 
     The graph shows it at once if it has little else to catch up with, else a little later.
 
+    :param also: given the connection, writes in the same transaction; the graph follows later
     :returns: the identifier of the report's document
     """
     advice, report = made.advice, made.report
@@ -172,6 +173,9 @@ def store(stores: Stores, made: Answer) -> str:
     )
     with stores.engine.begin() as connection:
         add_advice(connection, stores.settings, stored, links_of(report["result"]))
+        if also is not None:
+            also(connection)
+            return digest_bytes(stored.report)
     with patience(GRAPH, stores.settings.query_timeout_s * 2):
         sync_few(stores.engine, stores.driver, database=stores.database)
     return digest_bytes(stored.report)

@@ -7,7 +7,7 @@ from typing import Any
 
 from adviser.advise import Advice
 
-#: Kinds of parts that we have none of: nothing runs before or after, and no name stands for another.
+#: Kinds that have no part here: nothing runs before or after, and no name stands for another.
 _NONE_OF = ("boots", "pseudonyms", "wraps")
 
 

@@ -9,6 +9,7 @@ from adviser.asked import Asked
 from api import asking
 from api.jobs.fetching import fetch_lacking
 from api.jobs.running import tell
+from api.jobs.uploads import PROJECT_SOON
 from api.jobs.workshop import Workshop
 from api.thamos.hardware import on_described_hardware
 from api.thamos.stacks import asked_of
@@ -33,7 +34,7 @@ def make_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> 
             stores, asked, shop.resolver.resolve,
             reader=shop.known_of, advice_id=analysis.analysis_id,
         )  # fmt: skip
-        report = store(stores, made)
+        report = store(stores, made, lambda it: shop.service.queue.enqueue(it, PROJECT_SOON))
     _tell(made, debug=asked.options.debug)
     # Not in the report: the same request on the same knowledge gives the same bytes.
     if (queued := fetch_lacking(shop, made.advice)) is not None:

@@ -86,6 +86,8 @@ def fetch_lacking(shop: Workshop, advice: Advice) -> Queued | None:
     :returns: ``None`` if nothing was enqueued
     """
     jobs = dict(_jobs(shop, advice)) if shop.settings.fetch_missing else {}
+    if not jobs:
+        return None
     names = []
     overloaded = False
     with shop.service.writing() as connection:

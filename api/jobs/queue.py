@@ -54,6 +54,7 @@ class Job:
     :param task: name of a task of :mod:`api.jobs.tasks`
     :param key: of two jobs with one key that wait at the same time, the second is not enqueued
     :param priority: higher ones first
+    :param delay_s: when it is due; more of its key may come until then
     """
 
     task: str
@@ -61,6 +62,7 @@ class Job:
     arguments: dict[str, Any] = field(default_factory=dict)
     key: str | None = None
     priority: int = 0
+    delay_s: int = 0
 
 
 class Overloaded(ProjectError):
@@ -95,6 +97,7 @@ class Queue:
             queue=job.queue.value,
             priority=job.priority,
             queueing_lock=job.key,
+            schedule_in={"seconds": job.delay_s} if job.delay_s else None,
             connection=connection,
         )
         try:

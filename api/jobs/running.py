@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
+from sqlalchemy import Connection
 
 from api.jobs.workshop import Workshop
 from common.errors import AlreadyRunning, IndexProblem, ProjectError, StoreUnavailable
@@ -37,12 +38,11 @@ def run(shop: Workshop, analysis_id: str, work: Work) -> None:
     """
     with shop.service.writing() as connection:
         analysis = analyses.start(connection, analysis_id)
-    if analysis is None:
-        return
-    with shop.service.reading() as connection:
+        if analysis is None:
+            return
         request = orjson.loads(analyses.request_of(connection, shop.settings, analysis))
     began = time.perf_counter()
-    with _logged(shop, analysis):
+    with _logged(shop, analysis) as end:
         _LOG.info("%s: attempt %d", analysis.kind, analysis.attempts)
         try:
             result = work(shop, analysis, request)
@@ -50,18 +50,16 @@ def run(shop: Workshop, analysis_id: str, work: Work) -> None:
             if analysis.attempts < MAX_ATTEMPTS:
                 _LOG.warning("%s; it is tried again", error)
                 raise
-            _end(
-                shop, analysis, State.ERROR, f"given up after {analysis.attempts} attempts: {error}"
-            )
+            end(State.ERROR, f"given up after {analysis.attempts} attempts: {error}")
         except ProjectError as error:
-            _end(shop, analysis, State.FAILED, str(error))
+            end(State.FAILED, str(error))
         except Exception:
             # The cause is in the service's log: it may quote what is nobody else's to know.
             _LOG.exception("analysis_broke", extra={"analysis_id": analysis_id})
-            _end(shop, analysis, State.ERROR, "the service made a mistake; its log says which")
+            end(State.ERROR, "the service made a mistake; its log says which")
         else:
-            _end(shop, analysis, State.SUCCEEDED, None, result)
             _LOG.info("done within %.3f s", time.perf_counter() - began)
+            end(State.SUCCEEDED, result=result)
 
 
 def tell(words: str) -> None:
@@ -69,15 +67,12 @@ def tell(words: str) -> None:
     _LOG.info(words)
 
 
-def _end(
-    shop: Workshop, analysis: Analysis, state: State, reason: str | None, result: str | None = None
-) -> None:
-    if reason is not None:
-        _LOG.error(reason)
-    with shop.service.writing() as connection:
-        analyses.finish(
-            connection, analysis.analysis_id, state, reason=reason, result_document_id=result
-        )
+class _End(Protocol):
+    """Gives an analysis its end, with what its log was told until then."""
+
+    def __call__(
+        self, state: State, reason: str | None = None, *, result: str | None = None
+    ) -> None: ...
 
 
 class _Lines(logging.Handler):
@@ -98,19 +93,33 @@ class _Lines(logging.Handler):
         }
         self.lines.append(json.dumps(line))
 
+    def store(self, connection: Connection, analysis_id: str) -> None:
+        """Hand the lines over to the record."""
+        analyses.add_log(connection, analysis_id, "".join(f"{it}\n" for it in self.lines))
+
 
 @contextmanager
-def _logged(shop: Workshop, analysis: Analysis) -> Iterator[None]:
+def _logged(shop: Workshop, analysis: Analysis) -> Iterator[_End]:
     """Store what this module's log is told within the block with the analysis."""
     kept = _Lines()
+
+    def end(state: State, reason: str | None = None, *, result: str | None = None) -> None:
+        if reason is not None:
+            _LOG.error(reason)
+        with shop.service.writing() as connection:
+            kept.store(connection, analysis.analysis_id)
+            analyses.finish(
+                connection, analysis.analysis_id, state, reason=reason, result_document_id=result
+            )
+        kept.lines.clear()
+
     _LOG.addHandler(kept)
     level, _LOG.level = _LOG.level, logging.INFO
     try:
-        yield
+        yield end
     finally:
         _LOG.level = level
         _LOG.removeHandler(kept)
         if kept.lines:
             with shop.service.writing() as connection:
-                lines = "".join(f"{it}\n" for it in kept.lines)
-                analyses.add_log(connection, analysis.analysis_id, lines)
+                kept.store(connection, analysis.analysis_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from api.jobs.queue import Job, QueueName
@@ -23,6 +24,8 @@ _LISTED = 100
 
 #: Has the graph show what was recorded; of these one waits at most.
 PROJECT = Job("graph.project", QueueName.BULK, key="graph.project")
+#: The same for what nobody waits to see there: one does for all of a second.
+PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 
 
 def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]) -> str:

@@ -93,8 +93,8 @@ def notes_of(request: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...
     :raises InvalidArgument: naming the note that is none
     """
     found = []
-    for place, note in enumerate(request.get(name) or ()):
-        note = {key: value for key, value in note.items() if value is not None}
+    for place, given in enumerate(request.get(name) or ()):
+        note = {key: value for key, value in given.items() if value is not None}
         if not all(isinstance(it, str) for it in note.values()):
             raise InvalidArgument(f"{name}[{place}]: a note has texts only")
         if note.get("type", "INFO") not in ("INFO", "WARNING", "ERROR"):

@@ -104,7 +104,7 @@ def accept(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))"),
         {"key": f"{new.kind}:{new.cache_key}"},
     )
-    earlier = None if force else _earlier(connection, new)
+    earlier = None if force else earlier_than(connection, new)
     if earlier is not None:
         return earlier, True
     body = canonical_json(new.request)
@@ -235,7 +235,8 @@ def log_of(connection: Connection, analysis_id: str) -> str:
     return connection.scalar(query) or ""
 
 
-def _earlier(connection: Connection, new: NewAnalysis) -> Analysis | None:
+def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
+    """An equal request that was accepted not long ago, if there is one."""
     row = connection.execute(
         select(*_COLUMNS)
         .where(

@@ -102,10 +102,14 @@ def until(look: Callable[[], Any], patience_s: float = 90.0) -> Any:
 
 
 def jobs_in(engine: Engine) -> list[tuple[str, str]]:
-    """Tasks and states of the jobs in the queue, in order; those of the clock are left out."""
+    """Tasks and states of the jobs in the queue, in order.
+
+    Those of the clock are left out, and what has the graph follow in a second.
+    """
     query = text(
         "SELECT task_name, status::text FROM procrastinate_jobs"
-        " WHERE task_name NOT LIKE 'thoth:cron.%' ORDER BY id"
+        " WHERE task_name NOT LIKE 'thoth:cron.%'"
+        " AND queueing_lock IS DISTINCT FROM 'graph.project-soon' ORDER BY id"
     )
     with engine.connect() as connection:
         return [(task.removeprefix("thoth:"), status) for task, status in connection.execute(query)]

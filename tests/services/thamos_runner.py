@@ -1,9 +1,9 @@
 """Runs commands of the thamos that is installed beside this Python, each in a process of its own.
 
-A file on its own, for an environment that has nothing of ours (run it with `-P`: its folder has a
-``thamos.py`` too). Loading the client takes seconds,
-so it is loaded once, and each command runs in a fork of this process: a line of JSON in (``folder``,
-``arguments``, ``variables``, ``stdout``, ``stderr``), a line with its exit code out.
+A file on its own, for an environment that has nothing of ours; run it with ``-P``, for its folder
+has a ``thamos.py`` too. Loading the client takes seconds, so it is loaded once, and each command
+runs in a fork of this process: a line of JSON in (``folder``, ``arguments``, ``variables``,
+``stdout``, ``stderr``), a line with its exit code out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def main() -> None:
         if pid == 0:
             _run(cli, json.loads(line))
         _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
 
 
 def _run(cli: Any, asked: dict[str, Any]) -> None:

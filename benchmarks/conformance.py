@@ -1,0 +1,70 @@
+"""Thousands of generated requests against the live service: is each answer as documented?
+
+Run as ``python -m benchmarks.conformance --cases 5000``; runs of growing size, each with a seed
+of its own, until so many cases were made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.homes import Home, fresh_home
+from benchmarks.services import thoth_service, token_of
+from common.logs import set_up_logs
+from tests.services.conformance import conformance
+from tests.services.ports import closed_port
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+SCOPES = ("read", "advise", "ingest", "inspect", "cypher", "admin")
+EXAMPLES = 25
+
+
+def main() -> None:
+    """Run and print; ends with 1 if an answer was not as documented."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.conformance")
+    parser.add_argument("--cases", type=int, default=5000, help="at least so many")
+    wanted = parser.parse_args().cases
+    # What is generated names no index that answers.
+    os.environ["PACKAGE_INDEXES"] = f"pypi=http://127.0.0.1:{closed_port()}/simple"
+    with fresh_home() as home:
+        home.thoth("ingest", "inspections", str(SAMPLES / "inspections.tar.gz"))
+        home.thoth("packages", "import", str(SAMPLES / "packages.jsonl.gz"))
+        failures = _run(home, wanted)
+    sys.exit(1 if failures else 0)
+
+
+def _run(home: Home, wanted: int) -> int:
+    cases = failures = 0
+    token = token_of(home, *SCOPES)
+    # Nothing that was generated is run: only what people wait for is taken of the queue.
+    with thoth_service(home, queues=("people",)) as service, tempfile.TemporaryDirectory() as name:
+        began, before, seed = time.monotonic(), service.memory_mib(), 0
+        while cases < wanted:
+            seed += 1
+            url = f"http://127.0.0.1:{service.port}"
+            options = ("--max-examples", str(EXAMPLES), "--seed", str(seed))
+            ran = conformance(url, token, Path(name), *options)
+            cases, failures = cases + ran.cases, failures + ran.failures
+            print(
+                f"  seed {seed}: {ran.cases} cases of {ran.operations} operations in "
+                f"{ran.seconds:.0f} s, {ran.failures} not as documented",
+                flush=True,
+            )
+            if ran.failures:
+                print(ran.output)
+        seconds = time.monotonic() - began
+        print(
+            f"{cases} cases, {failures} not as documented; {cases / seconds:.0f}/s; memory (PSS) "
+            f"{before:.0f} MiB before, {service.memory_mib():.0f} MiB after"
+        )
+    return failures
+
+
+if __name__ == "__main__":
+    set_up_logs()
+    main()

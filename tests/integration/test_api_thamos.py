@@ -1,0 +1,428 @@
+"""What clients of the original service rely on, request by request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import select, update
+from werkzeug.test import TestResponse
+
+from api.schemas.thamos import AdviceQuery
+from common import __version__
+from graph.engine import Stores
+from graph.repositories.analyses import analysis_of, request_of
+from graph.repositories.tokens import Scope, create_token
+from graph.tables import AnalysisRow
+from ingest.native.environments import analyze_image
+from ingest.native.recording import record_analysis
+from tests.factories.images import ROOT as SYSTEM
+from tests.factories.images import saved
+from tests.factories.native import layer
+from tests.factories.releases import release
+from tests.integration.test_advise_command import deliver
+from tests.services.index import package_index
+from tests.services.jobs import client_of, run_jobs
+from tests.services.ports import closed_port
+
+ADVISE = "/api/v1/advise/python"
+PROVENANCE = "/api/v1/provenance/python"
+QUERY = {
+    "recommendation_type": "latest", "dev": "False", "debug": "False", "force": "False",
+    "source_type": "cli", "origin": "None",
+}  # fmt: skip
+PIPFILE = '[packages]\nweb = "*"\n'
+INDEX = f"http://127.0.0.1:{closed_port()}/simple"
+USAGE = {"version": "0.2.2", "report": {"web": ["web.b", "web.a"]}}
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """``web`` needs ``core``; no request may reach an index of this machine."""
+    settings = replace(stores.settings, package_indexes=(("pypi", INDEX),))
+    made = replace(stores, settings=settings)
+    deliver(made, [release("web", "2.0", ["core>=1"]), release("core", "2.0")])
+    return made
+
+
+@pytest.fixture
+def client(known: Stores) -> Iterator[FlaskClient]:
+    """Anonymous, as the client is."""
+    with client_of(known.settings) as made:
+        yield made
+
+
+def body(pipfile: str = PIPFILE, lock: str = "", **more: Any) -> dict[str, Any]:
+    stack = {"requirements": pipfile, "requirements_lock": lock}
+    return {
+        "application_stack": stack,
+        "runtime_environment": {"name": "prod", "python_version": "3.11"},
+        **more,
+    }
+
+
+def submit(client: FlaskClient, asked: Any = None, **query: str) -> TestResponse:
+    return client.post(ADVISE, query_string=QUERY | query, json=body() if asked is None else asked)
+
+
+def identifier(client: FlaskClient, asked: Any = None, **query: str) -> str:
+    response = submit(client, asked, **query)
+    assert response.status_code == 202, response.text
+    return str(response.get_json()["analysis_id"])
+
+
+def advised(client: FlaskClient, known: Stores, asked: Any = None, **query: str) -> dict[str, Any]:
+    """The document of a request, at its end."""
+    found = identifier(client, asked, **query)
+    run_jobs(known.settings)
+    response = client.get(f"{ADVISE}/{found}")
+    assert response.status_code == 200, response.text
+    return dict(response.get_json())
+
+
+class TestDiscovery:
+    @pytest.mark.parametrize("path", ["/api/v1", "/api/v1/"])
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    def test_it_is_answered_directly(self, client: FlaskClient, path: str, method: str) -> None:
+        response = client.open(path, method=method)
+        assert response.status_code == 200
+        assert response.headers["X-Thoth-Version"] == __version__
+
+    def test_an_error_has_the_headers_and_members_too(self, client: FlaskClient) -> None:
+        response = client.get("/api/v1/no/such?import_name=x&Password=hidden")
+        assert response.status_code == 404
+        assert response.headers["X-User-API-Service-Version"] == __version__
+        assert response.get_json()["parameters"] == {"import_name": "x"}
+        assert response.get_json()["error"]
+
+
+class TestSubmit:
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [("True", True), ("true", True), ("1", True), ("False", False), ("fAlSe", False)],
+    )
+    def test_booleans_are_read_in_any_case(self, text: str, meant: bool) -> None:
+        loaded = AdviceQuery().load({"recommendation_type": "latest", "dev": text})
+        assert loaded["dev"] is meant
+
+    @pytest.mark.parametrize("text", ["None", ""])
+    def test_no_origin_is_none(self, text: str) -> None:
+        loaded = AdviceQuery().load({"recommendation_type": "latest", "origin": text})
+        assert loaded["origin"] is None
+
+    def test_what_is_accepted_is_known_at_once(self, client: FlaskClient) -> None:
+        response = submit(client, dev="True")
+        accepted = response.get_json()
+        assert response.status_code == 202
+        assert accepted.keys() == {"analysis_id", "cached", "authenticated", "parameters"}
+        assert accepted["parameters"]["dev"] is True
+        kind, *parts = accepted["analysis_id"].split("-")
+        assert (kind, len(parts)) == ("adviser", 2)
+        waiting = client.get(f"{ADVISE}/{accepted['analysis_id']}")
+        assert waiting.status_code == 202
+        document = waiting.get_json()
+        assert document["status"]["state"] == "pending"
+        assert document["error"]
+        assert document["parameters"] == {"analysis_id": accepted["analysis_id"]}
+        assert client.get(f"{ADVISE}/{accepted['analysis_id']}/log").status_code == 404
+        status = client.get(f"{ADVISE}/{accepted['analysis_id']}/status").get_json()["status"]
+        assert (status["started_at"], status["finished_at"]) == (None, None)
+
+    @pytest.mark.parametrize(
+        ("asked", "query", "named"),
+        [
+            (None, {"recommendation_type": "fastest"}, "query.recommendation_type"),
+            (None, {"dev": "maybe"}, "query.dev"),
+            ([], {}, "json"),
+            ({}, {}, "json.application_stack"),
+            (body(""), {}, "requirements"),
+            (body("[packages\n"), {}, "Pipfile"),
+            (body(lock="{"), {}, "Pipfile.lock"),
+            (body(constraints="???"), {}, "constraints.txt"),
+            (body(labels={"a": 1}), {}, "json.labels"),
+            (body(library_usage={"report": 5}), {}, "json.library_usage"),
+            (body(library_usage={"report": {"a": 5}}), {}, "json.library_usage"),
+            (body(library_usage={"report": {"a": [5]}}), {}, "json.library_usage"),
+            (body(stack_info=[{"message": 1}]), {}, "stack_info[0]"),
+            (body(runtime_environment={"python_version": 3.11}), {}, "python_version"),
+            (body(runtime_environment={"python_version": "x"}), {}, "runtime_environment: Python"),
+            (body(runtime_environment={"platform": 5}), {}, "platform"),
+            (body(callback_info={"url": "https://other.example"}), {}, "callback_info"),
+            (body(constraints="#" * 3 * 1024**2), {}, "exceeds"),
+        ],
+        ids=range(18),
+    )
+    def test_bad_input_is_a_400_that_names_it(
+        self, client: FlaskClient, asked: Any, query: dict[str, str], named: str
+    ) -> None:
+        response = submit(client, asked, **query)
+        assert response.status_code == 400
+        document = response.get_json()
+        assert named in document["error"]
+        assert document["status"] == 400
+        assert document["parameters"]["source_type"] == "cli"
+
+    def test_what_users_add_is_let_through(self, client: FlaskClient) -> None:
+        environment = {
+            "name": "prod", "python_version": "3.11", "platform": list("linux-x86_64"),
+            "dev": False, "labels": None, "hardware": None, "operating_system": None, "mine": [1],
+        }  # fmt: skip
+        asked = body(runtime_environment=environment, labels=None, library_usage=None, more=1)
+        assert submit(client, asked, github_event_type="push").status_code == 202
+
+
+class TestCache:
+    def test_equal_requests_are_one_for_three_hours(
+        self, client: FlaskClient, known: Stores
+    ) -> None:
+        first = identifier(client, body(library_usage=USAGE))
+        usage = {"version": "0.2.2", "report": {"web": ["web.a", "web.b"]}}
+        again = submit(
+            client, body(library_usage=usage), origin="https://x.example", source_type=""
+        )
+        assert again.get_json()["cached"] is True
+        assert again.get_json()["analysis_id"] == first
+        with known.engine.begin() as connection:
+            moved = AnalysisRow.accepted_at - timedelta(hours=3)
+            connection.execute(update(AnalysisRow).values(accepted_at=moved))
+        assert identifier(client, body(library_usage=USAGE)) != first
+
+    def test_a_forced_one_is_new_and_the_one_from_then_on(self, client: FlaskClient) -> None:
+        first = identifier(client)
+        forced = submit(client, force="True").get_json()
+        assert forced["cached"] is False
+        assert forced["analysis_id"] != first
+        assert identifier(client) == forced["analysis_id"]
+
+    @pytest.mark.parametrize("change", [{"dev": "True"}, {"debug": "True"},
+                                        {"recommendation_type": "stable"}])  # fmt: skip
+    def test_what_changes_the_answer_is_another_request(
+        self, client: FlaskClient, change: dict[str, str]
+    ) -> None:
+        assert identifier(client) != identifier(client, **change)
+        assert identifier(client) != identifier(client, body(labels={"a": "b"}))
+
+    def test_an_answer_that_lacked_packages_is_not_given_again(self, known: Stores) -> None:
+        with package_index(protected=False, json=True) as index:
+            index.add_wheel("app", "1.0")
+            settings = replace(known.settings, package_indexes=(("pypi", index.url),))
+            with client_of(settings) as client:
+                stores = replace(known, settings=settings)
+                asked = body('[packages]\napp = "*"\n')
+                assert advised(client, stores, asked)["result"]["error"] is True
+                assert advised(client, stores, asked)["result"]["error"] is False
+                assert submit(client, asked).get_json()["cached"] is True
+
+
+class TestTokens:
+    def test_one_in_a_url_is_refused_unless_the_operator_allows_it(self, known: Stores) -> None:
+        with known.engine.begin() as connection:
+            _, secret = create_token(connection, "test", [Scope.ADVISE], None)
+        with client_of(known.settings) as client:
+            refused = submit(client, token=secret)
+            assert refused.status_code == 401
+            assert secret not in refused.text
+        with client_of(replace(known.settings, query_tokens=True)) as client:
+            assert submit(client, token=secret).get_json()["authenticated"] is True
+            assert submit(client, force="True").get_json()["authenticated"] is False
+            assert submit(client, token="thoth_0").status_code == 401
+
+    def test_who_asks_is_kept_of_those_who_show_one(self, known: Stores) -> None:
+        kept = {}
+        for scopes in ((), (Scope.ADVISE,)):
+            with client_of(known.settings, *scopes) as client:
+                found = identifier(client, force="True", origin="https://git.example/x")
+                with known.engine.connect() as connection:
+                    analysis = analysis_of(connection, found)
+                    assert analysis is not None
+                    kept[scopes] = json.loads(request_of(connection, known.settings, analysis))
+        assert not {"origin", "source_type"} & kept[()].keys()
+        assert kept[(Scope.ADVISE,)]["origin"] == "https://git.example/x"
+        assert kept[(Scope.ADVISE,)]["source_type"] == "cli"
+
+    @pytest.mark.parametrize("path", [ADVISE, PROVENANCE])
+    def test_a_protected_field_needs_one(
+        self, client: FlaskClient, known: Stores, path: str
+    ) -> None:
+        asked = body(lock=LOCK, kebechet_metadata={})
+        assert client.post(path, query_string=QUERY, json=asked).status_code == 401
+        with client_of(known.settings, Scope.ADVISE) as other:
+            assert other.post(path, query_string=QUERY, json=asked).status_code == 202
+
+
+class TestResult:
+    def test_a_document_is_what_the_client_parses(self, client: FlaskClient, known: Stores) -> None:
+        note = {"type": "WARNING", "message": "mine", "link": "https://x.example", "tag": None}
+        asked = body(stack_info=[note], justification=[note], labels={"team": "blue"})
+        document = advised(client, known, asked, debug="True")
+        result = document["result"]
+        assert (result["error"], result["error_msg"]) == (False, None)
+        assert result["parameters"]["dev"] is False
+        assert result["parameters"]["labels"] == {"team": "blue"}
+        report = result["report"]
+        (product,) = report["products"]
+        for notes in (report["stack_info"], product["justification"]):
+            assert notes[0] == {name: it for name, it in note.items() if it is not None}
+            for it in notes:
+                assert it["type"] in {"INFO", "WARNING", "ERROR"}
+                assert isinstance(it["link"], str)
+                assert isinstance(it["message"], str)
+        assert [it["name"] for it in report["pipeline"]["strides"]] == ["search"]
+        project = product["project"]
+        assert project["runtime_environment"] == {"name": "prod", "python_version": "3.11"}
+        (source,) = project["requirements_locked"]["_meta"]["sources"]
+        assert source == {"name": "pypi", "url": INDEX, "verify_ssl": False}
+        assert project["requirements"]["source"] == [source]
+        assert "origin" not in json.dumps(document)
+
+    @pytest.mark.parametrize("pipfile", ['web = "<1"', 'nobody-knows = "*"'])
+    def test_what_has_no_stack_is_a_document_all_the_same(
+        self, client: FlaskClient, known: Stores, pipfile: str
+    ) -> None:
+        document = advised(client, known, body(f"[packages]\n{pipfile}\n"))
+        result = document["result"]
+        assert result["error"] is True
+        assert result["report"]["products"] == []
+        assert result["report"]["ERROR"] == result["error_msg"]
+        assert result["report"]["stack_info"]
+        found = document["metadata"]["document_id"]
+        status = client.get(f"{ADVISE}/{found}/status").get_json()["status"]
+        assert (status["state"], status["reason"]) == ("succeeded", None)
+        lines = client.get(f"{ADVISE}/{found}/log").get_json()["log"].splitlines()
+        told = [json.loads(it) for it in lines]
+        assert all(it.keys() == {"asctime", "name", "levelname", "message"} for it in told)
+        assert f"infeasible: {result['error_msg']}" in {it["message"] for it in told}
+
+    def test_a_run_that_broke_down_is_a_400_with_its_status(
+        self, client: FlaskClient, known: Stores
+    ) -> None:
+        found = identifier(client)
+        with known.engine.begin() as connection:
+            connection.execute(update(AnalysisRow).values(state="error", reason="no luck"))
+        response = client.get(f"{ADVISE}/{found}")
+        assert response.status_code == 400
+        assert response.get_json()["status"]["state"] == "error"
+        assert "no luck" in response.get_json()["error"]
+        # It is not what others are given.
+        assert identifier(client) != found
+
+    @pytest.mark.parametrize("part", ["", "/status", "/log"])
+    def test_identifiers_of_others_and_of_nobody(self, client: FlaskClient, part: str) -> None:
+        for path, kind in ((ADVISE, "adviser"), (PROVENANCE, "provenance-checker")):
+            name = f"{kind}-240611083015-5f0c9d2be417a863"
+            missing = client.get(f"{path}/{name}{part}")
+            assert missing.status_code == 404
+            assert missing.get_json()["parameters"] == {"analysis_id": name}
+            other = client.get(f"{path}/package-extract-240611083015-5f0c9d2be417a863{part}")
+            assert other.status_code == 400
+            assert kind in other.get_json()["error"]
+
+    @pytest.mark.parametrize("part", ["", "/status", "/log"])
+    def test_images_are_analysed_elsewhere(self, client: FlaskClient, part: str) -> None:
+        response = client.get(f"/api/v1/analyze/package-extract-240601000000-00aa{part}")
+        assert response.status_code == 404
+        assert "thoth analyze image" in response.get_json()["error"]
+
+
+LOCK = json.dumps({
+    "_meta": {"hash": {"sha256": "0" * 64}, "pipfile-spec": 6, "requires": {}, "sources": []},
+    "default": {"web": {"version": "==2.0", "hashes": ["sha256:" + "0" * 64 + "     "]}},
+    "develop": {},
+})  # fmt: skip
+
+
+class TestProvenance:
+    def test_a_check_tells_what_is_wrong(self, client: FlaskClient, known: Stores) -> None:
+        source = f'[[source]]\nname = "pypi"\nurl = "{INDEX}"\nverify_ssl = false\n'
+        asked = body(source + PIPFILE, LOCK)
+        response = client.post(PROVENANCE, query_string={"debug": "False"}, json=asked)
+        assert response.status_code == 202
+        found = response.get_json()["analysis_id"]
+        assert found.startswith("provenance-checker-")
+        run_jobs(known.settings)
+        document = client.get(f"{PROVENANCE}/{found}").get_json()
+        assert document["metadata"]["document_id"] == found
+        result = document["result"]
+        assert result["error"] is False
+        assert {it["id"] for it in result["report"]} == {
+            "INVALID-LOCK-HASH", "INSECURE-SOURCE", "INVALID-ARTIFACT-HASH",
+        }  # fmt: skip
+        project = result["parameters"]["project"]
+        assert project.keys() == {
+            "requirements", "requirements_locked", "constraints", "runtime_environment",
+        }  # fmt: skip
+        for it in result["report"]:
+            for value in it.values():
+                assert value is None or isinstance(value, str | list)
+
+    def test_without_a_lock_there_is_nothing_to_check(self, client: FlaskClient) -> None:
+        response = client.post(PROVENANCE, json=body())
+        assert response.status_code == 400
+        assert "requirements_lock" in response.get_json()["error"]
+
+    def test_other_allowed_indexes_are_another_check(self, known: Stores) -> None:
+        found = set()
+        for name in ("one", "two"):
+            indexes = (("pypi", INDEX), (name, f"{INDEX}/{name}"))
+            with client_of(replace(known.settings, package_indexes=indexes)) as client:
+                response = client.post(PROVENANCE, json=body(lock=LOCK))
+                found.add(response.get_json()["analysis_id"])
+        assert len(found) == 2
+
+
+class TestListings:
+    def test_an_index_says_whether_its_certificate_is_verified(self, client: FlaskClient) -> None:
+        listed = client.get("/api/v1/python-package-index").get_json()["indexes"]
+        assert {
+            "url": INDEX, "verify_ssl": False, "only_if_package_seen": True,
+            "warehouse_api_url": None,
+        } in listed  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("image", "name", "tag"),
+        [
+            ("py:v1", "py", "v1"),
+            ("registry.example:5000/py", "registry.example:5000/py", None),
+            ("registry.example:5000/a/py:v1", "registry.example:5000/a/py", "v1"),
+        ],
+    )
+    def test_an_image_has_its_name_and_tag(
+        self, client: FlaskClient, known: Stores, tmp_path: Any, image: str, name: str,
+        tag: str | None,
+    ) -> None:  # fmt: skip
+        record_analysis(
+            known.settings, analyze_image(str(saved(tmp_path, [layer(SYSTEM)])), image), "a test"
+        )
+        first = client.get("/api/v1/container-images?page=0&os_name=demo").get_json()
+        (found,) = first["container_images"]
+        assert (found["thoth_image_name"], found["thoth_image_version"]) == (name, tag)
+        assert found["environment_type"] == "RUNTIME"
+        for never_null in ("datetime", "image_analysis_url", "package_extract_document_id",
+                           "quay_repo_url"):  # fmt: skip
+            assert isinstance(found[never_null], str)
+        for page in ("page=1", "page=0&os_name=other", "page=0&rpm_package_name=x"):
+            listed = client.get(f"/api/v1/container-images?{page}").get_json()
+            assert listed["container_images"] == []
+
+    def test_a_module_that_nothing_has_is_a_404(self, client: FlaskClient) -> None:
+        response = client.get("/api/v1/python/imports?import_name=nothing.*")
+        assert response.status_code == 404
+        assert response.get_json()["parameters"] == {"import_name": "nothing.*"}
+        assert client.get("/api/v1/python/imports").status_code == 400
+
+
+def test_a_request_is_stored_without_what_it_may_not_hold(
+    client: FlaskClient, known: Stores
+) -> None:
+    found = identifier(client)
+    with known.engine.connect() as connection:
+        parameters = connection.scalar(
+            select(AnalysisRow.parameters).where(AnalysisRow.analysis_id == found)
+        )
+    assert parameters is not None
+    assert parameters.keys() == {"recommendation_type", "dev", "debug", "force"}
