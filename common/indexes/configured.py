@@ -9,8 +9,10 @@ from __future__ import annotations
 import netrc
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
@@ -24,6 +26,8 @@ from common.settings import Settings
 
 #: The name of the folder of wheels that pip is configured with; further ones get a number.
 FIND_LINKS = "find-links"
+#: A change of a file is seen after so long.
+_KEPT_S = 1.0
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 
@@ -57,9 +61,23 @@ def configured_indexes(
 
     :raises InvalidSettings: if an address cannot be read
     """
-    environ = os.environ if environ is None else environ
+    if environ is not None:
+        return _read(settings.package_indexes, environ)
+    # A service asks several times a request, and reading files is what takes long.
+    second = int(time.monotonic() / _KEPT_S)
+    return dict(_kept(settings.package_indexes, frozenset(os.environ.items()), second))
+
+
+@lru_cache(maxsize=4)
+def _kept(
+    named: tuple[tuple[str, str], ...], environ: frozenset[tuple[str, str]], _second: int
+) -> dict[str, Index]:
+    return _read(named, dict(environ))
+
+
+def _read(named: tuple[tuple[str, str], ...], environ: Mapping[str, str]) -> dict[str, Index]:
     addresses: dict[str, str] = {}
-    for name, url in (*_of_settings(settings), *_of_uv(environ), *_of_pip(environ)):
+    for name, url in (*_of_settings(named), *_of_uv(environ), *_of_pip(environ)):
         addresses.setdefault(name, url)
     if not any(environ.get(it, "").lower() in _TRUE for it in ("UV_NO_INDEX", "PIP_NO_INDEX")):
         addresses.setdefault(DEFAULT_INDEX, PYPI_SIMPLE_ENDPOINT)
@@ -83,8 +101,8 @@ def index_of(
     return indexes[wanted]
 
 
-def _of_settings(settings: Settings) -> Iterator[tuple[str, str]]:
-    for name, url in settings.package_indexes:
+def _of_settings(named: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
+    for name, url in named:
         yield package_version("any", "1", name).index, url
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, literal, select, text, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, literal, select, text, update
 
 from common.inspection import canonical_json, digest_bytes
 from common.settings import Settings
@@ -130,8 +130,7 @@ def accept(
 
 def analysis_of(connection: Connection, analysis_id: str) -> Analysis | None:
     """A request by its identifier, or ``None``."""
-    query = select(*_COLUMNS).where(AnalysisRow.analysis_id == analysis_id)
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_BY_ID, {"wanted": analysis_id}).one_or_none()
     return None if row is None else _analysis(row)
 
 
@@ -237,17 +236,8 @@ def log_of(connection: Connection, analysis_id: str) -> str:
 
 def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
     """An equal request that was accepted not long ago, if there is one."""
-    row = connection.execute(
-        select(*_COLUMNS)
-        .where(
-            AnalysisRow.kind == new.kind.value,
-            AnalysisRow.cache_key == new.cache_key,
-            AnalysisRow.accepted_at > func.clock_timestamp() - literal(CACHED_FOR),
-            AnalysisRow.state != State.ERROR.value,
-        )
-        .order_by(AnalysisRow.accepted_at.desc())
-        .limit(1)
-    ).one_or_none()
+    wanted = {"kind": new.kind.value, "cache_key": new.cache_key}
+    row = connection.execute(_EARLIER, wanted).one_or_none()
     return None if row is None else _analysis(row)
 
 
@@ -265,6 +255,19 @@ _COLUMNS = (
     AnalysisRow.started_at,
     AnalysisRow.finished_at,
     AnalysisRow.attempts,
+)
+# Made once: they are asked with every request, and making one takes longer than its answer.
+_BY_ID = select(*_COLUMNS).where(AnalysisRow.analysis_id == bindparam("wanted"))
+_EARLIER = (
+    select(*_COLUMNS)
+    .where(
+        AnalysisRow.kind == bindparam("kind"),
+        AnalysisRow.cache_key == bindparam("cache_key"),
+        AnalysisRow.accepted_at > func.clock_timestamp() - literal(CACHED_FOR),
+        AnalysisRow.state != State.ERROR.value,
+    )
+    .order_by(AnalysisRow.accepted_at.desc())
+    .limit(1)
 )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import local
 from uuid import uuid4
 
 import fsspec
 import zstandard
-from sqlalchemy import Connection, delete, func, literal, select
+from sqlalchemy import Connection, bindparam, delete, func, literal, select
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
@@ -22,9 +23,19 @@ from graph.tables import Document
 #: record stays quick to back up.
 INLINE_LIMIT_BYTES = 256 * 1024
 
-#: The fastest level, so that ingest is not held up.
-_packer = zstandard.ZstdCompressor(level=1)
 
+class _Packers(local):
+    """A compressor of each thread's own: shared ones corrupt what they write, or crash."""
+
+    def __init__(self) -> None:
+        # The fastest level, so that ingest is not held up.
+        self.own = zstandard.ZstdCompressor(level=1)
+
+
+_packers = _Packers()
+
+# Made once: it is asked with almost every request.
+_BODY = select(Document.body, Document.location).where(Document.document_id == bindparam("wanted"))
 
 _COLUMNS = (
     "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
@@ -58,7 +69,7 @@ def store_body(settings: Settings, document_id: str, body: bytes) -> StoredBody:
 
     :raises StoreUnavailable: if the document store cannot be written
     """
-    packed = _packer.compress(body)
+    packed = _packers.own.compress(body)
     if len(packed) <= INLINE_LIMIT_BYTES:
         return StoredBody(packed, None)
     hexadecimal = document_id.removeprefix("sha256:")
@@ -81,9 +92,7 @@ def body_of(connection: Connection, settings: Settings, document_id: str) -> byt
 
     :raises StoreUnavailable: if the body is in a document store that cannot be read
     """
-    row = connection.execute(
-        select(Document.body, Document.location).where(Document.document_id == document_id)
-    ).one_or_none()
+    row = connection.execute(_BODY, {"wanted": document_id}).one_or_none()
     if row is None:
         return None
     if row.body is not None:

@@ -1,0 +1,24 @@
+"""Bodies of documents are packed by many threads at a time."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import zstandard
+
+from common.settings import Settings
+from graph.repositories.documents import store_body
+
+
+def test_bodies_packed_by_many_threads_are_what_they_were(tmp_path: Path) -> None:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
+    bodies = [random.Random(seed).randbytes(1000) * 100 for seed in range(200)]
+
+    def packed(body: bytes) -> bytes:
+        return store_body(settings, "sha256:00", body).body or b""
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(packed, bodies))
+    assert [zstandard.ZstdDecompressor().decompress(it) for it in found] == bodies
