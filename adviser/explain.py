@@ -11,7 +11,7 @@ from functools import partial
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.placing import Placer, Placing
 from adviser.resolver.results import Conflict, Resolution, Stack, Status
-from adviser.resolver.universe import Universe
+from adviser.resolver.universe import Refused, Rule, Universe
 from adviser.scoring.criteria import SCALE
 from graph.candidates import Dependency
 
@@ -54,6 +54,7 @@ class Forced:
     :param points: the loss of all criteria; ``None`` without a stack
     :param changes: by name
     :param conflict: why there is no such stack
+    :param problem: why there cannot be one, where that is no conflict
     """
 
     what: str
@@ -62,6 +63,7 @@ class Forced:
     losses: tuple[Loss, ...] = ()
     changes: tuple[Change, ...] = ()
     conflict: Conflict | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +98,41 @@ def why_not(
 
     :param advice: on a snapshot that has ``wanted`` among its roots
     """
-    forced = replace(advice.universe, roots=(*advice.universe.roots, wanted))
     extras = f"[{','.join(wanted.extras)}]" if wanted.extras else ""
     what = f"{wanted.name}{extras}{wanted.specifier}"
+    if problem := _extra_problem(advice, wanted):
+        return Forced(what, Outcome.CONFLICT, problem=problem)
+    universe = _offering(advice.universe, wanted)
+    forced = replace(universe, roots=(*universe.roots, wanted))
     return _forced(advice, what, forced, resolver, threads)
+
+
+def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
+    """An extra of ``wanted`` that nothing has, in words."""
+    known = advice.snapshot.packages.get(wanted.name, ())
+    for extra in wanted.extras:
+        if known and not any(extra in it.extras for it in known):
+            return f"no known version of {wanted.name} has an extra {extra!r}"
+    return None
+
+
+def _offering(universe: Universe, wanted: Dependency) -> Universe:
+    """The same without versions that lack an extra of ``wanted``: who asks for it means it."""
+    name, extras = wanted.name, set(wanted.extras)
+    usable = universe.packages.get(name, ())
+    lacking = [it for it in usable if not extras.issubset(it.extras)]
+    if not lacking:
+        return universe
+    rule = f"versions of {name} without {', '.join(wanted.extras)}"
+    refused = [
+        Refused(it.version, Rule.EXCLUSION, "does not have the extra", it, rule) for it in lacking
+    ]
+    left = [it for it in usable if extras.issubset(it.extras)]
+    return replace(
+        universe,
+        packages={**universe.packages, name: left},
+        refused={**universe.refused, name: [*universe.refused.get(name, ()), *refused]},
+    )
 
 
 def why(

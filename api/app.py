@@ -24,12 +24,15 @@ _EXPOSED = ("ETag", "Link", "Location", "Retry-After", exchange.REQUEST_ID, exch
 _COMPRESSED_BYTES = 1000
 
 
-def create_app(settings: Settings | None = None, *, behind_proxy: bool = False) -> Flask:
+def create_app(
+    settings: Settings | None = None, *, behind_proxy: bool = False, threads: int | None = None
+) -> Flask:
     """The service as a WSGI application; no store is asked before the first request.
 
     :param settings: of the environment unless given
     :param behind_proxy: whether all requests come by one proxy, whose ``X-Forwarded-*`` headers
         are then believed
+    :param threads: requests that are answered at a time, if that is known
     :raises InvalidSettings: naming the setting that cannot be used
     """
     settings = settings or Settings.from_env()
@@ -47,7 +50,7 @@ def create_app(settings: Settings | None = None, *, behind_proxy: bool = False) 
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
     # A request that waits longer for one statement has nobody waiting for it any more.
-    app.extensions[EXTENSION] = Service(settings, settings.query_timeout_s)
+    app.extensions[EXTENSION] = Service(settings, settings.query_timeout_s, threads)
     _surround(app, settings)
     if behind_proxy:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]

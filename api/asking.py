@@ -16,6 +16,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
 from api.foreign import refuse_foreign_indexes
+from api.privacy import FILES, HASHES
 from common.environments import Environment, environment
 from common.errors import InvalidArgument
 from common.settings import Settings
@@ -23,8 +24,6 @@ from graph.candidates import Dependency
 
 Read = TypeVar("Read")
 
-#: What such requests have and others have not.
-FILES = "files"
 #: Where a stack is to run unless the request says so; not the machine that serves.
 _PLATFORM = "linux_x86_64"
 _MOMENTS = ("newer_than", "older_than")
@@ -48,7 +47,7 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     :raises ApiError: 400 if an index is not one of this service
     """
     files = {name: text.encode() for name, text in request[FILES].items()}
-    project = parse_project(files, request.get("manifest"))
+    project = parse_project(files, request.get("manifest"), request.get(HASHES, ()))
     refuse_foreign_indexes(settings, project)
     now = datetime.now(UTC)
     options = Options(

@@ -224,18 +224,30 @@ def _of_project(error: ProjectError) -> Response:
     if isinstance(error, InvalidDocument):
         more |= {"reason": str(error.reason), "field": error.field}
     if isinstance(error, (StoreUnavailable, SchemaMismatch)):
-        # Where stores are and how they are mended is for whoever runs the service.
-        _LOG.warning(
-            "request_failed", extra={"request_id": g.get("request_id"), "error": str(error)}
-        )
-        store = error.store if isinstance(error, StoreUnavailable) else "the schema of a store"
-        detail = f"{store} is unavailable: try again later"
+        _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
+        detail = f"{public_words(error)}: try again later"
         return problem_response(
             translation.status, translation.problem, detail, {"Retry-After": "5"}
         )
     if translation.status >= 500:
-        _LOG.warning("request_failed", extra={"error": str(error)})
+        _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
     return problem_response(translation.status, translation.problem, str(error), **more)
+
+
+def public_words(error: ProjectError) -> str:
+    """What clients are told of an error.
+
+    Where stores are and how they are mended is for whoever runs the service.
+    """
+    if isinstance(error, StoreUnavailable):
+        return f"{error.store} is unavailable"
+    if isinstance(error, SchemaMismatch):
+        return "the schema of a store is unavailable"
+    return str(error)
+
+
+def _of_request() -> dict[str, Any]:
+    return {"request_id": g.get("request_id")}
 
 
 def of_http(error: HTTPException) -> Response:
@@ -285,6 +297,6 @@ def _of_overload(error: Overloaded) -> Response:
 
 def _of_bug(error: Exception) -> Response:
     """A fault of ours: the log has it, the client has the request's identifier."""
-    _LOG.exception("request_broke", exc_info=error)
+    _LOG.exception("request_broke", exc_info=error, extra=_of_request())
     detail = "the service made a mistake; its log has this request's identifier"
     return problem_response(500, Problem.INTERNAL, detail)

@@ -9,6 +9,11 @@ from common.indexes.configured import configured_indexes
 from common.settings import Settings
 
 
+def public_indexes(settings: Settings) -> dict[str, str]:
+    """Name and address of the indexes; a folder of this machine is nobody else's to know."""
+    return {n: it.url for n, it in configured_indexes(settings).items() if not it.is_local}
+
+
 def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
     """Refuse a project that wants packages from an index that this service does not know.
 
@@ -17,8 +22,7 @@ def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
     foreign = foreign_indexes(settings, project)
     if not foreign:
         return
-    # A folder of this machine is nobody else's to know.
-    known = {n: it.url for n, it in configured_indexes(settings).items() if not it.is_local}
+    known = public_indexes(settings)
     names = ", ".join(repr(it.name) for it in foreign)
     raise ApiError(
         400,

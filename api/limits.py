@@ -10,16 +10,17 @@ from limits import RateLimitItem, parse_many
 from limits.errors import ConfigurationError
 
 from api.errors import ApiError, Problem, problem_response
+from api.security import OPEN, is_open
 from common.errors import InvalidSettings
 from common.settings import Settings
 
 _MIB = 1024**2
 #: Of what describes a project: a lock of some thousand packages is a tenth of it.
 REQUEST_BYTES = 3 * _MIB
-#: Where nothing else is sent.
-_REQUESTS = ("/api/v1/", "/amun/api/v1/")
+#: The one place where more is sent.
+_UPLOADS = "/api/v2/inspections"
 #: Whoever watches the service asks as often as it likes.
-UNLIMITED = frozenset({"livez", "readyz", "liveness", "readiness", "metrics"})
+UNLIMITED = frozenset({*OPEN, "metrics"})
 
 
 class Limits:
@@ -62,6 +63,8 @@ class Limits:
             raise InvalidSettings(f"RATE_LIMIT_STORAGE: cannot be used: {error}") from error
 
     def _refuse(self) -> None:
+        if is_open():
+            return
         for rate in self._rates:
             if not self._limiter.limiter.test(rate, "refused", _address()):
                 raise ApiError(
@@ -109,5 +112,5 @@ def _is_watching() -> bool:
 
 
 def _bound_body() -> None:
-    if request.path.startswith(_REQUESTS):
+    if request.path.rstrip("/") != _UPLOADS:
         request.max_content_length = REQUEST_BYTES

@@ -166,7 +166,10 @@ class _Server(BaseApplication):
         """The application; called in each worker process, so none shares a connection."""
         from api.app import create_app
 
-        self._app = create_app(self._settings, behind_proxy=self._front.behind_proxy)
+        front = self._front
+        self._app = create_app(
+            self._settings, behind_proxy=front.behind_proxy, threads=front.threads
+        )
         return self._app
 
     def _close(self, _server: Any, _worker: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import cast
 
@@ -11,8 +12,10 @@ import sqlalchemy
 from flask import current_app
 
 from api.jobs.queue import Queue
+from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph.engine import (
+    GRAPH,
     STATEMENT_TIMEOUT_S,
     Stores,
     graph_driver,
@@ -25,6 +28,14 @@ from graph.engine import (
 EXTENSION = "thoth"
 
 
+@dataclass(slots=True)
+class _Opened:
+    """Both stores, and how many requests are using them."""
+
+    stores: Stores
+    users: int = 0
+
+
 class Service:
     """Connections that requests share: PostgreSQL must answer, the graph may be away.
 
@@ -32,13 +43,19 @@ class Service:
     """
 
     def __init__(
-        self, settings: Settings, statement_timeout_s: float = STATEMENT_TIMEOUT_S
+        self,
+        settings: Settings,
+        statement_timeout_s: float = STATEMENT_TIMEOUT_S,
+        connections: int | None = None,
     ) -> None:
+        """:param connections: to PostgreSQL, at most: one for each request at a time"""
         self.settings = settings
-        self.engine: sqlalchemy.Engine = relational_engine(settings, statement_timeout_s)
+        self.engine: sqlalchemy.Engine = relational_engine(
+            settings, statement_timeout_s, connections
+        )
         self.queue = Queue(self.engine, settings.queue_limit)
         self._lock = Lock()
-        self._stores: Stores | None = None
+        self._opened: _Opened | None = None
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:
@@ -84,29 +101,50 @@ class Service:
             translated in the same way
         """
         with relational_errors(self.settings), graph_errors(self.settings):
-            try:
-                yield self._opened()
-            except BaseException:
-                self.forget_graph()
-                raise
-
-    def forget_graph(self) -> None:
-        """Reach the graph anew from the next request on."""
-        with self._lock:
-            stores, self._stores = self._stores, None
-        if stores is not None:
-            stores.driver.close()
+            used = self._taken()
+        try:
+            with relational_errors(self.settings), graph_errors(self.settings):
+                yield used.stores
+        except StoreUnavailable as error:
+            if error.store == GRAPH:
+                self._forget(used)
+            raise
+        finally:
+            self._leave(used)
 
     def close(self) -> None:
         """Close what is open."""
-        self.forget_graph()
+        with self._lock:
+            opened = self._opened
+        if opened is not None:
+            self._forget(opened)
         self.engine.dispose()
 
-    def _opened(self) -> Stores:
+    def _taken(self) -> _Opened:
         with self._lock:
-            if self._stores is None:
-                self._stores = Stores(self.settings, self.engine, graph_driver(self.settings))
-            return self._stores
+            if self._opened is None:
+                stores = Stores(self.settings, self.engine, graph_driver(self.settings))
+                self._opened = _Opened(stores)
+            self._opened.users += 1
+            return self._opened
+
+    def _forget(self, opened: _Opened) -> None:
+        """Reach the graph anew from the next request on; those under way keep what they have."""
+        with self._lock:
+            if self._opened is opened:
+                self._opened = None
+        self._close_unused(opened)
+
+    def _leave(self, used: _Opened) -> None:
+        with self._lock:
+            used.users -= 1
+        self._close_unused(used)
+
+    def _close_unused(self, opened: _Opened) -> None:
+        with self._lock:
+            unused = opened is not self._opened and opened.users == 0
+        if unused:
+            opened.stores.driver.close()
 
 
 def service() -> Service:

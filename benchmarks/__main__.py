@@ -13,6 +13,7 @@ from benchmarks import (
     packages,
     resolver,
     scoring,
+    service,
 )
 from common.logs import set_up_logs
 
@@ -25,6 +26,7 @@ MEASUREMENTS = {
     "interruptions": interruptions.main,
     "indicators": indicators.main,
     "identical": identical.main,
+    "service": service.main,
 }
 
 

@@ -76,6 +76,11 @@ class Environment:
         return _platforms(self)[1 if self.libc else 0]
 
     @property
+    def line(self) -> tuple[str, str, bool]:
+        """What interpreters of one line have in common: all but the patch level."""
+        return self.implementation, self.python_version, self.free_threaded
+
+    @property
     def label(self) -> str:
         """For a person: ``CPython 3.11 on manylinux_2_28_x86_64``."""
         name = "CPython" if self.implementation == "cpython" else "PyPy"

@@ -87,9 +87,14 @@ def relational_url(settings: Settings) -> URL:
 
 
 def relational_engine(
-    settings: Settings, statement_timeout_s: float = STATEMENT_TIMEOUT_S
+    settings: Settings,
+    statement_timeout_s: float = STATEMENT_TIMEOUT_S,
+    connections: int | None = None,
 ) -> sqlalchemy.Engine:
-    """An engine for PostgreSQL; it connects when first used, and never waits for ever."""
+    """An engine for PostgreSQL; it connects when first used, and never waits for ever.
+
+    :param connections: kept, and never more; by default few are kept, and some more are made
+    """
     url = relational_url(settings)
     wanted: dict[str, Any] = {
         "application_name": "thoth",
@@ -105,7 +110,11 @@ def relational_engine(
     arguments = {name: value for name, value in wanted.items() if name not in url.query}
     try:
         return sqlalchemy.create_engine(
-            url, connect_args=arguments, pool_pre_ping=True, pool_timeout=_SILENCE_S
+            url,
+            connect_args=arguments,
+            pool_pre_ping=True,
+            pool_timeout=_SILENCE_S,
+            **({} if connections is None else {"pool_size": connections, "max_overflow": 0}),
         )
     except (ArgumentError, NoSuchModuleError):
         raise InvalidSettings("DATABASE_URL: not a URL that can be used") from None

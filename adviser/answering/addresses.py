@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
+from adviser.places import Place
+from common.addresses import without_secrets
 from common.errors import IndexFault, IndexProblem
+from common.indexes.cache import IndexCache
 from common.indexes.client import IndexClient
 from common.indexes.configured import Index, configured_indexes
+from common.indexes.formats import parse_page
 from common.indexes.pages import ProjectPage
 from common.settings import Settings
 
@@ -48,6 +53,37 @@ def pages_of(
         if index in indexes:
             by_index.setdefault(index, []).append(name)
     return asyncio.run(_pages(settings, indexes, by_index, max_age_s))
+
+
+def kept_pages(
+    settings: Settings, wanted: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], ProjectPage]:
+    """The same as this machine was told last; nobody is asked, and of folders nothing is known."""
+    indexes = configured_indexes(settings)
+    found = {}
+    for index, name in sorted(set(wanted)):
+        kept = None
+        if index in indexes and not indexes[index].is_local:
+            kept = IndexCache(settings.home, indexes[index]).page(name)
+        if kept is not None:
+            # What cannot be read is as good as absent.
+            with suppress(IndexProblem):
+                found[index, name] = parse_page(name, kept.text, kept.as_of, True)
+    return found
+
+
+def public_addresses(page: ProjectPage, version: str) -> dict[str, str]:
+    """Of every file of a release, by file name, without secrets."""
+    return {it.filename: without_secrets(it.url) for it in page.releases.get(version, ()) if it.url}
+
+
+def places_of(settings: Settings) -> dict[str, Place]:
+    """Where this machine's indexes are."""
+    hosts = frozenset(settings.package_file_hosts)
+    return {
+        name: Place(without_secrets(it.url), hosts)
+        for name, it in configured_indexes(settings).items()
+    }
 
 
 async def _pages(

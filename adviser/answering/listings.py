@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
-from adviser.answering.addresses import pages_of
+from adviser.answering.addresses import kept_pages, pages_of, public_addresses
 from adviser.projects.project import LockedPackage
 from adviser.provenance import Listing
 from common.indexes.pages import ProjectPage
@@ -19,7 +20,11 @@ Listings = dict[tuple[str, str], list[Listing]]
 
 
 def recorded_listings(stores: Stores, locked: Iterable[LockedPackage]) -> Listings:
-    """What the record has of the locked versions, on every index that has them."""
+    """What the record has of the locked versions, on every index that has them.
+
+    It has no addresses: of files that a lock gives an address they are as the index said last.
+    """
+    locked = tuple(locked)
     found: Listings = defaultdict(list)
     left = {(it.name, it.version) for it in locked}
     with stores.engine.connect() as connection:
@@ -34,6 +39,16 @@ def recorded_listings(stores: Stores, locked: Iterable[LockedPackage]) -> Listin
                     )
                 )  # fmt: skip
             left -= set(wanted.items())
+    placed = {(it.name, it.version) for it in locked if any(file.url for file in it.files)}
+    wanted_pages = {(it.index, key[0]) for key in placed for it in found.get(key, ())}
+    pages = kept_pages(stores.settings, wanted_pages)
+    for name, version in placed & found.keys():
+        found[name, version] = [
+            replace(it, addresses=public_addresses(pages[it.index, name], version))
+            if (it.index, name) in pages
+            else it
+            for it in found[name, version]
+        ]
     return found
 
 
@@ -70,4 +85,7 @@ def _listing(index: str, page: ProjectPage, version: str) -> Listing | None:
     )  # fmt: skip
     reason = next((it.yanked_reason for it in files if it.yanked_reason), None)
     yanked = all(it.yanked for it in files)
-    return Listing(index, files, yanked=yanked, yanked_reason=reason, as_of=page.as_of)
+    return Listing(
+        index, files, yanked=yanked, yanked_reason=reason, as_of=page.as_of,
+        addresses=public_addresses(page, version),
+    )  # fmt: skip

@@ -23,7 +23,8 @@ from adviser.reports.values import unpacked
 from adviser.resolver.worker import Worker
 from common.errors import InvalidArgument, InvalidDocument
 from common.faults import fault_in
-from common.inspection import digest
+from common.inspection import canonical_json, digest
+from common.json_keys import refuse_repeated_keys
 from common.reasons import Reason
 from graph.engine import Stores
 from graph.evidence import Evidence
@@ -93,7 +94,7 @@ def read_report(path: Path) -> dict[str, Any]:
     :raises InvalidDocument: if it is none
     """
     try:
-        document = orjson.loads(path.read_bytes())
+        document = orjson.loads(unrepeated(path))
         version = document["schema_version"]
         known = version == SCHEMA_VERSION
         if known and isinstance(document["metadata"]["document_id"], str):
@@ -107,6 +108,30 @@ def read_report(path: Path) -> dict[str, Any]:
         field="schema_version",
         place=str(path),
     )
+
+
+def unrepeated(path: Path) -> bytes:
+    """A file's bytes, in whose JSON no key occurs twice; what is no JSON is left to its reader.
+
+    Of two equal keys a check sees one, and who reads the file after it may see the other.
+
+    :raises InvalidDocument: ``duplicate_key``, or ``nested_too_deep`` to tell
+    """
+    data = path.read_bytes()
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        return data
+    try:
+        refuse_repeated_keys(data, canonical_json(value))
+    except InvalidDocument as error:
+        error.place = str(path)
+        raise
+    except TypeError as error:
+        raise InvalidDocument(
+            Reason.NESTED_TOO_DEEP, "nested deeper than 254 levels", place=str(path)
+        ) from error
+    return data
 
 
 def check_recorded(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: The values of ``adviser.locks.stacks.LockFormat``.
 FORMATS = ("pipfile-lock", "requirements", "pylock", "constraints")
-_BY_NAME = {"Pipfile.lock": "pipfile-lock", "constraints.txt": "constraints"}
+_BY_NAME = {"Pipfile.lock": "pipfile-lock"}
 #: By which a file says that it is a lock, and not which; what is expected under some.
 _OPEN_SUFFIXES = frozenset({".toml", ".lock", ".json"})
 _SUFFIXES = {
@@ -88,7 +88,7 @@ def project_command(
     """  # fmt: skip
     from adviser.answering.answers import answer, on_hardware, store
     from adviser.commands.fetching import fetch
-    from adviser.commands.files import write_file
+    from adviser.commands.files import keep_manifest, write_file
     from adviser.commands.options import asked_of
     from adviser.commands.printing import print_json, print_note, print_report
     from adviser.locks.stacks import LockFormat
@@ -101,6 +101,8 @@ def project_command(
         raise InvalidArgument(f"there is no folder {output.parent}")
     with Worker() as worker:
         asked = asked_of(settings, path, given, count=count)
+        if output is not None:
+            keep_manifest(output, path, asked.project)
         form = LockFormat(lock_format or _format_of(output, asked.project))
         with migrated_stores(settings) as stores:
             if given["fetch"]:
@@ -126,7 +128,7 @@ def project_command(
     elif lock is not None and output is None:
         click.echo(lock.data.decode(), nl=False)
     else:
-        print_report(made.report)
+        print_report(made.report, fetched=given["fetch"])
     if made.advice.best is None:
         context.exit(1)
 
@@ -160,7 +162,7 @@ def check(
     could be verified and what could not. Exit code 1 if something does not hold; 2 if nothing is
     wrong and not all of it could be verified.
     """  # fmt: skip
-    from adviser.answering.recorded import check_recorded, read_report
+    from adviser.answering.recorded import check_recorded, read_report, unrepeated
     from adviser.commands.files import refusing_files
     from adviser.commands.printing import print_json, print_lines
     from adviser.reports.values import plain
@@ -172,8 +174,8 @@ def check(
     with refusing_files():
         document = read_report(report)
         known = (
-            None if snapshot is None else Snapshot.from_json(snapshot.read_bytes()),
-            None if evidence is None else Evidence.from_json(evidence.read_bytes()),
+            None if snapshot is None else Snapshot.from_json(unrepeated(snapshot)),
+            None if evidence is None else Evidence.from_json(unrepeated(evidence)),
         )
         with migrated_stores(settings, graph=False) as stores:
             found = check_recorded(stores, document, *known)
@@ -204,6 +206,8 @@ def _format_of(output: Path | None, project: Project) -> str:
             return "pylock"
         if output.name in _BY_NAME:
             return _BY_NAME[output.name]
+        if output.name.endswith("constraints.txt"):
+            return "constraints"
         if output.suffix == ".txt":
             return "requirements"
         if output.suffix in _OPEN_SUFFIXES:

@@ -14,6 +14,9 @@ from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
 from adviser.projects.project import Project
 from common.errors import InvalidArgument, InvalidDocument, InvalidFile
 
+#: Files that people write, and no lock is called by.
+_MANIFESTS = frozenset({"Pipfile", "pyproject.toml", "setup.cfg"})
+
 
 def read_project(path: Path) -> Project:
     """The project in a folder, or the one whose manifest or lock ``path`` is.
@@ -42,6 +45,23 @@ def read_lock_file(path: Path) -> Lock:
     if name is None:
         raise InvalidArgument(f"{path} is a folder: name the lock in it")
     return require_pins(read_lock(name, _with_included(folder, {name: _content(folder, name)})))
+
+
+def keep_manifest(output: Path, path: Path, project: Project) -> None:
+    """Refuse to write a lock over what says what the project asks for.
+
+    A lock whose every entry is pinned may be replaced, also where it is all that was read.
+
+    :param path: from which the project was read: its folder, or its file
+    :raises InvalidArgument: naming the remedy
+    """
+    read = path / project.source if path.is_dir() else path
+    is_lock = project.locked is not None and project.lock_source == project.source
+    same = output.exists() and output.samefile(read) and not is_lock
+    if same or output.name in _MANIFESTS or output.suffix == ".in":
+        error = InvalidArgument(f"{output} is a manifest, and a lock would replace it")
+        error.hint = "write it to another file, such as requirements.txt or Pipfile.lock"
+        raise error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -155,16 +156,25 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
 
 
 def asked_environment(project: Project | None, given: Mapping[str, Any]) -> Environment:
-    """That of the options; the project's Python, this host's platform where they say nothing."""
-    from common.environments import environment
+    """That of the options; the project's Python, this host's platform where they say nothing.
+
+    A project that names the minor version of this host's Python means this very one, unless it is
+    to run on another platform.
+    """
+    from common.environments import environment, host_environment
     from common.errors import InvalidArgument
 
     python = given["python"]
     if python is None and project is not None and project.python is not None:
         try:
-            return environment(project.python, given["platform"], given["cuda"])
+            found = environment(project.python, given["platform"], given["cuda"])
         except InvalidArgument:
             pass  # a project's own word, such as "3", may be less than a version
+        else:
+            host, is_minor = host_environment(), project.python.count(".") == 1
+            if given["platform"] is None and is_minor and found.line == host.line:
+                found = replace(found, python_full_version=host.python_full_version)
+            return found
     return environment(python, given["platform"], given["cuda"])
 
 

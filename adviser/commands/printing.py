@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 import orjson
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from adviser.explain import Change, Forced, Outcome, Presence
+from adviser.reports.remedies import without_remedy
 from adviser.reports.tables import report_view, shown
 
 #: Of a table in a pipe or a file: as wide as people read; cells are wrapped, never cut.
@@ -24,9 +25,14 @@ def print_json(value: Any) -> None:
     click.echo(data, nl=False)
 
 
-def print_report(report: Mapping[str, Any]) -> None:
-    """A report for a person."""
-    _print(report_view(report))
+def print_report(report: Mapping[str, Any], *, fetched: bool = False) -> None:
+    """A report for a person; see :func:`report_view`."""
+    _print(report_view(report, fetched=fetched))
+
+
+def print_missing(message: str | None, *, fetched: bool) -> None:
+    """What is not known; and how it gets known, unless that was tried just now."""
+    print_note(without_remedy(message) if message and fetched else message)
 
 
 def console() -> Console:
@@ -41,12 +47,21 @@ def _print(*what: RenderableType) -> None:
     """Print without the blanks that fill up rows; a terminal keeps its styles."""
     out = console()
     with out.capture() as captured:
-        for it in what:
-            out.print(it)
+        for it in _flat(what):
+            # Who reads a pipe looks for whole lines; tables are wrapped by cell.
+            out.print(it, soft_wrap=isinstance(it, str | Text) and not out.is_terminal)
     text = captured.get()
     if not out.is_terminal:
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     click.echo(text, nl=False, color=out.is_terminal)
+
+
+def _flat(what: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    for it in what:
+        if isinstance(it, Group):
+            yield from _flat(it.renderables)
+        else:
+            yield it
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -86,6 +101,8 @@ def forced_lines(it: Forced) -> Iterator[str]:
         yield f"{it.what}: the advised stack has it"
     elif it.outcome is Outcome.UNKNOWN:
         yield f"{it.what}: not known, the budget was spent"
+    elif it.problem is not None:
+        yield f"{it.what}: impossible: {it.problem}"
     elif it.outcome is Outcome.CONFLICT:
         yield f"{it.what}: impossible with the known versions"
         yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))

@@ -11,8 +11,8 @@ import click
 from common.settings import Settings
 
 if TYPE_CHECKING:
+    from adviser.issues import Issue
     from adviser.projects.project import Project
-    from adviser.provenance import Issue
 
 
 @click.command()
@@ -35,6 +35,7 @@ def provenance(
     Each issue has an identifier, a severity and a remedy. Exit code 1 if one is an error; 3 if
     an index or a store does not answer.
     """  # fmt: skip
+    from adviser.answering.addresses import places_of
     from adviser.answering.indexes import called_indexes
     from adviser.answering.listings import recorded_listings, served_listings
     from adviser.commands.printing import print_json, print_lines
@@ -55,7 +56,8 @@ def provenance(
     else:
         with migrated_stores(settings, graph=False) as stores:
             listings = recorded_listings(stores, project.lock_entries)
-    issues = check_lock(project, Served(listings, allowed, called_indexes(settings, project)))
+    called = called_indexes(settings, project)
+    issues = check_lock(project, Served(listings, allowed, called, places_of(settings)))
     if as_json:
         print_json([it.document() for it in issues])
     else:

@@ -36,7 +36,13 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     from adviser.answering.unread import listed_unread
     from adviser.commands.fetching import fetch
     from adviser.commands.options import asked_of, dependencies
-    from adviser.commands.printing import presence_lines, print_json, print_lines, print_note
+    from adviser.commands.printing import (
+        presence_lines,
+        print_json,
+        print_lines,
+        print_missing,
+        print_note,
+    )
     from adviser.explain import why as explained
     from adviser.reports.remedies import missing_message
     from adviser.reports.unread import unread_in
@@ -58,7 +64,7 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
             print_note(asked.hardware_note)
             snapshot, evidence = knowledge(stores, asked)
             listed = listed_unread(stores, snapshot)
-        print_note(missing_message(asked, snapshot))
+        print_missing(missing_message(asked, snapshot), fetched=given["fetch"])
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
         told = explained(found, it.name, resolver=worker.resolve)
     unread = unread_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
@@ -87,7 +93,13 @@ def why_not(
     from adviser.answering.unread import listed_unread
     from adviser.commands.fetching import fetch
     from adviser.commands.options import asked_of, dependencies
-    from adviser.commands.printing import forced_lines, print_json, print_lines, print_note
+    from adviser.commands.printing import (
+        forced_lines,
+        print_json,
+        print_lines,
+        print_missing,
+        print_note,
+    )
     from adviser.explain import Outcome
     from adviser.explain import why_not as explained
     from adviser.reports.remedies import missing_message
@@ -107,7 +119,7 @@ def why_not(
             print_note(asked.hardware_note)
             snapshot, evidence = knowledge(stores, asked, more=[wanted])
             listed = listed_unread(stores, snapshot)
-        print_note(missing_message(asked, snapshot))
+        print_missing(missing_message(asked, snapshot), fetched=given["fetch"])
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
         told = explained(found, wanted, resolver=worker.resolve)
     unread = unread_in(told.conflict, asked, snapshot, listed) if told.conflict else ()

@@ -70,7 +70,7 @@ def _package(chosen: Chosen, stack: Sequence[Chosen], options: LockOptions) -> P
         marker=Marker(chosen.marker) if chosen.marker else None,
         requires_python=SpecifierSet(chosen.requires_python) if chosen.requires_python else None,
         dependencies=[{"name": name} for name in required] or None,
-        index=public_text(index) if index and not index.startswith("file:") else None,
+        index=public_text(index) if index else None,
         wheels=[PackageWheel(**_facts(it, chosen)) for it in wheels] or None,
         # Only one can be named; ``.tar.gz`` sorts before ``.zip`` and is the standard's.
         sdist=PackageSdist(**_facts(sdists[0], chosen)) if sdists else None,

@@ -82,7 +82,7 @@ def _named(
             Reason.MISSING_FIELD,
             f"has no {kind} {shown(name)}",
             place=project.source,
-            field="$",
+            field=f"{kind}s",
             hint=f"it has {', '.join(sorted(known)[:20]) or 'none'}",
         )
     return found

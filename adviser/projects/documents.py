@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 
 import orjson
 
+from adviser.projects.fields import inside
 from adviser.projects.problems import refuse, shown
+from common.bounds import out_of_bounds
 from common.reasons import Reason
 
 #: Of one file. The largest real locks, with every hash of a thousand packages, have 5 MB.
@@ -93,11 +95,13 @@ def toml_of(name: str, data: bytes) -> dict[str, Any]:
     text = text_of(name, data)
     _check_depth(name, text)
     try:
-        return tomllib.loads(text)
+        value = tomllib.loads(text)
     except RecursionError:
         _too_deep(name)
     except ValueError as error:
         refuse(Reason.INVALID_TOML, str(error)[:300], f"{name}:$", "correct it at that place")
+    _check_values(name, value)
+    return value
 
 
 def json_of(name: str, data: bytes) -> Any:
@@ -106,9 +110,23 @@ def json_of(name: str, data: bytes) -> Any:
     :raises InvalidProject: naming line and column
     """
     try:
-        return orjson.loads(text_of(name, data))
+        value = orjson.loads(text_of(name, data))
     except orjson.JSONDecodeError as error:
         refuse(Reason.INVALID_JSON, str(error)[:300], f"{name}:$", "make the lock again")
+    _check_values(name, value)
+    return value
+
+
+def _check_values(name: str, value: Any) -> None:
+    """Refuse what no digest and no store takes, whatever key it is under."""
+    wrong = out_of_bounds(value)
+    if wrong is None:
+        return
+    place, message = wrong
+    if "nested" in message:
+        _too_deep(name)
+    reason = Reason.NUL_CHARACTER if "NUL" in message else Reason.OUT_OF_RANGE
+    refuse(reason, message, inside(name, place or "$"), "correct it at that place")
 
 
 def _decoded(name: str, data: bytes, encoding: str) -> str:

@@ -55,12 +55,7 @@ def public_address(url: str, at: str, reading: Reading) -> str:
             "write it whole, such as https://index.example/simple",
         )
     if public != url:
-        reading.warn(
-            WarningCode.CREDENTIALS_REMOVED,
-            f"credentials in the address of {shown(public)} were taken out: keep them in variables "
-            "or a keyring",
-            at,
-        )
+        reading.warn_of_credentials(public, at)
     return public
 
 

@@ -18,7 +18,7 @@ from adviser.projects.project import (
     WarningCode,
     marker_holds,
 )
-from common.addresses import without_secrets
+from common.addresses import holds_user, without_secrets
 from common.reasons import Reason
 from common.releases import Requirement, parse_requirement
 
@@ -69,9 +69,12 @@ class Reading:
 
     def warn(self, code: WarningCode, message: str, at: str) -> None:
         """Tell it once a place; secrets of addresses that it quotes are taken out."""
+        self._tell(code, without_secrets(message), at)
+
+    def _tell(self, code: WarningCode, public: str, at: str) -> None:
         if (code, at) not in self._seen:
             self._seen.add((code, at))
-            self.warnings.append(ProjectWarning(code, without_secrets(message), at))
+            self.warnings.append(ProjectWarning(code, public, at))
 
     def leave_out(
         self, code: WarningCode, what: str, at: str, *, local: bool | None = None
@@ -83,10 +86,25 @@ class Reading:
         public = without_secrets(what)
         beside = _is_local(code, what) if local is None else local
         self.elsewhere.append(FromElsewhere(public[:200], code, beside, at))
-        self.warn(
+        # What is public already: cleaning it anew would take the quote for part of the address.
+        self._tell(
             code,
             f"{shown(public)} is {_WHAT[code]}: it stays as it is and is not "
             "advised on, nor is what it needs",
+            at,
+        )
+        if holds_user(what) and public != what:
+            self.warn_of_credentials(public, at)
+
+    def warn_of_credentials(self, public: str, at: str) -> None:
+        """Tell that an address held what is for nobody else.
+
+        :param public: the address without it
+        """
+        self._tell(
+            WarningCode.CREDENTIALS_REMOVED,
+            f"credentials in the address of {shown(public)} were taken out: keep them in variables "
+            "or a keyring",
             at,
         )
 

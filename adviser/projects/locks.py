@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from packaging.pylock import Package, Pylock, PylockValidationError
+from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -26,12 +26,14 @@ from adviser.projects.problems import refuse, shown
 from adviser.projects.project import (
     AskedRequirement,
     FromElsewhere,
+    LockedFile,
     LockedPackage,
     ProjectIndex,
     ProjectWarning,
     WarningCode,
 )
 from adviser.projects.requirements_files import pinned, read_requirements
+from common.addresses import without_secrets
 from common.reasons import Reason
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
 
@@ -128,6 +130,16 @@ def is_pylock(name: str) -> bool:
     """
     parts = name.split(".")
     return parts[0] == "pylock" and parts[-1] == "toml" and len(parts) in (2, 3) and all(parts)
+
+
+def names_indexes(name: str) -> bool:
+    """Whether a lock of this name can say from which index each package comes.
+
+    >>> names_indexes("Pipfile.lock"), names_indexes("requirements.txt")
+    (True, False)
+    """
+    base = name.rpartition("/")[2]
+    return base == "Pipfile.lock" or base.endswith(".json") or is_pylock(base)
 
 
 def _pipfile_lock(value: Any, name: str, reading: Reading) -> Lock:
@@ -258,8 +270,8 @@ def _pylock_entry(
     elif package.version is None:
         reading.leave_open(package.name, at)
     else:
-        hashed = [it.hashes for it in (*(package.wheels or ()), package.sdist) if it is not None]
-        hashes = {f"{key}:{value}" for one in hashed for key, value in one.items()}
+        files = [it for it in (*(package.wheels or ()), package.sdist) if it is not None]
+        hashes = {f"{key}:{value}" for it in files for key, value in it.hashes.items()}
         needs = (it.get("name") for it in package.dependencies or ())
         return _locked(
             LockedPackage(
@@ -273,10 +285,21 @@ def _pylock_entry(
                 ),
                 origin=at,
                 groups=groups,
+                files=tuple(_pylock_file(it, at) for it in files),
             ),
             reading,
         )
     return None
+
+
+def _pylock_file(file: PackageWheel | PackageSdist, at: str) -> LockedFile:
+    try:
+        filename = file.filename
+    except (PylockValidationError, ValueError):
+        refuse(Reason.MISSING_FIELD, "a file without a name", at, _MAKE_AGAIN)
+    url = None if file.url is None else without_secrets(file.url)
+    sha256 = file.hashes.get("sha256")
+    return LockedFile(filename, url, file.size, None if sha256 is None else str(sha256).lower())
 
 
 def _locked(entry: LockedPackage, reading: Reading) -> LockedPackage:

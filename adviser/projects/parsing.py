@@ -45,7 +45,11 @@ PROJECT_FILES = (
 )  # fmt: skip
 
 
-def parse_project(files: Mapping[str, bytes], name: str | None = None) -> Project:
+def parse_project(
+    files: Mapping[str, bytes],
+    name: str | None = None,
+    manifest_hashes: Collection[str] = (),
+) -> Project:
     """Read what a project asks for, and its lock.
 
     The manifest is the first there is of ``Pipfile``, ``pyproject.toml`` (if it has ``[project]``
@@ -54,11 +58,14 @@ def parse_project(files: Mapping[str, bytes], name: str | None = None) -> Projec
 
     :param files: content by path within the project's folder, with ``/``; nothing else is read
     :param name: the file that a person named, which is then the manifest
+    :param manifest_hashes: of the Pipfile as it was before passwords were taken out of it
     :raises InvalidProject: naming file, field and remedy
     """
     check_sizes(files)
     reading = Reading()
     project = _read(files, name or _manifest(files), reading)
+    if manifest_hashes and project.format is ProjectFormat.PIPFILE:
+        project = replace(project, manifest_hashes=tuple(manifest_hashes))
     project = _bounded(_with_lock(project, files, reading), files, reading)
     _tell_of_doubles(project, reading)
     return replace(project, warnings=tuple(reading.warnings))

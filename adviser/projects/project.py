@@ -130,6 +130,19 @@ class AskedRequirement:
 
 
 @dataclass(frozen=True, slots=True)
+class LockedFile:
+    """One file of a package, of a lock that says where it is.
+
+    :param url: without secrets; ``None`` for one that lies beside the lock
+    """
+
+    filename: str
+    url: str | None = None
+    size_bytes: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LockedPackage:
     """What a lock says of one package.
 
@@ -139,6 +152,7 @@ class LockedPackage:
     :param dev: whether only development needs it
     :param dependencies: names, if the lock says so
     :param groups: dependency groups that its lock installs unless told otherwise
+    :param files: of a lock that says where they are, such as ``pylock.toml``
     """
 
     name: str
@@ -151,6 +165,7 @@ class LockedPackage:
     dependencies: tuple[str, ...] = ()
     origin: str = ""
     groups: frozenset[str] = frozenset()
+    files: tuple[LockedFile, ...] = ()
 
     def holds(self, markers: Mapping[str, str]) -> bool:
         """Whether it is installed in an environment with these variables of PEP 508."""

@@ -26,7 +26,13 @@ from adviser.reports.manifests import (
     lock_options,
     manifest_of,
 )
-from adviser.reports.notes import Note, placer_of, product_notes, stack_notes
+from adviser.reports.notes import (
+    Note,
+    placer_of,
+    product_notes,
+    stack_notes,
+    vulnerabilities_of,
+)
 from adviser.reports.pipeline import pipeline_of
 from adviser.reports.shortfalls import shortfall_notes
 from adviser.reports.unread import Unread
@@ -225,6 +231,7 @@ def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
                     "message": placing.message,
                     "newer": placing.newer,
                     "claims": _claims(advice, {placing.newer_purl} if placing.newer_purl else ()),
+                    "vulnerabilities": vulnerabilities_of(advice, placing),
                 },
             }
         )

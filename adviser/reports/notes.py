@@ -14,7 +14,9 @@ from adviser.resolver.results import Choice, Stack, Status
 from adviser.resolver.universe import Refused, Rule
 from adviser.scoring.assessments import Claim, Code, Coverage, Justification, Level
 from adviser.scoring.criteria import SCALE
+from adviser.scoring.lacking import Need
 from adviser.scoring.next_jobs import next_claims
+from adviser.scoring.notes import lacking
 
 #: Of the open comparisons as many are named; of what speaks against a newer version; of the
 #: packages in which the nearest measured stack differs.
@@ -124,6 +126,11 @@ def _placed(advice: Advice, placer: Placer, choice: Choice) -> Note | None:
     )
 
 
+def vulnerabilities_of(advice: Advice, found: Placing) -> list[str]:
+    """The vulnerabilities that were held against the newer version, each in words."""
+    return [it.message for it in _grounds(advice, found) if it.code is Code.VULNERABLE]
+
+
 def _grounds(advice: Advice, found: Placing) -> list[Justification]:
     """What of the newer version decided against it, by observations or vulnerabilities."""
     if found.place is not Place.SCORES_BETTER or found.newer_purl is None:
@@ -133,13 +140,16 @@ def _grounds(advice: Advice, found: Placing) -> list[Justification]:
 
 
 def _environment(advice: Advice) -> Note:
-    where = advice.asked.environment.label
-    hardware = advice.asked.hardware
-    label = advice.evidence.hardware.get(hardware, hardware) if hardware else None
+    environment, hardware = advice.asked.environment, advice.asked.hardware
+    # What names a minor version alone means the first of its line.
+    first = environment.python_full_version.endswith(".0")
+    assumed = f"; {environment.python_full_version} is assumed" if first else ""
+    named = (hardware or "").rpartition(":")[2][:12]
+    label = advice.evidence.hardware.get(hardware, named) if hardware else None
     return Note(
         NoteCode.ENVIRONMENT,
         Level.INFO,
-        f"resolved for {where}" + (f", on {label}" if label else ""),
+        f"resolved for {environment.label}" + (f", on {label}" if label else "") + assumed,
     )
 
 
@@ -215,12 +225,10 @@ def _request(advice: Advice) -> Iterator[Note]:
 
 
 def _coverage(advice: Advice) -> Iterator[Note]:
-    if knows_nothing(advice.snapshot):
-        return
     best = advice.best
-    it = advice.assessment.coverage
-    if best is not None:
-        it = advice.assessment.coverage_of({choice.purl for choice in best.choices})
+    if best is None:
+        return
+    it = advice.assessment.coverage_of({choice.purl for choice in best.choices})
     if not advice.evidence.readings and it.packages:
         message = "nothing was measured yet: no claim about speed can be made"
     else:
@@ -276,10 +284,10 @@ def _next_jobs(advice: Advice) -> Iterator[Note]:
 def _further(it: Claim) -> str:
     ours, theirs = (str(purl).partition("@")[2] for purl in (it.purl, it.baseline_purl))
     chance = f" ({it.chance:.0%} chance of a claim)" if it.chance else ""
-    return (
-        f"{it.package} {ours} next to {theirs} in {it.indicator}, {it.jobs_missing} and"
-        f" {it.baseline_jobs_missing} more jobs{chance}"
-    )
+    lacks = f", {it.jobs_missing} and {it.baseline_jobs_missing} more jobs"
+    if it.needs is not Need.JOBS:
+        lacks = lacking(it)
+    return f"{it.package} {ours} next to {theirs} in {it.indicator}{lacks}{chance}"
 
 
 def _conflict(advice: Advice) -> Iterator[Note]:

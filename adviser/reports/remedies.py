@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from adviser.asked import Asked
 from graph.snapshot import Snapshot
 
+#: Where what to do begins.
+_REMEDY = ": `thoth advise --fetch` reads it"
+
 #: Names in a message: ``--fetch`` needs none of them.
 _SHOWN = 10
 
@@ -29,7 +32,16 @@ def missing_message(asked: Asked, snapshot: Snapshot) -> str | None:
     commands = " and ".join(_commands(asked, snapshot.missing))
     if not commands:
         return f"{told}; no index that it comes from is configured here (PACKAGE_INDEXES)"
-    return f"{told}: `thoth advise --fetch` reads it from the indexes first, as {commands} would"
+    return f"{told}{_REMEDY} from the indexes first, as {commands} would"
+
+
+def without_remedy(message: str) -> str:
+    """The same where ``--fetch`` was given and did not bring it.
+
+    >>> without_remedy("not known yet: web: `thoth advise --fetch` reads it from …")
+    'not known yet: web'
+    """
+    return message.partition(_REMEDY)[0]
 
 
 def _commands(asked: Asked, missing: Iterable[str]) -> Iterator[str]:

@@ -11,19 +11,23 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from adviser.reports.remedies import without_remedy
 from common.terminal import printable
 
 #: Notes that are told in the row of their package although they warn of nothing.
 _TOLD = frozenset({"performance_faster", "performance_equivalent"})
 _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
-#: Of the measurements of a version that was not chosen as many are told.
-_MEASURED = 2
+#: Of the measurements of a version that was not chosen as many are told; of its vulnerabilities.
+_MEASURED, _VULNERABLE = 2, 2
 #: Characters of one message; texts of packages may be long.
 _LIMIT = 500
 
 
-def report_view(report: Mapping[str, Any]) -> RenderableType:
-    """All of a report, each stack after the other; of a failure its conflict."""
+def report_view(report: Mapping[str, Any], *, fetched: bool = False) -> RenderableType:
+    """All of a report, each stack after the other; of a failure its conflict.
+
+    :param fetched: whether what it lacks was asked for just now, so that nobody is told to
+    """
     result = report["result"]
     inner = result["report"]
     parts: list[RenderableType] = []
@@ -33,7 +37,8 @@ def report_view(report: Mapping[str, Any]) -> RenderableType:
         parts += [_note(it) for it in product["justification"] if "package_name" not in it]
         parts += [packages_table(product, f"Stack {number}" if many else None), ""]
         parts += [criteria_table(product), ""]
-    parts += [_note(it) for it in inner["stack_info"] if it.get("code") != "conflict"]
+    told = [it for it in inner["stack_info"] if it.get("code") != "conflict"]
+    parts += [_note(_fetched(it) if fetched else it) for it in told]
     if inner["conflict"] is not None:
         parts += ["", *conflict_lines(inner["conflict"])]
     if result["error"] and inner["conflict"] is None:
@@ -93,7 +98,7 @@ def conflict_lines(conflict: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def certificate_line(report: Mapping[str, Any]) -> str:
-    """``optimal: score -0.5421 = bound; model …, snapshot …, ortools 9; 21 ms``, in points."""
+    """``optimal: score -0.5421 = bound; model …, snapshot …, ortools 9; in 21 ms``."""
     it = report["result"]["report"]["certificate"]
     objective, bound = (_points(it[key], it["scale"]) for key in ("objective", "bound"))
     if it["status"] == "optimal":
@@ -101,15 +106,23 @@ def certificate_line(report: Mapping[str, Any]) -> str:
     elif it["status"] == "feasible":
         told = f"feasible: score {objective}, bound {bound}"
     elif it["status"] == "infeasible":
-        known = report["result"]["report"]["search"]["candidates"]
-        told = f"infeasible among the {known} known versions"
+        search = report["result"]["report"]["search"]
+        known = search["candidates"] + search["excluded"]
+        versions = "one known version" if known == 1 else f"{known} known versions"
+        told = f"infeasible among the {versions}"
     else:
         told = it["status"]
     search_s = report["metadata"].get("timings", {}).get("search_s")
+    # A search that ended before it had a model has neither model nor solver.
+    made_of = [
+        *([f"model {_short(it['model'])}"] if it["model"] else []),
+        f"snapshot {_short(it['snapshot'])}",
+        *([it["solver"]] if it["solver"] else []),
+    ]
     parts = [
         told,
-        f"model {_short(it['model'])}, snapshot {_short(it['snapshot'])}, {it['solver']}",
-        *([f"{search_s * 1000:.0f} ms"] if search_s is not None else []),
+        ", ".join(made_of),
+        *([f"in {search_s * 1000:.0f} ms"] if search_s is not None else []),
         *([report["metadata"]["document_id"]] if "document_id" in report["metadata"] else []),
     ]
     return "; ".join(parts)
@@ -126,7 +139,7 @@ def shown(text: str) -> str:
 
 
 def _why(why: Mapping[str, Any]) -> str:
-    """The reason in short, with the measurements that decided against the newer version."""
+    """The reason in short, with what decided against the newer version: measurements, harms."""
     if why["code"] != "scores_better":
         return str(why["message"])
     told = [
@@ -135,7 +148,15 @@ def _why(why: Mapping[str, Any]) -> str:
         for it in why.get("claims", ())
         if it["verdict"] != "undetermined"
     ]
-    return "; ".join([str(why["message"]), *told[:_MEASURED]])
+    harms = why.get("vulnerabilities", ())
+    more = [f"and {len(harms) - _VULNERABLE} more vulnerabilities"] * (len(harms) > _VULNERABLE)
+    return "; ".join([str(why["message"]), *told[:_MEASURED], *harms[:_VULNERABLE], *more])
+
+
+def _fetched(note: Mapping[str, Any]) -> Mapping[str, Any]:
+    if note.get("code") != "fetch":
+        return note
+    return {**note, "message": without_remedy(note["message"])}
 
 
 def _note(note: Mapping[str, Any]) -> Text:

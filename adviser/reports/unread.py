@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from adviser.asked import Asked
 from adviser.resolver.requests import Request
@@ -11,7 +12,7 @@ from adviser.resolver.results import Conflict, Step
 from adviser.resolver.specifiers import admits, names_prerelease
 from common.packages import DEFAULT_INDEX
 from common.version_ranges import version_of
-from graph.candidates import ExclusionReason
+from graph.candidates import Candidate, ExclusionReason
 from graph.snapshot import Snapshot
 
 #: Versions that nobody has read, newest first, by package and index.
@@ -60,7 +61,8 @@ def unread_in(
     """What of a conflict's packages may be otherwise, in the order of its accounts.
 
     A version counts that is within all that the request says of its package, and within
-    something that each requiring package of the conflict asks of it.
+    something that each requiring package of the conflict asks of it. Where the request takes only
+    what is newer than a date, none counts below a version that is older than that.
     """
     request = asked.resolver_request({})
     names = dict.fromkeys(it.name for it in conflict.accounts)
@@ -80,12 +82,14 @@ def _unread(
     others = _required(name, steps)
     welcome = request.all_prereleases or name in request.prereleases
     welcome |= any(map(names_prerelease, own))
+    dated = _dated(name, index, snapshot)
     left = [
         it
         for it in listed.get(name, {}).get(index, ())
         if all(admits(text, it) for text in own)
         and all(any(admits(text, it) for text in texts) for texts in others)
         and (welcome or not _is_prerelease(it))
+        and not _is_too_old(it, dated, request.published_after)
     ]
     if not left:
         return None
@@ -119,6 +123,28 @@ def _required(name: str, steps: Sequence[Step]) -> list[list[str]]:
         if it.kind == "requires" and it.required == name:
             found.setdefault(it.name, []).append(it.specifier)
     return list(found.values())
+
+
+def _dated(name: str, index: str, snapshot: Snapshot) -> list[Candidate]:
+    """The versions that were read and whose time is known, newest first."""
+    read = snapshot.packages.get(name, ())
+    return [it for it in read if it.index == index and it.uploaded_at is not None]
+
+
+def _is_too_old(text: str, dated: Sequence[Candidate], after: datetime | None) -> bool:
+    """Whether the next higher version that was read is too old already.
+
+    Of what was not read no time is known; what mends an old series is next to its like.
+    """
+    version = version_of(text)
+    if after is None or version is None:
+        return False
+    times = [
+        it.uploaded_at
+        for it in dated
+        if (theirs := version_of(it.version)) is not None and theirs > version
+    ]
+    return bool(times) and times[-1] is not None and times[-1] < after
 
 
 def _is_prerelease(text: str) -> bool:

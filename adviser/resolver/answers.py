@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adviser.resolver.branching import BRANCH_AND_BOUND
 from adviser.resolver.problems import Found, Nodes, Problem
 from adviser.resolver.requests import Budget, Clock
 from adviser.resolver.results import Choice, Conflict, Limit, Resolution, Stack, Status
@@ -26,18 +27,21 @@ def answer(
         # The solver stops by itself at either limit, and does not say at which.
         early = wall_s < 0.9 * budget.time_s
         limit = Limit.MEMORY if budget.memory_bytes is not None and early else Limit.TIME
+    status = status_of(found)
+    # A smallest conflict is the same every time.
+    told = status is Status.INFEASIBLE and conflict is not None and conflict.minimal
     return Resolution(
-        status=status_of(found),
+        status=status,
         stacks=tuple(_stack(universe, problem, nodes) for nodes in found.stacks),
         objective=found.objective,
         bound=found.bound,
-        settled=found.settled,
+        settled=found.settled or told,
         complete=found.complete,
         conflict=conflict,
         limit=limit,
         sizes=problem.sizes,
         model=problem.digest,
-        solver="branch and bound" if found.branched else _solver(),
+        solver=BRANCH_AND_BOUND if found.branched else _solver(),
         wall_s=wall_s,
     )
 

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 
 from adviser.resolver.problems import Atom, Found, Problem, weight_of
 
+#: What it is called in a certificate; grows when the search proves something in another way.
+BRANCH_AND_BOUND = "branch and bound 1"
+
 
 def branched(problem: Problem, count: int, steps: int) -> Found | None:
     """The ``count`` best stacks of a problem, proven, or ``None`` if that takes more ``steps``.

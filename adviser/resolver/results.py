@@ -154,11 +154,12 @@ class Resolution:
     :param objective: score of the first stack
     :param bound: no stack has a higher score than this; equal to ``objective`` if optimal
     :param settled: whether the order of ``stacks`` is proven to the last tie, so that every
-        run gives the same; an optimal answer may lack that if its time ran out
+        run gives the same; an optimal answer may lack that if its time ran out. Without a stack,
+        whether its conflict is a smallest one
     :param complete: whether there are no further stacks, where fewer were found than wanted
     :param limit: what ended the search early
     :param model: digest of the problem that was solved
-    :param solver: what proved it: the solver's name and version, or branch and bound
+    :param solver: what proved it, with its version
     """
 
     status: Status

@@ -50,13 +50,16 @@ def assess(
     claims = tuple(performance_claims(evidence, stacks, base, versions, asked))
     allow_list = AllowList(allowed, evidence.vulnerabilities)
     criteria = criteria_of(kind)
+    harmful = dict(_refused(snapshot, allow_list))
     coverages = Coverages(snapshot, evidence, stacks, asked)
     covered = coverages.of(frozenset(base.values()))
     return Assessment(
-        scores=_scores(snapshot, evidence, kind, criteria, allow_list, performance_values(claims)),
+        scores=_scores(
+            snapshot, evidence, kind, criteria, allow_list, harmful, performance_values(claims)
+        ),
         criteria=criteria,
         claims=claims,
-        refused=dict(_refused(snapshot, allow_list)) if kind.refuses_vulnerable else {},
+        refused=harmful if kind.refuses_vulnerable else {},
         baseline=base,
         coverage=covered,
         justifications=request_notes(covered.missing, covered.unsolvable, lost, claims),
@@ -107,11 +110,14 @@ def _scores(
     kind: RecommendationType,
     criteria: Sequence[Criterion],
     allow_list: AllowList,
+    harmful: Collection[Purl],
     performance: Mapping[Purl, float],
 ) -> dict[Purl, tuple[int, ...]]:
     scores = {}
     for candidates in snapshot.packages.values():
-        told = release_values(candidates, evidence.as_of, prereleases=kind.admits_prereleases)
+        told = release_values(
+            candidates, evidence.as_of, prereleases=kind.admits_prereleases, harmful=harmful
+        )
         for it, released in told:
             values = {
                 **released,

@@ -180,15 +180,15 @@ def claim_note(it: Claim) -> Justification:
 
 def _said(it: Claim) -> str:
     if it.verdict is Verdict.UNDETERMINED:
-        return f"undetermined{_lacking(it)}"
+        return f"undetermined{lacking(it)}"
     if it.verdict is Verdict.EQUIVALENT:
         return f"no difference beyond {it.delta_pct:.1f} %"
     # Whatever shrinking left of it, a settled difference has the sign that was observed.
     return f"{abs(it.effect_pct):.1f} % {it.verdict.value}"
 
 
-def _lacking(it: Claim) -> str:
-    """What an undetermined comparison lacks, for a person."""
+def lacking(it: Claim) -> str:
+    """What an undetermined comparison lacks, as words to append; empty where it lacks nothing."""
     more = max(it.jobs_missing, it.baseline_jobs_missing)
     told = {
         None: "",

@@ -7,11 +7,12 @@ recommendation type takes pre-releases for releases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
+from common.packages import Purl
 from common.version_ranges import version_of
 from graph.candidates import Candidate
 
@@ -28,21 +29,26 @@ ReleaseValues = dict[str, float]
 
 
 def release_values(
-    candidates: Sequence[Candidate], as_of: datetime, *, prereleases: bool
+    candidates: Sequence[Candidate],
+    as_of: datetime,
+    *,
+    prereleases: bool,
+    harmful: Collection[Purl] = (),
 ) -> Iterator[tuple[Candidate, ReleaseValues]]:
     """The values of every candidate of one package.
 
     :param candidates: newest first
     :param as_of: the moment for which a version is young
     :param prereleases: whether pre-releases count as newer releases
+    :param harmful: those with a vulnerability, which nobody should go on to: they supersede none
     """
     by_index = attrgetter("index")
     for _, served in groupby(sorted(candidates, key=by_index), key=by_index):
-        yield from _values(list(served), as_of, prereleases)
+        yield from _values(list(served), as_of, prereleases, harmful)
 
 
 def _values(
-    served: list[Candidate], as_of: datetime, prereleases: bool
+    served: list[Candidate], as_of: datetime, prereleases: bool, harmful: Collection[Purl]
 ) -> Iterator[tuple[Candidate, ReleaseValues]]:
     counted = _counted(served, prereleases)
     pool = frozenset(it.purl for it in counted)
@@ -66,7 +72,8 @@ def _values(
         )
         if it.purl in pool:
             newer += 1
-            seen.add(series)
+            if it.purl not in harmful:
+                seen.add(series)
 
 
 def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:

@@ -7,9 +7,9 @@ from typing import Any
 from flask import request
 from flask.views import MethodView
 from flask_smorest import Blueprint
-from werkzeug.exceptions import BadRequest
 
 from api.amun import submitting
+from api.bodies import json_of
 from api.errors import ApiError, Problem
 from api.schemas import amun as schemas
 from api.security import needs
@@ -109,11 +109,10 @@ class Dockerfiles(MethodView):
 def _specification() -> Any:
     """:raises ApiError: 400 if the body is no JSON object"""
     try:
-        value = request.get_json(force=True)
-    except BadRequest as error:
-        raise ApiError(
-            400, Problem.INVALID_REQUEST, "the body is not JSON", parameters={}
-        ) from error
+        value = json_of(request.get_data())
+    except ApiError as error:
+        error.more["parameters"] = {}
+        raise
     if not isinstance(value, dict):
         raise ApiError(400, Problem.INVALID_REQUEST, "the body is not an object", parameters={})
     return value

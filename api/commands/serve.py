@@ -95,7 +95,10 @@ def _all_in_one(settings: Settings, verbose: bool, given: dict[str, Any]) -> int
         elif value is not None and value is not False:
             options += [option, str(value)]
     server = Child("serve", command("serve", *options), essential=True)
-    children = [server, *(it for queue in QueueName for it in workers_of([queue], 1))]
+    # One for what nobody waits for: it takes crawls when nothing else is left.
+    shared = [QueueName.BULK, QueueName.FETCHES]
+    sets = [[QueueName.PEOPLE], shared, [QueueName.INSPECTIONS]]
+    children = [server, *(it for queues in sets for it in workers_of(queues, 1))]
     return supervise(settings, children, given["metrics_dir"])
 
 

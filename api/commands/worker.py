@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from api.supervisor import Child
 
 #: Repeated from :class:`api.jobs.queue.QueueName`, which a test sees to: ``--help`` needs no queue.
-QUEUES = ("people", "bulk", "inspections")
+QUEUES = ("people", "bulk", "fetches", "inspections")
 _MOST = 64
 
 

@@ -11,6 +11,7 @@ from api.jobs.fetching import fetch_lacking
 from api.jobs.running import tell
 from api.jobs.uploads import PROJECT_SOON
 from api.jobs.workshop import Workshop
+from api.privacy import FILES, MAY_FETCH
 from api.thamos.hardware import on_described_hardware
 from api.thamos.stacks import asked_of
 from graph.engine import Stores
@@ -37,7 +38,8 @@ def make_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> 
         report = store(stores, made, lambda it: shop.service.queue.enqueue(it, PROJECT_SOON))
     _tell(made, debug=asked.options.debug)
     # Not in the report: the same request on the same knowledge gives the same bytes.
-    if (queued := fetch_lacking(shop, made.advice)) is not None:
+    queued = fetch_lacking(shop, made.advice) if request.get(MAY_FETCH) else None
+    if queued is not None:
         tell(str(queued))
         with shop.service.writing() as connection:
             supersede(connection, analysis.analysis_id)
@@ -58,7 +60,7 @@ def _tell(made: Answer, *, debug: bool) -> None:
 
 def _asked(shop: Workshop, stores: Stores, request: dict[str, Any]) -> Asked:
     """What is asked, on the hardware class that the request is about."""
-    if asking.FILES in request:
+    if FILES in request:
         wanted = asking.asked_of(shop.settings, request)
         prefix = asking.hardware_of(request)
         return wanted if prefix is None else on_hardware(stores, wanted, prefix)

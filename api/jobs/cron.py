@@ -10,26 +10,21 @@ import procrastinate
 from api.jobs.queue import NAMESPACE, QueueName
 from common.settings import Settings
 
-#: Ahead of whatever else waits: it is short, and others wait for what it returns.
-_FIRST = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """When a task is due.
 
-    :param cron: minute, hour, day, month and weekday in UTC, and seconds if they matter
+    :param cron: minute, hour, day, month and weekday in UTC
     """
 
     task: str
     cron: str
     queue: QueueName
-    priority: int = 0
 
 
 def schedules(settings: Settings) -> Iterator[Schedule]:
     """What is due when; reading from others is off unless a setting says when."""
-    yield Schedule("cron.return_stalled", "* * * * * */15", QueueName.PEOPLE, _FIRST)
     yield Schedule("cron.prune", "17 * * * *", QueueName.PEOPLE)
     for task, cron in (
         ("cron.refresh", settings.cron_refresh),
@@ -44,7 +39,5 @@ def register(app: procrastinate.App, settings: Settings) -> None:
     """Have the workers of ``app`` enqueue what is due; of each task one waits at most."""
     for it in schedules(settings):
         name = f"{NAMESPACE}:{it.task}"
-        decorate = app.periodic(
-            cron=it.cron, queue=it.queue.value, priority=it.priority, queueing_lock=it.task
-        )
+        decorate = app.periodic(cron=it.cron, queue=it.queue.value, queueing_lock=it.task)
         decorate(app.tasks[name])

@@ -28,6 +28,8 @@ MAX_PACKAGES = 250
 MAX_FETCHES = 50
 #: An index that was asked for a package is not asked again sooner.
 ASKED_AGAIN_AFTER = timedelta(hours=1)
+#: Behind all that a worker of several queues may take.
+_LAST = -10
 #: Names in a line; the rest is counted.
 _SHOWN = 10
 
@@ -120,7 +122,7 @@ def _jobs(shop: Workshop, advice: Advice) -> Iterator[tuple[str, Job]]:
                 "prereleases": request.all_prereleases or lack.name in request.prereleases,
             }
             key = f"{TASK}:{index}:{lack.name}"
-            yield lack.name, Job(TASK, QueueName.BULK, arguments, key)
+            yield lack.name, Job(TASK, QueueName.FETCHES, arguments, key, _LAST)
 
 
 def _turn(

@@ -11,7 +11,9 @@ import orjson
 from adviser.answering.answers import metadata
 from adviser.answering.indexes import called_indexes
 from adviser.answering.listings import recorded_listings
+from adviser.projects.indexes import public_values
 from adviser.provenance import Served, check_lock
+from api.foreign import public_indexes
 from api.jobs.workshop import Workshop
 from api.thamos.stacks import project_of
 from common.errors import InvalidArgument
@@ -46,12 +48,12 @@ def check_provenance(shop: Workshop, analysis: Analysis, request: dict[str, Any]
         "report": [it.document() for it in issues],
         "parameters": {
             "project": {
-                "requirements": tomllib.loads(stack["requirements"]),
-                "requirements_locked": orjson.loads(stack["requirements_lock"]),
+                "requirements": public_values(tomllib.loads(stack["requirements"])),
+                "requirements_locked": public_values(orjson.loads(stack["requirements_lock"])),
                 "constraints": [],
                 "runtime_environment": {},
             },
-            "whitelisted_sources": [it.url for it in configured_indexes(shop.settings).values()],
+            "whitelisted_sources": list(public_indexes(shop.settings).values()),
         },
     }
     timings = {"total_s": time.perf_counter() - began}

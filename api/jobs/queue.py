@@ -22,6 +22,8 @@ from common.errors import ProjectError
 NAMESPACE = "thoth"
 #: A careful guess of what a worker gets done, for when to come back.
 _JOBS_PER_S = 5
+#: Of each so many may wait, unless ``QUEUE_LIMIT`` is less.
+_LIMITS = {"fetches": 100}
 #: Waiting jobs of a queue are counted no further.
 _COUNTED = 100_000
 _WAITING = text(
@@ -41,8 +43,10 @@ class QueueName(StrEnum):
 
     #: People wait for it.
     PEOPLE = "people"
-    #: Nobody waits for it: uploads, crawls, nightly runs.
+    #: Nobody waits for it: uploads, crawls that were asked for, nightly runs.
     BULK = "bulk"
+    #: What an advice lacks, read from indexes: bounded, so that it holds nothing else up.
+    FETCHES = "fetches"
     #: Runs what others submitted, confined, and keeps processors busy.
     INSPECTIONS = "inspections"
 
@@ -112,7 +116,7 @@ class Queue:
         :raises Overloaded: saying when to try again
         """
         waiting = self.waiting(connection, queue)
-        if waiting >= self._limit:
+        if waiting >= min(self._limit, _LIMITS.get(queue.value, self._limit)):
             raise Overloaded(queue, waiting)
 
     def waiting(self, connection: Connection, queue: QueueName) -> int:

@@ -13,8 +13,18 @@ from typing import Any, Protocol
 import orjson
 from sqlalchemy import Connection
 
+from api.errors import public_words
 from api.jobs.workshop import Workshop
-from common.errors import AlreadyRunning, IndexProblem, ProjectError, StoreUnavailable
+from common.errors import (
+    AlreadyRunning,
+    IndexProblem,
+    InvalidSettings,
+    ProjectError,
+    ProjectionFailed,
+    SchemaMismatch,
+    ServiceFailed,
+    StoreUnavailable,
+)
 from graph.repositories import analyses
 from graph.repositories.analyses import Analysis, State
 
@@ -22,6 +32,8 @@ from graph.repositories.analyses import Analysis, State
 MAX_ATTEMPTS = 3
 #: What another attempt may mend.
 PASSING = (StoreUnavailable, IndexProblem, AlreadyRunning)
+#: What is wrong with the service and not with a request: the same may be answered tomorrow.
+OURS = (SchemaMismatch, InvalidSettings, ServiceFailed, ProjectionFailed)
 
 #: Answers a request: gives the identifier of the document that is its result.
 Work = Callable[[Workshop, Analysis, dict[str, Any]], str]
@@ -48,9 +60,15 @@ def run(shop: Workshop, analysis_id: str, work: Work) -> None:
             result = work(shop, analysis, request)
         except PASSING as error:
             if analysis.attempts < MAX_ATTEMPTS:
-                _LOG.warning("%s; it is tried again", error)
+                _private("attempt_failed", analysis, error)
+                _LOG.warning("%s; it is tried again", public_words(error))
                 raise
-            end(State.ERROR, f"given up after {analysis.attempts} attempts: {error}")
+            _private("given_up", analysis, error)
+            words = f"given up after {analysis.attempts} attempts: {public_words(error)}"
+            end(State.ERROR, words)
+        except OURS as error:
+            _private("analysis_failed", analysis, error)
+            end(State.ERROR, f"the service cannot answer now: {_words_of_ours(error)}")
         except ProjectError as error:
             end(State.FAILED, str(error))
         except Exception:
@@ -65,6 +83,16 @@ def run(shop: Workshop, analysis_id: str, work: Work) -> None:
 def tell(words: str) -> None:
     """Tell people something of the analysis that is under way, in its log."""
     _LOG.info(words)
+
+
+def _private(event: str, analysis: Analysis, error: ProjectError) -> None:
+    """Tell whoever runs the service, and nobody else."""
+    _LOG.warning(event, extra={"analysis_id": analysis.analysis_id, "error": str(error)})
+
+
+def _words_of_ours(error: ProjectError) -> str:
+    """Settings and paths are nobody else's to know."""
+    return public_words(error) if isinstance(error, SchemaMismatch) else "its log says why"
 
 
 class _End(Protocol):
@@ -83,8 +111,8 @@ class _Lines(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
-            return  # tracebacks are for whoever runs the service
+        if record.exc_info or hasattr(record, "error"):
+            return  # tracebacks and where stores are is for whoever runs the service
         line = {
             "asctime": datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S,%f")[:-3],
             "name": record.name,

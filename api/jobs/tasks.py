@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.exceptions import JobAborted
@@ -17,6 +18,12 @@ from common.errors import InvalidSettings
 from graph.projection import sync
 from ingest.commands.places import absolute_source
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: No job of a kind takes longer unless a store answers no more. The search of an advice may take
+#: a minute, jobs of an inspection a day, and building what they run some hours.
+_ADVICE_S, _BULK_S, _INSPECTION_S, _NIGHT_S = 1800.0, 4 * 3600.0, 36 * 3600.0, 24 * 3600.0
 #: Under this name a worker hands its workshop to its tasks.
 WORKSHOP = "workshop"
 
@@ -34,10 +41,26 @@ class Retrying(BaseRetryStrategy):
         return RetryDecision(retry_in={"seconds": (job.attempts + 1) ** 2})
 
 
+def _limited(limit_s: float) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have the worker end itself if it is at such a job for longer."""
+
+    def decorate(work: Callable[P, R]) -> Callable[P, R]:
+        @wraps(work)
+        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+            context = cast(JobContext, args[0])
+            with _workshop(context).watch.over(work.__name__, limit_s):
+                return work(*args, **kwargs)
+
+        return watched
+
+    return decorate
+
+
 tasks = Blueprint()
 
 
 @tasks.task(name="advice.make", pass_context=True, retry=Retrying())
+@_limited(_ADVICE_S)
 def make_advice(context: JobContext, analysis_id: str) -> None:
     """Answer a request for advice."""
     from api.jobs.advice import make_advice as work
@@ -46,6 +69,7 @@ def make_advice(context: JobContext, analysis_id: str) -> None:
 
 
 @tasks.task(name="provenance.check", pass_context=True, retry=Retrying())
+@_limited(_ADVICE_S)
 def check_provenance(context: JobContext, analysis_id: str) -> None:
     """Check where the files of a lock come from."""
     from api.jobs.provenance import check_provenance as work
@@ -54,6 +78,7 @@ def check_provenance(context: JobContext, analysis_id: str) -> None:
 
 
 @tasks.task(name="advice.replay", pass_context=True, retry=Retrying())
+@_limited(_ADVICE_S)
 def replay_advice(context: JobContext, analysis_id: str) -> None:
     """Answer a recorded request for advice again."""
     from api.jobs.questions import replay_advice as work
@@ -62,6 +87,7 @@ def replay_advice(context: JobContext, analysis_id: str) -> None:
 
 
 @tasks.task(name="advice.why_not", pass_context=True, retry=Retrying())
+@_limited(_ADVICE_S)
 def explain_why_not(context: JobContext, analysis_id: str) -> None:
     """Say what a requirement would cost a stack."""
     from api.jobs.questions import explain_why_not as work
@@ -70,6 +96,7 @@ def explain_why_not(context: JobContext, analysis_id: str) -> None:
 
 
 @tasks.task(name="uploads.ingest", pass_context=True, retry=Retrying())
+@_limited(_BULK_S)
 def ingest_upload(context: JobContext, analysis_id: str) -> None:
     """Take in the inspections of an upload."""
     from api.jobs.uploads import ingest_upload as work
@@ -78,6 +105,7 @@ def ingest_upload(context: JobContext, analysis_id: str) -> None:
 
 
 @tasks.task(name="inspections.run", pass_context=True, retry=Retrying())
+@_limited(_INSPECTION_S)
 def run_inspection(context: JobContext, analysis_id: str) -> None:
     """Build a stack, measure it, and take the results in."""
     from api.jobs.inspections import run_inspection as work
@@ -86,6 +114,7 @@ def run_inspection(context: JobContext, analysis_id: str) -> None:
 
 
 @tasks.task(name="packages.fetch", pass_context=True, retry=Retrying())
+@_limited(_BULK_S)
 def fetch_packages(
     context: JobContext,
     analysis_id: str | None = None,
@@ -103,6 +132,7 @@ def fetch_packages(
 
 
 @tasks.task(name="graph.project", pass_context=True, retry=Retrying())
+@_limited(_BULK_S)
 def project_graph(context: JobContext) -> None:
     """Have the graph show what is recorded."""
     with _workshop(context).service.stores() as stores:
@@ -110,6 +140,7 @@ def project_graph(context: JobContext) -> None:
 
 
 @tasks.task(name="cron.refresh", pass_context=True, retry=Retrying())
+@_limited(_NIGHT_S)
 def refresh_packages(context: JobContext, timestamp: int) -> None:
     """Ask the indexes what is new: ``thoth packages refresh``."""
     from ingest.crawl.runs import refresh
@@ -118,6 +149,7 @@ def refresh_packages(context: JobContext, timestamp: int) -> None:
 
 
 @tasks.task(name="cron.nightly", pass_context=True, retry=Retrying())
+@_limited(_NIGHT_S)
 def run_nightly(context: JobContext, timestamp: int) -> None:
     """Take in all sources: ``thoth ingest nightly``."""
     from ingest.runs import run_nightly as work
@@ -128,6 +160,7 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
 
 
 @tasks.task(name="cron.advisories", pass_context=True, retry=Retrying())
+@_limited(_NIGHT_S)
 def sync_advisories(context: JobContext, timestamp: int) -> None:
     """Take in what is new in ``ADVISORIES``: ``thoth advisories sync``."""
     from ingest.advisories.runs import run_sync
@@ -137,14 +170,6 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
         raise InvalidSettings("CRON_ADVISORIES: ADVISORIES is not set")
     place = absolute_source(settings.advisories)
     _tell("advisories", run_sync(settings, place, lambda: None).as_json(), timestamp)
-
-
-@tasks.task(name="cron.return_stalled", pass_context=True)
-async def return_stalled(context: JobContext, timestamp: int) -> None:
-    """Give jobs of dead workers to others, and an end to what cannot go on."""
-    from api.jobs.upkeep import return_stalled as work
-
-    await work(context.app, _workshop(context))
 
 
 @tasks.task(name="cron.prune", pass_context=True)

@@ -7,17 +7,24 @@ import logging
 from datetime import timedelta
 
 import procrastinate
+from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job, Status
-from sqlalchemy import text
+from sqlalchemy import Connection, func, select, text
 
 from api.jobs.running import MAX_ATTEMPTS
 from api.jobs.workshop import Workshop
+from common.errors import ProjectError
+from graph.engine import relational_errors
 from graph.repositories import analyses
 from graph.repositories.analyses import State
 from graph.repositories.documents import forget_documents
 
 #: Without a sign of life for so long, a worker is dead and its jobs are others'.
 DEAD_AFTER_S = 20.0
+#: Between two looks for jobs of dead workers.
+RETURNED_EVERY_S = 15.0
+#: Advisory lock of those who return them.
+_LOCK = 7_084_223
 #: How long ended jobs and the bodies of uploads are kept.
 KEPT = timedelta(days=7)
 #: What a request for an upload is called among the documents.
@@ -35,6 +42,34 @@ _GONE = text(
 )
 
 _LOG = logging.getLogger(__name__)
+
+
+async def keep_returning(app: procrastinate.App, shop: Workshop) -> None:
+    """Return what is stalled again and again, beside whatever job is under way."""
+    while True:
+        try:
+            await return_stalled_once(app, shop)
+        except (ConnectorException, ProjectError) as error:
+            _LOG.warning("upkeep_failed", extra={"error": type(error).__name__})
+        except Exception:
+            # The next turn may go well, and the worker has other things to do.
+            _LOG.exception("upkeep_broke")
+        await asyncio.sleep(RETURNED_EVERY_S)
+
+
+async def return_stalled_once(app: procrastinate.App, shop: Workshop) -> bool:
+    """:func:`return_stalled`, unless another worker is at it.
+
+    :returns: whether it was this one's turn
+    """
+    held = await asyncio.to_thread(_held, shop)
+    if held is None:
+        return False
+    try:
+        await return_stalled(app, shop)
+    finally:
+        await asyncio.to_thread(held.close)
+    return True
 
 
 async def return_stalled(app: procrastinate.App, shop: Workshop) -> None:
@@ -64,6 +99,20 @@ async def prune(app: procrastinate.App, shop: Workshop) -> None:
         include_aborted=True,
     )
     await asyncio.to_thread(_forget_uploads, shop)
+
+
+def _held(shop: Workshop) -> Connection | None:
+    """A transaction that has the lock of those who return jobs, unless others have it."""
+    with relational_errors(shop.settings):
+        connection = shop.service.engine.connect()
+        try:
+            if connection.scalar(select(func.pg_try_advisory_xact_lock(_LOCK))):
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return None
 
 
 def _analysis_of(job: Job) -> str | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from api.jobs.queue import Job, QueueName
 from api.jobs.results import store_result
 from api.jobs.workshop import Workshop
-from common.errors import InvalidArgument, InvalidDocument
+from common.errors import AlreadyRunning, InvalidArgument, InvalidDocument
+from common.inspection import digest
 from graph.repositories.analyses import Analysis
 from graph.repositories.documents import body_of
 from ingest.documents import MEBIBYTE, Limits, Refusal
 from ingest.pipeline import ingest_inspections, read_inspections
+from ingest.record import only_one
 
 #: What is read of an upload; what an operator names has no such bounds.
 LIMITS = Limits(
@@ -21,11 +25,23 @@ LIMITS = Limits(
 )
 #: Refusals that a result lists; the rest is counted, and all are in the quarantine.
 _LISTED = 100
+#: How long to wait for another worker that takes in the same.
+PATIENCE_S = 600.0
+_PAUSE_S = 0.5
 
 #: Has the graph show what was recorded; of these one waits at most.
-PROJECT = Job("graph.project", QueueName.BULK, key="graph.project")
+PROJECT = Job("graph.project", QueueName.BULK, key="graph.project", priority=10)
 #: The same for what nobody waits to see there: one does for all of a second.
 PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
+
+
+def upload_id(analysis_id: str) -> str:
+    """The identifier under which an upload waits.
+
+    Not that of its content, for that is the identifier of the document that it may be; and each
+    is kept as long as its own request needs it.
+    """
+    return digest(["upload", analysis_id])
 
 
 def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]) -> str:
@@ -35,19 +51,45 @@ def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]
     :raises InvalidArgument: if the upload was deleted in the meantime
     """
     with shop.service.reading() as connection:
-        body = body_of(connection, shop.settings, request["document_id"])
+        body = body_of(connection, shop.settings, upload_id(analysis.analysis_id))
     if body is None:
         raise InvalidArgument("the upload is not kept any more: send it again")
     # The quarantine names the source: by its content, so that the same again mends it.
     name = request["document_id"].removeprefix("sha256:")
     path = shop.settings.home / "uploads" / f"{name}{request['suffix']}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(body)
-    try:
-        result = take_in(shop, str(path))
-    finally:
-        path.unlink(missing_ok=True)
+    with _alone(shop, request["document_id"]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+        try:
+            result = take_in(shop, str(path))
+        finally:
+            path.unlink(missing_ok=True)
     return store_result(shop, analysis, result)
+
+
+def lock_of(content: str) -> int:
+    """The key of the lock for the content with a digest."""
+    return int.from_bytes(bytes.fromhex(content.removeprefix("sha256:"))[:8], signed=True)
+
+
+@contextmanager
+def _alone(shop: Workshop, content: str) -> Iterator[None]:
+    """Wait for another worker that takes in the same content, in the same file.
+
+    :raises AlreadyRunning: if that takes too long
+    """
+    key = lock_of(content)
+    until = time.monotonic() + PATIENCE_S
+    with ExitStack() as held, shop.service.relational() as stores:
+        while True:
+            try:
+                held.enter_context(only_one(stores.engine, key, "the same upload is taken in"))
+                break
+            except AlreadyRunning:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_PAUSE_S)
+        yield
 
 
 def take_in(shop: Workshop, source: str) -> dict[str, Any]:

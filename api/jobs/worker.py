@@ -16,7 +16,8 @@ from procrastinate.jobs import DeleteJobCondition
 from api.jobs import cron
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.tasks import WORKSHOP, tasks
-from api.jobs.upkeep import DEAD_AFTER_S
+from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
+from api.jobs.watch import guard
 from api.jobs.workshop import Workshop
 from common.settings import Settings
 from graph.engine import relational_url
@@ -66,6 +67,7 @@ async def _work(
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
+    guarding = asyncio.create_task(guard(shop.watch))
     while not told.is_set():
         try:
             await _work_once(app, shop, queues, name, told)
@@ -73,6 +75,7 @@ async def _work(
             _LOG.warning("queue_away", extra={"error": str(error.__cause__ or error).strip()[:200]})
         with suppress(TimeoutError):
             await asyncio.wait_for(told.wait(), PAUSE_S)
+    guarding.cancel()
 
 
 async def _work_once(
@@ -98,10 +101,13 @@ async def _work_once(
                 install_signal_handlers=False,
             )
         )
+        keeping = asyncio.create_task(keep_returning(app, shop))
         waiting = asyncio.create_task(told.wait())
         await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
+        keeping.cancel()
         if told.is_set():
             working.cancel()
         with suppress(asyncio.CancelledError):
             await working
+        await asyncio.gather(keeping, return_exceptions=True)

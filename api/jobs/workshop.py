@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from adviser.resolver.worker import Worker
+from api.jobs.watch import Watch
 from api.service import Service
 from common.environments import Environment
 from common.settings import Settings
@@ -38,6 +39,7 @@ class Workshop:
         self.settings = settings
         self.service = Service(settings)
         self.resolver = Worker()
+        self.watch = Watch()
         self._known: OrderedDict[object, _Known] = OrderedDict()
 
     def known_of(

@@ -13,7 +13,7 @@ from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, members, reading, whole_digest
 from api.schemas import advice as schemas
 from api.schemas.thamos import ResultDocument
-from api.security import needs
+from api.security import needs, require_token
 from api.service import service
 from graph.repositories import browse_advice as record
 from graph.repositories.advice import report_document_of
@@ -33,11 +33,13 @@ class AdviceList(MethodView):
     @blueprint.arguments(schemas.AdviceListQuery, location="query")
     @blueprint.response(200, schemas.AdvicePage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List advice, newest first."""
+        """List advice that the token asked for, or all with the scope `admin`; newest first."""
         asked = {name: it for name, it in query.items() if name not in ("limit", "after")}
         if "stack" in asked:
             asked["stack"] = whole_digest(asked["stack"])
-        wanted = record.AdviceFilter(**asked)
+        shown = require_token()
+        whose = None if shown.may(Scope.ADMIN) else shown.token_id
+        wanted = record.AdviceFilter(**asked, token_id=whose)
         with reading() as (connection, progress):
             return page(
                 query,

@@ -10,8 +10,9 @@ from flask.views import MethodView
 from api import analyses, asking
 from api.errors import not_found
 from api.jobs.queue import Job, QueueName
+from api.privacy import public_request
 from api.resources.base import Resources
-from api.resources.requests import accepted, new_request
+from api.resources.requests import accepted, may_fetch, new_request
 from api.schemas import work as schemas
 from api.security import needs
 from api.service import service
@@ -33,7 +34,7 @@ class AdviceRequests(MethodView):
     @blueprint.response(202, schemas.RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stacks for a project."""
-        request = asking.settled(body)
+        request = asking.settled(public_request(body)) | may_fetch()
         asking.asked_of(service().settings, request)  # what cannot be asked needs no worker
         parameters = {
             "recommendation_type": request["type"],

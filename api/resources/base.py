@@ -10,8 +10,8 @@ from flask import Response, request
 from flask_smorest import Blueprint
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
-from webargs.flaskparser import FlaskParser
 
+from api.bodies import BodyParser
 from api.exchange import from_data
 from api.service import service
 from graph.repositories.progress import Progress, progress
@@ -20,7 +20,7 @@ from graph.repositories.progress import Progress, progress
 _SHA256 = "sha256:"
 
 
-class _Parser(FlaskParser):
+class _Parser(BodyParser):
     """A request that cannot be used is a bad one, and schemas say what they know."""
 
     DEFAULT_VALIDATION_STATUS = 400

@@ -12,10 +12,10 @@ from api.resources.base import Resources
 from api.schemas import work as schemas
 from api.security import needs
 from api.service import service
+from api.waiting import answer_within
 from graph.commands.rendering import plain
-from graph.engine import GRAPH, graph_database
-from graph.patience import patience
-from graph.reader import open_reader, run_query
+from graph.engine import graph_database
+from graph.reader import QueryResult, open_reader, run_query
 from graph.repositories.progress import progress
 from graph.repositories.tokens import Scope
 
@@ -41,11 +41,15 @@ class Cypher(MethodView):
             from_data(progress(connection))
         # The store ends the query at its limit; this is for one that does not answer at all.
         longest_s = timeout_s + 4 * settings.connect_timeout_s
-        with patience(GRAPH, longest_s), open_reader(settings) as driver:
-            result = run_query(
-                driver, query, asked["parameters"],
-                timeout_s=timeout_s, row_limit=row_limit, database=graph_database(settings),
-            )  # fmt: skip
+
+        def ask() -> QueryResult:
+            with open_reader(settings) as driver:
+                return run_query(
+                    driver, query, asked["parameters"],
+                    timeout_s=timeout_s, row_limit=row_limit, database=graph_database(settings),
+                )  # fmt: skip
+
+        result = answer_within(longest_s, ask)
         return {
             "columns": list(result.columns),
             "rows": [

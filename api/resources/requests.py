@@ -10,6 +10,7 @@ from flask.views import MethodView
 
 from api import analyses
 from api.errors import not_found
+from api.privacy import MAY_FETCH
 from api.resources.base import Resources, members
 from api.schemas import work as schemas
 from api.security import require, token
@@ -73,6 +74,12 @@ def new_request(
         analyses.new_id(kind), kind, request, parameters, cache_key,
         shown.token_id if shown else None,
     )  # fmt: skip
+
+
+def may_fetch() -> dict[str, bool]:
+    """What allows a request to have its packages read from indexes: a token that may have any."""
+    shown = token()
+    return {MAY_FETCH: True} if shown is not None and shown.may(Scope.INGEST) else {}
 
 
 def accepted(found: Analysis, cached: bool) -> tuple[dict[str, Any], int, dict[str, str]]:

@@ -14,7 +14,7 @@ from api.errors import ApiError, Problem, not_found
 from api.paging import Cursor, freshness, only, page
 from api.resources.base import Resources, members, package_name, reading, whole_digest
 from api.schemas import stacks as schemas
-from api.security import needs
+from api.security import needs, token
 from graph.repositories import browse_stacks as record
 from graph.repositories.browse_observations import common_keys
 from graph.repositories.observations import measured_observations
@@ -34,7 +34,10 @@ class Stacks(MethodView):
     @blueprint.arguments(schemas.StackQuery, location="query")
     @blueprint.response(200, schemas.StackPage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List stacks in the order of their digests."""
+        """List stacks in the order of their digests: those measured, and those advised to you.
+
+        A token with the scope `admin` sees all that were advised.
+        """
         package = query.get("package")
         if package is None and "version" in query:
             message = "only with `package`, whose version it is"
@@ -51,6 +54,7 @@ class Stacks(MethodView):
                     package=None if package is None else package_name(package),
                     version=query.get("version"),
                     measured=query.get("measured"),
+                    seen_by=_asking(),
                     after=only(after),
                     limit=limit,
                 ),
@@ -111,6 +115,13 @@ class Comparisons(MethodView):
                 progress,
             )
             return {**found, "items": list(_compared(connection, stacks, found["items"]))}
+
+
+def _asking() -> record.SeenBy:
+    shown = token()
+    if shown is None:
+        return record.SeenBy()
+    return record.SeenBy(shown.token_id, everything=shown.may(Scope.ADMIN))
 
 
 def _compared(

@@ -13,7 +13,7 @@ from api import analyses
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.jobs.upkeep import UPLOAD
-from api.jobs.uploads import PROJECT
+from api.jobs.uploads import PROJECT, upload_id
 from api.resources.base import Resources
 from api.resources.requests import accepted, new_request
 from api.schemas import work as schemas
@@ -94,9 +94,10 @@ def _taken_in(body: bytes) -> Response:
 
 def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
     """Keep the upload with its request, in one transaction."""
-    document_id = digest_bytes(body)
-    asked = {"document_id": document_id, "suffix": suffix, "bytes": len(body)}
-    new = new_request(Kind.UPLOAD, asked, asked, document_id)
+    content = digest_bytes(body)
+    asked = {"document_id": content, "suffix": suffix, "bytes": len(body)}
+    new = new_request(Kind.UPLOAD, asked, asked, content)
+    document_id = upload_id(new.analysis_id)
     document = DeliveredDocument(document_id, UPLOAD, "upload-1", new.analysis_id, body)
 
     def keep(connection: Connection) -> None:

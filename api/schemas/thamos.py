@@ -10,6 +10,8 @@ from adviser.scoring.criteria import RecommendationType
 
 #: Of one text within a request.
 _MAX_TEXT = 3 * 1024**2
+#: Of a manifest, which people write; reading TOML takes about a second a megabyte.
+MAX_MANIFEST = 256 * 1024
 #: Of the words of a query, and of the address of a project.
 _MAX_NAME, _MAX_ORIGIN = 100, 2000
 
@@ -75,7 +77,7 @@ class ProvenanceQuery(_Submitted):
 class ApplicationStack(_Lenient):
     """A Pipfile as TOML, and a Pipfile.lock as JSON or nothing."""
 
-    requirements = fields.String(required=True, validate=validate.Length(1, _MAX_TEXT))
+    requirements = fields.String(required=True, validate=validate.Length(1, MAX_MANIFEST))
     requirements_lock = fields.String(
         required=True, allow_none=True, validate=validate.Length(max=_MAX_TEXT)
     )

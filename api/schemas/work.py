@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import INCLUDE, RAISE, Schema, ValidationError, fields, validate
+from marshmallow import (
+    INCLUDE,
+    RAISE,
+    Schema,
+    ValidationError,
+    fields,
+    validate,
+    validates_schema,
+)
 
+from adviser.projects.locks import is_pylock
 from adviser.scoring.criteria import RecommendationType
+from api.schemas.thamos import MAX_MANIFEST
 from api.schemas.words import Query, asked_flag, choice, count, flag, free, moment, text, texts
 
 #: Of one text, and of all lists.
@@ -126,6 +136,16 @@ class ProjectSchema(_Strict):
         validate=validate.Range(0, _MAX_TIME_S, min_inclusive=False),
         metadata=_told("Seconds that the search may take.", 10.0),
     )
+
+    @validates_schema
+    def bound_manifests(self, data: dict[str, Any], **_: Any) -> None:
+        """Only locks are larger than what people write."""
+        for name, content in data.get("files", {}).items():
+            base = name.rpartition("/")[2]
+            manifest = base == "Pipfile" or (base.endswith(".toml") and not is_pylock(base))
+            if manifest and len(content) > MAX_MANIFEST:
+                told = f"{name[:200]}: Longer than maximum length {MAX_MANIFEST}."
+                raise ValidationError(told, "files")
 
 
 class ForceQuery(Query):

@@ -6,11 +6,13 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
-from flask_smorest import Blueprint
 
 from api import analyses
+from api.bodies import BodyBlueprint
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
+from api.privacy import public_request
+from api.resources.requests import may_fetch
 from api.schemas import thamos as schemas
 from api.security import needs, require_token, token
 from api.service import service
@@ -18,7 +20,7 @@ from api.thamos.stacks import asked_by, asked_of, cache_key
 from graph.repositories.analyses import Kind, NewAnalysis
 from graph.repositories.tokens import Scope
 
-blueprint = Blueprint(
+blueprint = BodyBlueprint(
     "advise", __name__, url_prefix="/api/v1/advise/python", description="Advice on stacks."
 )
 
@@ -44,7 +46,7 @@ class AdviceRequests(MethodView):
             raise ApiError(
                 400, Problem.INVALID_REQUEST, "callback_info: this service sends nothing to others"
             )
-        request = {**body, **{name: query[name] for name in _ASKED}}
+        request = {**public_request(body), **{name: query[name] for name in _ASKED}, **may_fetch()}
         asked_of(service().settings, request)  # what cannot be asked needs no worker to say so
         shown = token()
         new = NewAnalysis(

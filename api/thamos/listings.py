@@ -8,6 +8,7 @@ from flask_smorest import Blueprint
 
 from api.errors import not_found
 from api.exchange import from_data
+from api.foreign import public_indexes
 from api.schemas import listings as schemas
 from api.security import needs
 from api.service import service
@@ -66,7 +67,7 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
         found = listings.providers_of(connection, asked.partition(".")[0])
     if not found:
         raise not_found("module", asked)
-    urls = {name: it.url for name, it in configured_indexes(service().settings).items()}
+    urls = public_indexes(service().settings)
     return {
         "parameters": query,
         "package_names": [

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from api.errors import ApiError, Problem, not_found
 from api.exchange import from_data
+from api.foreign import public_indexes
 from api.schemas import thamos_packages as schemas
 from api.security import needs
 from api.service import service
@@ -61,7 +62,7 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
         found = record.browse_versions(connection, canonicalize_name(query["name"]), limit=_ALL)
     if not found:
         raise not_found("package", query["name"])
-    urls = {name: it.url for name, it in configured_indexes(service().settings).items()}
+    urls = public_indexes(service().settings)
     if query.get("order_by") == "ASC":
         found.reverse()
     return {

@@ -6,11 +6,12 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
-from flask_smorest import Blueprint
 
 from api import analyses
+from api.bodies import BodyBlueprint
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
+from api.privacy import public_request
 from api.schemas import thamos as schemas
 from api.security import needs, require_token, token
 from api.service import service
@@ -19,7 +20,7 @@ from common.indexes.configured import configured_indexes
 from graph.repositories.analyses import Kind, NewAnalysis
 from graph.repositories.tokens import Scope
 
-blueprint = Blueprint(
+blueprint = BodyBlueprint(
     "provenance",
     __name__,
     url_prefix="/api/v1/provenance/python",
@@ -39,7 +40,7 @@ class ProvenanceRequests(MethodView):
         """Ask where every file of a Pipfile.lock comes from."""
         if body.pop("kebechet_metadata", None) is not None:
             require_token()
-        request = {**body, "debug": query["debug"]}
+        request = {**public_request(body), "debug": query["debug"]}
         if project_of(service().settings, request).locked is None:
             message = "application_stack.requirements_lock: no lock whose packages are all pinned"
             raise ApiError(400, Problem.INVALID_REQUEST, message)

@@ -11,11 +11,13 @@ import orjson
 
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
+from adviser.projects.indexes import public_text
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from api.foreign import refuse_foreign_indexes
+from api.privacy import HASHES
 from api.thamos.environments import environment_of
 from common.errors import InvalidArgument
 from common.indexes.configured import configured_indexes
@@ -37,7 +39,7 @@ def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:
         files["Pipfile.lock"] = stack["requirements_lock"].encode()
     if request.get("constraints"):
         files["constraints.txt"] = request["constraints"].encode()
-    project = parse_project(files, "Pipfile")
+    project = parse_project(files, "Pipfile", request.get(HASHES, ()))
     refuse_foreign_indexes(settings, project)
     return project
 
@@ -106,7 +108,7 @@ def notes_of(request: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...
 def asked_by(query: Mapping[str, Any], shown: Token | None) -> dict[str, str]:
     """Who asks, as far as they tell; kept of those only who show a token."""
     names = ("origin", "source_type") if shown is not None else ()
-    return {name: query[name] for name in names if query.get(name)}
+    return {name: public_text(query[name]) for name in names if query.get(name)}
 
 
 def cache_key(request: Mapping[str, Any]) -> str:

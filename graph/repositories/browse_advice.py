@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select, tuple_
 
 from graph.repositories.advice import AdviceHead
-from graph.tables import AdviceObservation, AdviceRow, AdvisedStack
+from graph.tables import AdviceObservation, AdviceRow, AdvisedStack, AnalysisRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class AdviceFilter:
     """Which advice is asked for; ``None`` for any.
 
     :param stack: digest of a stack that it recommends
+    :param token_id: of who asked for it
     """
 
     recommendation_type: str | None = None
@@ -33,6 +34,7 @@ class AdviceFilter:
     python_version: str | None = None
     platform: str | None = None
     stack: str | None = None
+    token_id: str | None = None
 
 
 def browse_advice(
@@ -59,6 +61,8 @@ def browse_advice(
     if wanted.stack is not None:
         advised = select(AdvisedStack.advice_id).where(AdvisedStack.stack_digest == wanted.stack)
         query = query.where(row.advice_id.in_(advised))
+    if wanted.token_id is not None:
+        query = query.where(row.advice_id.in_(advice_of(wanted.token_id)))
     if after is not None:
         query = query.where(tuple_(row.created_at, row.advice_id) < tuple_(*after))
     order = row.created_at.desc(), row.advice_id.desc()
@@ -86,6 +90,11 @@ def evidence_count(connection: Connection, advice_id: str) -> int:
     """How many observations an advice names as its evidence."""
     query = select(func.count()).where(AdviceObservation.advice_id == advice_id)
     return connection.scalar(query) or 0
+
+
+def advice_of(token_id: str) -> Select[str]:
+    """Identifiers of what a token asked for."""
+    return select(AnalysisRow.analysis_id).where(AnalysisRow.token_id == token_id)
 
 
 def _advice() -> Select[*tuple[Any, ...]]:

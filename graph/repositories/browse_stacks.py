@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, any_, func, select
+from sqlalchemy import Connection, any_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from graph.repositories.affected import texts
+from graph.repositories.browse_advice import advice_of
 from graph.repositories.browse_vulnerabilities import KnownVersion
 from graph.tables import (
     AdvisedStack,
@@ -35,12 +36,27 @@ class StackHead:
     advised: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SeenBy:
+    """Whose advice is looked at beside what was measured.
+
+    :param token_id: ``None`` for nobody's
+    """
+
+    token_id: str | None = None
+    everything: bool = False
+
+
+EVERYTHING = SeenBy(everything=True)
+
+
 def browse_stacks(
     connection: Connection,
     *,
     package: str | None = None,
     version: str | None = None,
     measured: bool | None = None,
+    seen_by: SeenBy = EVERYTHING,
     after: str | None = None,
     limit: int,
 ) -> list[StackHead]:
@@ -48,6 +64,7 @@ def browse_stacks(
 
     :param package: that is in it, in ``version`` if that is given
     :param measured: whether it was inspected
+    :param seen_by: who asks: what was advised alone tells of the project of whoever asked
     """
     row, release = StackRow, PackageVersionRow
     query = select(row.digest, row.package_count, row.document_id)
@@ -57,8 +74,14 @@ def browse_stacks(
         if version is not None:
             holding = holding.where(release.version == version)
         query = query.where(row.digest.in_(holding))
+    seen = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
+    if not seen_by.everything:
+        own = select(AdvisedStack.stack_digest).where(
+            AdvisedStack.stack_digest == row.digest,
+            AdvisedStack.advice_id.in_(advice_of(seen_by.token_id or "")),
+        )
+        query = query.where(or_(seen.exists(), own.exists()))
     if measured is not None:
-        seen = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
         query = query.where(seen.exists() if measured else ~seen.exists())
     if after is not None:
         query = query.where(row.digest > after)

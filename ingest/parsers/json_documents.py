@@ -10,14 +10,13 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import orjson
 
 from common.errors import InvalidDocument
-from common.fields import path
 from common.inspection import canonical_json
+from common.json_keys import refuse_repeated_keys, walk
 from common.reasons import Reason
 
 #: What is left where a text ends within a literal, a number or an escape.
@@ -43,65 +42,13 @@ def load_json(data: bytes) -> tuple[Any, bytes]:
         raise _too_deep() from None
     if b"\\u0000" in canonical:
         _refuse_nul(value)
-    if _may_repeat_keys(data, canonical):
-        _refuse_duplicate_keys(data)
+    refuse_repeated_keys(data, canonical)
     return value, canonical
-
-
-def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
-    """Whether ``data`` has other colons than its canonical form.
-
-    Of two equal keys the parser keeps one, so the canonical bytes lack a colon, and
-    those within text are in both. An escaped colon is written plainly there, which
-    could hide a missing one, so escapes that may be one are looked at more closely.
-    """
-    return data.count(b":") != canonical.count(b":") or b"\\u003" in data
-
-
-class _Object(dict[str, Any]):
-    """An object that remembers a key it was given twice."""
-
-    duplicate: str | None = None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> _Object:
-    made = _Object(pairs)
-    if len(made) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                made.duplicate = key
-                break
-            seen.add(key)
-    return made
-
-
-def _walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
-    """Every value with its path, outer ones first; keys come as text at their own path."""
-    pending = [(at, value)]
-    while pending:
-        at, value = pending.pop()
-        yield at, value
-        if isinstance(value, dict):
-            pending.extend((path(at, key), inner) for key, inner in reversed(value.items()))
-            yield from ((path(at, key), key) for key in value)
-        elif isinstance(value, list):
-            pending.extend((path(at, i), value[i]) for i in reversed(range(len(value))))
-
-
-def _refuse_duplicate_keys(data: bytes) -> None:
-    for at, value in _walk(json.loads(data, object_pairs_hook=_object)):
-        if isinstance(value, _Object) and value.duplicate is not None:
-            raise InvalidDocument(
-                Reason.DUPLICATE_KEY,
-                f"the key {value.duplicate[:80]!r} occurs twice",
-                field=path(at, value.duplicate),
-            )
 
 
 def _refuse_nul(value: Any) -> None:
     """Look closer: an escaped backslash before ``u0000`` is no NUL."""
-    for at, inner in _walk(value):
+    for at, inner in walk(value):
         if isinstance(inner, str) and "\0" in inner:
             # A key may be the culprit, and the path is stored where NUL cannot be.
             raise InvalidDocument(
@@ -128,7 +75,7 @@ def _diagnose(data: bytes, cause: str) -> NoReturn:
         raise _invalid(text, error) from None
     except ValueError:  # more digits than int() takes
         raise InvalidDocument(Reason.INFINITE, "a number with thousands of digits") from None
-    for at, inner in _walk(value):
+    for at, inner in walk(value):
         if isinstance(inner, str) and _has_surrogate(inner):
             field = at.encode("utf-8", "backslashreplace").decode()
             raise InvalidDocument(Reason.LONE_SURROGATE, "half a surrogate pair", field=field)

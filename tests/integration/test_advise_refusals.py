@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -108,9 +109,10 @@ def test_a_conflict_among_what_was_read_is_not_told_as_proof(
             stores.settings, "advise", str(tmp_path), *WHERE, "--older-than", "400d", **where
         )  # fmt: skip
         assert done.returncode == 1
-        assert "infeasible among the 1 known versions" in done.stdout
-        assert "`thoth packages add core --max-versions 4` reads them" in done.stdout
-        identifier = done.stdout.rpartition("; ")[2].strip()
+        told = " ".join(done.stdout.split())  # lines are wrapped
+        assert "infeasible among the one known version; model" in told
+        assert "`thoth packages add core --max-versions 4` reads them" in told
+        identifier = told.rpartition("; ")[2]
         assert thoth(stores.settings, "replay", identifier).returncode == 0
         done = thoth(stores.settings, "why-not", "core==1.0", *at, "--fetch", **where)
     assert done.returncode == 0, done.stderr
@@ -178,3 +180,50 @@ def test_piped_rows_keep_to_columns_and_end_in_no_blanks(known: Stores, tmp_path
     free = thoth(known.settings, "advise", str(tmp_path), *WHERE)
     if "COLUMNS" not in os.environ:
         assert max(map(len, free.stdout.splitlines())) > 60
+
+
+def test_a_lock_that_takes_a_file_from_elsewhere_is_an_error(
+    stores: Stores, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    lock = tmp_path / "pylock.toml"
+    with package_index(protected=False, json=True, ranges=True, validators=True) as index:
+        index.add_wheel("core", "1.0")
+        where = {"PACKAGE_INDEXES": f"pypi={index.url}"}
+        for arguments in (
+            ("packages", "add", "core"), ("advise", str(tmp_path), *WHERE, "-o", str(lock))
+        ):  # fmt: skip
+            done = thoth(stores.settings, *arguments, **where)
+            assert done.returncode == 0, done.stderr
+        text = lock.read_text(encoding="utf-8")
+        (url,) = re.findall(r'^url = "(.*)"', text, re.MULTILINE)
+        moved = text.replace(url, f"http://evil.example/{url.rpartition('/')[2]}")
+        longer = re.sub(r"^size = \d+", "size = 1", text, flags=re.MULTILINE)
+        for written, expected in (
+            (text, set()),
+            (moved, {"ARTIFACT-DIFFERENT-SOURCE"}),
+            (longer, {"INVALID-ARTIFACT-SIZE"}),
+        ):
+            lock.write_text(written, encoding="utf-8")
+            for more in ((), ("--live",)):
+                done = thoth(stores.settings, "provenance", str(lock), "--json", *more, **where)
+                assert done.returncode == (1 if expected else 0), done.stderr
+                errors = {it["id"] for it in json.loads(done.stdout) if it["type"] == "ERROR"}
+                assert errors == expected
+        done = thoth(
+            stores.settings, "advise", str(tmp_path), *WHERE,
+            "-o", str(tmp_path / "requirements.in"), **where,
+        )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert (tmp_path / "requirements.in").read_text(encoding="utf-8") == "core\n"
+
+
+def test_a_report_with_a_key_twice_is_exit_code_2(known: Stores, tmp_path: Path) -> None:
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--json")
+    report = tmp_path / "report.json"
+    twice = done.stdout.replace('"version":"2.0"', '"version":"9.9","version":"2.0"', 1)
+    assert twice != done.stdout
+    report.write_text(twice, encoding="utf-8")
+    done = thoth(known.settings, "advise", "check", str(report))
+    assert (done.returncode, "duplicate_key" in done.stderr) == (2, True), done.stderr

@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -20,8 +22,10 @@ from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
 from api.jobs import cron
+from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import Job, Queue, QueueName
-from api.jobs.upkeep import prune, return_stalled
+from api.jobs.upkeep import prune, return_stalled, return_stalled_once
+from api.jobs.watch import Watch, guard
 from api.jobs.worker import queue_app
 from api.jobs.workshop import Workshop
 from common.settings import Settings
@@ -32,6 +36,7 @@ from graph.migrate import migrate_relational
 from graph.repositories.tokens import Scope
 from tests.factories.releases import release
 from tests.integration.test_advise_command import deliver
+from tests.services.commands import ROOT
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, until, worker_process
 from tests.services.ports import closed_port
 
@@ -208,7 +213,7 @@ def _uploads(engine: Engine) -> int:
 
 
 def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: Settings) -> None:
-    assert [it.task for it in cron.schedules(settings)] == ["cron.return_stalled", "cron.prune"]
+    assert [it.task for it in cron.schedules(settings)] == ["cron.prune"]
     told = replace(settings, cron_nightly="30 3 * * *", cron_advisories="0 * * * *")
     app = queue_app(told)
     due = {it.task.name: it.cron for it in app.periodic_registry.periodic_tasks.values()}
@@ -217,16 +222,67 @@ def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: 
     assert "thoth:cron.refresh" not in due
 
 
-def test_the_clock_has_a_worker_return_what_is_stalled(known: Stores) -> None:
-    """No job is enqueued by hand: the worker does it by itself, and at once."""
-    with worker_process(known.settings, PACKAGE_INDEXES=INDEXES):
-        until(lambda: _deferred(known.engine) >= 1)
+def test_a_busy_worker_returns_what_is_stalled(client: FlaskClient, known: Stores) -> None:
+    """It is at a job all the while, so a job that returns others would wait for its end."""
+    where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
+    execute(known.engine, "DELETE FROM procrastinate_jobs")
+    body = {"script": SLEEPS.replace("8", "60"), "timeout_s": 90}
+    name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
+    with worker_process(known.settings):
+        assert ended(client, where)["reason"] == "given up: its job is no longer in the queue"
+        state = client.get(f"/api/v2/requests/{name}").get_json()["state"]
+        assert state in ("pending", "running")
 
 
-def _deferred(engine: Engine) -> int:
-    query = "SELECT count(*) FROM procrastinate_periodic_defers WHERE task_name LIKE '%stalled'"
-    with engine.connect() as connection:
-        return int(connection.scalar(text(query)) or 0)
+def test_of_several_workers_one_returns_what_is_stalled(known: Stores) -> None:
+    turns: list[bool] = []
+
+    async def twice(app: procrastinate.App, shop: Workshop) -> None:
+        with shop.service.reading() as connection:
+            lock = text("SELECT pg_advisory_xact_lock(:key)")
+            connection.execute(lock, {"key": upkeep_module._LOCK})
+            turns.append(await return_stalled_once(app, shop))
+        turns.append(await return_stalled_once(app, shop))
+
+    upkeep(known.settings, twice)
+    assert turns == [False, True]
+
+
+def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
+    watch = Watch()
+    ends: list[str | None] = []
+
+    async def watched() -> None:
+        with watch.over("long", 3600):
+            guarding = asyncio.create_task(
+                guard(watch, lambda: ends.append(watch.overdue()), look_s=0)
+            )
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not ends
+            with watch.over("late", -1):
+                await guarding
+
+    asyncio.run(watched())
+    assert ends == ["late"]
+    assert watch.overdue() is None
+
+
+def test_a_process_ends_although_a_thread_of_it_waits_for_ever() -> None:
+    script = (
+        "import asyncio, threading\n"
+        "from api.jobs.watch import Watch, guard\n"
+        "watch = Watch()\n"
+        "def wait():\n"
+        "    with watch.over('stuck', 0.0):\n"
+        "        threading.Event().wait()\n"
+        "async def work():\n"
+        "    stuck = asyncio.create_task(asyncio.to_thread(wait))\n"
+        "    await guard(watch, look_s=0.01)\n"
+        "asyncio.run(work())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=60, check=False)
+    assert ended.returncode == 1
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ LISTS = (
 
 @pytest.fixture
 def client(filled_app: Flask) -> FlaskClient:
-    """A client that shows a token: without one nobody lists what others asked."""
+    """A client that shows a token: without such a one nobody lists what others asked."""
     with filled_app.extensions[EXTENSION].writing() as connection:
-        _, secret = create_token(connection, "reader", [Scope.READ, Scope.ADVISE], None)
+        _, secret = create_token(connection, "admin", [Scope.ADMIN], None)
     client = filled_app.test_client()
     client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
     return client
@@ -329,6 +329,25 @@ def test_a_nul_is_in_no_name(client: FlaskClient) -> None:
 def test_nobody_lists_what_others_asked_without_a_token(filled_app: Flask) -> None:
     got(filled_app.test_client(), "/api/v2/packages")
     got(filled_app.test_client(), "/api/v2/advice", 401)
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["anonymous", "reader"])
+def test_what_was_advised_to_others_is_not_listed(
+    client: FlaskClient, filled_app: Flask, filled: Settings, shown: bool
+) -> None:
+    query = "SELECT count(DISTINCT stack_digest) FROM advised_stacks WHERE stack_digest NOT IN"
+    inspected = "SELECT stack_digest FROM inspections WHERE stack_digest IS NOT NULL"
+    others = counted(filled, f"{query} ({inspected})")
+    assert others > 0
+    everything = {it["digest"] for it in every(client, "/api/v2/stacks", 50)}
+    reader = filled_app.test_client()
+    if shown:
+        with filled_app.extensions[EXTENSION].writing() as connection:
+            _, secret = create_token(connection, "reader", [Scope.READ, Scope.ADVISE], None)
+        reader.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
+        assert got(reader, "/api/v2/advice")["items"] == []
+    listed = {it["digest"] for it in every(reader, "/api/v2/stacks", 50)}
+    assert len(everything - listed) == others
 
 
 def test_reading_needs_its_scope_where_it_is_not_everybodys(filled_app: Flask) -> None:

@@ -268,3 +268,23 @@ class TestWrites:
         assert (write.method, write.route, write.status) == ("POST", "/api/v1/advise/python", 202)
         assert write.address == "127.0.0.1"
         assert write.token_id is None
+
+
+def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> None:
+    """One is enough for whatever a request does, so that no request waits for itself."""
+    settings = replace(stores.settings, rate_limit=None)
+    app = create_app(settings, threads=1)
+    service = app.extensions[EXTENSION]
+    try:
+        client = app.test_client()
+        for path in ("/readyz", "/metrics", "/api/v2/status", "/api/v2/stacks", "/api/v2/packages"):
+            assert client.get(path).status_code == 200, path
+        assert client.post(ADVISE, json=REQUEST).status_code == 202
+        service.engine.pool._timeout = 0.01
+        with service.reading(), pytest.raises(sqlalchemy.exc.TimeoutError):
+            service.engine.connect()
+    finally:
+        service.close()
+    with application(settings) as default:
+        pool = default.extensions[EXTENSION].engine.pool
+        assert pool.size() + pool._max_overflow > 1

@@ -211,7 +211,7 @@ class TestCache:
         with package_index(protected=False, json=True) as index:
             index.add_wheel("app", "1.0")
             settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-            with client_of(settings) as client:
+            with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
                 stores = replace(known, settings=settings)
                 asked = body('[packages]\napp = "*"\n')
                 assert advised(client, stores, asked)["result"]["error"] is True

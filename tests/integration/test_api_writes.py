@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import text
 
+from api.jobs.queue import QueueName
 from graph.engine import Stores
 from graph.projection import lag
 from graph.repositories.tokens import Scope
@@ -88,7 +90,7 @@ def test_what_an_advice_lacks_is_queued_for_ingestion_and_read(known: Stores) ->
         index.add_wheel("app", "1.0", metadata="Requires-Dist: lib>=1\n")
         index.add_wheel("lib", "2.0")
         settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-        with client_of(settings, Scope.ADVISE) as client:
+        with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
             body = {"files": {"requirements.in": "app\n"}, "environment": {"python": "3.11"}}
             first = client.post("/api/v2/advice", json=body)
             run_jobs(settings)
@@ -105,9 +107,46 @@ def test_what_an_advice_lacks_is_queued_for_ingestion_and_read(known: Stores) ->
             assert len(index.seen) == seen
 
 
+@pytest.mark.parametrize("scopes", [(), (Scope.ADVISE,)], ids=["anonymous", "advise"])
+def test_who_may_not_ingest_has_no_index_asked(known: Stores, scopes: tuple[Scope, ...]) -> None:
+    """Nor may they by a member of the request that is the service's own."""
+    with client_of(known.settings, *scopes) as client:
+        body = {"files": {"requirements.in": "nobody-knows\n"}}
+        ours = client.post("/api/v2/advice", json=body)
+        assert client.post("/api/v2/advice", json={**body, "may_fetch": True}).status_code == 400
+        stack = {"requirements": '[packages]\nnobody = "*"\n', "requirements_lock": None}
+        theirs = client.post(
+            "/api/v1/advise/python?recommendation_type=latest",
+            json={"application_stack": stack, "may_fetch": True},
+        )
+        assert (ours.status_code, theirs.status_code) == (202, 202)
+        run_jobs(known.settings)
+        assert client.get(ours.headers["Location"]).get_json()["state"] == "succeeded"
+    assert jobs_in(known.engine) == []
+
+
+def test_fetches_hold_nothing_else_up(known: Stores) -> None:
+    """So many wait, and not one more; what the graph shows comes before them."""
+    with client_of(known.settings, Scope.ADVISE, Scope.INGEST) as client:
+        for batch in range(3):
+            names = "".join(f"nobody-knows-{batch}-{number}\n" for number in range(50))
+            body = {"files": {"requirements.in": names}}
+            assert client.post("/api/v2/advice", json=body).status_code == 202
+        run_jobs(known.settings, [QueueName.PEOPLE])
+        with known.engine.connect() as connection:
+            query = text(
+                "SELECT queue_name, count(*), max(priority) FROM procrastinate_jobs"
+                " WHERE task_name = 'thoth:packages.fetch' GROUP BY queue_name"
+            )
+            assert [tuple(it) for it in connection.execute(query)] == [("fetches", 100, -10)]
+        archive = SAMPLES.read_bytes()
+        sent = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
+        assert sent.status_code == 202
+
+
 def test_fetches_are_off_where_the_setting_says_so(known: Stores) -> None:
     settings = replace(known.settings, fetch_missing=False)
-    with client_of(settings, Scope.ADVISE) as client:
+    with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
         body = {"files": {"requirements.in": "nobody-knows\n"}}
         first = client.post("/api/v2/advice", json=body)
         run_jobs(settings)

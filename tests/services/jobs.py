@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,14 +26,14 @@ from graph.repositories.tokens import Scope, create_token
 from tests.services.commands import ROOT, variables
 
 
-def run_jobs(settings: Settings) -> None:
+def run_jobs(settings: Settings, queues: Iterable[QueueName] = QueueName) -> None:
     """Run everything that waits to its end, in this process."""
     app, shop = queue_app(settings), Workshop(settings)
 
     async def work() -> None:
         async with app.open_async():
             await app.run_worker_async(
-                queues=[it.value for it in QueueName],
+                queues=[it.value for it in queues],
                 wait=False,
                 concurrency=1,
                 additional_context={WORKSHOP: shop},

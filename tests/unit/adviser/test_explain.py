@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from adviser.commands.printing import forced_lines
 from adviser.explain import Change, Outcome, why, why_not
 from graph.candidates import Dependency
 from tests.factories.asked import INDEX, NOTHING, advised, asked
+from tests.factories.universes import Index
 
 
 def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
@@ -38,6 +40,29 @@ def test_a_package_that_nothing_needs_can_be_had_as_well() -> None:
     told = why_not(advised(asked("web\n"), INDEX, NOTHING, "old"), Dependency("old"))
     assert told.outcome is Outcome.POSSIBLE
     assert told.changes == (Change("old", None, "1.0"),)
+
+
+def test_an_extra_that_nothing_has_cannot_be_had() -> None:
+    told = why_not(advised(), Dependency("core", extras=("nope",)))
+    assert told.outcome is Outcome.CONFLICT
+    assert list(forced_lines(told)) == [
+        "core[nope]: impossible: no known version of core has an extra 'nope'"
+    ]
+
+
+def test_a_version_that_lacks_a_wanted_extra_does_not_count_as_having_it() -> None:
+    index: Index = {
+        "web": {"2.0": {}, "1.0": {"requires": ["core; extra == 'fast'"]}},
+        "core": {"1.0": {}},
+    }
+    wanted = Dependency("web", extras=("fast",))
+    told = why_not(advised(asked("web\n"), index, NOTHING, "web[fast]"), wanted)
+    assert told.outcome is Outcome.POSSIBLE
+    assert told.changes == (Change("core", None, "1.0"), Change("web", "2.0", "1.0"))
+    told = why_not(advised(asked("web>=2\n"), index, NOTHING, "web[fast]"), wanted)
+    assert told.outcome is Outcome.CONFLICT
+    assert told.conflict is not None
+    assert "versions of web without fast" in "\n".join(told.conflict.lines())
 
 
 def test_why_leads_from_the_request_to_the_package() -> None:

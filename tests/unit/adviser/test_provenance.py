@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from adviser.issues import Issue, IssueId
+from adviser.places import Place
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import (
+    LockedFile,
     LockedPackage,
     Project,
     ProjectIndex,
     ProjectWarning,
     WarningCode,
 )
-from adviser.provenance import Issue, IssueId, Listing, Served, check_lock
+from adviser.provenance import Listing, Served, check_lock
 from adviser.scoring.assessments import Level
 from common.releases import ReleaseFile
 
@@ -121,7 +124,8 @@ def found_in(files: dict[str, str], **more: Any) -> list[tuple[IssueId, Level]]:
     """Issues of a project whose every version is served with the good hash."""
     project = parse_project({name: text.encode() for name, text in files.items()})
     listings = {(it.name, it.version): [listing()] for it in project.lock_entries}
-    issues = check_lock(project, Served(listings, **more))
+    places = {"pypi": Place("https://index.example/simple", frozenset({"h.example"}))}
+    issues = check_lock(project, Served(listings, **{"places": places, **more}))
     return [(it.id, it.type) for it in issues]
 
 
@@ -229,4 +233,116 @@ def test_without_a_hash_the_index_that_the_lock_names_has_to_have_the_package() 
     assert ids(locked(index="ours"), listing()) == [
         IssueId.NO_HASH,
         IssueId.ARTIFACT_DIFFERENT_SOURCE,
+    ]
+
+
+HERE = "https://files.example/pkg-1.0-a.whl"
+PLACES = {"pypi": Place("https://index.example/simple", frozenset({"kept.example"}))}
+
+
+def placed(url: str | None, **more: Any) -> LockedPackage:
+    """The package whose one file a lock places at an address."""
+    files = (LockedFile(**{"filename": "pkg-1.0-a.whl", "url": url, "sha256": GOOD, **more}),)
+    return replace(locked(GOOD, index="pypi"), files=files)
+
+
+def found_at(package: LockedPackage, **more: Any) -> list[tuple[IssueId, Level]]:
+    found = issues(package, listing(file(size_bytes=7), **more), places=PLACES)
+    return [(it.id, it.type) for it in found]
+
+
+@pytest.mark.parametrize("url", [HERE, "HTTPS://Files.example:443/pkg%2D1.0-a.whl#x", None])
+def test_a_file_where_its_index_serves_it_is_no_issue(url: str | None) -> None:
+    assert found_at(placed(url, size_bytes=7), addresses={"pkg-1.0-a.whl": HERE}) == []
+
+
+@pytest.mark.parametrize("name", ["pkg-1.0-a.whl", "other.whl"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/pkg-1.0-a.whl",
+        "https://files.example@evil.example/pkg-1.0-a.whl",
+        "https://files.example:8443/pkg-1.0-a.whl",
+        "https://files.example/else/pkg-1.0-a.whl",
+        "https://files.example:none/pkg-1.0-a.whl",
+    ],
+)
+def test_a_file_that_was_moved_elsewhere_is_an_error(url: str, name: str) -> None:
+    found = found_at(placed(url, filename=name), addresses={"pkg-1.0-a.whl": HERE})
+    assert found == [(IssueId.ARTIFACT_DIFFERENT_SOURCE, Level.ERROR)]
+
+
+def test_a_file_by_http_is_insecure_beside_that() -> None:
+    assert found_at(
+        placed("http://evil.example/pkg-1.0-a.whl"), addresses={"pkg-1.0-a.whl": HERE}
+    ) == [
+        (IssueId.ARTIFACT_DIFFERENT_SOURCE, Level.ERROR),
+        (IssueId.INSECURE_SOURCE, Level.WARNING),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://index.example/files/pkg-1.0-a.whl", []),
+        ("https://kept.example/pkg-1.0-a.whl", []),
+        ("https://evil.example/pkg-1.0-a.whl", [(IssueId.UNVERIFIABLE, Level.WARNING)]),
+    ],
+)
+def test_without_known_addresses_the_host_has_to_be_one_of_the_index(
+    url: str, expected: list[tuple[IssueId, Level]]
+) -> None:
+    assert found_at(placed(url)) == expected
+
+
+def test_hosts_of_other_files_of_the_release_are_known() -> None:
+    assert found_at(placed(HERE), addresses={"b.whl": "https://files.example/b.whl"}) == []
+
+
+def test_addresses_of_an_index_that_is_read_by_a_mirror_cannot_be_compared() -> None:
+    package = replace(placed(HERE), index="https://other.example/simple")
+    found = issues(
+        package,
+        listing(addresses={"pkg-1.0-a.whl": "https://mirror.example/pkg-1.0-a.whl"}),
+        called={"https://other.example/simple": "pypi"},
+        places=PLACES,
+    )
+    assert [(it.id, it.type) for it in found] == [(IssueId.UNVERIFIABLE, Level.WARNING)]
+    assert "mirror" in found[0].remedy
+
+
+def test_another_size_than_that_of_the_file_is_an_error() -> None:
+    package = placed(HERE, size_bytes=8)
+    assert found_at(package, addresses={"pkg-1.0-a.whl": HERE}) == [
+        (IssueId.INVALID_ARTIFACT_SIZE, Level.ERROR)
+    ]
+
+
+def test_where_a_lock_places_files_is_read() -> None:
+    text = PYLOCK.format(version="1.0", os="nt", digest=GOOD).replace(
+        "https://h.example", "https://me:word@evil.example"
+    )
+    files = {"pylock.toml": 'lock-version = "1.0"\ncreated-by = "x"\n' + text}
+    assert found_in(files) == [(IssueId.UNVERIFIABLE, Level.WARNING)]
+    (entry,) = parse_project({"pylock.toml": files["pylock.toml"].encode()}).lock_entries
+    assert entry.files[0].url == "https://evil.example/pkg-1.0-py3-none-any.whl"
+
+
+def test_two_indexes_of_one_name_are_told_by_their_addresses() -> None:
+    package = locked(GOOD, index="pypi")
+    found = issues(
+        package, listing(), called={"pypi": "https://else.example/simple"}, places=PLACES
+    )
+    (told,) = [it for it in found if it.id is IssueId.ARTIFACT_DIFFERENT_SOURCE]
+    assert told.justification == (
+        "the lock says pypi (https://else.example/simple), and the file is on "
+        "pypi (https://index.example/simple)"
+    )
+
+
+def test_what_a_requirements_file_cannot_say_is_no_warning() -> None:
+    project = parse_project({"requirements.txt": f"pkg==1 --hash=sha256:{GOOD}\n".encode()})
+    found = check_lock(project, Served({("pkg", "1"): [listing(index="ours")]}, ("ours", "pypi")))
+    assert [(it.id, it.type) for it in found] == [
+        (IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, Level.INFO)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from adviser.commands.options import (
 )
 from adviser.projects.parsing import parse_project
 from adviser.projects.problems import InvalidProject
-from adviser.projects.project import Project, ProjectIndex
+from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
+from common.environments import host_environment
 from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.candidates import Dependency
@@ -102,6 +104,19 @@ def test_a_project_says_its_python_and_an_option_wins(settings: Settings, tmp_pa
     project = read_project(folder(tmp_path, Pipfile=pipfile))
     assert asked_environment(project, GIVEN | {"python": None}).python_version == "3.12"
     assert asked_environment(project, GIVEN).python_version == "3.11"
+
+
+def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() -> None:
+    host = host_environment()
+    named = Project("Pipfile", ProjectFormat.PIPFILE, python=host.python_version)
+    here = GIVEN | {"python": None, "platform": None}
+    assert asked_environment(named, here) == host
+    first = f"{host.python_version}.0"
+    assert asked_environment(named, GIVEN | {"python": None}).python_full_version == first
+    exact = replace(named, python=first)
+    assert asked_environment(exact, here).python_full_version == first
+    other = replace(named, python="3.8")
+    assert asked_environment(other, here).python_full_version == "3.8.0"
 
 
 @pytest.mark.parametrize("text", ["", "7 weeks", "2026-13-01", "d"])

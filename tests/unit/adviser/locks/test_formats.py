@@ -255,3 +255,9 @@ def test_a_package_without_hashes_is_told_with_the_remedy(
     with pytest.raises(NoLock, match=r"a 1\.0: a file with a SHA-256 is not known") as caught:
         text(format, chosen("a", files=files))
     assert "packages refresh" in (caught.value.hint or "")
+
+
+def test_a_pylock_names_an_index_that_is_a_folder() -> None:
+    options = replace(OPTIONS, indexes={**OPTIONS.indexes, "wheels": "file:///wheels"})
+    lock = tomllib.loads(text(LockFormat.PYLOCK, chosen("a", index="wheels"), options=options))
+    assert lock["packages"][0]["index"] == "file:///wheels"

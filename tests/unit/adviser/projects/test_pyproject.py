@@ -177,7 +177,8 @@ def test_addresses_are_left_out_and_told() -> None:
     )
     assert project.requirements == ()
     assert [it.code for it in project.warnings] == [
-        WarningCode.ADDRESS, WarningCode.REPOSITORY, WarningCode.LOCAL_PATH
+        WarningCode.ADDRESS, WarningCode.CREDENTIALS_REMOVED, WarningCode.REPOSITORY,
+        WarningCode.LOCAL_PATH,
     ]  # fmt: skip
     assert "hidden" not in str(project.warnings)
 

@@ -214,3 +214,19 @@ def test_no_error_tells_a_password(line: str) -> None:
     with pytest.raises(InvalidProject) as caught:
         read(line)
     assert "hidden" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_credentials_of_a_repository_are_told_and_the_quote_is_closed() -> None:
+    project = read("a @ git+https://user:secret@h.example/a.git#egg=a\n")
+    assert codes(project) == [WarningCode.REPOSITORY, WarningCode.CREDENTIALS_REMOVED]
+    assert project.warnings[0].message.startswith(
+        "'a @ git+https://h.example/a.git#egg=a' is a repository"
+    )
+    assert "secret" not in str(project)
+    assert codes(read("a @ git+ssh://git@h.example/a.git\n")) == [WarningCode.REPOSITORY]
+
+
+def test_an_extra_that_a_project_does_not_have_is_told_by_its_field() -> None:
+    with pytest.raises(InvalidProject) as caught:
+        read("a\n").asked(extras=["nope"])
+    assert caught.value.field == "extras"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from adviser.issues import Issue, IssueId
 from adviser.projects.project import WarningCode
-from adviser.provenance import Issue, IssueId
 from adviser.reports.codes import PAGES, NoteCode, link_of, project_code
 from adviser.reports.placing import Place
 from adviser.scoring.assessments import Code, Level

@@ -130,6 +130,14 @@ def test_a_failure_tells_its_conflict_and_has_no_product() -> None:
     assert report["conflict"]["minimal"] is True
 
 
+def test_a_failure_with_a_smallest_conflict_is_settled() -> None:
+    advice = advised(asked("web>=3\ntool\n"))
+    assert report_of(advice)["result"]["report"]["certificate"]["settled"] is True
+    conflict = advice.resolution.conflict
+    assert conflict is not None
+    assert conflict.minimal
+
+
 def test_a_package_that_nobody_knows_is_named() -> None:
     report = report_of(advised(asked("web\nnowhere\n")))["result"]["report"]
     (note,) = [it for it in report["stack_info"] if it["code"] == "package_missing"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from adviser.reports.codes import NoteCode
@@ -13,6 +14,7 @@ from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
 from graph.evidence import ADVISORIES
 from tests.factories.asked import INDEX, NOTHING, advised, asked
+from tests.factories.universes import Index
 
 BLIND = replace(NOTHING, sources={ADVISORIES: None})
 
@@ -72,3 +74,16 @@ def test_prereleases_that_nobody_welcomes_are_not_missed() -> None:
 def test_without_a_version_on_the_index_there_is_nothing_to_tell() -> None:
     assert "nowhere" not in INDEX
     assert unread("nowhere\n", {"nowhere": ["1.0"]}) == ()
+
+
+def test_what_is_older_than_a_version_that_is_too_old_already_is_not_worth_reading() -> None:
+    index: Index = {"core": {"2.0": {"uploaded_at": "2024-03-01T00:00:00+00:00"}}}
+    after = datetime(2025, 1, 1, tzinfo=UTC)
+    advice = advised(asked("core\n", published_after=after), index)
+    conflict = advice.resolution.conflict
+    assert conflict is not None
+    listed = {"core": {"pypi": ["3.0", "1.9", "1.0"]}}
+    (told,) = unread_in(conflict, advice.asked, advice.snapshot, listed)
+    assert (told.count, told.newest) == (1, "3.0")
+    listed = {"core": {"pypi": ["1.9", "1.0"]}}
+    assert unread_in(conflict, advice.asked, advice.snapshot, listed) == ()

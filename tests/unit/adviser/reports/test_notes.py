@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+
+import pytest
 
 from adviser.advise import advise, in_this_process
 from adviser.asked import Asked, AskedIndex
@@ -11,10 +14,14 @@ from adviser.reports.notes import stack_notes
 from adviser.resolver.requests import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
+from adviser.scoring.estimates import Method
+from adviser.scoring.lacking import Need
+from adviser.scoring.verdicts import Verdict
 from graph.evidence import Evidence
 from tests.factories.asked import INDEX, MAIN, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench
-from tests.factories.universes import Index
+from tests.factories.universes import ENVIRONMENT, Index
+from tests.unit.adviser.reports.test_claims import kept
 
 
 def codes(index: Index, *indexes: AskedIndex) -> list[str]:
@@ -104,3 +111,43 @@ def test_how_old_the_knowledge_is_is_told() -> None:
     )
     never = replace(NOTHING, sources={"advisories": None})
     assert message(NoteCode.SOURCES, asked(), never).endswith("advisories never")
+
+
+@pytest.mark.parametrize(("full", "told"), [("3.11.0", True), ("3.11.7", False)])
+def test_a_patch_level_that_nobody_named_is_told(full: str, told: bool) -> None:
+    where = replace(ENVIRONMENT, python_full_version=full)
+    text = message(NoteCode.ENVIRONMENT, replace(asked(), environment=where))
+    assert text.endswith(f"; {full} is assumed") == told
+
+
+def test_without_a_stack_nothing_is_said_of_how_much_of_it_was_measured() -> None:
+    evidence = measured("core==2.0")
+    assert NoteCode.COVERAGE in [it.code for it in stack_notes(advised(evidence=evidence))]
+    failed = stack_notes(advised(asked("old>=2\n"), evidence=evidence))
+    assert NoteCode.COVERAGE not in [it.code for it in failed]
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        (Need.JOBS, "PiMatmul, 5 and 6 more jobs"),
+        (Need.RUNS, "PiMatmul, about 6 more runs of each would tell, or jobs that run in turns"),
+        (Need.HOSTS, "PiMatmul, 5 jobs of each on one and the same host would tell"),
+        (Need.TURNS, "run both in turns (`thoth inspect` with both specifications)"),
+    ],
+)
+def test_the_next_jobs_are_told_as_what_is_lacking(needs: Need, words: str) -> None:
+    advice = kept()
+    claim = replace(
+        next(it for it in advice.assessment.claims if it.purl and it.here),
+        verdict=Verdict.UNDETERMINED, method=Method.WELCH, needs=needs, jobs_missing=5,
+        baseline_jobs_missing=6, interval_high_pct=math.inf,
+    )  # fmt: skip
+    changed = replace(advice, assessment=replace(advice.assessment, claims=(claim,)))
+    (note,) = [it for it in stack_notes(changed) if it.code == NoteCode.NEXT_JOBS]
+    assert words in note.message
+
+
+def test_hardware_that_nobody_named_is_told_by_twelve_digits() -> None:
+    found = message(NoteCode.ENVIRONMENT, asked("web\n", hardware=f"sha256:{'a1' * 32}"), NOTHING)
+    assert found.endswith(f", on {'a1' * 6}")

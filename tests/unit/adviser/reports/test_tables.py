@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 
+from adviser.advise import advise
 from adviser.reports.tables import certificate_line, report_view
-from tests.factories.asked import advised, asked
+from graph.candidates import KnownVulnerability
+from tests.factories.asked import NOTHING, advised, asked, snapshot_for
 from tests.unit.adviser.reports.test_claims import kept
 from tests.unit.adviser.reports.test_documents import report_of
 
@@ -36,7 +39,7 @@ def test_criteria_notes_and_certificate_are_shown() -> None:
         "score",
         "info: resolved for CPython",
         "optimal: score -",
-        "10 ms",
+        "branch and bound 1; in 10 ms",
     ):
         assert words in text
 
@@ -46,6 +49,34 @@ def test_a_loss_that_decided_shows_its_measurement() -> None:
     (row,) = [line for line in text.splitlines() if line.startswith("fast")]
     assert "3 is worse by performance" in row
     assert "it is -33.0 % next to the baseline in PiMatmul (20 and 20 jobs)" in row
+
+
+def test_a_vulnerability_that_decided_is_named() -> None:
+    request = asked("core\n")
+    snap = snapshot_for(request)
+    newest, *rest = snap.packages["core"]
+    harm = KnownVulnerability("CVE-2024-1", "critical")
+    harmful = replace(newest, vulnerabilities=(harm,))
+    snap = replace(snap, packages={**snap.packages, "core": (harmful, *rest)})
+    text = shown(report_of(advise(request, snap, NOTHING)), 200)
+    (row,) = [line for line in text.splitlines() if line.startswith("core")]
+    assert row.split()[1] == "1.1"
+    assert "2.0 is worse by security" in row
+    assert "core 2.0 is affected by CVE-2024-1 (critical)" in row
+
+
+def test_what_was_asked_of_the_indexes_just_now_is_not_to_be_asked_again() -> None:
+    report = report_of(advised(asked("web\nnowhere\n")))
+    out = io.StringIO()
+    Console(file=out, width=200, highlight=False).print(report_view(report, fetched=True))
+    assert "warning: not known yet: nowhere" in map(str.rstrip, out.getvalue().splitlines())
+    assert "--fetch" not in out.getvalue()
+    assert "--fetch" in shown(report, 200)
+
+
+def test_versions_that_the_environment_excludes_are_known_too() -> None:
+    line = certificate_line(report_of(advised(asked("old>=2\n"))))
+    assert line.startswith("infeasible among the 2 known versions; ")
 
 
 def test_the_nearest_stack_and_the_day_of_what_is_known_are_shown() -> None:
@@ -88,3 +119,13 @@ def test_a_certificate_without_a_proof_says_its_bound() -> None:
     report = report_of(advised())
     report["result"]["report"]["certificate"] |= {"status": "feasible", "bound": 0, "objective": -5}
     assert certificate_line(report).startswith("feasible: score -0.0005, bound 0.0000; model ")
+
+
+def test_a_certificate_of_a_search_without_a_model_has_no_empty_fields() -> None:
+    report = report_of(advised())
+    nothing = {"status": "unknown", "model": "", "solver": ""}
+    report["result"]["report"]["certificate"] |= nothing
+    line = certificate_line(report)
+    assert line.startswith("unknown; snapshot ")
+    assert "model" not in line
+    assert ", ;" not in line

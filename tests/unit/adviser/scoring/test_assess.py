@@ -100,6 +100,18 @@ def test_security_refuses_what_others_weigh() -> None:
     assert [it.reason for it in universe.refused["web"]] == [Rule.POLICY]
 
 
+def test_security_goes_back_no_further_than_it_must() -> None:
+    releases = {"3.1.5": 10, "3.1.4": 100, "3.0.6": 150, "3.0.5": 200}
+    snap = snapshot_of({"web": {it: released(days) for it, days in releases.items()}}, ["web"])
+    harm = KnownVulnerability("CVE-1", "medium")
+    newest, *rest = snap.packages["web"]
+    snap = replace(snap, packages={"web": (replace(newest, vulnerabilities=(harm,)), *rest)})
+    for kind in (SECURITY, STABLE, PERFORMANCE):
+        assert advised(kind, snap) == "3.1.4"
+    clean = replace(snap, packages={"web": (newest, *rest)})
+    assert assessed(SECURITY, snap, allowed=["CVE-1"]).scores == assessed(SECURITY, clean).scores
+
+
 def test_a_vulnerability_that_is_allowed_neither_refuses_nor_weighs() -> None:
     snap, known = snapshot(v2_1="GHSA-1 critical"), harms(GHSA_1=("CVE-1", "GHSA-1"))
     evidence = replace(NOTHING, vulnerabilities=known)

@@ -90,6 +90,14 @@ def test_only_the_last_of_a_series_is_looked_after() -> None:
     assert {it for it, told in found.items() if told["maintenance"]} == {"1.4.1", "1.4"}
 
 
+def test_what_is_harmful_or_yanked_supersedes_nothing() -> None:
+    listed = [candidate("1.4.2"), candidate("1.4.1", yanked=True), candidate("1.4")]
+    told = release_values(listed, NOW, prereleases=False, harmful={listed[0].purl})
+    assert [found["maintenance"] for _, found in told] == [0, 0, 0]
+    told = release_values(listed, NOW, prereleases=False)
+    assert [found["maintenance"] for _, found in told] == [0, -1, -1]
+
+
 def test_indexes_are_not_held_against_each_other() -> None:
     found = values(candidate("2.0"), candidate("1.0", index="builds"))
     assert found["1.0"]["freshness"] == 0

@@ -1,0 +1,109 @@
+"""What may be wrong with where a lock's files come from: each kind with its weight and remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from adviser.reports.codes import REPORTS
+from adviser.scoring.assessments import Level
+
+
+class IssueId(StrEnum):
+    """What may be wrong with a lock; existing clients know all down to
+    ``DIFFERENT_ARTIFACTS_ON_SOURCES`` but ``INVALID_ARTIFACT_SIZE``."""
+
+    INVALID_LOCK_HASH = "INVALID-LOCK-HASH"
+    SOURCE_NOT_WHITELISTED = "SOURCE-NOT-WHITELISTED"
+    INSECURE_SOURCE = "INSECURE-SOURCE"
+    MISSING_PACKAGE = "MISSING-PACKAGE"
+    INVALID_ARTIFACT_HASH = "INVALID-ARTIFACT-HASH"
+    INVALID_ARTIFACT_SIZE = "INVALID-ARTIFACT-SIZE"
+    ARTIFACT_DIFFERENT_SOURCE = "ARTIFACT-DIFFERENT-SOURCE"
+    ARTIFACT_POSSIBLE_DIFFERENT_SOURCE = "ARTIFACT-POSSIBLE-DIFFERENT-SOURCE"
+    DIFFERENT_ARTIFACTS_ON_SOURCES = "DIFFERENT-ARTIFACTS-ON-SOURCES"
+    NO_HASH = "NO-HASH"
+    UNVERIFIABLE = "UNVERIFIABLE"
+    ARTIFACT_GONE = "ARTIFACT-GONE"
+    YANKED = "YANKED"
+    NOT_ATTESTED = "NOT-ATTESTED"
+    FILES_UNKNOWN = "FILES-UNKNOWN"
+
+
+_TYPES = {
+    IssueId.INSECURE_SOURCE: Level.WARNING,
+    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: Level.WARNING,
+    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: Level.WARNING,
+    IssueId.ARTIFACT_GONE: Level.WARNING,
+    IssueId.YANKED: Level.WARNING,
+    IssueId.NOT_ATTESTED: Level.INFO,
+    IssueId.FILES_UNKNOWN: Level.WARNING,
+}
+
+_REMEDIES = {
+    IssueId.INVALID_LOCK_HASH: "lock the project again",
+    IssueId.SOURCE_NOT_WHITELISTED: "allow the index with --index, or take the package elsewhere",
+    IssueId.INSECURE_SOURCE: "use an https address, and verify its certificate",
+    IssueId.MISSING_PACKAGE: "check the name and the version; `thoth packages add` reads an index",
+    IssueId.INVALID_ARTIFACT_HASH: "do not install it; find out where the hash comes from",
+    IssueId.INVALID_ARTIFACT_SIZE: "lock the project again; installers refuse the file",
+    IssueId.ARTIFACT_DIFFERENT_SOURCE: "name the index that serves it in the lock, if it is meant",
+    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: "name the index of the package in the lock",
+    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: "name the index of the package in the lock",
+    IssueId.NO_HASH: "lock it with hashes: `thoth advise --format requirements`",
+    IssueId.UNVERIFIABLE: "take it from an index and lock it with a SHA-256, or check it yourself",
+    IssueId.ARTIFACT_GONE: "lock again: installing it anew would fail",
+    IssueId.YANKED: "choose another version: its publisher took this one back",
+    IssueId.NOT_ATTESTED: "nothing need be done; the publisher signs no provenance for it",
+    IssueId.FILES_UNKNOWN: "read its index: `thoth packages add`, or check with --live",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that is wrong, or worth knowing.
+
+    :param digest: of the file that it is about
+    :param indexes: that it is about, sorted
+    """
+
+    id: IssueId
+    type: Level
+    justification: str
+    remedy: str
+    package_name: str | None = None
+    package_version: str | None = None
+    digest: str | None = None
+    indexes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """As reports write it: texts and lists of texts only."""
+        values = {
+            "package_name": self.package_name,
+            "package_version": f"=={self.package_version}" if self.package_version else None,
+            "digest": self.digest,
+            "indexes": list(self.indexes),
+        }
+        found = {
+            "type": self.type.value,
+            "id": self.id.value,
+            "justification": self.justification,
+            "remedy": self.remedy,
+            "link": f"{REPORTS}#{self.id.value.lower()}",
+        }
+        return {**found, **{key: value for key, value in values.items() if value}}
+
+
+def issue_of(
+    issue: IssueId,
+    message: str,
+    *,
+    package: str | None = None,
+    version: str | None = None,
+    digest: str | None = None,
+    indexes: tuple[str, ...] = (),
+    level: Level | None = None,
+) -> Issue:
+    """An issue of its kind's own remedy, and of its own weight unless another is given."""
+    level = level or _TYPES.get(issue, Level.ERROR)
+    return Issue(issue, level, message, _REMEDIES[issue], package, version, digest, indexes)

@@ -1,0 +1,302 @@
+"""Requests that are made to break the service, and what nobody else is to learn."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import text
+
+from api.app import create_app
+from api.jobs import uploads
+from api.jobs.upkeep import UPLOAD
+from api.service import EXTENSION, Service
+from common.errors import InvalidArgument, StoreUnavailable
+from common.inspection import canonical_json, digest_bytes
+from graph.engine import GRAPH, POSTGRESQL, Stores
+from graph.repositories.tokens import Scope
+from ingest.record import only_one
+from tests.factories.documents import document_2020_02
+from tests.factories.releases import release
+from tests.integration.test_advise_command import deliver
+from tests.services.commands import ROOT, row_counts
+from tests.services.jobs import client_of, run_jobs
+from tests.services.ports import closed_port
+
+ADVISE = "/api/v1/advise/python?recommendation_type=latest"
+PROVENANCE = "/api/v1/provenance/python"
+KNOWN = "https://index.example/simple"
+PIPFILE = '[packages]\nweb = "*"\n'
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """A record with one package, an index that nobody serves, and one that is a folder."""
+    indexes = (("pypi", KNOWN), ("wheels", "file:///srv/secret-wheels"))
+    settings = replace(stores.settings, package_indexes=indexes, fetch_missing=False)
+    made = replace(stores, settings=replace(settings, rate_limit=None))
+    deliver(made, [release("web", "1.0")])
+    return made
+
+
+@pytest.fixture
+def client(known: Stores) -> Iterator[FlaskClient]:
+    """Who may write."""
+    scopes = (Scope.ADVISE, Scope.INGEST, Scope.INSPECT, Scope.CYPHER)
+    with client_of(known.settings, *scopes) as made:
+        yield made
+
+
+def v1(more: str = "", pipfile: str = PIPFILE, lock: str | None = None) -> bytes:
+    stack = json.dumps({"requirements": pipfile, "requirements_lock": lock})
+    return f'{{"application_stack": {stack}{more}}}'.encode()
+
+
+def deep(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+LOCK = '{{"_meta": {{"sources": []}}, "default": {{}}, "develop": {{}}, "web": {{"x": {0}}}}}'
+BROKEN = [
+    (ADVISE, v1(', "labels": {"a": "\\ud800"}')),
+    (ADVISE, v1(', "labels": {"a\\u0000": "b"}')),
+    (ADVISE, v1(f', "runtime_environment": {{"x": {deep(900)}}}')),
+    (ADVISE, v1(f', "runtime_environment": {{"x": {"9" * 40}}}')),
+    (ADVISE, v1(f', "runtime_environment": {{"x": {"9" * 5000}}}')),
+    (ADVISE, v1(', "runtime_environment": {"x": NaN}')),
+    (ADVISE, v1(pipfile=f"{PIPFILE}[x]\na = {'9' * 40}\n")),
+    (ADVISE, v1(pipfile=f"{PIPFILE}[x]\na = nan\n")),
+    (ADVISE, v1(pipfile=f"{PIPFILE}[pipenv]\nx = {deep(300)}\n")),
+    (ADVISE, v1(pipfile=f'{PIPFILE}[pipenv]\nx = "a\\u0000"\n')),
+    (ADVISE, v1(lock=f'{{"_meta": {{"x": {deep(900)}}}}}')),
+    (PROVENANCE, v1(lock=f'{{"_meta": {{"x": {deep(900)}}}}}')),
+    (ADVISE, b"[" * 200_000),
+    (PROVENANCE, b"[" * 200_000),
+    ("/api/v2/advice", b"[" * 200_000),
+    ("/api/v2/advice", b'{"files": {"requirements.txt": "web #\\ud800"}}'),
+    ("/api/v2/advice", b'{"files": {"requirements.txt": "web", "a\\u0000b": "x"}}'),
+    ("/api/v2/advice", b'{"files": {"requirements.txt": "web"}, "manifest": "\\ud800"}'),
+    ("/api/v2/advice", b'{"files": {"requirements.txt": "web"}, "count": ' + b"9" * 5000 + b"}"),
+    ("/api/v2/advice", b'{"files": {"requirements.txt": "web"}, "time_limit_s": NaN}'),
+    ("/api/v2/packages", b'{"requirements": ["a\\ud800"]}'),
+    ("/api/v2/cypher", b'{"query": "RETURN $a", "parameters": {"a": 18446744073709551615}}'),
+    ("/amun/api/v1/inspect", b'{"base": "x", "identifier": "\\ud800"}'),
+    ("/amun/api/v1/inspect", b"[" * 200_000),
+    ("/amun/api/v1/inspect", b'{"a": "\xff"}'),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), BROKEN)
+def test_no_json_makes_the_service_make_a_mistake(
+    client: FlaskClient, path: str, body: bytes
+) -> None:
+    response = client.post(path, data=body, content_type="application/json")
+    assert response.status_code == 400, response.text
+    kinds = {"/problems/invalid-request", "/problems/invalid-document"}
+    assert response.get_json()["type"] in kinds
+
+
+def test_the_field_is_named(client: FlaskClient) -> None:
+    body = v1(', "runtime_environment": {"x": [1, "a\\u0000"]}')
+    problem = client.post(ADVISE, data=body, content_type="application/json").get_json()
+    assert problem["detail"].startswith("runtime_environment.x[1]: ")
+    assert list(problem["errors"]["json"]) == ["runtime_environment.x[1]"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (ADVISE, {"application_stack": {"requirements": "#" * 262_145, "requirements_lock": None}}),
+        ("/api/v2/advice", {"files": {"Pipfile": "#" * 262_145}}),
+        ("/api/v2/advice", {"files": {"requirements.in": "web\n", "p/x.toml": "#" * 262_145}}),
+    ],
+)
+def test_manifests_are_no_larger_than_people_write(
+    client: FlaskClient, path: str, body: dict[str, Any]
+) -> None:
+    response = client.post(path, json=body)
+    assert response.status_code == 400
+    assert "262144" in response.get_json()["detail"]
+
+
+def test_locks_may_be_larger(client: FlaskClient) -> None:
+    lock = json.dumps({"_meta": {"sources": []}, "default": {}, "develop": {}}) + " " * 300_000
+    stack = {"requirements": PIPFILE, "requirements_lock": lock}
+    assert client.post(ADVISE, json={"application_stack": stack}).status_code == 202
+
+
+class TestUploads:
+    def test_a_large_document_in_canonical_spelling_is_taken_in(
+        self, client: FlaskClient, known: Stores
+    ) -> None:
+        body = canonical_json(document_2020_02(stderr="x" * 2_000_000))
+        assert len(body) > 1024**2
+        first = client.post("/api/v2/inspections", data=body, content_type="application/json")
+        assert first.status_code == 202, first.text
+        run_jobs(known.settings)
+        done = client.get(first.headers["Location"]).get_json()
+        result = client.get(done["result"]).get_json()
+        assert (result["new"], result["known"]) == (1, 0)
+        assert row_counts(known.engine)["inspections"] == 1
+        with known.engine.connect() as connection:
+            query = text("SELECT kind FROM documents WHERE document_id = :id")
+            assert connection.scalar(query, {"id": digest_bytes(body)}) == "inspection"
+
+    def test_each_request_has_its_own_body(self, client: FlaskClient, known: Stores) -> None:
+        """One that was sent again is kept from then on, whenever it was sent first."""
+        for _ in range(2):
+            answer = client.post(
+                "/api/v2/inspections?force=true", data=b"no", content_type="application/zip"
+            )
+            assert answer.status_code == 202
+        with known.engine.connect() as connection:
+            query = text("SELECT count(*) FROM documents WHERE kind = :kind")
+            assert connection.scalar(query, {"kind": UPLOAD}) == 2
+
+    def test_two_workers_do_not_share_a_file(
+        self, client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        archive = (ROOT / "samples" / "inspections.tar.gz").read_bytes()
+        sent = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
+        where = sent.headers["Location"]
+        monkeypatch.setattr(uploads, "PATIENCE_S", 0.0)
+        with only_one(known.engine, uploads.lock_of(digest_bytes(archive)), "the test has it"):
+            run_jobs(known.settings)
+            waiting = client.get(where).get_json()
+            assert (waiting["state"], waiting["attempts"]) == ("running", 1)
+        with known.engine.begin() as connection:
+            connection.execute(text("UPDATE procrastinate_jobs SET scheduled_at = NULL"))
+        run_jobs(known.settings)
+        assert client.get(where).get_json()["state"] == "succeeded"
+
+
+class TestWhatIsTold:
+    def test_nobody_learns_where_a_store_is(self, client: FlaskClient, known: Stores) -> None:
+        port = closed_port()
+        away = replace(known.settings, graph_url=f"bolt://127.0.0.1:{port}")
+        asked = {"files": {"requirements.in": "web\n"}}
+        where = client.post("/api/v2/advice", json=asked).headers["Location"]
+        for _ in range(3):
+            with known.engine.begin() as connection:
+                connection.execute(text("UPDATE procrastinate_jobs SET scheduled_at = NULL"))
+            run_jobs(away)
+        done = client.get(where).get_json()
+        assert done["state"] == "error"
+        told = json.dumps(done) + client.get(f"{where}/log").text
+        assert "the graph is unavailable" in told
+        assert str(port) not in told
+        assert "127.0.0.1" not in told
+
+    def test_a_schema_of_another_release_is_no_fault_of_the_request(
+        self, client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from api.jobs import advice
+        from common.errors import SchemaMismatch
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise SchemaMismatch("the schema of bolt://10.9.8.7 is 9999", "migrate")
+
+        monkeypatch.setattr(advice, "answer", refuse)
+        asked = {"files": {"requirements.in": "web\n"}}
+        where = client.post("/api/v2/advice", json=asked).headers["Location"]
+        run_jobs(known.settings)
+        done = client.get(where).get_json()
+        assert done["state"] == "error"
+        assert "10.9.8.7" not in json.dumps(done) + client.get(f"{where}/log").text
+
+    def test_a_fault_is_logged_with_its_request(
+        self, known: Stores, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        app = create_app(known.settings)
+
+        @app.get("/broken")
+        def broken() -> str:
+            raise RuntimeError("a bug")
+
+        with caplog.at_level(logging.ERROR):
+            answer = app.test_client().get("/broken", headers={"X-Request-Id": "request-of-mine"})
+        app.extensions[EXTENSION].close()
+        assert answer.status_code == 500
+        (line,) = [it for it in caplog.records if it.getMessage() == "request_broke"]
+        assert line.__dict__["request_id"] == "request-of-mine"
+
+    def test_folders_of_this_machine_are_no_addresses(
+        self, client: FlaskClient, known: Stores
+    ) -> None:
+        deliver(known, [release("own", "1.0", index="wheels")])
+        found = client.get("/api/v1/python/package/versions?name=own")
+        assert found.status_code == 200
+        assert "secret-wheels" not in found.text
+        lock = {"_meta": {"sources": []}, "default": {"web": {"version": "==1.0"}}, "develop": {}}
+        stack = {"requirements": PIPFILE, "requirements_lock": json.dumps(lock)}
+        sent = client.post(PROVENANCE, json={"application_stack": stack})
+        run_jobs(known.settings)
+        report = client.get(f"{PROVENANCE}/{sent.get_json()['analysis_id']}")
+        assert report.get_json()["result"]["parameters"]["whitelisted_sources"] == [KNOWN]
+
+    @pytest.mark.parametrize("path", [ADVISE, PROVENANCE])
+    def test_indexes_of_a_lock_are_those_of_the_service(
+        self, client: FlaskClient, path: str
+    ) -> None:
+        source = {"name": "theirs", "url": "http://192.0.2.1/simple", "verify_ssl": False}
+        lock = {"_meta": {"sources": [source]}, "default": {}, "develop": {}}
+        stack = {"requirements": PIPFILE, "requirements_lock": json.dumps(lock)}
+        answer = client.post(path, json={"application_stack": stack})
+        assert answer.status_code == 400
+        assert answer.get_json()["type"] == "/problems/index-not-allowed"
+
+
+class TestWatching:
+    @pytest.mark.parametrize("path", ["/livez", "/liveness", "/readyz", "/readiness"])
+    def test_whoever_watches_needs_no_token(self, known: Stores, path: str) -> None:
+        with client_of(known.settings) as client:
+            answer = client.get(path, headers={"Authorization": "Bearer nobody-knows"})
+            assert answer.status_code == 200
+
+    def test_it_lives_without_postgresql_whatever_is_shown(self, known: Stores) -> None:
+        url = f"postgresql://nobody:hidden@127.0.0.1:{closed_port()}/nothing"
+        settings = replace(known.settings, database_url=url, rate_limit="1/hour")
+        with client_of(settings) as client:
+            for _ in range(3):
+                answer = client.get("/livez", headers={"Authorization": "Bearer nobody-knows"})
+                assert answer.status_code == 200
+
+
+class TestGraphConnections:
+    def test_a_fault_of_one_request_leaves_the_connections_of_others(self, known: Stores) -> None:
+        service = Service(known.settings)
+        with service.stores() as other:
+            with pytest.raises(InvalidArgument), service.stores():
+                raise InvalidArgument("a request's own fault")
+            with pytest.raises(StoreUnavailable), service.stores():
+                raise StoreUnavailable(POSTGRESQL, "away", "")
+            with service.stores() as again:
+                assert again.driver is other.driver
+        service.close()
+
+    def test_a_graph_that_went_away_is_reached_anew_and_nobody_is_cut_off(
+        self, known: Stores
+    ) -> None:
+        service = Service(known.settings)
+        gone = threading.Event()
+
+        def lose() -> None:
+            with pytest.raises(StoreUnavailable), service.stores():
+                raise StoreUnavailable(GRAPH, "away", "")
+            gone.set()
+
+        with service.stores() as other:
+            thread = threading.Thread(target=lose)
+            thread.start()
+            thread.join()
+            assert gone.is_set()
+            other.driver.verify_connectivity()
+            with service.stores() as anew:
+                assert anew.driver is not other.driver
+        service.close()
