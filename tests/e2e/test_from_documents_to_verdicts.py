@@ -14,8 +14,10 @@ import pytest
 
 from tests.services.commands import ROOT, THOTH
 
-#: Documents of all generations, made up so that every verdict occurs.
+#: Documents of all generations, made up.
 DOCUMENTS = "tests/data/inspections"
+#: Measured ones.
+SAMPLES = "samples/inspections.tar.gz"
 EXTERNAL = ("DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "INGEST_SOURCES")
 
 OUTCOMES = """
@@ -71,16 +73,18 @@ def test_from_documents_to_verdicts(fresh: Installation) -> None:
     assert "19 read: 19 new, 0 already known, 0 quarantined" in taken_in.stdout
     assert "up to date" in taken_in.stdout
 
-    document = fresh.json("stacks", "--json")
-    assert verdicts(document) == {"faster", "slower", "equivalent", "undetermined"}
-    fastest = max(document["groups"], key=lambda group: len(group["stacks"]))["stacks"][0]
-    assert fastest["component_version"] == "2.16.2"
-    assert fastest["comparison"]["verdict"] == "faster"
-    assert fastest["comparison"]["interval_low_pct"] > 2
+    # Each of these stacks was inspected once, on a night of its own: what differs may be the night.
+    assert {it["verdict"] for it in comparisons(fresh.json("stacks", "--json"))} == {"undetermined"}
 
     rows = fresh.json("cypher", OUTCOMES, "--format", "json")
     assert rows == [{"outcome": "crashed", "seen": 2}, {"outcome": "measured", "seen": 89}]
     assert "refused" in fresh.run("thoth", "cypher", "CREATE (n:Package)").stderr
+
+    fresh.thoth("ingest", "inspections", SAMPLES)
+    document = fresh.json("stacks", "--json")
+    assert {it["verdict"] for it in comparisons(document)} == {"slower", "undetermined"}
+    slower = [it for it in comparisons(document) if it["verdict"] == "slower"]
+    assert all(it["interval_high_pct"] < -2 for it in slower)
 
     assert fresh.thoth("graph", "verify").rstrip().endswith("equal")
     status = fresh.json("status", "--json")
@@ -90,7 +94,7 @@ def test_from_documents_to_verdicts(fresh: Installation) -> None:
     fresh.thoth("down")
     fresh.thoth("status", code=3)
     # What was learnt is still there tomorrow.
-    assert verdicts(fresh.json("stacks", "--json")) == verdicts(document)
+    assert comparisons(fresh.json("stacks", "--json")) == comparisons(document)
 
 
 def test_the_demo_runs_from_nothing(fresh: Installation) -> None:
@@ -100,10 +104,11 @@ def test_the_demo_runs_from_nothing(fresh: Installation) -> None:
         assert said in done.stdout, said
 
 
-def verdicts(document: dict[str, Any]) -> set[str]:
-    return {
-        stack["comparison"]["verdict"]
+def comparisons(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every stack next to its baseline."""
+    return [
+        stack["comparison"]
         for group in document["groups"]
         for stack in group["stacks"]
         if stack["comparison"]
-    }
+    ]
