@@ -46,10 +46,11 @@ def console() -> Console:
 def _print(*what: RenderableType) -> None:
     """Print without the blanks that fill up rows; a terminal keeps its styles."""
     out = console()
+    # Who reads a pipe looks for whole lines, unless a width was asked for; cells are wrapped.
+    whole = not out.is_terminal and "COLUMNS" not in os.environ
     with out.capture() as captured:
         for it in _flat(what):
-            # Who reads a pipe looks for whole lines; tables are wrapped by cell.
-            out.print(it, soft_wrap=isinstance(it, str | Text) and not out.is_terminal)
+            out.print(it, soft_wrap=whole and isinstance(it, str | Text))
     text = captured.get()
     if not out.is_terminal:
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())

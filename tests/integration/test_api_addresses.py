@@ -246,7 +246,7 @@ def test_the_listener_hears_what_is_configured(stores: Stores) -> None:
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"
         settings = replace(stores.settings, package_indexes=(("pypi", url),))
-        with client_of(settings, Scope.ADVISE) as client:
+        with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
             assert _advise(client, url).status_code == 202
             run_jobs(settings)
         assert ear.heard
