@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, datetime
 
 import orjson
@@ -47,7 +48,7 @@ def test_any_text_is_a_key_or_a_bad_request(text: str) -> None:
 
 @given(values | st.lists(values, max_size=4).map(lambda them: ["things", *them]))
 def test_any_document_is_a_key_or_a_bad_request(value: object) -> None:
-    packed = base64.urlsafe_b64encode(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+    packed = base64.urlsafe_b64encode(json.dumps(value).encode())
     expect_key_or_refusal(packed.decode().rstrip("="))
 
 
