@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Response
 from flask.views import MethodView
 
 from api import analyses
@@ -16,6 +15,7 @@ from api.resources.requests import may_fetch
 from api.schemas import thamos as schemas
 from api.security import needs, require_token, token
 from api.service import service
+from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, asked_of, cache_key
 from graph.repositories.analyses import Kind, NewAnalysis
 from graph.repositories.tokens import Scope
@@ -62,36 +62,4 @@ class AdviceRequests(MethodView):
         return analyses.accepted_document(found, cached=cached, authenticated=shown is not None)
 
 
-@blueprint.route("/<string:analysis_id>")
-class AdviceResult(MethodView):
-    """The result of a request."""
-
-    @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.ResultDocument)
-    @blueprint.alt_response(202, description="Not finished: ask again.")
-    def get(self, analysis_id: str) -> Response:
-        """Give the report of an advice, or say that it is not ready."""
-        found = analyses.found(analysis_id, Kind.ADVICE)
-        return Response(analyses.result(found), mimetype="application/json")
-
-
-@blueprint.route("/<string:analysis_id>/status")
-class AdviceStatus(MethodView):
-    """How far a request is."""
-
-    @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.StatusDocument)
-    def get(self, analysis_id: str) -> dict[str, Any]:
-        """Say how far an advice is."""
-        return analyses.status_of(analyses.found(analysis_id, Kind.ADVICE))
-
-
-@blueprint.route("/<string:analysis_id>/log")
-class AdviceLog(MethodView):
-    """What people are shown of a run."""
-
-    @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.LogDocument)
-    def get(self, analysis_id: str) -> dict[str, Any]:
-        """Give the log of an advice."""
-        return analyses.log_document(analyses.found(analysis_id, Kind.ADVICE))
+serve_answers(blueprint, Kind.ADVICE)

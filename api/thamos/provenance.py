@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Response
 from flask.views import MethodView
 
 from api import analyses
@@ -15,6 +14,7 @@ from api.privacy import public_request
 from api.schemas import thamos as schemas
 from api.security import needs, require_token, token
 from api.service import service
+from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, cache_key, project_of
 from common.indexes.configured import configured_indexes
 from graph.repositories.analyses import Kind, NewAnalysis
@@ -59,36 +59,4 @@ class ProvenanceRequests(MethodView):
         return analyses.accepted_document(found, cached=cached, authenticated=shown is not None)
 
 
-@blueprint.route("/<string:analysis_id>")
-class ProvenanceResult(MethodView):
-    """The result of a check."""
-
-    @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.ResultDocument)
-    @blueprint.alt_response(202, description="Not finished: ask again.")
-    def get(self, analysis_id: str) -> Response:
-        """Give the issues of a lock, or say that they are not ready."""
-        found = analyses.found(analysis_id, Kind.PROVENANCE)
-        return Response(analyses.result(found), mimetype="application/json")
-
-
-@blueprint.route("/<string:analysis_id>/status")
-class ProvenanceStatus(MethodView):
-    """How far a check is."""
-
-    @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.StatusDocument)
-    def get(self, analysis_id: str) -> dict[str, Any]:
-        """Say how far a check is."""
-        return analyses.status_of(analyses.found(analysis_id, Kind.PROVENANCE))
-
-
-@blueprint.route("/<string:analysis_id>/log")
-class ProvenanceLog(MethodView):
-    """What people are shown of a run."""
-
-    @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.LogDocument)
-    def get(self, analysis_id: str) -> dict[str, Any]:
-        """Give the log of a check."""
-        return analyses.log_document(analyses.found(analysis_id, Kind.PROVENANCE))
+serve_answers(blueprint, Kind.PROVENANCE)
