@@ -9,6 +9,7 @@ With several workers (`-n`), each has stores of its own; only one has a Neo4j.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 import tempfile
@@ -41,6 +42,10 @@ __all__ = ["served"]
 TEMPLATE = "thoth_template"
 
 _numbers = itertools.count(1)
+
+# A worker's readline says that its pipe is 80 columns wide, and commands would believe it.
+for _size in ("COLUMNS", "LINES"):
+    os.environ.pop(_size, None)
 
 # How long an example takes says how busy the machine is, and nothing of the code.
 hypothesis.settings.register_profile(
