@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 from pathlib import Path
@@ -121,6 +122,16 @@ def test_neo4j_is_hardened_as_the_tests_server_is(compose: dict[str, Any]) -> No
     for name, value in HARDENING.items():
         variable = "NEO4J_" + name.replace("_", "__").replace(".", "_")
         assert environment[variable] == value
+
+
+def test_the_image_is_made_of_every_package() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    wanted = {it.rstrip("*") for it in setup["options.packages.find"]["include"].split()}
+    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert ignored[0] == "*"
+    assert wanted
+    assert wanted <= {it.removeprefix("!") for it in ignored[1:] if it.startswith("!")}
 
 
 def test_the_image_runs_as_a_user_of_its_own() -> None:
