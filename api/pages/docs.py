@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from flask import Blueprint, Response, current_app, redirect, render_template, request, url_for
+from markupsafe import Markup, escape
 
 #: Nothing but the page's own style sheet is loaded.
 _POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -17,6 +18,20 @@ blueprint = Blueprint(
     static_folder="static",
     static_url_path="/docs/static",
 )
+
+
+@blueprint.app_template_filter("words")
+def words(text: str) -> Markup:
+    """Plain text as HTML; what stands between backticks is code.
+
+    >>> words("`limit` is < 10")
+    Markup('<code>limit</code> is &lt; 10')
+    """
+    parts = map(escape, text.split("`"))
+    return Markup().join(
+        Markup("<code>{}</code>").format(it) if number % 2 else it
+        for number, it in enumerate(parts)
+    )
 
 
 @blueprint.get("/")
