@@ -1,8 +1,8 @@
-"""Addresses of this machine's own, told from those that others reach."""
+"""Addresses: this machine's own, and those that are one client's."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Network, ip_address
 
 
 def is_loopback(host: str) -> bool:
@@ -17,3 +17,20 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def neighbourhood(host: str) -> str:
+    """Whom an address is counted as: an IPv6 network of 64 bits is a single customer's.
+
+    >>> [neighbourhood(it) for it in ("192.0.2.7", "::ffff:192.0.2.7", "2001:db8::9:1", "?")]
+    ['192.0.2.7', '192.0.2.7', '2001:db8::/64', '?']
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address), 64), strict=False))

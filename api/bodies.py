@@ -1,17 +1,80 @@
-"""JSON that clients send: read once, within bounds that every store and digest can take."""
+"""What clients send: all of it or nothing, within bounds that every store and digest can take."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import IO, Any, NoReturn, cast
 
 import flask
 import orjson
-from flask_smorest import Blueprint
+from gunicorn.http.errors import ParseException
+from marshmallow import Schema
 from webargs import missing
 from webargs.flaskparser import FlaskParser, is_json_request
+from webargs.multidictproxy import MultiDictProxy
+from werkzeug.utils import cached_property
+from werkzeug.wsgi import LimitedStream
 
 from api.errors import ApiError, Problem
 from common.bounds import out_of_bounds
+
+
+class TooManySlow(TimeoutError):
+    """A body comes slowly while others do that hold as many threads as they may."""
+
+
+class _Body(LimitedStream):
+    """A body to its end, which its length or its last chunk says.
+
+    :param most: bytes
+    :raises ApiError: while it is read: 400 if it breaks off, 408 or 503 if it comes too slowly,
+        413 if there is more of it
+    """
+
+    def __init__(self, stream: IO[bytes], length: int | None, most: int) -> None:
+        # Whether chunks are too many is known with the first byte beyond.
+        super().__init__(stream, most + 1 if length is None else length)
+        self._most = most
+        self._length = length
+        if length is not None and length > most:
+            self._refuse_large()
+
+    def readinto(self, b: bytearray) -> int | None:  # type: ignore[override]
+        """Read, and find out whether it may go on."""
+        try:
+            size = super().readinto(b)
+        except ParseException as error:  # of a chunk's length
+            self.on_disconnect(error)
+        if self.tell() > self._most:
+            self._refuse_large()
+        return size
+
+    def on_disconnect(self, error: Exception | None = None) -> None:
+        """Nothing came: that is the end of chunks, and else none."""
+        if self._length is None and error is None:
+            return
+        if isinstance(error, TooManySlow):
+            raise ApiError(
+                503, Problem.OVERLOADED, "too many clients send slowly: try again later",
+                headers={"Retry-After": "10"},
+            ) from error  # fmt: skip
+        if isinstance(error, TimeoutError):
+            raise ApiError(408, Problem.TOO_SLOW, "the body did not end in time") from error
+        raise ApiError(400, Problem.INVALID_REQUEST, "the body broke off before its end") from error
+
+    def _refuse_large(self) -> NoReturn:
+        raise ApiError(413, Problem.TOO_LARGE, f"the body is larger than {self._most} bytes")
+
+
+class BoundedRequest(flask.Request):
+    """A request whose body is read to its end, or refused."""
+
+    @cached_property
+    def stream(self) -> IO[bytes]:
+        """The body; a server that takes chunks ends them by itself."""
+        most = self.max_content_length
+        if most is None or not (self.content_length or "wsgi.input_terminated" in self.environ):
+            return super().stream
+        return cast(IO[bytes], _Body(self.environ["wsgi.input"], self.content_length, most))
 
 
 def json_of(data: bytes) -> Any:
@@ -40,11 +103,22 @@ class BodyParser(FlaskParser):
         data = req.get_data(cache=True)
         return json_of(data) if data else missing
 
+    def load_querystring(self, req: flask.Request, schema: Schema) -> Any:
+        """A parameter that takes one value is given once.
 
-class BodyBlueprint(Blueprint):
-    """Resources whose bodies are read so."""
-
-    ARGUMENTS_PARSER = BodyParser()
+        :raises ApiError: 400, naming those that are not
+        """
+        many = MultiDictProxy(req.args, schema).multiple_keys
+        known = {field.data_key or name for name, field in schema.load_fields.items()} - many
+        twice = {
+            name: ["Given more than once."]
+            for name, values in req.args.lists()
+            if len(values) > 1 and name in known
+        }
+        if twice:
+            detail = f"given more than once: {', '.join(sorted(twice))}"
+            raise ApiError(400, Problem.INVALID_REQUEST, detail, errors={"query": twice})
+        return super().load_querystring(req, schema)
 
 
 def _refused(field: str, message: str) -> ApiError:

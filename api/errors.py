@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any
 
 from flask import Flask, Response, g, jsonify, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from api.jobs.queue import Overloaded
 from common.errors import (
@@ -55,6 +55,8 @@ class Problem(StrEnum):
     METHOD_NOT_ALLOWED = "method-not-allowed"
     CONFLICT = "conflict"
     TOO_LARGE = "too-large"
+    TOO_SLOW = "too-slow"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type"
     TOO_MANY_REQUESTS = "too-many-requests"
     OVERLOADED = "overloaded"
     ANALYSIS_FAILED = "analysis-failed"
@@ -77,6 +79,8 @@ MEANINGS: Mapping[Problem, str] = {
     Problem.METHOD_NOT_ALLOWED: "The resource does not have this method.",
     Problem.CONFLICT: "What is there already contradicts the request.",
     Problem.TOO_LARGE: "The request is larger than what is read of one.",
+    Problem.TOO_SLOW: "The request did not end in the time that clients have for it.",
+    Problem.UNSUPPORTED_MEDIA_TYPE: "The body's `Content-Type` is none that is taken here.",
     Problem.TOO_MANY_REQUESTS: "More requests than this client may make; `Retry-After` says when.",
     Problem.OVERLOADED: "Too much work waits; `Retry-After` says when to try again.",
     Problem.ANALYSIS_FAILED: "The run ended without a result; `status` says why.",
@@ -91,12 +95,24 @@ _OF_STATUS = {
     403: Problem.FORBIDDEN,
     404: Problem.NOT_FOUND,
     405: Problem.METHOD_NOT_ALLOWED,
+    408: Problem.TOO_SLOW,
     409: Problem.CONFLICT,
     413: Problem.TOO_LARGE,
+    414: Problem.TOO_LARGE,
+    415: Problem.UNSUPPORTED_MEDIA_TYPE,
     422: Problem.INVALID_REQUEST,
     429: Problem.TOO_MANY_REQUESTS,
+    431: Problem.TOO_LARGE,
     500: Problem.INTERNAL,
     503: Problem.UNAVAILABLE,
+}
+#: What is said where nobody has said more than the status.
+_WORDS = {
+    400: "the request cannot be read",
+    404: "there is nothing at this address",
+    405: "the resource does not have this method",
+    413: "the request is larger than what is read of one",
+    415: "the body's Content-Type is none that is taken here",
 }
 
 
@@ -250,27 +266,25 @@ def _of_request() -> dict[str, Any]:
     return {"request_id": g.get("request_id")}
 
 
+def problem_of(status: int) -> Problem:
+    """What a status means by itself."""
+    return _OF_STATUS.get(status, Problem.HTTP)
+
+
 def of_http(error: HTTPException) -> Response:
     """An error of Flask, werkzeug or the schemas."""
-    if error.response is not None and error.code is None:
-        return Response(error.response.data, error.response.status_code)  # type: ignore[attr-defined]
-    status = error.code or 500
-    data = getattr(error, "data", None) or {}
-    more: dict[str, Any] = {}
-    if "messages" in data:
-        more["errors"] = data["messages"]
-    headers = dict(data.get("headers") or {})
-    if 300 <= status < 400:
+    status = error.code
+    if status is None or 300 <= status < 400:
         return error.get_response()  # type: ignore[return-value]
-    valid = getattr(error, "valid_methods", None)
-    if valid:
-        headers["Allow"] = ", ".join(valid)
-    retry = getattr(error, "retry_after", None)
-    if isinstance(retry, int):
-        headers["Retry-After"] = str(retry)
-    detail = _told(more.get("errors")) or data.get("message") or error.description
-    detail = detail or HTTPStatus(status).phrase
-    return problem_response(status, _OF_STATUS.get(status, Problem.HTTP), detail, headers, **more)
+    data = getattr(error, "data", None) or {}
+    more = {"errors": data["messages"]} if "messages" in data else {}
+    headers = dict(data.get("headers") or {})
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        headers["Allow"] = ", ".join(error.valid_methods)
+    own = error.description if error.description != type(error).description else None
+    detail = _told(more.get("errors")) or data.get("message") or own
+    detail = detail or _WORDS.get(status) or HTTPStatus(status).phrase
+    return problem_response(status, problem_of(status), detail, headers, **more)
 
 
 def _told(messages: Any, field: str = "") -> str:

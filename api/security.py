@@ -9,28 +9,30 @@ from typing import ParamSpec, TypeVar
 from flask import Flask, g, request
 
 from api.errors import ApiError, Problem
+from api.guesses import Guesses
 from api.service import service
-from graph.repositories.tokens import Scope, Token, token_shown
+from graph.repositories.tokens import Scope, Token, digest_of, token_shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Parameters that hold secrets where clients of old put them.
 _IN_QUERY = "token"
-
-
 #: Questions that everybody may ask; none is refused for the token that it shows.
 OPEN = frozenset({"livez", "readyz", "liveness", "readiness"})
 
 
-def is_open() -> bool:
-    """Whether nobody is asked who they are for this request."""
-    return request.endpoint in OPEN
+def register(app: Flask, guesses: Guesses) -> None:
+    """Find out for every request of ``app`` who asks.
 
+    :param guesses: is told of tokens that are refused, and says when there were too many
+    """
 
-def register(app: Flask) -> None:
-    """Find out for every request of ``app`` who asks."""
-    app.before_request(_identify)
+    @app.before_request
+    def _identify() -> None:
+        g.token = None
+        if request.endpoint not in OPEN:
+            g.token = _shown(guesses)
 
 
 def token() -> Token | None:
@@ -60,11 +62,17 @@ def require(scope: Scope, *, anonymous: bool = True) -> None:
     """:raises ApiError: 401 without a token where one is needed, 403 if it has not this scope"""
     if anonymous and scope.value in service().settings.anonymous_scopes:
         return
-    found = require_token()
+    found = token()
+    if found is None:
+        raise _unauthorized(
+            f"this needs a token with the scope {scope.value!r}: `Authorization: Bearer <token>`",
+            f'scope="{scope.value}"',
+        )
     if not found.may(scope):
         raise ApiError(
-            403, Problem.FORBIDDEN, f"the token {found.prefix}… has not the scope {scope.value!r}"
-        )
+            403, Problem.FORBIDDEN, f"the token {found.prefix}… has not the scope {scope.value!r}",
+            headers=_challenge(f'error="insufficient_scope", scope="{scope.value}"'),
+        )  # fmt: skip
 
 
 def require_token() -> Token:
@@ -75,17 +83,30 @@ def require_token() -> Token:
     return found
 
 
-def _identify() -> None:
-    g.token = None
-    if is_open():
-        return
-    secret = _secret()
+def _shown(guesses: Guesses) -> Token | None:
+    """The token of this request; ``None`` if it shows none.
+
+    :raises ApiError: 401 if what it shows is none, 429 if its address showed many such
+    """
+    try:
+        secret = _secret()
+    except ApiError:
+        guesses.check("")
+        guesses.refused()
+        raise
     if secret is None:
-        return
+        return None
+    digest = digest_of(secret)
+    guesses.check(digest)
     with service().writing() as connection:
-        g.token = token_shown(connection, secret)
-    if g.token is None:
-        raise _unauthorized("the token is not known, has expired or was revoked")
+        found = token_shown(connection, secret)
+    if found is None:
+        guesses.refused()
+        raise _unauthorized(
+            "the token is not known, has expired or was revoked", 'error="invalid_token"'
+        )
+    guesses.accepted(digest)
+    return found
 
 
 def _secret() -> str | None:
@@ -104,5 +125,10 @@ def _secret() -> str | None:
     return secret.strip()
 
 
-def _unauthorized(detail: str) -> ApiError:
-    return ApiError(401, Problem.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
+def _unauthorized(detail: str, why: str = "") -> ApiError:
+    return ApiError(401, Problem.UNAUTHORIZED, detail, headers=_challenge(why))
+
+
+def _challenge(why: str) -> dict[str, str]:
+    """As RFC 6750 has it (section 3)."""
+    return {"WWW-Authenticate": f"Bearer {why}".rstrip()}

@@ -18,6 +18,7 @@ from gunicorn.glogging import Logger
 
 from api import unread
 from api.addresses import is_loopback
+from api.connections import Worker
 from api.service import EXTENSION
 from common.errors import ServiceFailed
 from common.settings import Settings
@@ -27,6 +28,8 @@ GRACE_S = 20
 #: A worker process whose main loop is silent for so long is replaced.
 _SILENCE_S = 60
 _BACKLOG = 1024
+#: Of each process at a time; a process has 1,024 files by most systems' defaults.
+_CONNECTIONS = 500
 _NAME = "the server"
 
 _LOG = logging.getLogger(__name__)
@@ -135,12 +138,15 @@ class _Server(BaseApplication):
         front = self._front
         chosen: dict[str, Any] = {
             "bind": f"fd://{self._descriptor}",
-            "worker_class": "gthread",
+            "worker_class": Worker,
             "workers": front.workers,
             "threads": front.threads,
             "graceful_timeout": GRACE_S,
             "timeout": _SILENCE_S,
             "keepalive": 15,
+            "worker_connections": _CONNECTIONS,
+            # Files go the way of all answers, which has an end.
+            "sendfile": False,
             "limit_request_line": 8190,
             "proc_name": "thoth",
             "logger_class": _Log,
@@ -155,7 +161,7 @@ class _Server(BaseApplication):
             chosen |= {
                 "certfile": str(front.certificate),
                 "keyfile": str(front.key),
-                "ssl_context": _tls,
+                "ssl_context": _Contexts(),
             }
         if Path("/dev/shm").is_dir():  # noqa: S108 - gunicorn's own files, made safely
             chosen["worker_tmp_dir"] = "/dev/shm"  # noqa: S108
@@ -177,10 +183,28 @@ class _Server(BaseApplication):
             self._app.extensions[EXTENSION].close()
 
 
-def _tls(_config: Any, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    context = default()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+class _Contexts:
+    """TLS as it is spoken, by one context until the files of the certificate are others."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, ...] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def __call__(self, config: Any, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        """:raises OSError: if they cannot be used, and there were none before"""
+        files = tuple(Path(it).stat().st_mtime_ns for it in (config.certfile, config.keyfile))
+        if self._context is None or files != self._of:
+            try:
+                context = default()
+            except OSError as error:
+                # One of the two may be there before the other.
+                if self._context is None:
+                    raise
+                _LOG.warning("certificate_unusable", extra={"error": str(error)})
+                return self._context
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            self._of, self._context = files, context
+        return self._context
 
 
 def _ready(_server: Any) -> None:

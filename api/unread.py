@@ -8,7 +8,7 @@ from secrets import token_hex
 
 import gunicorn.util
 
-from api.errors import MEDIA_TYPE, Problem, title
+from api.errors import MEDIA_TYPE, problem_of, title
 
 #: A peer that does not read is not waited for.
 _TIMEOUT_S = 2.0
@@ -21,7 +21,7 @@ def register() -> None:
 
 def write_problem(sock: socket.socket, status: int, reason: str, message: str) -> None:
     """Answer what could not be read, and say that the connection ends."""
-    problem = Problem.INTERNAL if status == 500 else Problem.HTTP
+    problem = problem_of(status)
     document = {
         "type": f"/problems/{problem}",
         "title": title(problem),

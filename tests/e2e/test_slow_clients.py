@@ -1,0 +1,285 @@
+"""Clients that wait, drip and never hang up, many more of them than the service has threads."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from graph.engine import relational_engine
+from tests.services.served import Served, end
+
+#: To two threads, each of which would wait for some seconds for each of them.
+MANY = 40
+#: Far less than that, and far more than a busy machine needs for one answer.
+PATIENCE_S = 30.0
+ADVISE = "/api/v1/advise/python?recommendation_type=latest"
+UPLOADS = "/api/v2/inspections"
+MIB = 1024**2
+HALF_A_HANDSHAKE = b"\x16\x03\x01\x02\x00\x01"
+HALF_A_HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A server of one process with two threads, on the stores of the service."""
+
+    port: int
+    tls: bool
+    served: Served
+
+    @property
+    def base_url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://localhost:{self.port}"
+
+    def client(self) -> httpx.Client:
+        context = ssl.create_default_context(cafile=str(self.served.ca))
+        return httpx.Client(base_url=self.base_url, verify=context, timeout=PATIENCE_S)
+
+    def connect(self) -> socket.socket:
+        """A connection without a handshake."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+
+    def secured(self) -> socket.socket:
+        """A connection on which HTTP may be spoken."""
+        plain = self.connect()
+        if not self.tls:
+            return plain
+        context = ssl.create_default_context(cafile=str(self.served.ca))
+        return context.wrap_socket(plain, server_hostname="localhost")
+
+
+@contextmanager
+def small(served: Served, *options: str) -> Iterator[Small]:
+    folder = Path(tempfile.mkdtemp(prefix="thoth-small-"))
+    log = folder / "serve.log"
+    command = [sys.executable, "-m", "api", "serve", "--port", "0", "--workers", "1"]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [*command, "--threads", "2", "--metrics-dir", str(folder), *options],
+            env={**served.environ, "BODY_LIMIT_MB": "1"}, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while "service_ready" not in log.read_text("utf-8"):
+            assert server.poll() is None, log.read_text("utf-8")
+            assert time.monotonic() < until, log.read_text("utf-8")
+            time.sleep(0.05)
+        line = next(it for it in log.read_text("utf-8").splitlines() if it.startswith("Serving "))
+        yield Small(int(line.rpartition(":")[2]), "--tls-self-signed" in options, served)
+        assert end(server) == 0
+        assert "Traceback" not in log.read_text("utf-8")
+    finally:
+        server.kill()
+        server.wait()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def plain(served: Served) -> Iterator[Small]:
+    with small(served) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def secured(served: Served) -> Iterator[Small]:
+    with small(served, "--tls-self-signed") as running:
+        yield running
+
+
+@pytest.fixture(params=["plain", "secured"])
+def server(request: pytest.FixtureRequest) -> Small:
+    found: Small = request.getfixturevalue(request.param)
+    return found
+
+
+@contextmanager
+def many(connect: Callable[[], socket.socket]) -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(connect()) for _ in range(MANY)]
+
+
+@contextmanager
+def dripping(connections: list[socket.socket], drop: bytes) -> Iterator[None]:
+    """Send a little on every connection again and again."""
+    enough = threading.Event()
+
+    def drip() -> None:
+        while not enough.wait(0.3):
+            for it in connections:
+                try:
+                    it.sendall(drop)
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
+
+
+def statuses(connections: list[socket.socket]) -> set[int]:
+    """What the server answered before it closed each of them; 0 for nothing."""
+    found = set()
+    for it in connections:
+        answer = b""
+        try:
+            while data := it.recv(65_536):
+                answer += data
+        except ConnectionError:
+            pass
+        found.add(int(answer.split()[1]) if answer else 0)
+    return found
+
+
+def lives(server: Small) -> bool:
+    with server.client() as client:
+        return client.get("/livez").status_code == 200
+
+
+def test_who_says_nothing_keeps_nobody_waiting(server: Small) -> None:
+    with many(server.connect):
+        assert lives(server)
+
+
+def test_half_a_handshake_keeps_nobody_waiting(secured: Small) -> None:
+    with many(secured.connect) as connections:
+        for it in connections:
+            it.sendall(HALF_A_HANDSHAKE)
+        assert lives(secured)
+
+
+def test_who_says_nothing_after_the_handshake_keeps_nobody_waiting(secured: Small) -> None:
+    with many(secured.secured):
+        assert lives(secured)
+
+
+def test_a_head_that_drips_keeps_nobody_waiting(server: Small) -> None:
+    with many(server.secured) as connections, dripping(connections, b"X-More: and more\r\n"):
+        for it in connections:
+            it.sendall(HALF_A_HEAD)
+        assert lives(server)
+
+
+def test_all_of_them_are_sent_away(plain: Small, secured: Small) -> None:
+    silent = [plain.connect(), secured.connect(), secured.secured(), secured.connect()]
+    silent[-1].sendall(HALF_A_HANDSHAKE)
+    heads = [plain.secured(), secured.secured()]
+    with ExitStack() as stack:
+        for it in (*silent, *heads):
+            stack.enter_context(it)
+        for it in heads:
+            it.sendall(HALF_A_HEAD)
+        assert statuses(silent) == {0}
+        assert statuses(heads) == {408}
+
+
+def test_a_body_that_drips_keeps_nobody_waiting_for_long(server: Small) -> None:
+    head = f"POST {ADVISE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with many(server.secured) as connections, dripping(connections, b" "):
+        for it in connections:
+            it.sendall(head.encode() + b"Content-Length: 9999\r\n\r\n{")
+        assert lives(server)
+        found = statuses(connections)
+    assert found <= {408, 503, 0}
+    assert 503 in found
+
+
+def test_who_does_not_hang_up_keeps_nobody_waiting(server: Small) -> None:
+    with many(server.secured) as connections:
+        for it in connections:
+            it.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert lives(server)
+        assert statuses(connections) == {200}
+
+
+def test_a_head_comes_in_parts_and_two_at_once(plain: Small) -> None:
+    with plain.connect() as it:
+        for byte in b"\r\n" + HALF_A_HEAD:
+            it.sendall(bytes([byte]))
+        it.sendall(b"\r\n" + HALF_A_HEAD + b"\r\n" + HALF_A_HEAD + b"Connection: close\r\n\r\n")
+        answer = b""
+        while data := it.recv(65_536):
+            answer += data
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_a_head_without_end_is_refused(plain: Small) -> None:
+    with plain.connect() as it:
+        it.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000)
+        assert statuses([it]) == {431}
+
+
+class TestBodies:
+    @pytest.fixture
+    def uploads(self, plain: Small) -> Iterator[httpx.Client]:
+        with plain.client() as client:
+            client.headers["Authorization"] = f"Bearer {plain.served.token('ingest')}"
+            client.headers["Content-Type"] = "application/zip"
+            yield client
+
+    def stored(self, server: Small) -> int:
+        engine = relational_engine(server.served.settings)
+        with engine.connect() as connection:
+            found = connection.scalar(text("SELECT count(*) FROM analyses WHERE kind = 'upload'"))
+        engine.dispose()
+        return int(found or 0)
+
+    def test_chunks_beyond_the_limit_are_refused(self, plain: Small, uploads: httpx.Client) -> None:
+        before = self.stored(plain)
+        for more in (b"x", b"x" * MIB):
+            parts = itertools.chain([b"x" * (MIB // 4)] * 4, [more])
+            answer = uploads.post(UPLOADS, content=parts)
+            assert answer.status_code == 413, answer.text
+            assert answer.json()["type"] == "/problems/too-large"
+        assert self.stored(plain) == before
+        assert uploads.post(UPLOADS, content=iter([b"y" * MIB])).status_code == 202
+        assert self.stored(plain) == before + 1
+
+    def test_chunks_beyond_the_limit_are_refused_everywhere(self, plain: Small) -> None:
+        with plain.client() as client:
+            told = {"Content-Type": "application/json"}
+            body = b'{"files": {"requirements.txt": "flask"}}' + b" " * MIB
+            answer = client.post(
+                "/api/v2/advice", content=iter([body, b" " * 2 * MIB]), headers=told
+            )
+            assert answer.status_code == 413, answer.text
+
+    @pytest.mark.parametrize(
+        ("framing", "sent"),
+        [
+            (b"Content-Length: 100", b"half"),
+            (b"Transfer-Encoding: chunked", b"4\r\nhalf\r\n"),
+            (b"Transfer-Encoding: chunked", b"4\r\nhalf\r\n9\r\nhalf"),
+            (b"Transfer-Encoding: chunked", b"4\r\nhalf\r\nno length\r\n"),
+        ],
+    )
+    def test_a_body_that_breaks_off_is_refused(
+        self, plain: Small, uploads: httpx.Client, framing: bytes, sent: bytes
+    ) -> None:
+        before = self.stored(plain)
+        names = ("Authorization", "Content-Type")
+        head = [f"POST {UPLOADS} HTTP/1.1", "Host: localhost"]
+        head += [f"{name}: {uploads.headers[name]}" for name in names]
+        with plain.connect() as it:
+            it.sendall("\r\n".join([*head, ""]).encode() + framing + b"\r\n\r\n" + sent)
+            it.shutdown(socket.SHUT_WR)
+            assert statuses([it]) == {400}
+        assert self.stored(plain) == before

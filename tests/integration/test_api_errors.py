@@ -1,0 +1,103 @@
+"""What clients are told of their mistakes: stable types, our words, and the name of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import werkzeug.exceptions
+from flask.testing import FlaskClient
+
+from api.errors import Problem
+from graph.engine import Stores
+from graph.repositories.tokens import Scope
+from tests.factories.releases import release
+from tests.integration.test_advise_command import deliver
+from tests.services.jobs import client_of
+
+#: What werkzeug says to people who look at a page.
+THEIRS = {
+    it.description for it in werkzeug.exceptions.default_exceptions.values() if it.description
+}
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    settings = replace(stores.settings, rate_limit=None, anonymous_scopes=frozenset({"advise"}))
+    made = replace(stores, settings=settings)
+    deliver(made, [release("web", "1.0")])
+    return made
+
+
+@pytest.fixture
+def client(known: Stores) -> Iterator[FlaskClient]:
+    """Who may read and take in."""
+    with client_of(known.settings, Scope.READ, Scope.INGEST) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/nowhere", 404, Problem.NOT_FOUND),
+        ("GET", "/api/v1/nowhere", 404, Problem.NOT_FOUND),
+        ("DELETE", "/api/v2/packages", 405, Problem.METHOD_NOT_ALLOWED),
+        ("POST", "/api/v2/inspections", 415, Problem.UNSUPPORTED_MEDIA_TYPE),
+    ],
+)
+def test_each_mistake_has_a_type_and_words_of_ours(
+    client: FlaskClient, method: str, path: str, status: int, kind: Problem
+) -> None:
+    answer = client.open(path, method=method, data=b"x", content_type="text/plain")
+    assert answer.status_code == status
+    assert answer.json["type"] == f"/problems/{kind}"
+    assert answer.json["detail"] not in THEIRS
+    assert len(answer.json["detail"]) < 120
+    assert client.get(answer.json["type"]).json["type"] == answer.json["type"]
+    assert ("Allow" in answer.headers) is (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/api/v2/packages?limit=1&limit=2", "limit"),
+        ("/api/v2/packages/web/versions/1.0?python_version=3.11&python_version=3.12",
+         "python_version"),
+        ("/api/v1/python/imports?import_name=a&import_name=b", "import_name"),
+        ("/api/v1/python/package/versions?name=web&name=flask", "name"),
+    ],
+)  # fmt: skip
+def test_a_parameter_of_one_value_is_given_once(client: FlaskClient, path: str, name: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 400, answer.text
+    assert answer.json["type"] == "/problems/invalid-request"
+    assert list(answer.json["errors"]["query"]) == [name]
+    assert name in answer.json["detail"]
+
+
+def test_a_parameter_of_many_values_is_given_as_often_as_there_are(client: FlaskClient) -> None:
+    path = "/api/v2/packages/web/versions/1.0?python_version=3.11"
+    assert client.get(f"{path}&extras=a&extras=b").status_code == 200
+    refused = client.get(path + "&extras=a" * 60)
+    assert refused.status_code == 400
+    assert "50" in refused.json["detail"]
+
+
+def test_clients_of_old_may_repeat_what_is_not_read(client: FlaskClient) -> None:
+    assert client.get("/api/v1/python/package/versions?name=web&x=1&x=2").status_code == 200
+
+
+def test_the_scope_that_is_needed_is_named(client: FlaskClient, known: Stores) -> None:
+    refused = client.post("/api/v2/cypher", json={"query": "RETURN 1"})
+    assert refused.status_code == 403
+    assert "'cypher'" in refused.json["detail"]
+    told = refused.headers["WWW-Authenticate"]
+    assert told == 'Bearer error="insufficient_scope", scope="cypher"'
+    with client_of(known.settings) as anonymous:
+        unknown = anonymous.get("/api/v2/packages")
+        assert unknown.status_code == 401
+        assert "'read'" in unknown.json["detail"]
+        assert unknown.headers["WWW-Authenticate"] == 'Bearer scope="read"'
+        wrong = anonymous.get("/api/v1", headers={"Authorization": "Bearer thoth_x"})
+        assert wrong.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
