@@ -74,7 +74,7 @@ def _surround(app: Flask, settings: Settings) -> None:
     access.register(app)
     metrics.register(app)
     limits.bound()
-    security.register(app)
+    security.register(app, limits.guesses)
     limits.count()
     audit.register(app)
     health.register(app)

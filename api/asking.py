@@ -12,11 +12,10 @@ from packaging.utils import canonicalize_name
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
 from adviser.commands.options import bounds, dependencies, moment, replacements
-from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
 from api.foreign import refuse_foreign_indexes
-from api.privacy import FILES, HASHES
+from api.privacy import project_in
 from common.environments import Environment, environment
 from common.errors import InvalidArgument
 from common.settings import Settings
@@ -46,8 +45,7 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     :raises InvalidArgument: naming the field
     :raises ApiError: 400 if an index is not one of this service
     """
-    files = {name: text.encode() for name, text in request[FILES].items()}
-    project = parse_project(files, request.get("manifest"), request.get(HASHES, ()))
+    project = project_in(request)
     refuse_foreign_indexes(settings, project)
     now = datetime.now(UTC)
     options = Options(

@@ -11,7 +11,8 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any
 from urllib.parse import urlencode
 
 import orjson
@@ -20,7 +21,6 @@ from flask import request
 from api.errors import ApiError, Problem
 from graph.repositories.progress import Progress
 
-T = TypeVar("T")
 Key = tuple[Any, ...]
 
 #: PostgreSQL counts no further.
@@ -32,16 +32,21 @@ class Cursor:
     """How the keys of one list are written.
 
     :param name: of the list; a cursor of another one is refused
-    :param kinds: types of the parts of a key: texts, numbers, times
+    :param parts: types of the parts of a key, by the attributes of items that they are:
+        texts, numbers, times
     """
 
     name: str
-    kinds: tuple[type[str] | type[int] | type[datetime], ...]
+    parts: Mapping[str, type[str] | type[int] | type[datetime]]
+
+    def key_of(self, item: object) -> Key:
+        """The key of an item."""
+        return tuple(attrgetter(name)(item) for name in self.parts)
 
     def text_of(self, key: Key) -> str:
         """A key as clients get it.
 
-        >>> Cursor("events", (int,)).text_of((17,))
+        >>> Cursor("events", {"event_id": int}).text_of((17,))
         'WyJldmVudHMiLDE3XQ'
         """
         parts = [it.isoformat() if isinstance(it, datetime) else it for it in key]
@@ -52,15 +57,16 @@ class Cursor:
 
         :raises ApiError: 400 if it did not
 
-        >>> Cursor("events", (int,)).key_in("WyJldmVudHMiLDE3XQ")
+        >>> Cursor("events", {"event_id": int}).key_in("WyJldmVudHMiLDE3XQ")
         (17,)
         """
         try:
             packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             name, *parts = orjson.loads(packed)
-            if name != self.name or len(parts) != len(self.kinds):
+            if name != self.name or len(parts) != len(self.parts):
                 raise ValueError(name)
-            return tuple(_part(kind, it) for kind, it in zip(self.kinds, parts, strict=True))
+            kinds = self.parts.values()
+            return tuple(_part(kind, it) for kind, it in zip(kinds, parts, strict=True))
         except (ValueError, TypeError, binascii.Error) as error:
             message = "not a cursor of this list: begin at its first page"
             raise ApiError(
@@ -88,32 +94,30 @@ def _part(kind: type, value: object) -> str | int | datetime:
 def page(
     query: Mapping[str, Any],
     cursor: Cursor,
-    find: Callable[[Key | None, int], Sequence[T]],
-    key: Callable[[T], Key],
+    find: Callable[..., Sequence[Any]],
     progress: Progress,
+    key: Callable[[Any], Key] | None = None,
 ) -> dict[str, Any]:
     """One page of a list, as :class:`api.schemas.words.Page` has it.
 
     :param query: with ``limit``, and ``after`` unless it is the first page
-    :param find: gives as many items as it is told, after a key
-    :param key: of an item
+    :param find: gives at most ``limit`` items after the key ``after``: its one part, all of
+        several, or ``None``
+    :param key: of an item, if that is not the cursor's
     :raises ApiError: 400 if ``after`` is no cursor of this list
     """
-    limit = query["limit"]
-    after = cursor.key_in(query["after"]) if "after" in query else None
-    found = find(after, limit + 1)  # one more tells whether there is a page after this one
+    limit, after = query["limit"], None
+    if "after" in query:
+        after = cursor.key_in(query["after"])
+        after = after[0] if len(after) == 1 else after
+    found = find(after=after, limit=limit + 1)  # one more tells whether this page is the last
     items = list(found[:limit])
     more = len(found) > limit
     return {
         "items": items,
-        "next": _next(cursor.text_of(key(items[-1]))) if more else None,
+        "next": _next(cursor.text_of((key or cursor.key_of)(items[-1]))) if more else None,
         **freshness(progress),
     }
-
-
-def only(key: Key | None) -> Any:
-    """The one part of a key that has one, or ``None``."""
-    return None if key is None else key[0]
 
 
 def freshness(progress: Progress) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,9 +13,11 @@ import tomli_w
 
 from adviser.projects.documents import json_of, toml_of
 from adviser.projects.indexes import public_text, public_values
-from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK
+from adviser.projects.locks import is_pylock
+from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK, parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.problems import InvalidProject
+from adviser.projects.project import Project, ProjectWarning, WarningCode
 
 #: Texts of projects, by path; and the two of them that clients of the original service send.
 FILES, STACK = "files", "application_stack"
@@ -22,10 +25,14 @@ FILES, STACK = "files", "application_stack"
 HASHES = "manifest_hashes"
 #: Set by the service alone: whether what the advice lacks may be asked of indexes.
 MAY_FETCH = "may_fetch"
-_OURS = (HASHES, MAY_FETCH)
+#: Where it keeps from which addresses of a project passwords were taken: message and field.
+REMOVED = "credentials_removed"
+_OURS = (HASHES, MAY_FETCH, REMOVED)
 _STACK_FILES = {"requirements": PIPFILE, "requirements_lock": PIPFILE_LOCK}
 _CONTINUED = re.compile(r"\\\r?\n")
 _QUOTED = re.compile(r"'[^'\s]*://[^'\n]*'")
+#: An escape, or the end of a line, that may stand for a part of an address.
+_HIDING = re.compile(r"\\[uUx/\s]")
 
 
 def public_request(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,23 +44,63 @@ def public_request(request: Mapping[str, Any]) -> dict[str, Any]:
     public = {k: public_values(v) for k, v in request.items() if k not in (FILES, STACK, *_OURS)}
     if isinstance(bounds := request.get("constraints"), str):
         public["constraints"] = public_file(CONSTRAINTS, bounds)
-    pipfile, changed = None, False
     if FILES in request:
-        texts = request[FILES]
-        public[FILES] = {public_text(k): public_file(k, text) for k, text in texts.items()}
-        pipfile = texts.get(PIPFILE)
-        changed = pipfile != public[FILES].get(PIPFILE)
+        public[FILES] = {name: public_file(name, text) for name, text in request[FILES].items()}
     if STACK in request:
-        stack = request[STACK]
         public[STACK] = {
             k: public_file(_STACK_FILES[k], v) if k in _STACK_FILES and v else public_values(v)
-            for k, v in stack.items()
+            for k, v in request[STACK].items()
         }
-        pipfile = stack["requirements"]
-        changed = pipfile != public[STACK]["requirements"]
-    if pipfile and changed and (hashes := _hashes(pipfile)):
-        public[HASHES] = hashes
+    given, kept = files_in(request), files_in(public)
+    if given != kept:
+        public |= _of_the_original(request, given, kept)
     return public
+
+
+def files_in(request: Mapping[str, Any]) -> dict[str, str]:
+    """The project's files of a request, by path."""
+    if FILES in request:
+        return dict(request[FILES])
+    stack = request[STACK]
+    texts = {name: stack.get(key) for key, name in _STACK_FILES.items()}
+    texts[CONSTRAINTS] = request.get("constraints")
+    return {name: text for name, text in texts.items() if text}
+
+
+def project_in(request: Mapping[str, Any]) -> Project:
+    """The project of a request that :func:`public_request` gave.
+
+    :raises InvalidProject: naming file, field and remedy
+    """
+    removed = tuple(
+        ProjectWarning(WarningCode.CREDENTIALS_REMOVED, message, field)
+        for message, field in request.get(REMOVED, ())
+    )
+    project = _read(request, files_in(request), request.get(HASHES, ()))
+    return replace(project, warnings=(*removed, *project.warnings))
+
+
+def _read(request: Mapping[str, Any], files: Mapping[str, str], hashes: list[str]) -> Project:
+    manifest = request.get("manifest") if FILES in request else PIPFILE
+    return parse_project({k: v.encode() for k, v in files.items()}, manifest, hashes)
+
+
+def _of_the_original(
+    request: Mapping[str, Any], given: Mapping[str, str], kept: Mapping[str, str]
+) -> dict[str, Any]:
+    """What the files as they were sent tell, and those that are kept do not."""
+    found: dict[str, Any] = {}
+    try:
+        warnings = _read(request, given, []).warnings
+    except InvalidProject:
+        return found  # so are those that are kept
+    if removed := [
+        [it.message, it.field] for it in warnings if it.code is WarningCode.CREDENTIALS_REMOVED
+    ]:
+        found[REMOVED] = removed
+    if PIPFILE in given and given[PIPFILE] != kept[PIPFILE]:
+        found[HASHES] = _hashes(given[PIPFILE])
+    return found
 
 
 def public_file(name: str, text: str) -> str:
@@ -62,7 +109,8 @@ def public_file(name: str, text: str) -> str:
     >>> public_file("Pipfile.lock", '{"a": "https:\\\\/\\\\/me:word@host.example\\\\/simple"}')
     '{"a":"https://host.example/simple"}'
     """
-    if public_text(text) == text and "\\" not in text:
+    hiding = _HIDING.search(text) is not None
+    if public_text(text) == text and not hiding:
         return text
     base = posixpath.basename(name)
     try:
@@ -72,7 +120,8 @@ def public_file(name: str, text: str) -> str:
             public = public_values(value)
             same = public == value and public_text(text) == text
             return text if same else orjson.dumps(public).decode()
-        if base == PIPFILE or base.endswith(".toml"):
+        # Locks are large, and reading one takes as long as a hundred requests.
+        if base == PIPFILE or (base.endswith(".toml") and (hiding or not is_pylock(base))):
             table = toml_of(name, text.encode())
             shown = public_values(table)
             same = shown == table and public_text(text) == text
@@ -87,8 +136,5 @@ def public_file(name: str, text: str) -> str:
 
 
 def _hashes(pipfile: str) -> list[str]:
-    try:
-        manifest = toml_of(PIPFILE, pipfile.encode())
-    except InvalidProject:
-        return []
+    manifest = toml_of(PIPFILE, pipfile.encode())
     return [pipfile_hash(manifest), pipfile_hash(manifest, as_written=True)]

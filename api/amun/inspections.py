@@ -6,11 +6,11 @@ from typing import Any
 
 from flask import request
 from flask.views import MethodView
-from flask_smorest import Blueprint
 
 from api.amun import submitting
 from api.bodies import json_of
 from api.errors import ApiError, Problem
+from api.routes import Routes
 from api.schemas import amun as schemas
 from api.security import needs
 from api.service import service
@@ -21,7 +21,7 @@ from pis.amun.documents import finished_jobs, read_build
 from pis.amun.launchers.containerfile import InvalidRecipe, render
 from pis.amun.launchers.images import recipe_of
 
-blueprint = Blueprint(
+blueprint = Routes(
     "amun-inspections", __name__, url_prefix=submitting.PREFIX,
     description="Stacks measured on this machine.",
 )  # fmt: skip
@@ -64,7 +64,7 @@ class Inspections(MethodView):
         }
 
     @needs(Scope.INSPECT)
-    @blueprint.arguments(schemas.AmunPageQuery, location="query", error_status_code=400)
+    @blueprint.arguments(schemas.AmunPageQuery, location="query")
     @blueprint.response(200, schemas.InspectionsSchema)
     def get(self, query: dict[str, int]) -> dict[str, Any]:
         """List inspections in the order in which they were submitted."""
@@ -97,17 +97,18 @@ class Dockerfiles(MethodView):
         """Give the recipe of the image that a specification makes; nothing is built."""
         value = _specification()
         inspection = submitting.checked(value, "")
+        parameters = {"specification": value}
         try:
             dockerfile = render(recipe_of(inspection))
         except InvalidRecipe as error:
             raise ApiError(
-                400, Problem.INVALID_REQUEST, str(error), parameters={"specification": value}
+                400, Problem.INVALID_REQUEST, str(error), parameters=parameters
             ) from error
-        return {"dockerfile": dockerfile, "parameters": {"specification": value}}
+        return {"dockerfile": dockerfile, "parameters": parameters}
 
 
-def _specification() -> Any:
-    """:raises ApiError: 400 if the body is no JSON object"""
+def _specification() -> dict[str, Any]:
+    """:raises ApiError: 400 if the body is no JSON object, or holds secrets"""
     try:
         value = json_of(request.get_data())
     except ApiError as error:
@@ -115,7 +116,7 @@ def _specification() -> Any:
         raise
     if not isinstance(value, dict):
         raise ApiError(400, Problem.INVALID_REQUEST, "the body is not an object", parameters={})
-    return value
+    return submitting.public(value)
 
 
 def _status(found: Analysis) -> dict[str, Any]:

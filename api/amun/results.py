@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 from flask.views import MethodView
-from flask_smorest import Blueprint
 
 from api.amun import submitting
 from api.errors import ApiError, not_found
+from api.routes import Routes
 from api.schemas import amun as schemas
 from api.security import needs
 from api.service import service
@@ -17,7 +17,7 @@ from graph.repositories.analyses import Analysis, request_of
 from graph.repositories.tokens import Scope
 from pis.amun.documents import finished_jobs, read_job
 
-blueprint = Blueprint(
+blueprint = Routes(
     "amun-results", __name__, url_prefix=f"{submitting.PREFIX}/inspect/<string:inspection_id>",
     description="What inspections left.",
 )  # fmt: skip

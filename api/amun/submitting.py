@@ -10,6 +10,7 @@ from typing import Any
 from flask import Response, request
 
 from api import analyses
+from api.amun.privacy import public_specification, refuse_secrets
 from api.errors import ApiError, Problem, not_found
 from api.jobs.inspections import folder_of, order_of
 from api.jobs.queue import Job, QueueName
@@ -35,9 +36,22 @@ def versioned(response: Response) -> Response:
     return response
 
 
-def checked(value: Any, submission: str) -> Inspection:
+def public(value: dict[str, Any]) -> dict[str, Any]:
+    """A specification as it is kept, shown and run: without passwords.
+
+    :raises ApiError: 400 with every problem by the path of its field
+    """
+    try:
+        refuse_secrets(value)
+    except InvalidSpecification as error:
+        raise _refused(error) from error
+    return public_specification(value)
+
+
+def checked(value: dict[str, Any], submission: str) -> Inspection:
     """The inspection that a specification makes; nothing that it names is fetched.
 
+    :param value: that :func:`public` gave
     :param submission: random, so that the same specification may be measured again
     :raises ApiError: 400 with every problem by the path of its field
     """
@@ -45,12 +59,7 @@ def checked(value: Any, submission: str) -> Inspection:
     try:
         specification = load_specification(value, dict(settings.package_indexes))
     except InvalidSpecification as error:
-        problems: dict[str, list[str]] = {}
-        for it in error.problems:
-            problems.setdefault(it.field, []).append(it.message)
-        raise ApiError(
-            400, Problem.INVALID_REQUEST, str(error), errors=problems, parameters={}
-        ) from error
+        raise _refused(error) from error
     longest_s = specification.batch_size * specification.timeout_s
     if longest_s > MAX_TOTAL_S:
         words = (
@@ -62,9 +71,17 @@ def checked(value: Any, submission: str) -> Inspection:
     return inspection
 
 
-def submitted(value: Any) -> tuple[Analysis, Inspection]:
+def _refused(error: InvalidSpecification) -> ApiError:
+    problems: dict[str, list[str]] = {}
+    for it in error.problems:
+        problems.setdefault(it.field, []).append(it.message)
+    return ApiError(400, Problem.INVALID_REQUEST, str(error), errors=problems, parameters={})
+
+
+def submitted(value: dict[str, Any]) -> tuple[Analysis, Inspection]:
     """Accept a specification and have a worker run it.
 
+    :param value: that :func:`public` gave
     :raises ApiError: 400 if it cannot be used, 429 if too much waits
     """
     submission = token_hex(16)
@@ -93,7 +110,7 @@ def parameters_of(inspection: Inspection) -> dict[str, Any]:
 def found_inspection(inspection_id: str) -> Analysis:
     """:raises ApiError: 404 if there is none"""
     with service().reading() as connection:
-        found = None if "\0" in inspection_id else analysis_of(connection, inspection_id)
+        found = analysis_of(connection, inspection_id)
     if found is None or found.kind is not Kind.INSPECTION:
         raise not_found("inspection", inspection_id)
     return found

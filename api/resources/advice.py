@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from flask import Response
@@ -10,7 +11,7 @@ from flask.views import MethodView
 
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
-from api.resources.base import Resources, members, reading, whole_digest
+from api.resources.base import Resources, filters, members, reading
 from api.schemas import advice as schemas
 from api.schemas.thamos import ResultDocument
 from api.security import needs, require_token
@@ -22,7 +23,7 @@ from graph.repositories.tokens import Scope
 
 blueprint = Resources("advice", __name__, description="Advice that was given.")
 
-_ADVICE = Cursor("advice", (datetime, str))
+_ADVICE = Cursor("advice", {"created_at": datetime, "advice_id": str})
 
 
 @blueprint.route("/advice")
@@ -34,22 +35,11 @@ class AdviceList(MethodView):
     @blueprint.response(200, schemas.AdvicePage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List advice that the token asked for, or all with the scope `admin`; newest first."""
-        asked = {name: it for name, it in query.items() if name not in ("limit", "after")}
-        if "stack" in asked:
-            asked["stack"] = whole_digest(asked["stack"])
         shown = require_token()
         whose = None if shown.may(Scope.ADMIN) else shown.token_id
-        wanted = record.AdviceFilter(**asked, token_id=whose)
+        wanted = record.AdviceFilter(**filters(query), token_id=whose)
         with reading() as (connection, progress):
-            return page(
-                query,
-                _ADVICE,
-                lambda after, limit: record.browse_advice(
-                    connection, wanted, after=after and (after[0], after[1]), limit=limit
-                ),
-                lambda it: (it.created_at, it.advice_id),
-                progress,
-            )
+            return page(query, _ADVICE, partial(record.browse_advice, connection, wanted), progress)
 
 
 @blueprint.route("/advice/<string:advice_id>")

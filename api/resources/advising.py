@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Response
 from flask.views import MethodView
 
 from api import analyses, asking
@@ -18,7 +17,7 @@ from api.security import needs
 from api.service import service
 from common.inspection import digest
 from graph.repositories.advice import report_document_of
-from graph.repositories.analyses import Analysis, Kind
+from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope
 
 blueprint = Resources("advising", __name__, description="Advice asked for.")
@@ -67,33 +66,20 @@ class WhyNot(MethodView):
 
     @needs(Scope.ADVISE)
     @blueprint.arguments(schemas.WhyNotQuery, location="query")
-    @blueprint.response(200, schemas.ForcedSchema)
-    @blueprint.alt_response(202, description="Not finished: ask again.")
-    def get(self, query: dict[str, Any], advice_id: str) -> Response:
-        """Say what a requirement would cost the stack, or why it cannot be."""
-        found, _ = _explained(advice_id, query)
-        return Response(analyses.result(found), mimetype="application/json")
-
-    @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.WhyNotQuery, location="query")
     @blueprint.response(202, schemas.RequestSchema)
     def post(self, query: dict[str, Any], advice_id: str) -> Any:
-        """Ask what a requirement would cost the stack, by what is known now."""
-        return accepted(*_explained(advice_id, query))
-
-
-def _explained(advice_id: str, query: dict[str, Any]) -> tuple[Analysis, bool]:
-    asking.requirement_of(query["requirement"], "requirement")
-    asked = {"advice_id": _known(advice_id), "requirement": query["requirement"]}
-    new = new_request(Kind.WHY_NOT, asked, asked, digest(asked))
-    job = Job("advice.why_not", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
-    return analyses.submit(new, job, force=query.get("force", False))
+        """Ask what a requirement would cost the stack, or why it cannot be met now."""
+        asking.requirement_of(query["requirement"], "requirement")
+        asked = {"advice_id": _known(advice_id), "requirement": query["requirement"]}
+        new = new_request(Kind.WHY_NOT, asked, asked, digest(asked))
+        job = Job("advice.why_not", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        return accepted(*analyses.submit(new, job, force=query.get("force", False)))
 
 
 def _known(advice_id: str) -> str:
     """:raises ApiError: 404 if there is no such advice"""
     with service().reading() as connection:
-        known = None if "\0" in advice_id else report_document_of(connection, advice_id)
+        known = report_document_of(connection, advice_id)
     if known is None:
         raise not_found("advice", advice_id)
     return advice_id

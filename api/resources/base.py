@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from flask import Response, request
-from flask_smorest import Blueprint
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
-from api.bodies import BodyParser
+from api.errors import ApiError, Problem
 from api.exchange import from_data
+from api.routes import Routes
 from api.service import service
 from graph.repositories.progress import Progress, progress
 
@@ -20,17 +20,8 @@ from graph.repositories.progress import Progress, progress
 _SHA256 = "sha256:"
 
 
-class _Parser(BodyParser):
-    """A request that cannot be used is a bad one, and schemas say what they know."""
-
-    DEFAULT_VALIDATION_STATUS = 400
-    DEFAULT_UNKNOWN_BY_LOCATION: dict[str, str | None] = {}  # noqa: RUF012
-
-
-class Resources(Blueprint):
+class Resources(Routes):
     """Resources of one subject, below ``/api/v2``."""
-
-    ARGUMENTS_PARSER = _Parser()
 
     def __init__(self, name: str, import_name: str, *, description: str) -> None:
         super().__init__(f"v2-{name}", import_name, url_prefix="/api/v2", description=description)
@@ -69,6 +60,24 @@ def reading() -> Iterator[tuple[Connection, Progress]]:
         yield connection, found
 
 
+def filters(query: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a query chooses items, and not the page.
+
+    :raises ApiError: 400 at a version of no package
+    """
+    if "version" in query and "package" not in query:
+        message = "only with `package`, whose version it is"
+        raise ApiError(
+            400, Problem.INVALID_REQUEST, f"version: {message}",
+            errors={"query": {"version": [message]}},
+        )  # fmt: skip
+    return {
+        name: _MEANT[name](value) if name in _MEANT else value
+        for name, value in query.items()
+        if name not in ("limit", "after")
+    }
+
+
 def package_name(text: str) -> str:
     """A package's name, normalised; one that cannot be is nobody's."""
     return str(canonicalize_name(text))
@@ -77,6 +86,13 @@ def package_name(text: str) -> str:
 def whole_digest(text: str) -> str:
     """A digest with its algorithm, which clients may leave out."""
     return text if text.startswith(_SHA256) else f"{_SHA256}{text}"
+
+
+#: Filters that may be written otherwise than they are stored, by name.
+_MEANT: Mapping[str, Callable[[str], str]] = {
+    "package": package_name, "stack": whole_digest, "hardware": whole_digest,
+    "inspection": whole_digest, "comparison_key": whole_digest,
+}  # fmt: skip
 
 
 def members(value: Any) -> dict[str, Any]:

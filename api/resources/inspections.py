@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from flask import Response
 from flask.views import MethodView
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, only, page
-from api.resources.base import Resources, members, reading, whole_digest
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, filters, members, reading, whole_digest
 from api.schemas import inspections as schemas
 from api.security import needs
 from api.service import service
@@ -20,8 +21,8 @@ from graph.repositories.tokens import Scope
 
 blueprint = Resources("inspections", __name__, description="What was tried, and on what.")
 
-_INSPECTIONS = Cursor("inspections", (datetime, str))
-_HARDWARE = Cursor("hardware", (str,))
+_INSPECTIONS = Cursor("inspections", {"ingested_at": datetime, "document_id": str})
+_HARDWARE = Cursor("hardware", {"digest": str})
 
 
 @blueprint.route("/inspections")
@@ -33,22 +34,9 @@ class Inspections(MethodView):
     @blueprint.response(200, schemas.InspectionPage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List inspections, those first that came last."""
-        stack, hardware = query.get("stack"), query.get("hardware")
         with reading() as (connection, progress):
-            return page(
-                query,
-                _INSPECTIONS,
-                lambda after, limit: record.browse_inspections(
-                    connection,
-                    stack=None if stack is None else whole_digest(stack),
-                    hardware=None if hardware is None else whole_digest(hardware),
-                    indicator=query.get("indicator"),
-                    after=after and (after[0], after[1]),
-                    limit=limit,
-                ),
-                lambda it: (it.ingested_at, it.document_id),
-                progress,
-            )
+            find = partial(record.browse_inspections, connection, **filters(query))
+            return page(query, _INSPECTIONS, find, progress)
 
 
 @blueprint.route("/inspections/<string:document_id>")
@@ -95,15 +83,8 @@ class HardwareClasses(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the hardware classes that something ran on."""
         with reading() as (connection, progress):
-            return page(
-                query,
-                _HARDWARE,
-                lambda after, limit: record.browse_hardware(
-                    connection, like=query.get("like"), after=only(after), limit=limit
-                ),
-                lambda it: (it.digest,),
-                progress,
-            )
+            find = partial(record.browse_hardware, connection, **filters(query))
+            return page(query, _HARDWARE, find, progress)
 
 
 @blueprint.route("/hardware/<string:digest>")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flask.views import MethodView
 
-from api.errors import ApiError, Problem, not_found
-from api.paging import Cursor, freshness, only, page
-from api.resources.base import Resources, members, package_name, reading, whole_digest
+from api.errors import not_found
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, filters, members, reading, whole_digest
 from api.schemas import inspections as schemas
 from api.security import needs
 from graph.repositories import browse_observations as record
@@ -16,8 +17,7 @@ from graph.repositories.tokens import Scope
 
 blueprint = Resources("observations", __name__, description="What jobs were seen to do.")
 
-_OBSERVATIONS = Cursor("observations", (str,))
-_DIGESTS = ("hardware", "stack", "inspection", "comparison_key")
+_OBSERVATIONS = Cursor("observations", {"observation_id": str})
 
 
 @blueprint.route("/observations")
@@ -29,17 +29,10 @@ class Observations(MethodView):
     @blueprint.response(200, schemas.ObservationPage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List observations in the order of their identifiers."""
-        wanted = _filter(query)
+        wanted = record.ObservationFilter(**filters(query))
         with reading() as (connection, progress):
-            return page(
-                query,
-                _OBSERVATIONS,
-                lambda after, limit: record.browse_observations(
-                    connection, wanted, after=only(after), limit=limit
-                ),
-                lambda it: (it.observation_id,),
-                progress,
-            )
+            find = partial(record.browse_observations, connection, wanted)
+            return page(query, _OBSERVATIONS, find, progress)
 
 
 @blueprint.route("/observations/<string:observation_id>")
@@ -56,18 +49,3 @@ class Observation(MethodView):
         if found is None:
             raise not_found("observation", observation_id)
         return {**members(found), **freshness(progress)}
-
-
-def _filter(query: dict[str, Any]) -> record.ObservationFilter:
-    asked = {name: it for name, it in query.items() if name not in ("limit", "after")}
-    if "version" in asked and "package" not in asked:
-        message = "only with `package`, whose version it is"
-        raise ApiError(
-            400, Problem.INVALID_REQUEST, f"version: {message}",
-            errors={"query": {"version": [message]}},
-        )  # fmt: skip
-    if "package" in asked:
-        asked["package"] = package_name(asked["package"])
-    return record.ObservationFilter(
-        **{name: whole_digest(it) if name in _DIGESTS else it for name, it in asked.items()}
-    )

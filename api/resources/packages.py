@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flask.views import MethodView
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, only, page
-from api.resources.base import Resources, members, package_name, reading
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, filters, members, package_name, reading
 from api.schemas import packages as schemas
 from api.security import needs
 from graph.repositories import browse_events, browse_packages
@@ -16,9 +17,9 @@ from graph.repositories.tokens import Scope
 
 blueprint = Resources("packages", __name__, description="Packages that are known.")
 
-_PACKAGES = Cursor("packages", (str,))
-_VERSIONS = Cursor("versions", (str, str))
-_EVENTS = Cursor("events", (int,))
+_PACKAGES = Cursor("packages", {"name": str})
+_VERSIONS = Cursor("versions", {"version": str, "index": str})
+_EVENTS = Cursor("events", {"event_id": int})
 
 
 @blueprint.route("/packages")
@@ -30,21 +31,12 @@ class Packages(MethodView):
     @blueprint.response(200, schemas.PackagePage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the packages that are known: those with versions, and what these require."""
-        like = query.get("like")
+        asked = filters(query)
+        if "like" in asked:
+            asked["like"] = package_name(asked["like"])
         with reading() as (connection, progress):
-            return page(
-                query,
-                _PACKAGES,
-                lambda after, limit: browse_packages.browse_packages(
-                    connection,
-                    like=None if like is None else package_name(like),
-                    index=query.get("index"),
-                    after=only(after),
-                    limit=limit,
-                ),
-                lambda it: (it.name,),
-                progress,
-            )
+            find = partial(browse_packages.browse_packages, connection, **asked)
+            return page(query, _PACKAGES, find, progress)
 
 
 @blueprint.route("/packages/<string:name>")
@@ -77,19 +69,8 @@ class Versions(MethodView):
         with reading() as (connection, progress):
             if browse_packages.package_detail(connection, package) is None:
                 raise not_found("package", name)
-            return page(
-                query,
-                _VERSIONS,
-                lambda after, limit: browse_packages.browse_versions(
-                    connection,
-                    package,
-                    index=query.get("index"),
-                    after=after and (after[0], after[1]),
-                    limit=limit,
-                ),
-                lambda it: (it.version, it.index),
-                progress,
-            )
+            find = partial(browse_packages.browse_versions, connection, package, **filters(query))
+            return page(query, _VERSIONS, find, progress)
 
 
 @blueprint.route("/events")
@@ -101,19 +82,6 @@ class Events(MethodView):
     @blueprint.response(200, schemas.EventPage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List what changed in indexes, newest first: releases, yanks, hashes."""
-        package = query.get("package")
         with reading() as (connection, progress):
-            return page(
-                query,
-                _EVENTS,
-                lambda after, limit: browse_events.browse_events(
-                    connection,
-                    package=None if package is None else package_name(package),
-                    index=query.get("index"),
-                    kind=query.get("kind"),
-                    after=only(after),
-                    limit=limit,
-                ),
-                lambda it: (it.event_id,),
-                progress,
-            )
+            find = partial(browse_events.browse_events, connection, **filters(query))
+            return page(query, _EVENTS, find, progress)

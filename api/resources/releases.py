@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from flask.views import MethodView
 from sqlalchemy import Connection
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, only, page
+from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, members, package_name, reading
 from api.schemas import packages as schemas
 from api.schemas.vulnerabilities import VulnerabilityPage
@@ -23,8 +24,8 @@ from graph.repositories.tokens import Scope
 
 blueprint = Resources("releases", __name__, description="Releases of packages.")
 
-_FILES = Cursor("files", (str,))
-_HARMS = Cursor("release-vulnerabilities", (str,))
+_FILES = Cursor("files", {"file.filename": str})
+_HARMS = Cursor("release-vulnerabilities", {"vulnerability_id": str})
 #: What an interpreter without a platform is taken to run on.
 _PLATFORM = "linux_x86_64"
 
@@ -66,15 +67,8 @@ class Files(MethodView):
         """List the files of a release by name, with those that are offered no more."""
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
-            found = page(
-                query,
-                _FILES,
-                lambda after, limit: browse_packages.browse_files(
-                    connection, purl, after=only(after), limit=limit
-                ),
-                lambda it: (it.file.filename,),
-                progress,
-            )
+            find = partial(browse_packages.browse_files, connection, purl)
+            found = page(query, _FILES, find, progress)
         files = [{**members(it.file), "listed": it.listed} for it in found["items"]]
         return {**found, "items": files}
 
@@ -91,15 +85,8 @@ class Harms(MethodView):
         """List the vulnerabilities that affect a release."""
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
-            return page(
-                query,
-                _HARMS,
-                lambda after, limit: browse_vulnerabilities(
-                    connection, VulnerabilityFilter(purl=purl), after=only(after), limit=limit
-                ),
-                lambda it: (it.vulnerability_id,),
-                progress,
-            )
+            find = partial(browse_vulnerabilities, connection, VulnerabilityFilter(purl=purl))
+            return page(query, _HARMS, find, progress)
 
 
 def _purl(connection: Connection, name: str, version: str, index: str) -> str:

@@ -105,7 +105,7 @@ def document_of(found: Analysis, *, cached: bool = False) -> dict[str, Any]:
 
 def _found(analysis_id: str) -> Analysis:
     with service().reading() as connection:
-        found = None if "\0" in analysis_id else analysis_of(connection, analysis_id)
+        found = analysis_of(connection, analysis_id)
     if found is None:
         raise not_found("request", analysis_id)
     require(_SCOPES.get(found.kind, Scope.ADVISE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from flask.views import MethodView
@@ -10,9 +11,9 @@ from sqlalchemy import Connection
 
 from adviser.stacks import compare_stacks
 from adviser.tables import stacks_document
-from api.errors import ApiError, Problem, not_found
-from api.paging import Cursor, freshness, only, page
-from api.resources.base import Resources, members, package_name, reading, whole_digest
+from api.errors import not_found
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, filters, members, reading, whole_digest
 from api.schemas import stacks as schemas
 from api.security import needs, token
 from graph.repositories import browse_stacks as record
@@ -22,8 +23,8 @@ from graph.repositories.tokens import Scope
 
 blueprint = Resources("stacks", __name__, description="Stacks that were measured or advised.")
 
-_STACKS = Cursor("stacks", (str,))
-_COMPARISONS = Cursor("comparisons", (str,))
+_STACKS = Cursor("stacks", {"digest": str})
+_COMPARISONS = Cursor("comparisons", {"comparison_key": str})
 
 
 @blueprint.route("/stacks")
@@ -38,29 +39,10 @@ class Stacks(MethodView):
 
         A token with the scope `admin` sees all that were advised.
         """
-        package = query.get("package")
-        if package is None and "version" in query:
-            message = "only with `package`, whose version it is"
-            raise ApiError(
-                400, Problem.INVALID_REQUEST, f"version: {message}",
-                errors={"query": {"version": [message]}},
-            )  # fmt: skip
+        asked = filters(query) | {"seen_by": _asking()}
         with reading() as (connection, progress):
-            return page(
-                query,
-                _STACKS,
-                lambda after, limit: record.browse_stacks(
-                    connection,
-                    package=None if package is None else package_name(package),
-                    version=query.get("version"),
-                    measured=query.get("measured"),
-                    seen_by=_asking(),
-                    after=only(after),
-                    limit=limit,
-                ),
-                lambda it: (it.digest,),
-                progress,
-            )
+            find = partial(record.browse_stacks, connection, **asked)
+            return page(query, _STACKS, find, progress)
 
 
 @blueprint.route("/stacks/<string:digest>")
@@ -94,26 +76,14 @@ class Comparisons(MethodView):
         Each is tested together with all other stacks that were measured alike, as `thoth stacks`
         does: a verdict does not depend on which two were picked.
         """
-        stacks = whole_digest(query["baseline"]), whole_digest(query["candidate"])
-        hardware = query.get("hardware")
+        asked = filters(query)
+        stacks = whole_digest(asked.pop("baseline")), whole_digest(asked.pop("candidate"))
         with reading() as (connection, progress):
             for digest in stacks:
                 if record.stack_named(connection, digest) is None:
                     raise not_found("stack", digest)
-            found = page(
-                query,
-                _COMPARISONS,
-                lambda after, limit: common_keys(
-                    connection,
-                    stacks,
-                    indicator=query.get("indicator"),
-                    hardware=None if hardware is None else whole_digest(hardware),
-                    after=only(after),
-                    limit=limit,
-                ),
-                lambda key: (key,),
-                progress,
-            )
+            find = partial(common_keys, connection, stacks, **asked)
+            found = page(query, _COMPARISONS, find, progress, lambda key: (key,))
             return {**found, "items": list(_compared(connection, stacks, found["items"]))}
 
 

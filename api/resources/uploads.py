@@ -117,7 +117,8 @@ def _suffix(body: bytes) -> str:
         return ".tar.gz" if _is_tar(body) else ".json.gz"
     if kind not in _SUFFIXES:
         known = ", ".join([*_SUFFIXES, "application/gzip"])
-        raise ApiError(415, Problem.HTTP, f"Content-Type: {kind!r} is not one of {known}")
+        detail = f"Content-Type: {kind!r} is not one of {known}"
+        raise ApiError(415, Problem.UNSUPPORTED_MEDIA_TYPE, detail)
     return _SUFFIXES[kind]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flask.views import MethodView
 
 from api.errors import not_found
-from api.paging import Cursor, freshness, only, page
-from api.resources.base import Resources, members, package_name, reading
+from api.paging import Cursor, freshness, page
+from api.resources.base import Resources, filters, members, reading
 from api.schemas import vulnerabilities as schemas
 from api.schemas.words import PageQuery
 from api.security import needs
@@ -17,8 +18,8 @@ from graph.repositories.tokens import Scope
 
 blueprint = Resources("vulnerabilities", __name__, description="Vulnerabilities that are known.")
 
-_VULNERABILITIES = Cursor("vulnerabilities", (str,))
-_AFFECTED = Cursor("affected", (str,))
+_VULNERABILITIES = Cursor("vulnerabilities", {"vulnerability_id": str})
+_AFFECTED = Cursor("affected", {"purl": str})
 
 
 @blueprint.route("/vulnerabilities")
@@ -30,20 +31,10 @@ class Vulnerabilities(MethodView):
     @blueprint.response(200, schemas.VulnerabilityPage)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List vulnerabilities in the order of their identifiers."""
-        asked = {name: it for name, it in query.items() if name not in ("limit", "after")}
-        if "package" in asked:
-            asked["package"] = package_name(asked["package"])
-        wanted = record.VulnerabilityFilter(**asked)
+        wanted = record.VulnerabilityFilter(**filters(query))
         with reading() as (connection, progress):
-            return page(
-                query,
-                _VULNERABILITIES,
-                lambda after, limit: record.browse_vulnerabilities(
-                    connection, wanted, after=only(after), limit=limit
-                ),
-                lambda it: (it.vulnerability_id,),
-                progress,
-            )
+            find = partial(record.browse_vulnerabilities, connection, wanted)
+            return page(query, _VULNERABILITIES, find, progress)
 
 
 @blueprint.route("/vulnerabilities/<string:identifier>")
@@ -81,12 +72,5 @@ class Affected(MethodView):
             found = record.vulnerability_named(connection, identifier)
             if found is None:
                 raise not_found("vulnerability", identifier)
-            return page(
-                query,
-                _AFFECTED,
-                lambda after, limit: record.browse_affected(
-                    connection, found.vulnerability_id, after=only(after), limit=limit
-                ),
-                lambda it: (it.purl,),
-                progress,
-            )
+            find = partial(record.browse_affected, connection, found.vulnerability_id)
+            return page(query, _AFFECTED, find, progress)

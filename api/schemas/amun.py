@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from marshmallow import EXCLUDE, Schema, fields, validate
+from marshmallow import Schema, fields, validate
 
-from api.schemas.words import count, flag, free, text, texts
+from api.schemas.words import LAST_PAGE, Lenient, count, flag, free, text, texts
 
 
-class AmunPageQuery(Schema):
+class AmunPageQuery(Lenient):
     """Which page is asked for; pages count from 1."""
 
-    class Meta:
-        """Clients of all times send more than is read here."""
-
-        unknown = EXCLUDE
-
-    page = fields.Integer(load_default=1, validate=validate.Range(1, 1_000_000))
+    page = fields.Integer(load_default=1, validate=validate.Range(1, LAST_PAGE))
     limit = fields.Integer(load_default=25, validate=validate.Range(1, 100))
 
 

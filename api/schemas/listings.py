@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from marshmallow import EXCLUDE, Schema, fields, validate
+from marshmallow import Schema, fields, validate
 
-#: Pages beyond hold nothing in any record; PostgreSQL counts no further either.
-_LAST_PAGE = 1_000_000
+from api.schemas.words import LAST_PAGE, Lenient
 
 
 class System(Schema):
@@ -37,14 +36,7 @@ class Indexes(Schema):
     indexes = fields.List(fields.Nested(PackageIndex), required=True)
 
 
-class _Query(Schema):
-    class Meta:
-        """Clients of all times send more than is read here."""
-
-        unknown = EXCLUDE
-
-
-class ImportQuery(_Query):
+class ImportQuery(Lenient):
     """Which module is asked for."""
 
     import_name = fields.String(required=True, validate=validate.Length(1, 500))
@@ -66,10 +58,10 @@ class Imports(Schema):
     package_names = fields.List(fields.Nested(Provider), required=True)
 
 
-class ImageQuery(_Query):
+class ImageQuery(Lenient):
     """Which images are asked for."""
 
-    page = fields.Integer(load_default=0, validate=validate.Range(0, _LAST_PAGE))
+    page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
     os_name = fields.String()
     os_version = fields.String()
     python_version = fields.String()

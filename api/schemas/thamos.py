@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import EXCLUDE, INCLUDE, Schema, fields, pre_load, validate
+from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
 from adviser.scoring.criteria import RecommendationType
+from api.schemas.project_files import MAX_MANIFEST
+from api.schemas.words import Lenient
 
 #: Of one text within a request.
 _MAX_TEXT = 3 * 1024**2
-#: Of a manifest, which people write; reading TOML takes about a second a megabyte.
-MAX_MANIFEST = 256 * 1024
 #: Of the words of a query, and of the address of a project.
 _MAX_NAME, _MAX_ORIGIN = 100, 2000
-
-
-class _Lenient(Schema):
-    """Clients of all times send more than is read here."""
-
-    class Meta:
-        """Unknown keys are passed over."""
-
-        unknown = EXCLUDE
 
 
 class CapitalBoolean(fields.Boolean):
@@ -34,7 +25,7 @@ class CapitalBoolean(fields.Boolean):
         )
 
 
-class _Submitted(_Lenient):
+class _Submitted(Lenient):
     """What every submit has in its query."""
 
     debug = CapitalBoolean(load_default=False)
@@ -74,7 +65,7 @@ class ProvenanceQuery(_Submitted):
     """The query of a check of provenance."""
 
 
-class ApplicationStack(_Lenient):
+class ApplicationStack(Lenient):
     """A Pipfile as TOML, and a Pipfile.lock as JSON or nothing."""
 
     requirements = fields.String(required=True, validate=validate.Length(1, MAX_MANIFEST))
@@ -98,7 +89,7 @@ class RuntimeEnvironment(Schema):
     hardware = fields.Dict(keys=fields.String(), allow_none=True)
 
 
-class LibraryUsage(_Lenient):
+class LibraryUsage(Lenient):
     """What of which modules a project uses."""
 
     version = fields.String(allow_none=True)
@@ -110,7 +101,7 @@ class LibraryUsage(_Lenient):
     )
 
 
-class AdviceRequest(_Lenient):
+class AdviceRequest(Lenient):
     """The body of an advise request."""
 
     application_stack = fields.Nested(ApplicationStack, required=True)
@@ -128,7 +119,7 @@ class AdviceRequest(_Lenient):
     callback_info = fields.Dict(keys=fields.String(), allow_none=True)
 
 
-class ProvenanceRequest(_Lenient):
+class ProvenanceRequest(Lenient):
     """The body of a check of provenance."""
 
     application_stack = fields.Nested(ApplicationStack, required=True)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from marshmallow import EXCLUDE, Schema, fields, validate
+from marshmallow import Schema, fields, validate
 
 from api.schemas.listings import System
 from api.schemas.thamos import CapitalBoolean
+from api.schemas.words import LAST_PAGE, Lenient
 
-#: Pages beyond hold nothing in any record; PostgreSQL counts no further either.
-_LAST_PAGE = 1_000_000
 _NAME = validate.Length(1, 500)
 
 
-class _Asked(Schema):
-    class Meta:
-        """Clients of all times send more than is read here."""
-
-        unknown = EXCLUDE
-
-
-class _Where(_Asked):
+class _Where(Lenient):
     os_name = fields.String(validate=_NAME)
     os_version = fields.String(validate=_NAME)
     python_version = fields.String(validate=_NAME)
@@ -28,7 +20,7 @@ class _Where(_Asked):
 class PackageNameQuery(_Where):
     """Which packages are asked for; pages count from 0."""
 
-    page = fields.Integer(load_default=0, validate=validate.Range(0, _LAST_PAGE))
+    page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
     per_page = fields.Integer(load_default=25, validate=validate.Range(1, 100))
     like = fields.String(validate=_NAME)
 

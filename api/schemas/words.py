@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC
 from typing import Any
 
-from marshmallow import RAISE, Schema, fields, validate
+from marshmallow import EXCLUDE, RAISE, Schema, fields, validate
 
 #: Characters of a text in a query; nothing that is known has a longer name.
 _MAX_TEXT = 500
 #: Items on a page, unless told, and at most.
 DEFAULT_LIMIT, MAX_LIMIT = 50, 500
+#: Numbered pages beyond hold nothing in any record; PostgreSQL counts no further either.
+LAST_PAGE = 1_000_000
 
 
 def text(description: str, example: str | None = None, *, null: bool = False) -> fields.String:
@@ -87,6 +89,15 @@ class Query(Schema):
         """A filter that is misspelt would find too much."""
 
         unknown = RAISE
+
+
+class Lenient(Schema):
+    """What clients of the original service send: of all times, and more than is read here."""
+
+    class Meta:
+        """Unknown keys are passed over."""
+
+        unknown = EXCLUDE
 
 
 class PageQuery(Query):

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import (
-    INCLUDE,
-    RAISE,
-    Schema,
-    ValidationError,
-    fields,
-    validate,
-    validates_schema,
-)
+from marshmallow import RAISE, Schema, ValidationError, fields, validate
 
-from adviser.projects.locks import is_pylock
 from adviser.scoring.criteria import RecommendationType
-from api.schemas.thamos import MAX_MANIFEST
+from api.schemas.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 from api.schemas.words import Query, asked_flag, choice, count, flag, free, moment, text, texts
 
 #: Of one text, and of all lists.
 _MAX_TEXT = 3 * 1024**2
 _MAX_ITEMS = 1_000
-_MAX_FILES = 50
 #: Seconds that a search may take: who waits longer runs it at home.
 _MAX_TIME_S = 60.0
 _STATES = ["pending", "running", "succeeded", "failed", "error"]
@@ -80,15 +70,18 @@ class WhereSchema(_Strict):
 class ProjectSchema(_Strict):
     """A project as files, and what is wanted of its stack; options as of ``thoth advise``."""
 
-    files = fields.Dict(
-        keys=fields.String(validate=validate.Length(1, 200)),
+    files = ProjectFiles(
+        keys=fields.String(),
         values=fields.String(validate=validate.And(validate.Length(max=_MAX_TEXT), no_nul)),
         required=True,
-        validate=validate.Length(1, _MAX_FILES),
-        metadata=_told("Texts by path within the project.", {"requirements.txt": "flask>=3\n"}),
+        metadata={
+            **_told("Texts by path within the project.", {"requirements.txt": "flask>=3\n"}),
+            "minProperties": 1,
+            "maxProperties": MAX_FILES,
+        },
     )
     manifest = fields.String(
-        validate=validate.Length(1, 200),
+        validate=validate.And(validate.Length(1, MAX_NAME), check_name),
         metadata=_told("The file that says what is required; found unless given.", "Pipfile"),
     )
     type = fields.String(
@@ -137,16 +130,6 @@ class ProjectSchema(_Strict):
         metadata=_told("Seconds that the search may take.", 10.0),
     )
 
-    @validates_schema
-    def bound_manifests(self, data: dict[str, Any], **_: Any) -> None:
-        """Only locks are larger than what people write."""
-        for name, content in data.get("files", {}).items():
-            base = name.rpartition("/")[2]
-            manifest = base == "Pipfile" or (base.endswith(".toml") and not is_pylock(base))
-            if manifest and len(content) > MAX_MANIFEST:
-                told = f"{name[:200]}: Longer than maximum length {MAX_MANIFEST}."
-                raise ValidationError(told, "files")
-
 
 class ForceQuery(Query):
     """Whether an equal request of a while ago will do."""
@@ -190,19 +173,6 @@ class LogSchema(Schema):
         required=True,
         metadata={"description": "In order, with `asctime`, `levelname` and `message`."},
     )
-
-
-class ForcedSchema(Schema):
-    """The best stack with something forced, next to the advised one."""
-
-    class Meta:
-        """The adviser's words."""
-
-        unknown = INCLUDE
-
-    advice_id = text("Of the advice.", "adviser-240611083015-5f0c9d2be417a863")
-    what = text("What was forced.", "numpy==1.26.4")
-    outcome = text("What it comes to: advised, possible, conflict or unknown.", "possible")
 
 
 class TakenInSchema(Schema):

@@ -7,20 +7,20 @@ from typing import Any
 from flask.views import MethodView
 
 from api import analyses
-from api.bodies import BodyBlueprint
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.privacy import public_request
-from api.resources.requests import may_fetch
+from api.resources.requests import may_fetch, new_request
+from api.routes import Routes
 from api.schemas import thamos as schemas
 from api.security import needs, require_token, token
 from api.service import service
 from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, asked_of, cache_key
-from graph.repositories.analyses import Kind, NewAnalysis
+from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope
 
-blueprint = BodyBlueprint(
+blueprint = Routes(
     "advise", __name__, url_prefix="/api/v1/advise/python", description="Advice on stacks."
 )
 
@@ -35,8 +35,8 @@ class AdviceRequests(MethodView):
     """Requests for advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.AdviceQuery, location="query", error_status_code=400)
-    @blueprint.arguments(schemas.AdviceRequest, error_status_code=400)
+    @blueprint.arguments(schemas.AdviceQuery, location="query")
+    @blueprint.arguments(schemas.AdviceRequest)
     @blueprint.response(202, schemas.Accepted)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stack for a Pipfile in a runtime environment."""
@@ -49,13 +49,11 @@ class AdviceRequests(MethodView):
         request = {**public_request(body), **{name: query[name] for name in _ASKED}, **may_fetch()}
         asked_of(service().settings, request)  # what cannot be asked needs no worker to say so
         shown = token()
-        new = NewAnalysis(
-            analyses.new_id(Kind.ADVICE),
+        new = new_request(
             Kind.ADVICE,
             request | asked_by(query, shown),
             {name: query[name] for name in _PARAMETERS},
             cache_key(request),
-            shown.token_id if shown else None,
         )
         job = Job("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         found, cached = analyses.submit(new, job, force=query["force"])

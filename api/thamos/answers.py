@@ -8,14 +8,14 @@ from flask import Response
 from flask.views import MethodView
 
 from api import analyses
-from api.bodies import BodyBlueprint
+from api.routes import Routes
 from api.schemas import thamos as schemas
 from api.security import needs
 from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope
 
 
-def serve_answers(blueprint: BodyBlueprint, kind: Kind) -> None:
+def serve_answers(blueprint: Routes, kind: Kind) -> None:
     """Add result, state and log of the requests of ``kind``, by their identifiers."""
 
     @blueprint.route("/<string:analysis_id>")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from flask import current_app
-from flask_smorest import Blueprint
 
-blueprint = Blueprint("discovery", __name__, url_prefix="/api/v1", description="What there is.")
+from api.routes import Routes
+
+blueprint = Routes("discovery", __name__, url_prefix="/api/v1", description="What there is.")
 
 
 @blueprint.route("")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from flask_smorest import Blueprint
-
 from api.errors import ApiError, Problem
+from api.routes import Routes
 from api.security import needs
 from graph.repositories.tokens import Scope
 
-blueprint = Blueprint(
+blueprint = Routes(
     "images", __name__, url_prefix="/api/v1/analyze", description="Analyses of images."
 )
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from flask_smorest import Blueprint
+from packaging.utils import canonicalize_name
 
-from api.errors import not_found
-from api.exchange import from_data
+from api.errors import ApiError, Problem
 from api.foreign import public_indexes
+from api.resources.base import reading
+from api.routes import Routes
 from api.schemas import listings as schemas
 from api.security import needs
 from api.service import service
 from common.indexes.configured import configured_indexes
+from common.packages import DEFAULT_INDEX
 from graph.repositories import listings
-from graph.repositories.progress import progress
+from graph.repositories.browse_packages import VersionHead, browse_versions
 from graph.repositories.tokens import Scope
 
-blueprint = Blueprint("listings", __name__, url_prefix="/api/v1", description="What is known.")
+blueprint = Routes("listings", __name__, url_prefix="/api/v1", description="What is known.")
 
 #: Images on a page.
 _PAGE = 25
@@ -28,8 +31,7 @@ _PAGE = 25
 @blueprint.response(200, schemas.Environments)
 def environments() -> dict[str, Any]:
     """List the systems and Pythons that something was measured on."""
-    with service().reading() as connection:
-        from_data(progress(connection))
+    with reading() as (connection, _):
         return {"environment": listings.known_systems(connection)}
 
 
@@ -54,7 +56,7 @@ def indexes() -> dict[str, Any]:
 
 @blueprint.route("/python/imports")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ImportQuery, location="query", error_status_code=400)
+@blueprint.arguments(schemas.ImportQuery, location="query")
 @blueprint.response(200, schemas.Imports)
 def imports(query: dict[str, str]) -> dict[str, Any]:
     """List the packages whose wheels have a module.
@@ -62,11 +64,12 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
     Wheels are known by their top-level modules, so that all below one is asked for with it.
     """
     asked = query["import_name"]
-    with service().reading() as connection:
-        from_data(progress(connection))
-        found = listings.providers_of(connection, asked.partition(".")[0])
-    if not found:
-        raise not_found("module", asked)
+    module = asked.partition(".")[0]
+    with reading() as (connection, _):
+        found = listings.providers_of(connection, module)
+        if not found:
+            name = canonicalize_name(module)
+            raise _no_provider(asked, browse_versions(connection, name, limit=1))
     urls = public_indexes(service().settings)
     return {
         "parameters": query,
@@ -82,9 +85,25 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def _no_provider(asked: str, alike: Sequence[VersionHead]) -> ApiError:
+    """That no wheel is known to have a module, and what would make one known.
+
+    :param alike: the newest release of a package that is called like the module, if there is one
+    """
+    wanted = "NAME==VERSION"
+    for it in alike:
+        elsewhere = "" if it.index == DEFAULT_INDEX else f" --index {it.index}"
+        wanted = f"{it.name}=={it.version}{elsewhere}"
+    detail = (
+        f"no wheel that was analysed has a module {asked!r}: whoever runs the service adds the "
+        f"modules of a wheel by `thoth analyze wheel {wanted} --ingest`"
+    )
+    return ApiError(404, Problem.NOT_FOUND, detail)
+
+
 @blueprint.route("/container-images")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ImageQuery, location="query", error_status_code=400)
+@blueprint.arguments(schemas.ImageQuery, location="query")
 @blueprint.response(200, schemas.Images)
 def images(query: dict[str, Any]) -> dict[str, Any]:
     """List the container images that were analysed, page by page until one is empty."""
@@ -98,8 +117,7 @@ def images(query: dict[str, Any]) -> dict[str, Any]:
         query.get("library_name"),
         query.get("symbol"),
     )
-    with service().reading() as connection:
-        from_data(progress(connection))
+    with reading() as (connection, _):
         found = [] if other & query.keys() else listings.known_images(
             connection, wanted, offset=page * _PAGE, limit=_PAGE
         )  # fmt: skip

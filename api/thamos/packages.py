@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flask import redirect
-from flask_smorest import Blueprint
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
 from api.errors import ApiError, Problem, not_found
-from api.exchange import from_data
 from api.foreign import public_indexes
+from api.resources.base import reading
+from api.routes import Routes
 from api.schemas import thamos_packages as schemas
 from api.security import needs
 from api.service import service
@@ -23,10 +23,9 @@ from common.releases import ReleaseState, Requirement
 from graph.compilation import Compiler, Refused
 from graph.repositories import browse_packages as record
 from graph.repositories.listings import known_systems
-from graph.repositories.progress import progress
 from graph.repositories.tokens import Scope
 
-blueprint = Blueprint("packages", __name__, url_prefix="/api/v1", description="Packages.")
+blueprint = Routes("packages", __name__, url_prefix="/api/v1", description="Packages.")
 
 #: No package has more versions on all indexes together.
 _ALL = 100_000
@@ -34,13 +33,12 @@ _ALL = 100_000
 
 @blueprint.route("/python/package")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.PackageNameQuery, location="query", error_status_code=400)
+@blueprint.arguments(schemas.PackageNameQuery, location="query")
 @blueprint.response(200, schemas.PackageNames)
 def names(query: dict[str, Any]) -> dict[str, Any]:
     """List the packages that are known, wherever they run, page by page until one is empty."""
     like = query.get("like")
-    with service().reading() as connection:
-        from_data(progress(connection))
+    with reading() as (connection, _):
         found = record.package_names(
             connection,
             like=None if like is None else canonicalize_name(like),
@@ -52,13 +50,12 @@ def names(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/versions")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.PackageVersionsQuery, location="query", error_status_code=400)
+@blueprint.arguments(schemas.PackageVersionsQuery, location="query")
 @blueprint.response(200, schemas.PackageVersionsV1)
 @blueprint.alt_response(404, "NOT_FOUND")
 def versions(query: dict[str, Any]) -> dict[str, Any]:
     """List the versions of a package, newest first unless `order_by` is `ASC`."""
-    with service().reading() as connection:
-        from_data(progress(connection))
+    with reading() as (connection, _):
         found = record.browse_versions(connection, canonicalize_name(query["name"]), limit=_ALL)
     if not found:
         raise not_found("package", query["name"])
@@ -80,7 +77,7 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/dependencies")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.DependencyQuery, location="query", error_status_code=400)
+@blueprint.arguments(schemas.DependencyQuery, location="query")
 @blueprint.response(200, schemas.DependenciesV1)
 @blueprint.alt_response(404, "NOT_FOUND")
 def dependencies(query: dict[str, Any]) -> dict[str, Any]:
@@ -89,8 +86,7 @@ def dependencies(query: dict[str, Any]) -> dict[str, Any]:
     if wanted is not None and not {"os_name", "os_version", "python_version"} <= query.keys():
         message = "marker_evaluation_result: needs os_name, os_version and python_version"
         raise ApiError(400, Problem.INVALID_REQUEST, message)
-    with service().reading() as connection:
-        from_data(progress(connection))
+    with reading() as (connection, _):
         found = list(_dependencies(_release(connection, query).requirements))
     if wanted is not None:
         system = {"name": query["os_name"], "version": query["os_version"]}
@@ -102,13 +98,12 @@ def dependencies(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/version/metadata")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ReleaseQueryV1, location="query", error_status_code=400)
+@blueprint.arguments(schemas.ReleaseQueryV1, location="query")
 @blueprint.response(200, schemas.MetadataV1)
 @blueprint.alt_response(404, "NOT_FOUND")
 def metadata(query: dict[str, Any]) -> dict[str, Any]:
     """Give what is known of a release's metadata, by the names of its fields."""
-    with service().reading() as connection:
-        from_data(progress(connection))
+    with reading() as (connection, _):
         found = _release(connection, query)
     said = {
         "Name": found.name,
@@ -123,13 +118,12 @@ def metadata(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/version/environments")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ReleaseQueryV1, location="query", error_status_code=400)
+@blueprint.arguments(schemas.ReleaseQueryV1, location="query")
 @blueprint.response(200, schemas.SolvedEnvironments)
 @blueprint.alt_response(404, "NOT_FOUND")
 def environments(query: dict[str, Any]) -> dict[str, Any]:
     """List the known systems whose Python a release is for; none if it cannot be chosen."""
-    with service().reading() as connection:
-        from_data(progress(connection))
+    with reading() as (connection, _):
         found = _release(connection, query)
         systems = known_systems(connection) if found.state == ReleaseState.SOLVED else []
     admitted = [it for it in systems if _admits(found.requires_python, it.python_version)]

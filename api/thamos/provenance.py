@@ -7,20 +7,21 @@ from typing import Any
 from flask.views import MethodView
 
 from api import analyses
-from api.bodies import BodyBlueprint
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.privacy import public_request
+from api.resources.requests import new_request
+from api.routes import Routes
 from api.schemas import thamos as schemas
 from api.security import needs, require_token, token
 from api.service import service
 from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, cache_key, project_of
 from common.indexes.configured import configured_indexes
-from graph.repositories.analyses import Kind, NewAnalysis
+from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope
 
-blueprint = BodyBlueprint(
+blueprint = Routes(
     "provenance",
     __name__,
     url_prefix="/api/v1/provenance/python",
@@ -33,8 +34,8 @@ class ProvenanceRequests(MethodView):
     """Requests for checks."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.ProvenanceQuery, location="query", error_status_code=400)
-    @blueprint.arguments(schemas.ProvenanceRequest, error_status_code=400)
+    @blueprint.arguments(schemas.ProvenanceQuery, location="query")
+    @blueprint.arguments(schemas.ProvenanceRequest)
     @blueprint.response(202, schemas.Accepted)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask where every file of a Pipfile.lock comes from."""
@@ -46,13 +47,11 @@ class ProvenanceRequests(MethodView):
             raise ApiError(400, Problem.INVALID_REQUEST, message)
         allowed = {name: it.url for name, it in configured_indexes(service().settings).items()}
         shown = token()
-        new = NewAnalysis(
-            analyses.new_id(Kind.PROVENANCE),
+        new = new_request(
             Kind.PROVENANCE,
             request | asked_by(query, shown),
             {"debug": query["debug"], "force": query["force"]},
             cache_key({**request, "allowed": allowed}),
-            shown.token_id if shown else None,
         )
         job = Job("provenance.check", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         found, cached = analyses.submit(new, job, force=query["force"])

@@ -12,12 +12,11 @@ import orjson
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
 from adviser.projects.indexes import public_text
-from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from api.foreign import refuse_foreign_indexes
-from api.privacy import HASHES
+from api.privacy import project_in
 from api.thamos.environments import environment_of
 from common.errors import InvalidArgument
 from common.indexes.configured import configured_indexes
@@ -33,13 +32,7 @@ def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:
     :raises InvalidProject: naming file, field and remedy
     :raises ApiError: 400 if it wants packages from an index that this service does not know
     """
-    stack = request["application_stack"]
-    files = {"Pipfile": stack["requirements"].encode()}
-    if stack.get("requirements_lock"):
-        files["Pipfile.lock"] = stack["requirements_lock"].encode()
-    if request.get("constraints"):
-        files["constraints.txt"] = request["constraints"].encode()
-    project = parse_project(files, "Pipfile", request.get(HASHES, ()))
+    project = project_in(request)
     refuse_foreign_indexes(settings, project)
     return project
 

@@ -7,13 +7,17 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, text
 
+from graph.repositories.analyses import Kind
+
 #: Ended requests are counted for so long; what waits or runs always is.
 COUNTED_FOR = timedelta(days=1)
+#: All, which is said because the index begins with them.
+_ASKED = {"period": COUNTED_FOR, "kinds": [it.value for it in Kind]}
 
 _STATES = text(
     """
     SELECT kind, state, count(*) FROM analyses
-    WHERE kind IN ('adviser', 'provenance-checker', 'inspection')
+    WHERE kind = ANY(:kinds)
         AND (accepted_at > now() - :period OR state IN ('pending', 'running'))
     GROUP BY kind, state ORDER BY kind, state
     """
@@ -29,7 +33,7 @@ _TIMES = text(
             ORDER BY extract(epoch FROM finished_at - started_at)
         ) AS ran_s
     FROM analyses
-    WHERE kind IN ('adviser', 'provenance-checker', 'inspection')
+    WHERE kind = ANY(:kinds)
         AND accepted_at > now() - :period
         AND started_at IS NOT NULL AND finished_at IS NOT NULL
     GROUP BY kind ORDER BY kind
@@ -49,13 +53,13 @@ class Times:
 
 def states(connection: Connection) -> list[tuple[str, str, int]]:
     """Kind, state and number of requests."""
-    rows = connection.execute(_STATES, {"period": COUNTED_FOR})
+    rows = connection.execute(_STATES, _ASKED)
     return [(str(kind), str(state), int(number)) for kind, state, number in rows]
 
 
 def times(connection: Connection) -> list[Times]:
     """How long requests waited for a worker, and how long it took."""
-    rows = connection.execute(_TIMES, {"period": COUNTED_FOR})
+    rows = connection.execute(_TIMES, _ASKED)
     return [Times(str(kind), _pair(waited), _pair(ran)) for kind, waited, ran in rows]
 
 

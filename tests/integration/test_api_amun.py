@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import select
 
 from graph.engine import Stores
+from graph.repositories.documents import body_of
 from graph.repositories.tokens import Scope
+from graph.tables import Document
 from pis.catalogue import INDICATORS
 from tests.services.commands import row_counts
 from tests.services.jobs import client_of, run_jobs
@@ -143,3 +146,59 @@ def test_the_version_is_everybodys_and_unknown_things_are_not_there(client: Flas
         assert missing.status_code == 404
         assert missing.headers["X-Amun-Version"]
         assert missing.get_json()["error"]
+
+
+SECRET = "tops3cret"
+OWN = f"https://me:{SECRET}@index.example/simple?token={SECRET}"
+
+
+@pytest.mark.parametrize("path", ["inspect", "_debug/generate-dockerfile"])
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"environment": [{"name": "HF_TOKEN", "value": SECRET}]}, "environment[0]"),
+        ({"environment": [{"name": "a", "value": ""}, {"name": "apikey", "value": SECRET}]},
+         "environment[1]"),
+        ({"environment": [{"name": "PIP_INDEX_URL", "value": OWN}]}, "environment[0].value"),
+        ({"packages": [OWN, 5]}, "packages"),
+        ({"python": {"pylock_toml": "".join(f"a{it}={{}}\n" for it in range(50_000))}},
+         "python.pylock_toml"),
+    ],
+)  # fmt: skip
+def test_a_specification_with_secrets_is_refused_without_repeating_them(
+    client: FlaskClient, stores: Stores, path: str, body: dict[str, Any], field: str
+) -> None:
+    sent = {"base": "registry.example/python:3.11", "script": "print(1)", **body}
+    response = client.post(f"{BASE}/{path}", json=sent)
+    assert response.status_code == 400
+    assert any(it.startswith(field) for it in response.get_json()["errors"]), response.text
+    assert SECRET not in response.text
+    assert client.get(f"{BASE}/inspect").get_json()["inspections"] == []
+
+
+def test_passwords_of_indexes_are_neither_kept_nor_shown(
+    client: FlaskClient, stores: Stores
+) -> None:
+    sources = [{"name": "pypi", "url": OWN, "verify_ssl": True}]
+    lock = {"_meta": {"sources": sources}, "default": {}, "develop": {}}
+    body = {
+        "base": "registry.example/python:3.11",
+        "script": "print(1)",
+        "environment": [{"name": "TOKENIZERS_PARALLELISM", "value": "false"}],
+        "python": {"requirements": {"source": sources}, "requirements_locked": lock},
+    }
+    recipe = client.post(f"{BASE}/_debug/generate-dockerfile", json=body)
+    accepted = client.post(f"{BASE}/inspect", json=body)
+    assert (recipe.status_code, accepted.status_code) == (200, 202), accepted.text
+    where = f"{BASE}/inspect/{accepted.get_json()['inspection_id']}"
+    before = client.get(f"{where}/specification")
+    run_jobs(client.application.extensions["thoth"].settings)
+    after = client.get(f"{where}/specification")
+    for response in (recipe, accepted, before, after, client.get(f"{where}/job/0/result")):
+        assert response.status_code in (200, 202)
+        assert SECRET not in response.text
+    with stores.engine.connect() as connection:
+        for document_id in connection.scalars(select(Document.document_id)):
+            kept = body_of(connection, stores.settings, document_id)
+            assert kept is not None
+            assert SECRET.encode() not in kept

@@ -21,7 +21,6 @@ from common.errors import InvalidArgument, StoreUnavailable
 from common.inspection import canonical_json, digest_bytes
 from graph.engine import GRAPH, POSTGRESQL, Stores
 from graph.repositories.tokens import Scope
-from ingest.record import only_one
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
 from tests.integration.test_advise_command import deliver
@@ -33,6 +32,12 @@ ADVISE = "/api/v1/advise/python?recommendation_type=latest"
 PROVENANCE = "/api/v1/provenance/python"
 KNOWN = "https://index.example/simple"
 PIPFILE = '[packages]\nweb = "*"\n'
+PYLOCK = """\
+lock-version = "1.0"
+created-by = "a test"
+packages = [{name = "web", version = "1.0", wheels = [
+    {url = "https://index.example/web-1.0-py3-none-any.whl", hashes = {sha256 = "00"}}]}]
+"""
 
 
 @pytest.fixture
@@ -114,7 +119,10 @@ def test_the_field_is_named(client: FlaskClient) -> None:
     [
         (ADVISE, {"application_stack": {"requirements": "#" * 262_145, "requirements_lock": None}}),
         ("/api/v2/advice", {"files": {"Pipfile": "#" * 262_145}}),
-        ("/api/v2/advice", {"files": {"requirements.in": "web\n", "p/x.toml": "#" * 262_145}}),
+        (
+            "/api/v2/advice",
+            {"files": {"requirements.in": "web\n", "p/pyproject.toml": "#" * 262_145}},
+        ),
     ],
 )
 def test_manifests_are_no_larger_than_people_write(
@@ -123,6 +131,61 @@ def test_manifests_are_no_larger_than_people_write(
     response = client.post(path, json=body)
     assert response.status_code == 400
     assert "262144" in response.get_json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "../../etc/x", "/etc/x.txt", "a//x.txt", "./x.txt", "a/../x.txt", "a\\x.txt", "C:x.txt",
+        "a\nb.txt", "a\x7f.txt", "x" * 300 + ".txt", "setup.py", ".txt", "notes.md", "poetry.lock",
+        "file:///etc/passwd", "https://h.example/x.txt",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("field", ["files", "manifest"])
+def test_only_files_of_projects_are_taken(client: FlaskClient, name: str, field: str) -> None:
+    files = {"requirements.txt": "web\n"}
+    asked = {"files": {**files, name: "web\n"}} if field == "files" else {"manifest": name}
+    response = client.post("/api/v2/advice", json={"files": files, **asked})
+    assert response.status_code == 400
+    assert list(response.get_json()["errors"]["json"]) == [field], response.text
+    assert len(response.get_data()) < 1000
+
+
+def test_names_that_projects_use_are_taken(client: FlaskClient) -> None:
+    files = {
+        "requirements.in": "-r requirements/base.in\n-c pins/all.txt\n",
+        "requirements/base.in": "web\n", "pins/all.txt": "web<9\n", "pylock.toml": PYLOCK,
+    }  # fmt: skip
+    response = client.post("/api/v2/advice", json={"files": files, "manifest": "requirements.in"})
+    assert response.status_code == 202, response.text
+
+
+def test_more_files_than_a_project_has_are_refused_in_a_word(client: FlaskClient) -> None:
+    files = {f"../{it}": 5 for it in range(5000)}
+    response = client.post("/api/v2/advice", json={"files": files})
+    assert response.status_code == 400
+    assert "5000 files" in response.get_json()["detail"]
+    assert len(response.get_data()) < 1000
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "".join(f"a{it}={{}}\n" for it in range(200_000)),
+        "x=[" + "[]," * 900_000 + "]",
+        "x=[" + "1," * 900_000 + "]",
+        "\n" * 1_000_000,
+        'x="' + "\\\\" * 700_000 + '"',
+    ],
+)
+def test_a_lock_that_takes_seconds_to_read_is_refused_unread(
+    client: FlaskClient, lock: str
+) -> None:
+    files = {"requirements.in": "web\n", "pylock.toml": lock}
+    response = client.post("/api/v2/advice", json={"files": files})
+    assert response.status_code == 400
+    assert response.get_json()["detail"].startswith("json.files: pylock.toml: ")
+    assert "no real lock has so many" in response.get_json()["detail"]
 
 
 def test_locks_may_be_larger(client: FlaskClient) -> None:
@@ -166,7 +229,8 @@ class TestUploads:
         sent = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
         where = sent.headers["Location"]
         monkeypatch.setattr(uploads, "PATIENCE_S", 0.0)
-        with only_one(known.engine, uploads.lock_of(digest_bytes(archive)), "the test has it"):
+        (known.settings.home / "uploads").mkdir(exist_ok=True)
+        with uploads.lock_of(known.settings, digest_bytes(archive)):
             run_jobs(known.settings)
             waiting = client.get(where).get_json()
             assert (waiting["state"], waiting["attempts"]) == ("running", 1)

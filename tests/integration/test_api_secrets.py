@@ -11,6 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import select, text
 
+from adviser.projects.parsing import parse_project
+from adviser.projects.project import WarningCode
 from graph.engine import Stores
 from graph.repositories.documents import body_of
 from graph.repositories.tokens import Scope
@@ -107,3 +109,28 @@ def test_no_document_and_no_answer_has_a_password(client: FlaskClient, known: St
             rows = connection.execute(text(f"SELECT row_to_json(it)::text FROM {table} it"))
             assert not any(SECRET in it for it in rows.scalars())
     assert {"adviser-request", "provenance-checker-request", "report", "provenance-report"} <= kinds
+
+
+def test_the_report_says_that_passwords_were_taken_out(client: FlaskClient, known: Stores) -> None:
+    """The same as ``thoth advise`` says of the same files."""
+    files = {"Pipfile": PIPFILE, "Pipfile.lock": json.dumps(LOCK)}
+    expected = [
+        f"{it.field}: {it.message}"
+        for it in parse_project({k: v.encode() for k, v in files.items()}).warnings
+        if it.code is WarningCode.CREDENTIALS_REMOVED
+    ]
+    assert len(expected) == 2
+    stack = {"requirements": PIPFILE, "requirements_lock": json.dumps(LOCK)}
+    accepted = [
+        client.post("/api/v1/advise/python", query_string=QUERY, json={"application_stack": stack}),
+        client.post("/api/v2/advice", json={"files": files}),
+    ]
+    run_jobs(known.settings)
+    for it in accepted:
+        where = f"/api/v2/requests/{it.get_json()['analysis_id']}"
+        report = client.get(f"{where}/result").get_json()["result"]["report"]
+        told = [it["message"] for it in report["stack_info"]]
+        assert [it for it in told if "credentials" in it] == expected
+        assert (
+            client.post(f"/api/v2/advice/{it.get_json()['analysis_id']}/replay").status_code == 202
+        )

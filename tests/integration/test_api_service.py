@@ -20,6 +20,7 @@ from common.errors import InvalidSettings
 from common.settings import Settings
 from graph.embedded.processes import free_port
 from graph.engine import Stores, relational_engine
+from graph.repositories.analyses import Kind, NewAnalysis, State, accept, finish, start
 from graph.repositories.audit import latest_writes
 
 ADVISE = "/api/v1/advise/python?recommendation_type=latest&dev=false&debug=false&force=false"
@@ -138,6 +139,19 @@ class TestFigures:
         assert client.post(ADVISE, json=REQUEST).status_code == 202
         assert figure(client, 'thoth_queue_jobs{queue="people"}') == 1
         assert figure(client, 'thoth_analyses{kind="adviser",state="pending"}') == 1
+
+    @pytest.mark.parametrize("kind", list(Kind))
+    def test_requests_of_every_kind_are_counted(
+        self, client: FlaskClient, stores: Stores, kind: Kind
+    ) -> None:
+        new = NewAnalysis(f"{kind}-1", kind, {}, {}, "key")
+        with stores.engine.begin() as connection:
+            accept(connection, stores.settings, new)
+            start(connection, new.analysis_id)
+            finish(connection, new.analysis_id, State.SUCCEEDED)
+        assert figure(client, f'thoth_analyses{{kind="{kind}",state="succeeded"}}') == 1
+        took = f'thoth_analysis_run_seconds{{kind="{kind}",quantile="0.5"}}'
+        assert figure(client, took) >= 0
 
 
 class TestHeaders:

@@ -153,7 +153,7 @@ class TestSubmit:
             (body(runtime_environment={"python_version": "x"}), {}, "runtime_environment: Python"),
             (body(runtime_environment={"platform": 5}), {}, "platform"),
             (body(callback_info={"url": "https://other.example"}), {}, "callback_info"),
-            (body(constraints="#" * 3 * 1024**2), {}, "exceeds"),
+            (body(constraints="#" * 3 * 1024**2), {}, "larger than"),
         ],
         ids=range(18),
     )
@@ -413,7 +413,15 @@ class TestListings:
         response = client.get("/api/v1/python/imports?import_name=nothing.*")
         assert response.status_code == 404
         assert response.get_json()["parameters"] == {"import_name": "nothing.*"}
+        assert "`thoth analyze wheel NAME==VERSION --ingest`" in response.get_json()["error"]
         assert client.get("/api/v1/python/imports").status_code == 400
+
+    def test_an_unknown_module_is_answered_with_what_makes_it_known(
+        self, client: FlaskClient
+    ) -> None:
+        response = client.get("/api/v1/python/imports?import_name=Web")
+        assert response.status_code == 404
+        assert "`thoth analyze wheel web==2.0 --ingest`" in response.get_json()["error"]
 
 
 def test_a_request_is_stored_without_what_it_may_not_hold(

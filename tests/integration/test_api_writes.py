@@ -73,14 +73,16 @@ def test_advice_is_asked_for_replayed_and_questioned(client: FlaskClient, known:
     assert versions == {"core": "1.0", "tool": "1.0", "web": "2.0"}
     advice = f"/api/v2/advice/{done['analysis_id']}"
     replay = client.post(f"{advice}/replay")
-    why = client.get(f"{advice}/why-not?requirement=core>=2")
+    why = client.post(f"{advice}/why-not?requirement=core>=2")
     assert (replay.status_code, why.status_code) == (202, 202)
     run_jobs(known.settings)
     again = client.get(replay.get_json()["result"] or f"{replay.headers['Location']}/result")
     assert again.get_json()["same"] is True
-    why = client.get(f"{advice}/why-not?requirement=core>=2")
-    assert why.status_code == 200
-    assert why.get_json()["outcome"] == "conflict"
+    told = client.get(f"{why.headers['Location']}/result")
+    assert told.status_code == 200
+    assert told.get_json()["outcome"] == "conflict"
+    # What is only read makes no work.
+    assert client.get(f"{advice}/why-not?requirement=core>=2").status_code == 405
     lines = client.get(done["log"]).get_json()["lines"]
     assert any("attempt 1" in it["message"] for it in lines)
 
@@ -170,19 +172,15 @@ def test_an_archive_is_taken_in_by_a_worker_once(client: FlaskClient, known: Sto
     assert result["refusals"] == []
     assert row_counts(known.engine)["inspections"] == result["new"]
     assert lag(known.engine).count == 0
-    assert list((known.settings.home / "uploads").iterdir()) == []
+    kept = (known.settings.home / "uploads").iterdir()
+    assert [it for it in kept if it.suffix != ".lock"] == []
 
 
 def test_what_an_archive_holds_that_is_no_inspection_is_listed(
     client: FlaskClient, known: Stores
 ) -> None:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        info = tarfile.TarInfo("broken.json")
-        info.size = 3
-        archive.addfile(info, io.BytesIO(b"{[}"))
     response = client.post(
-        "/api/v2/inspections", data=out.getvalue(), content_type="application/gzip"
+        "/api/v2/inspections", data=tar_of("broken.json", b"{[}"), content_type="application/gzip"
     )
     run_jobs(known.settings)
     done = client.get(response.headers["Location"]).get_json()
@@ -213,15 +211,36 @@ def test_documents_that_cannot_be_taken_in_are_refused_and_nothing_is_kept(
     }
 
 
-def test_a_broken_archive_ends_with_its_refusal(client: FlaskClient, known: Stores) -> None:
-    response = client.post(
-        "/api/v2/inspections", data=b"no archive", content_type="application/zip"
-    )
+def tar_of(name: str, data: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "reason"),
+    [
+        (b"no archive", "application/zip", "archive_broken"),
+        (SAMPLES.read_bytes()[:1000], "application/gzip", "archive_broken"),
+        (tar_of("../../etc/x.json", b"{}"), "application/gzip", "archive_path: ../../etc/x.json"),
+        (tar_of("a.json", b"\0" * 20_000_000), "application/gzip", "archive_bomb"),
+        (tar_of("notes.md", b"words"), "application/gzip", "empty_folder"),
+        (b"[" + b" " * 1024**2, "application/json", "truncated_json"),
+    ],
+)
+def test_an_upload_that_is_refused_whole_fails_and_says_why(
+    client: FlaskClient, known: Stores, data: bytes, kind: str, reason: str
+) -> None:
+    response = client.post("/api/v2/inspections", data=data, content_type=kind)
+    assert response.status_code == 202, response.text
     run_jobs(known.settings)
     done = client.get(response.headers["Location"]).get_json()
-    assert done["state"] == "succeeded"
-    result = client.get(done["result"]).get_json()
-    assert (result["new"], result["quarantined"]) == (0, 1)
+    assert done["state"] == "failed"
+    assert f"refused: {reason}" in done["reason"]
+    assert row_counts(known.engine)["inspections"] == 0
 
 
 def test_packages_are_read_from_a_configured_index_alone(known: Stores) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from api.errors import ApiError
 from api.paging import Cursor, Key
 
-CURSOR = Cursor("things", (datetime, str, int))
+CURSOR = Cursor("things", {"at": datetime, "name": str, "number": int})
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 keys = st.tuples(
     st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
@@ -38,7 +38,7 @@ def test_a_key_is_read_back(key: Key) -> None:
 @given(keys)
 def test_a_key_of_another_list_is_refused(key: Key) -> None:
     with pytest.raises(ApiError):
-        Cursor("others", CURSOR.kinds).key_in(CURSOR.text_of(key))
+        Cursor("others", CURSOR.parts).key_in(CURSOR.text_of(key))
 
 
 @given(st.text() | st.text("abcdefABCDEF0123456789-_=", min_size=1))

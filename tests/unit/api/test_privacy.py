@@ -34,6 +34,10 @@ web = "*"
         ("requirements.txt", f"--index-url 'https://h.example/s?t={SECRET}'\nweb\n"),
         ("requirements.in", f"-i https://x:{SECRET[:4]}\\\n{SECRET[4:]}@h.example/s\nweb\n"),
         ("constraints.txt", f"a @ git+https://{SECRET}@h.example/a.git#egg=a\n"),
+        ("pylock.toml", f"a=[{{url='https://x:{SECRET}@h.example/s?t={SECRET}', b={{c=1}}}}]\n"),
+        ("pylock.toml", f'a = "https://x:{SECRET}@h.example/s?t=1"\nb = "a == \\"b\\""\n'),
+        ("pylock.toml", f'a = "https:\\u002f/x:{SECRET}@h.example/"\n'),
+        ("pylock.toml", f'a = """https:\\\n  //x:{SECRET}@h.example/"""\n'),
         ("broken.toml", f"url = https://x:{SECRET}@h.example/ [\n"),
     ],
 )
@@ -42,7 +46,7 @@ def test_no_file_keeps_a_secret(name: str, text: str) -> None:
     assert SECRET not in public.replace("\\\n", "")
     assert SECRET[4:] not in public
     assert "h.example" in public
-    if name == "Pipfile":
+    if name in ("Pipfile", "pylock.toml"):
         tomllib.loads(public)
     if name == "Pipfile.lock":
         json.loads(public)
