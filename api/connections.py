@@ -8,7 +8,6 @@ all that a client may hold a thread with, a body or an answer, has a time to end
 from __future__ import annotations
 
 import errno
-import logging
 import selectors
 import socket
 import ssl
@@ -43,8 +42,6 @@ PROMPT_S = 0.25
 FAREWELL_S = 2.0
 _HEAD_ENDS = b"\r\n\r\n"
 _READ_BYTES = 8192
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -255,8 +252,6 @@ class Worker(ThreadWorker):
             super().enqueue_req(conn)
 
     def _refuse(self, conn: TConn, status: int, reason: str, detail: str) -> None:
-        address = conn.client[0] if conn.client else None
-        _LOG.info("request_unread", extra={"status": status, "address": address})
         try:
             write_problem(conn.sock, status, reason, detail)
         except OSError:

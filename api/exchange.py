@@ -31,6 +31,11 @@ def from_data(progress: Progress) -> None:
     g.progress = progress
 
 
+def versions() -> dict[str, str]:
+    """Headers that say which release answers; the second is the original service's."""
+    return {"X-Thoth-Version": __version__, "X-User-API-Service-Version": __version__}
+
+
 def _identify() -> None:
     given = request.headers.get(REQUEST_ID, "")
     g.request_id = given if _GIVEN_ID.fullmatch(given) else token_hex(8)
@@ -46,8 +51,7 @@ def _refuse_nul() -> None:
 def _describe(response: Response) -> Response:
     headers = response.headers
     headers[REQUEST_ID] = g.get("request_id") or token_hex(8)
-    headers["X-Thoth-Version"] = __version__
-    headers["X-User-API-Service-Version"] = __version__
+    headers.update(versions())
     if (progress := g.get("progress")) is not None:
         headers[GRAPH_REVISION] = str(progress.revision)
         if progress.as_of is not None:

@@ -19,6 +19,12 @@ _ALWAYS = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
+#: And what any that takes a body.
+_WITH_BODY = (
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+)
 _DESCRIPTION = (
     "Which versions of which packages a project should run on a machine, and what is known of"
     " them. Errors are problem documents (RFC 9457). Lists are read page by page: `next` is the"
@@ -66,7 +72,7 @@ def _problem(description: str) -> dict[str, Any]:
 def _with_errors(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[str, Any]:
     responses = doc.setdefault("responses", {})
     known = {str(it) for it in responses}
-    for status in _ALWAYS:
+    for status in (*_ALWAYS, *(_WITH_BODY if "requestBody" in doc else ())):
         if str(status.value) not in known:
             responses[str(status.value)] = status.name
     return doc

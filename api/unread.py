@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from secrets import token_hex
 
 import gunicorn.util
 
 from api.errors import MEDIA_TYPE, problem_of, title
+from api.exchange import REQUEST_ID, versions
 
 #: A peer that does not read is not waited for.
 _TIMEOUT_S = 2.0
+
+_LOG = logging.getLogger(__name__)
 
 
 def register() -> None:
@@ -21,13 +25,15 @@ def register() -> None:
 
 def write_problem(sock: socket.socket, status: int, reason: str, message: str) -> None:
     """Answer what could not be read, and say that the connection ends."""
-    problem = problem_of(status)
+    problem, request_id = problem_of(status), token_hex(8)
+    told = {"request_id": request_id, "status": status, "address": _peer(sock)}
+    _LOG.info("request_unread", extra=told)
     document = {
         "type": f"/problems/{problem}",
         "title": title(problem),
         "status": status,
         "detail": message or reason,
-        "request_id": token_hex(8),
+        "request_id": request_id,
         # Nobody knows whether it was one of those that have these.
         "error": message or reason,
         "parameters": {},
@@ -40,6 +46,14 @@ def write_problem(sock: socket.socket, status: int, reason: str, message: str) -
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
         "X-Content-Type-Options: nosniff",
+        *(f"{name}: {value}" for name, value in {REQUEST_ID: request_id, **versions()}.items()),
     )
     sock.settimeout(_TIMEOUT_S)
     sock.sendall("\r\n".join([*head, "", ""]).encode("latin-1") + body)
+
+
+def _peer(sock: socket.socket) -> str | None:
+    try:
+        return str(sock.getpeername()[0])
+    except (OSError, IndexError):
+        return None  # it is gone, or this is no network

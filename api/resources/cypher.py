@@ -6,6 +6,7 @@ from typing import Any
 
 from flask.views import MethodView
 
+from api.audit import wrote_nothing
 from api.errors import ApiError, Problem
 from api.exchange import from_data
 from api.resources.base import Resources
@@ -31,6 +32,7 @@ class Cypher(MethodView):
     @blueprint.response(200, schemas.RowsSchema)
     def post(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Run a query that reads, within limits of time and rows."""
+        wrote_nothing()
         settings = service().settings
         timeout_s = _within("timeout_s", asked["timeout_s"], settings.query_timeout_s)
         row_limit = int(_within("limit", asked["limit"], settings.query_row_limit))

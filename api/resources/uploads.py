@@ -10,6 +10,7 @@ from flask.views import MethodView
 from sqlalchemy import Connection
 
 from api import analyses
+from api.audit import wrote, wrote_nothing
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.jobs.upkeep import UPLOAD
@@ -87,6 +88,11 @@ def _taken_in(body: bytes) -> Response:
             into.queue.enqueue(connection, PROJECT)
     documents = [str(each.document.document_id) for each in deliveries]
     counts = {"new": len(new), "known": len(documents) - len(new)}
+    if new:
+        others = f" and {len(documents) - 1} more" if documents[1:] else ""
+        wrote(f"{documents[0]}{others}")
+    else:
+        wrote_nothing()
     response = jsonify(schemas.TakenInSchema().dump({"documents": documents, **counts}))
     response.status_code = 201 if new else 200
     return response

@@ -63,3 +63,7 @@ def test_what_the_server_cannot_read_is_a_problem_too(full: Served) -> None:
     assert response.headers["Content-Type"] == "application/problem+json"
     assert response.json()["status"] == 414
     assert response.json()["error"] == response.json()["detail"]
+    request_id = response.headers["X-Request-Id"]
+    assert response.json()["request_id"] == request_id
+    assert response.headers["X-Thoth-Version"]
+    assert any(request_id in line for line in full.log.read_text("utf-8").splitlines())

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from api.jobs.queue import QueueName
 from graph.engine import Stores
 from graph.projection import lag
+from graph.repositories.audit import latest_writes
 from graph.repositories.tokens import Scope
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
@@ -331,6 +332,10 @@ def test_a_document_is_taken_in_at_once(client: FlaskClient, known: Stores) -> N
     assert first.get_json()["new"] == len(first.get_json()["documents"]) > 0
     again = client.post("/api/v2/inspections", data=body, content_type="application/json")
     assert (again.status_code, again.get_json()["new"]) == (200, 0)
+    assert client.post("/api/v2/cypher", json={"query": "RETURN 1 AS one"}).status_code == 200
+    with known.engine.connect() as connection:
+        (write,) = latest_writes(connection)  # the others were answered with what was there
+    assert (write.status, write.subject) == (201, first.get_json()["documents"][0])
     assert jobs_in(known.engine) == [("graph.project", "todo")]
     run_jobs(known.settings)
     assert lag(known.engine).count == 0
