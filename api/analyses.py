@@ -14,6 +14,7 @@ from api.audit import wrote_nothing
 from api.errors import ApiError, Problem, not_found
 from api.jobs.queue import Job
 from api.service import service
+from common.errors import StoreUnavailable
 from graph.repositories import analyses
 from graph.repositories.analyses import Analysis, Kind, NewAnalysis, State
 
@@ -139,13 +140,19 @@ def accepted_document(
 
 
 def _soon_ended(analysis: Analysis) -> Analysis:
-    """The analysis at its end if that comes soon, or as it is then."""
+    """The analysis at its end if that comes soon, or as it is then.
+
+    It is accepted: a store that goes away meanwhile changes nothing of that.
+    """
     until, pause = time.monotonic() + PATIENCE_S, _PAUSE_S
     while analysis.state in (State.PENDING, State.RUNNING) and time.monotonic() + pause < until:
         time.sleep(pause)
         pause *= 1.5
-        with service().glancing() as connection:
-            analysis = analyses.analysis_of(connection, analysis.analysis_id) or analysis
+        try:
+            with service().glancing() as connection:
+                analysis = analyses.analysis_of(connection, analysis.analysis_id) or analysis
+        except StoreUnavailable:
+            break
     return analysis
 
 

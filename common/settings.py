@@ -13,6 +13,9 @@ from platformdirs import user_data_path
 
 from common.errors import InvalidSettings
 
+#: Beyond it a moment so long ago cannot be written.
+_MOST_DAYS = 36_500.0
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -48,6 +51,9 @@ class Settings:
     body_limit_mb: int
     cors_origins: tuple[str, ...]
     fetch_missing: bool
+    outage_patience_s: float
+    keep_requests_days: float | None
+    keep_audit_days: float | None
     cron_refresh: str | None
     cron_nightly: str | None
     cron_advisories: str | None
@@ -99,6 +105,9 @@ class Settings:
             body_limit_mb=max(1, int(_number(values, "BODY_LIMIT_MB", 64))),
             cors_origins=_origins(values, "CORS_ORIGINS"),
             fetch_missing=_flag(values, "FETCH_MISSING", default="1"),
+            outage_patience_s=_number(values, "OUTAGE_PATIENCE_S", 900.0),
+            keep_requests_days=_days(values, "KEEP_REQUESTS_DAYS", 90.0),
+            keep_audit_days=_days(values, "KEEP_AUDIT_DAYS", 365.0),
             cron_refresh=_schedule(values, "CRON_REFRESH"),
             cron_nightly=_schedule(values, "CRON_NIGHTLY"),
             cron_advisories=_schedule(values, "CRON_ADVISORIES"),
@@ -130,6 +139,16 @@ def _number(values: Mapping[str, str], name: str, default: float) -> float:
     if not 0 < number < 1e9:
         raise InvalidSettings(f"{name}: {text!r} is not between 0 and 1e9")
     return number
+
+
+def _days(values: Mapping[str, str], name: str, default: float) -> float | None:
+    """A number of days; ``None`` for ``none``: for ever."""
+    if values.get(name) == "none":
+        return None
+    days = _number(values, name, default)
+    if days > _MOST_DAYS:
+        raise InvalidSettings(f"{name}: {values[name]!r} is more than {_MOST_DAYS:g}: write none")
+    return days
 
 
 def _flag(values: Mapping[str, str], name: str, default: str = "0") -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import neo4j
+import psycopg2
 import sqlalchemy
 from neo4j.exceptions import (
     AuthError,
@@ -265,13 +266,18 @@ def relational_errors(settings: Settings | None = None) -> Iterator[None]:
     except ProgrammingError as error:
         if getattr(error.orig, "pgcode", None) not in {_UNDEFINED_TABLE, _UNDEFINED_COLUMN}:
             raise
-        raise SchemaMismatch(f"{POSTGRESQL}: {_words(error)}", "run `thoth migrate`") from error
+        raise SchemaMismatch(
+            f"{POSTGRESQL}: {_words(error.orig)}", "run `thoth migrate`"
+        ) from error
     except (OperationalError, InterfaceError) as error:
+        raise _relational_failure(_words(error.orig), settings) from error
+    except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+        # As the driver has it: what a connection meets on its way back to the pool.
         raise _relational_failure(_words(error), settings) from error
     except DBAPIError as error:
         if not error.connection_invalidated:
             raise
-        raise _relational_failure(_words(error), settings) from error
+        raise _relational_failure(_words(error.orig), settings) from error
     except PoolTimeout as error:
         raise _relational_failure("every connection is in use", settings) from error
 
@@ -320,7 +326,7 @@ def _remedy(settings: Settings | None, *, external: bool, variable: str) -> str:
     return f"run `thoth up`; if it happens again, see {settings.home / 'logs'}"
 
 
-def _words(error: DBAPIError) -> str:
+def _words(error: BaseException | None) -> str:
     """The driver's first line: it names host, port and user, never the password."""
-    lines = str(error.orig).strip().splitlines()
-    return lines[0] if lines else type(error.orig).__name__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -78,10 +78,9 @@ def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
 
 
 def _all_in_one(settings: Settings, verbose: bool, given: dict[str, Any]) -> int:
-    """The server and a worker a queue as children, so that each may die without the others."""
+    """The server and workers as children, so that each may die without the others."""
     from api.commands.starting import command, ensure_stores, log_service
-    from api.commands.worker import supervise, workers_of
-    from api.jobs.queue import QueueName
+    from api.commands.worker import PROCESSES, shared_out, supervise, workers_of
     from api.supervisor import Child
 
     _tls(given)
@@ -95,10 +94,7 @@ def _all_in_one(settings: Settings, verbose: bool, given: dict[str, Any]) -> int
         elif value is not None and value is not False:
             options += [option, str(value)]
     server = Child("serve", command("serve", *options), essential=True)
-    # One for what nobody waits for: it takes crawls when nothing else is left.
-    shared = [QueueName.BULK, QueueName.FETCHES]
-    sets = [[QueueName.PEOPLE], shared, [QueueName.INSPECTIONS]]
-    children = [server, *(it for queues in sets for it in workers_of(queues, 1))]
+    children = [server, *workers_of(shared_out(PROCESSES))]
     return supervise(settings, children, given["metrics_dir"])
 
 

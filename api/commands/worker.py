@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 #: Repeated from :class:`api.jobs.queue.QueueName`, which a test sees to: ``--help`` needs no queue.
 QUEUES = ("people", "bulk", "fetches", "inspections")
 _MOST = 64
+#: One for people, one for what nobody waits for, one for inspections.
+PROCESSES = 3
 
 
 @click.command()
-@click.option("--processes", type=click.IntRange(1, _MOST), default=1, show_default=True,
-              help="Jobs that run at a time: one a process.")  # fmt: skip
+@click.option("--processes", type=click.IntRange(1, _MOST),
+              help="Jobs that run at a time, one a process; without --queue they share the queues,"
+              " and some are kept for people.  [default: 1 with --queue, else 3]")  # fmt: skip
 @click.option("--queue", "queues", type=click.Choice(QUEUES), multiple=True,
               help="A queue to take from; several times for several.  [default: all]")  # fmt: skip
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
@@ -32,7 +35,7 @@ _MOST = 64
 @click.pass_context
 def worker(
     ctx: click.Context,
-    processes: int,
+    processes: int | None,
     queues: tuple[str, ...],
     metrics_dir: Path | None,
     alone: bool,
@@ -50,27 +53,55 @@ def worker(
         run_worker(settings, wanted, f"{socket.gethostname()}-{'-'.join(wanted)}-{os.getpid()}")
         return 0
     ensure_stores(settings)
-    return supervise(settings, workers_of(wanted, processes), metrics_dir)
+    sets = [wanted] * (processes or 1) if queues else shared_out(processes or PROCESSES)
+    return supervise(settings, workers_of(sets), metrics_dir)
 
 
-def workers_of(queues: Sequence[QueueName], processes: int) -> list[Child]:
-    """So many children that each take from all of ``queues``."""
+def shared_out(processes: int) -> list[list[QueueName]]:
+    """The queues of each of some processes, so that nobody who waits stands behind what is long.
+
+    >>> [[str(it) for it in queues] for queues in shared_out(2)]
+    [['people'], ['bulk', 'fetches', 'inspections']]
+    """
+    from api.jobs.queue import QueueName
+
+    people, inspections = [QueueName.PEOPLE], [QueueName.INSPECTIONS]
+    # What the graph is to show is among the bulk: it must not wait for hours of an inspection.
+    others = [QueueName.BULK, QueueName.FETCHES]
+    if processes == 1:
+        return [[*people, *others, *inspections]]
+    if processes == 2:
+        return [people, [*others, *inspections]]
+    return [*[people] * (processes - 2), others, inspections]
+
+
+def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[Child]:
+    """A child for each set of queues, which takes from all of them."""
     from api.commands.starting import command
     from api.supervisor import Child
 
-    options = [it for queue in queues for it in ("--queue", queue.value)]
-    name = "worker-" + "-".join(queues)
-    line = command("worker", "--alone", *options)
-    return [Child(f"{name}-{number}", line) for number in range(1, processes + 1)]
+    children = []
+    for number, queues in enumerate(sets, 1):
+        options = [it for queue in queues for it in ("--queue", queue.value)]
+        name = f"worker-{'-'.join(queues)}-{number}"
+        children.append(Child(name, command("worker", "--alone", *options)))
+    return children
 
 
 def supervise(settings: Settings, children: Sequence[Child], metrics_dir: Path | None) -> int:
-    """Keep ``children`` alive until a signal; how often they died is among the metrics."""
+    """Keep ``children`` and embedded stores alive until a signal.
+
+    How often children died is among the metrics.
+    """
     from api.commands.starting import metrics_root
+    from api.keeper import keeping_stores
     from api.metrics_files import metrics_folder
     from api.supervisor import Supervisor
 
-    with metrics_folder(metrics_root(settings, metrics_dir), "worker"):
+    with (
+        metrics_folder(metrics_root(settings, metrics_dir), "worker"),
+        keeping_stores(settings),
+    ):
         # Only now: it looks for the folder when it is imported.
         from api.metrics import RESTARTS
 

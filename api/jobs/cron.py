@@ -25,7 +25,7 @@ class Schedule:
 
 def schedules(settings: Settings) -> Iterator[Schedule]:
     """What is due when; reading from others is off unless a setting says when."""
-    yield Schedule("cron.prune", "17 * * * *", QueueName.PEOPLE)
+    yield Schedule("cron.prune", "17 * * * *", QueueName.BULK)
     for task, cron in (
         ("cron.refresh", settings.cron_refresh),
         ("cron.nightly", settings.cron_nightly),

@@ -13,8 +13,9 @@ from typing import Any
 import procrastinate
 import sqlalchemy
 from procrastinate.contrib.sqlalchemy import SQLAlchemyPsycopg2Connector
-from procrastinate.exceptions import AlreadyEnqueued
+from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
 
 from common.errors import ProjectError
 
@@ -26,16 +27,29 @@ _JOBS_PER_S = 5
 _LIMITS = {"fetches": 100}
 #: Waiting jobs of a queue are counted no further.
 _COUNTED = 100_000
+#: Those that wait for a store to come back are due within a minute, and are counted too.
 _WAITING = text(
     """
     SELECT count(*) FROM (
         SELECT FROM procrastinate_jobs
         WHERE queue_name = :queue AND status = 'todo'
-            AND (scheduled_at IS NULL OR scheduled_at <= now())
+            AND (scheduled_at IS NULL OR scheduled_at <= now() + interval '1 minute')
         LIMIT :counted
     ) AS waiting
     """
 )
+_KEY_WAITS = text(
+    "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE queueing_lock = :key AND status = 'todo')"
+)
+_UNCOUNTED = text(
+    """
+    UPDATE procrastinate_jobs SET attempts = attempts - 1
+    WHERE id = :job AND status = 'doing'
+        AND (CAST(:worker AS bigint) IS NULL OR worker_id IS NULL OR worker_id = :worker)
+    """
+)
+_RETURNED = text("SELECT procrastinate_retry_job_v2(:job, now(), NULL, NULL, NULL)")
+_ENDED = text("SELECT procrastinate_finish_job_v1(:job, 'aborted', true)")
 
 
 class QueueName(StrEnum):
@@ -109,6 +123,35 @@ class Queue:
                 return task.defer(**job.arguments)
         except AlreadyEnqueued:
             return None
+        except ConnectorException as error:
+            raise error.__cause__ or error from None  # what the store's other users meet
+
+    def is_waiting(self, connection: Connection, key: str) -> bool:
+        """Whether a job with a key waits."""
+        return bool(connection.scalar(_KEY_WAITS, {"key": key}))
+
+    def uncount(self, connection: Connection, job_id: int, worker_id: int | None = None) -> bool:
+        """Let the attempt that is under way be none of those after which a job is given up.
+
+        :param worker_id: whose attempt it must be, if it is anybody's
+        :returns: ``False`` if none is under way
+        """
+        values = {"job": job_id, "worker": worker_id}
+        return connection.execute(_UNCOUNTED, values).rowcount == 1
+
+    def give_back(self, connection: Connection, job_id: int, worker_id: int | None) -> bool:
+        """Return a job that a worker had taken, as if it had not been.
+
+        :returns: ``False`` if it is not under way, or is another worker's by now
+        """
+        if not self.uncount(connection, job_id, worker_id):
+            return False
+        try:
+            with connection.begin_nested():
+                connection.execute(_RETURNED, {"job": job_id})
+        except IntegrityError:  # one with its key waits already, which does as well
+            connection.execute(_ENDED, {"job": job_id})
+        return True
 
     def admit(self, connection: Connection, queue: QueueName) -> None:
         """Refuse more work while too much of it waits.
@@ -120,6 +163,6 @@ class Queue:
             raise Overloaded(queue, waiting)
 
     def waiting(self, connection: Connection, queue: QueueName) -> int:
-        """How many jobs of a queue could be taken now."""
+        """How many jobs of a queue could be taken now, or within a minute."""
         found = connection.scalar(_WAITING, {"queue": queue.value, "counted": _COUNTED})
         return int(found or 0)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -28,10 +29,14 @@ from common.errors import (
 from graph.repositories import analyses
 from graph.repositories.analyses import Analysis, State
 
-#: How often a job is taken before it is given up.
+#: How often a job is taken before it is given up; waiting for a store is no attempt.
 MAX_ATTEMPTS = 3
 #: What another attempt may mend.
 PASSING = (StoreUnavailable, IndexProblem, AlreadyRunning)
+#: Between two looks whether a store is back, at least and at most.
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 2, 30
+#: No answer of a store is waited for so long.
+_LONG_S = 1800.0
 #: What is wrong with the service and not with a request: the same may be answered tomorrow.
 OURS = (SchemaMismatch, InvalidSettings, ServiceFailed, ProjectionFailed)
 
@@ -41,11 +46,43 @@ Work = Callable[[Workshop, Analysis, dict[str, Any]], str]
 _LOG = logging.getLogger(__name__)
 
 
-def run(shop: Workshop, analysis_id: str, work: Work) -> None:
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A job as it was taken by a worker.
+
+    :param number: from 1; those that a store or the worker's own end broke off do not count
+    """
+
+    job_id: int
+    number: int
+
+
+class Postponed(Exception):
+    """A store is away: the job waits for it, and this was no attempt.
+
+    :param delay_s: until it is to be tried again
+    """
+
+    def __init__(self, delay_s: int) -> None:
+        super().__init__(f"again in {delay_s} s")
+        self.delay_s = delay_s
+
+
+def pause_s(waited_s: float) -> int:
+    """Until the next look, if a store has been away for so long.
+
+    >>> [pause_s(it) for it in (0, 5, 20, 600)]
+    [2, 2, 10, 30]
+    """
+    return int(min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 2)))
+
+
+def run(shop: Workshop, analysis_id: str, work: Work, attempt: Attempt) -> None:
     """Do the work of an analysis and give it its end.
 
     One that has its end already is left alone: jobs may be delivered twice.
 
+    :raises Postponed: if a store is away, and has not been for too long
     :raises ProjectError: one of :data:`PASSING`, if it is to be tried again
     """
     with shop.service.writing() as connection:
@@ -55,16 +92,23 @@ def run(shop: Workshop, analysis_id: str, work: Work) -> None:
         request = orjson.loads(analyses.request_of(connection, shop.settings, analysis))
     began = time.perf_counter()
     with _logged(shop, analysis) as end:
-        _LOG.info("%s: attempt %d", analysis.kind, analysis.attempts)
+        _LOG.info("%s: attempt %d", analysis.kind, attempt.number)
         try:
             result = work(shop, analysis, request)
+        except StoreUnavailable as error:
+            _private("store_away", analysis, error)
+            words = public_words(error)
+            waited_s = _postpone(shop, analysis, attempt, words, time.perf_counter() - began)
+            if waited_s < shop.settings.outage_patience_s:
+                _LOG.warning("%s; it is tried again", words)
+                raise Postponed(pause_s(waited_s)) from error
+            end(State.ERROR, f"given up after {waited_s:.0f} s: {words}")
         except PASSING as error:
-            if analysis.attempts < MAX_ATTEMPTS:
-                _private("attempt_failed", analysis, error)
+            _private("attempt_failed", analysis, error)
+            if attempt.number < MAX_ATTEMPTS:
                 _LOG.warning("%s; it is tried again", public_words(error))
                 raise
-            _private("given_up", analysis, error)
-            words = f"given up after {analysis.attempts} attempts: {public_words(error)}"
+            words = f"given up after {attempt.number} attempts: {public_words(error)}"
             end(State.ERROR, words)
         except OURS as error:
             _private("analysis_failed", analysis, error)
@@ -83,6 +127,20 @@ def run(shop: Workshop, analysis_id: str, work: Work) -> None:
 def tell(words: str) -> None:
     """Tell people something of the analysis that is under way, in its log."""
     _LOG.info(words)
+
+
+def _postpone(
+    shop: Workshop, analysis: Analysis, attempt: Attempt, words: str, ran_s: float
+) -> float:
+    """Have it wait for a store; says since when it does, in seconds.
+
+    Something that ran for long has met another outage than the one that it waited for before.
+    """
+    reason = f"{words}; it is tried again"
+    with shop.service.writing() as connection:
+        shop.service.queue.uncount(connection, attempt.job_id)
+        waited = analyses.postpone(connection, analysis.analysis_id, reason, anew=ran_s > _LONG_S)
+    return waited.total_seconds()
 
 
 def _private(event: str, analysis: Analysis, error: ProjectError) -> None:

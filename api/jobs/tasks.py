@@ -5,116 +5,98 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from importlib import import_module
+from typing import Any, Concatenate, ParamSpec, cast
 
 from procrastinate import Blueprint, JobContext, RetryDecision
-from procrastinate.exceptions import JobAborted
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
-from api.jobs.running import MAX_ATTEMPTS, PASSING, run
+from api.jobs.running import LONGEST_PAUSE_S, MAX_ATTEMPTS, PASSING, Attempt, Postponed, Work, run
 from api.jobs.workshop import Workshop
-from common.errors import InvalidSettings
+from common.errors import InvalidSettings, StoreUnavailable
 from graph.projection import sync
 from ingest.commands.places import absolute_source
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 #: No job of a kind takes longer unless a store answers no more. The search of an advice may take
 #: a minute, jobs of an inspection a day, and building what they run some hours.
 _ADVICE_S, _BULK_S, _INSPECTION_S, _NIGHT_S = 1800.0, 4 * 3600.0, 36 * 3600.0, 24 * 3600.0
 #: Under this name a worker hands its workshop to its tasks.
 WORKSHOP = "workshop"
+#: What answers requests: a function of a module beside this one, imported when it is first
+#: needed, and how long it may take.
+ANSWERING = {
+    "advice.make": ("advice", "make_advice", _ADVICE_S),
+    "advice.replay": ("questions", "replay_advice", _ADVICE_S),
+    "advice.why_not": ("questions", "explain_why_not", _ADVICE_S),
+    "provenance.check": ("provenance", "check_provenance", _ADVICE_S),
+    "uploads.ingest": ("uploads", "ingest_upload", _BULK_S),
+    "inspections.run": ("inspections", "run_inspection", _INSPECTION_S),
+}
 
 _LOG = logging.getLogger(__name__)
 
 
 class Retrying(BaseRetryStrategy):
-    """Again after a store that was away, or after the worker had to stop; a bounded number."""
+    """Again when a store is back, and a bounded number of times after what may pass."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        """Wait 1, 4, 9 … seconds."""
-        again = isinstance(exception, (*PASSING, JobAborted))
-        if not again or job.attempts + 1 >= MAX_ATTEMPTS:
+        """As long as was asked for, or 1, 4, 9 … seconds."""
+        if isinstance(exception, Postponed):
+            return RetryDecision(retry_in={"seconds": exception.delay_s})
+        if not isinstance(exception, PASSING) or job.attempts + 1 >= MAX_ATTEMPTS:
             return None
         return RetryDecision(retry_in={"seconds": (job.attempts + 1) ** 2})
 
 
-def _limited(limit_s: float) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have the worker end itself if it is at such a job for longer."""
+tasks = Blueprint()
 
-    def decorate(work: Callable[P, R]) -> Callable[P, R]:
+Task = Callable[Concatenate[JobContext, P], None]
+
+
+def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
+    """Make a task of a function; a worker that is at it for longer than ``limit_s`` ends itself."""
+
+    def decorate(work: Task[P]) -> Task[P]:
         @wraps(work)
-        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
-            context = cast(JobContext, args[0])
-            with _workshop(context).watch.over(work.__name__, limit_s):
-                return work(*args, **kwargs)
+        def watched(context: JobContext, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            with _workshop(context).watch.over(name, limit_s):
+                try:
+                    work(context, *args, **kwargs)
+                except (Postponed, *PASSING):
+                    if not _another_waits(context):
+                        raise
 
+        tasks.task(name=name, pass_context=True, retry=Retrying())(watched)
         return watched
 
     return decorate
 
 
-tasks = Blueprint()
+def _another_waits(context: JobContext) -> bool:
+    """Whether a job with the same key waits, which does as well and would be in this one's way."""
+    key, service = context.job.queueing_lock, _workshop(context).service
+    if key is None:
+        return False
+    with service.reading() as connection:
+        return service.queue.is_waiting(connection, key)
 
 
-@tasks.task(name="advice.make", pass_context=True, retry=Retrying())
-@_limited(_ADVICE_S)
-def make_advice(context: JobContext, analysis_id: str) -> None:
-    """Answer a request for advice."""
-    from api.jobs.advice import make_advice as work
+def _answering(module: str, function: str) -> Task[[str]]:
+    def answer(context: JobContext, analysis_id: str) -> None:
+        work: Work = getattr(import_module(f"api.jobs.{module}"), function)
+        run(_workshop(context), analysis_id, work, _attempt(context))
 
-    run(_workshop(context), analysis_id, work)
-
-
-@tasks.task(name="provenance.check", pass_context=True, retry=Retrying())
-@_limited(_ADVICE_S)
-def check_provenance(context: JobContext, analysis_id: str) -> None:
-    """Check where the files of a lock come from."""
-    from api.jobs.provenance import check_provenance as work
-
-    run(_workshop(context), analysis_id, work)
+    return answer
 
 
-@tasks.task(name="advice.replay", pass_context=True, retry=Retrying())
-@_limited(_ADVICE_S)
-def replay_advice(context: JobContext, analysis_id: str) -> None:
-    """Answer a recorded request for advice again."""
-    from api.jobs.questions import replay_advice as work
-
-    run(_workshop(context), analysis_id, work)
+for _name, (_module, _function, _limit_s) in ANSWERING.items():
+    _task(_name, _limit_s)(_answering(_module, _function))
 
 
-@tasks.task(name="advice.why_not", pass_context=True, retry=Retrying())
-@_limited(_ADVICE_S)
-def explain_why_not(context: JobContext, analysis_id: str) -> None:
-    """Say what a requirement would cost a stack."""
-    from api.jobs.questions import explain_why_not as work
-
-    run(_workshop(context), analysis_id, work)
-
-
-@tasks.task(name="uploads.ingest", pass_context=True, retry=Retrying())
-@_limited(_BULK_S)
-def ingest_upload(context: JobContext, analysis_id: str) -> None:
-    """Take in the inspections of an upload."""
-    from api.jobs.uploads import ingest_upload as work
-
-    run(_workshop(context), analysis_id, work)
-
-
-@tasks.task(name="inspections.run", pass_context=True, retry=Retrying())
-@_limited(_INSPECTION_S)
-def run_inspection(context: JobContext, analysis_id: str) -> None:
-    """Build a stack, measure it, and take the results in."""
-    from api.jobs.inspections import run_inspection as work
-
-    run(_workshop(context), analysis_id, work)
-
-
-@tasks.task(name="packages.fetch", pass_context=True, retry=Retrying())
-@_limited(_BULK_S)
+@_task("packages.fetch", _BULK_S)
 def fetch_packages(
     context: JobContext,
     analysis_id: str | None = None,
@@ -126,21 +108,26 @@ def fetch_packages(
     from api.jobs.fetching import fetch, fetch_asked
 
     if analysis_id is not None:
-        run(_workshop(context), analysis_id, fetch_asked)
+        run(_workshop(context), analysis_id, fetch_asked, _attempt(context))
     else:
         fetch(_workshop(context).settings, index, requirements, prereleases=prereleases)
 
 
-@tasks.task(name="graph.project", pass_context=True, retry=Retrying())
-@_limited(_BULK_S)
+@_task("graph.project", _BULK_S)
 def project_graph(context: JobContext) -> None:
-    """Have the graph show what is recorded."""
-    with _workshop(context).service.stores() as stores:
-        sync(stores.engine, stores.driver, database=stores.database)
+    """Have the graph show what is recorded; one that is away is waited for, however long."""
+    service = _workshop(context).service
+    try:
+        with service.stores() as stores:
+            sync(stores.engine, stores.driver, database=stores.database)
+    except StoreUnavailable as error:
+        _LOG.warning("store_away", extra={"error": str(error)})
+        with service.writing() as connection:
+            service.queue.uncount(connection, _attempt(context).job_id)
+        raise Postponed(LONGEST_PAUSE_S) from error
 
 
-@tasks.task(name="cron.refresh", pass_context=True, retry=Retrying())
-@_limited(_NIGHT_S)
+@_task("cron.refresh", _NIGHT_S)
 def refresh_packages(context: JobContext, timestamp: int) -> None:
     """Ask the indexes what is new: ``thoth packages refresh``."""
     from ingest.crawl.runs import refresh
@@ -148,8 +135,7 @@ def refresh_packages(context: JobContext, timestamp: int) -> None:
     _tell("refresh", refresh(_workshop(context).settings).as_json(), timestamp)
 
 
-@tasks.task(name="cron.nightly", pass_context=True, retry=Retrying())
-@_limited(_NIGHT_S)
+@_task("cron.nightly", _NIGHT_S)
 def run_nightly(context: JobContext, timestamp: int) -> None:
     """Take in all sources: ``thoth ingest nightly``."""
     from ingest.runs import run_nightly as work
@@ -159,8 +145,7 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
     _tell("nightly", work(settings, places, lambda: None).as_json(), timestamp)
 
 
-@tasks.task(name="cron.advisories", pass_context=True, retry=Retrying())
-@_limited(_NIGHT_S)
+@_task("cron.advisories", _NIGHT_S)
 def sync_advisories(context: JobContext, timestamp: int) -> None:
     """Take in what is new in ``ADVISORIES``: ``thoth advisories sync``."""
     from ingest.advisories.runs import run_sync
@@ -174,7 +159,7 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
 
 @tasks.task(name="cron.prune", pass_context=True)
 async def prune(context: JobContext, timestamp: int) -> None:
-    """Delete what nobody needs any more: ended jobs, and uploads that were taken in."""
+    """Delete what nobody needs any more: ended jobs, uploads that were taken in, old requests."""
     from api.jobs.upkeep import prune as work
 
     await work(context.app, _workshop(context))
@@ -182,6 +167,10 @@ async def prune(context: JobContext, timestamp: int) -> None:
 
 def _tell(name: str, report: dict[str, Any], timestamp: int) -> None:
     _LOG.info("cron_finished", extra={"cron": name, "due": timestamp, "report": report})
+
+
+def _attempt(context: JobContext) -> Attempt:
+    return Attempt(context.job.id or 0, context.job.attempts + 1)
 
 
 def _workshop(context: JobContext) -> Workshop:

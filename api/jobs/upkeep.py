@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 import procrastinate
-from procrastinate.exceptions import ConnectorException
+from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 from sqlalchemy import Connection, func, select, text
+from sqlalchemy.exc import IntegrityError
 
 from api.jobs.running import MAX_ATTEMPTS
 from api.jobs.workshop import Workshop
@@ -18,6 +20,7 @@ from graph.engine import relational_errors
 from graph.repositories import analyses
 from graph.repositories.analyses import State
 from graph.repositories.documents import forget_documents
+from graph.repositories.retention import forget_analyses, forget_writes
 
 #: Without a sign of life for so long, a worker is dead and its jobs are others'.
 DEAD_AFTER_S = 20.0
@@ -27,6 +30,8 @@ RETURNED_EVERY_S = 15.0
 _LOCK = 7_084_223
 #: How long ended jobs and the bodies of uploads are kept.
 KEPT = timedelta(days=7)
+#: Rows that one transaction deletes, and transactions at a time: what is left, the next hour has.
+BATCH, MOST_BATCHES = 500, 200
 #: What a request for an upload is called among the documents.
 UPLOAD = "upload"
 #: An analysis and its job begin in one transaction, and its end comes before that of the job.
@@ -80,7 +85,11 @@ async def return_stalled(app: procrastinate.App, shop: Workshop) -> None:
     for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_AFTER_S):
         fields = {"job": job.id, "task": job.task_name, "attempts": job.attempts + 1}
         if job.attempts + 1 < MAX_ATTEMPTS:
-            await app.job_manager.retry_job(job)
+            try:
+                await app.job_manager.retry_job(job)
+            except UniqueViolation:
+                # One with its key waits already, which does as well.
+                await app.job_manager.finish_job(job, Status.ABORTED, delete_job=True)
             _LOG.warning("job_returned", extra=fields)
             continue
         reason = f"given up: the worker that was at it died, {job.attempts + 1} times"
@@ -91,14 +100,17 @@ async def return_stalled(app: procrastinate.App, shop: Workshop) -> None:
 
 
 async def prune(app: procrastinate.App, shop: Workshop) -> None:
-    """Delete jobs that ended long ago, and bodies of uploads that were read by then."""
+    """Delete jobs that ended long ago, uploads that were read by then, and what settings say.
+
+    Some rows at a time, so that nobody waits for it.
+    """
     await app.job_manager.delete_old_jobs(
         nb_hours=int(KEPT.total_seconds() // 3600),
         include_failed=True,
         include_cancelled=True,
         include_aborted=True,
     )
-    await asyncio.to_thread(_forget_uploads, shop)
+    await asyncio.to_thread(_forget_old, shop)
 
 
 def _held(shop: Workshop) -> Connection | None:
@@ -135,6 +147,31 @@ def _end_lost(shop: Workshop) -> None:
                 _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
 
 
-def _forget_uploads(shop: Workshop) -> None:
-    with shop.service.writing() as connection:
-        forget_documents(connection, shop.settings, UPLOAD, KEPT)
+def _forget_old(shop: Workshop) -> None:
+    settings = shop.settings
+    _in_batches(shop, UPLOAD, lambda it: forget_documents(it, settings, UPLOAD, KEPT, BATCH))
+    requests, writes = settings.keep_requests_days, settings.keep_audit_days
+    if requests is not None:
+        kept = timedelta(days=requests)
+        _in_batches(shop, "request", lambda it: forget_analyses(it, settings, kept, BATCH))
+    if writes is not None:
+        age = timedelta(days=writes)
+        _in_batches(shop, "write", lambda it: forget_writes(it, age, BATCH))
+
+
+def _in_batches(shop: Workshop, what: str, forget: Callable[[Connection], int]) -> None:
+    """Delete until a batch is not full, each in a transaction of its own."""
+    deleted = 0
+    for _ in range(MOST_BATCHES):
+        try:
+            with shop.service.writing() as connection:
+                found = forget(connection)
+        except IntegrityError:
+            # Somebody named at this moment what was to be deleted: it has another hour.
+            _LOG.info("still_named", extra={"what": what})
+            break
+        deleted += found
+        if found < BATCH:
+            break
+    if deleted:
+        _LOG.info("forgotten", extra={"what": what, "count": deleted})

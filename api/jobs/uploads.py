@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from api.jobs.queue import Job, QueueName
 from api.jobs.results import store_result
 from api.jobs.workshop import Workshop
 from common.errors import AlreadyRunning, InvalidArgument, InvalidDocument
 from common.inspection import digest
+from common.reasons import Reason
+from common.settings import Settings
 from graph.repositories.analyses import Analysis
 from graph.repositories.documents import body_of
 from ingest.documents import MEBIBYTE, Limits, Refusal
 from ingest.pipeline import ingest_inspections, read_inspections
-from ingest.record import only_one
 
 #: What is read of an upload; what an operator names has no such bounds.
 LIMITS = Limits(
@@ -27,7 +29,6 @@ LIMITS = Limits(
 _LISTED = 100
 #: How long to wait for another worker that takes in the same.
 PATIENCE_S = 600.0
-_PAUSE_S = 0.5
 
 #: Has the graph show what was recorded; of these one waits at most.
 PROJECT = Job("graph.project", QueueName.BULK, key="graph.project", priority=10)
@@ -48,7 +49,7 @@ def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]
     """Take in the inspections of an upload.
 
     :returns: the identifier of the document that says what became of them
-    :raises InvalidArgument: if the upload was deleted in the meantime
+    :raises InvalidArgument: if the upload was deleted in the meantime, or is refused whole
     """
     with shop.service.reading() as connection:
         body = body_of(connection, shop.settings, upload_id(analysis.analysis_id))
@@ -57,39 +58,52 @@ def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]
     # The quarantine names the source: by its content, so that the same again mends it.
     name = request["document_id"].removeprefix("sha256:")
     path = shop.settings.home / "uploads" / f"{name}{request['suffix']}"
-    with _alone(shop, request["document_id"]):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(shop.settings, request["document_id"]):
         path.write_bytes(body)
         try:
             result = take_in(shop, str(path))
         finally:
             path.unlink(missing_ok=True)
+    _refuse_whole(result)
     return store_result(shop, analysis, result)
 
 
-def lock_of(content: str) -> int:
-    """The key of the lock for the content with a digest."""
-    return int.from_bytes(bytes.fromhex(content.removeprefix("sha256:"))[:8], signed=True)
+def _refuse_whole(result: Mapping[str, Any]) -> None:
+    """:raises InvalidArgument: if the upload itself was refused, or all of it left the archive"""
+    refusals = result["refusals"]
+    nothing = not result["new"] + result["known"]
+    leaving = nothing and all(it["reason"] == Reason.ARCHIVE_PATH for it in refusals)
+    found = next((it for it in refusals if not it["place"] or leaving), None)
+    if found is None:
+        return
+    at = ", ".join(filter(None, (found["place"], found["field"])))
+    words = f"the upload is refused: {found['reason']}: {at + ': ' if at else ''}{found['message']}"
+    taken = "" if nothing else f" ({result['new']} inspections before it were taken in)"
+    raise InvalidArgument(words + taken)
+
+
+def lock_of(settings: Settings, content: str) -> FileLock:
+    """What a worker holds while the content with a digest is in a file of this machine.
+
+    A lock of the machine's, as the file is: it goes with the process that holds it, and does not
+    go with PostgreSQL. Contents whose digests begin alike share one, so that there are few.
+    """
+    name = content.removeprefix("sha256:")[:2]
+    return FileLock(settings.home / "uploads" / f"{name}.lock", timeout=PATIENCE_S, mode=0o600)
 
 
 @contextmanager
-def _alone(shop: Workshop, content: str) -> Iterator[None]:
+def _alone(settings: Settings, content: str) -> Iterator[None]:
     """Wait for another worker that takes in the same content, in the same file.
 
     :raises AlreadyRunning: if that takes too long
     """
-    key = lock_of(content)
-    until = time.monotonic() + PATIENCE_S
-    with ExitStack() as held, shop.service.relational() as stores:
-        while True:
-            try:
-                held.enter_context(only_one(stores.engine, key, "the same upload is taken in"))
-                break
-            except AlreadyRunning:
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(_PAUSE_S)
-        yield
+    try:
+        with lock_of(settings, content):
+            yield
+    except Timeout:
+        raise AlreadyRunning("the same upload is taken in") from None
 
 
 def take_in(shop: Workshop, source: str) -> dict[str, Any]:

@@ -43,10 +43,10 @@ class Watch:
         return next((name for name, until in list(self._until.values()) if now > until), None)
 
 
-def leave() -> None:
-    """End this process although a thread of it waits for ever."""
+def leave(status: int = 1) -> None:
+    """End this process although a thread of it may go on for ever."""
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(status)
 
 
 async def guard(watch: Watch, end: Callable[[], None] = leave, look_s: float = LOOK_S) -> None:

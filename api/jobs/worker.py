@@ -1,4 +1,8 @@
-"""A worker process: takes jobs from the queue until it is told to stop."""
+"""A worker process: takes jobs from the queue until it is told to stop.
+
+A job that it cannot end by then is returned, and so is one that it lost sight of because the
+queue was away: neither is an attempt. Only what ends without a word is.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,26 @@ import asyncio
 import copy
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
 import procrastinate
+from procrastinate import JobContext
 from procrastinate.exceptions import ConnectorException
-from procrastinate.jobs import DeleteJobCondition
+from procrastinate.jobs import DeleteJobCondition, Job
 
 from api.jobs import cron
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.tasks import WORKSHOP, tasks
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
-from api.jobs.watch import guard
+from api.jobs.watch import guard, leave
 from api.jobs.workshop import Workshop
+from common.errors import ProjectError
 from common.settings import Settings
 from graph.engine import relational_url
+from graph.repositories import analyses
 
 #: How long a job may go on after the worker was told to stop; it is returned to the queue then.
 GRACE_S = 20.0
@@ -50,27 +59,66 @@ def queue_app(settings: Settings) -> procrastinate.App:
 def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:
     """Take jobs of ``queues`` one after the other until a signal to stop."""
     app, shop = queue_app(settings), Workshop(settings)
-    shop.resolver.start()
+    if QueueName.PEOPLE in queues:
+        shop.resolver.start()
     try:
-        asyncio.run(_work(app, shop, queues, name))
+        asyncio.run(_work(_Hand(app, shop, queues, name)))
     finally:
         shop.close()
 
 
-async def _work(
-    app: procrastinate.App, shop: Workshop, queues: Sequence[QueueName], name: str
-) -> None:
-    """Work until told to stop; a queue that goes away is tried again until it is back.
+@dataclass(slots=True)
+class _Hand:
+    """What works, and the job that it took last."""
 
-    Jobs that were under way then are returned by their missing sign of life.
-    """
-    told = asyncio.Event()
+    app: procrastinate.App
+    shop: Workshop
+    queues: Sequence[QueueName]
+    name: str
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    worker_id: int | None = None
+    job: Job | None = None
+
+    async def take(self, work: Callable[[], Awaitable[Any]], context: JobContext, by: Any) -> Any:
+        """Note what is taken, around the work itself."""
+        self.worker_id, self.job = by.worker_id, context.job
+        return await work()
+
+    async def show_life(self) -> None:
+        """Keep the job from being taken for a dead worker's, also while no other is taken."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            if self.worker_id is not None:
+                with suppress(ConnectorException):
+                    await self.app.job_manager.update_heartbeat(self.worker_id)
+
+    def put_back(self) -> None:
+        """Return the job that was taken last, unless its end was noted.
+
+        :raises StoreUnavailable: if the queue is away; then its missing sign of life returns it
+        """
+        job = self.job
+        if job is None or job.id is None:
+            return
+        with self.shop.service.writing() as connection:
+            taken = self.shop.service.queue.give_back(connection, job.id, self.worker_id)
+            analysis_id = job.task_kwargs.get("analysis_id")
+            if taken and isinstance(analysis_id, str):
+                analyses.give_back(connection, analysis_id)
+        self.job = None
+        if taken:
+            _LOG.info("job_put_back", extra={"job": job.id, "task": job.task_name})
+
+
+async def _work(hand: _Hand) -> None:
+    """Work until told to stop; a queue that goes away is tried again until it is back."""
+    told = hand.told
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    guarding = asyncio.create_task(guard(shop.watch))
+    guarding = asyncio.create_task(guard(hand.shop.watch))
     while not told.is_set():
         try:
-            await _work_once(app, shop, queues, name, told)
+            await _work_once(hand)
         except ConnectorException as error:
             _LOG.warning("queue_away", extra={"error": str(error.__cause__ or error).strip()[:200]})
         with suppress(TimeoutError):
@@ -78,22 +126,20 @@ async def _work(
     guarding.cancel()
 
 
-async def _work_once(
-    app: procrastinate.App,
-    shop: Workshop,
-    queues: Sequence[QueueName],
-    name: str,
-    told: asyncio.Event,
-) -> None:
+async def _work_once(hand: _Hand) -> None:
     """Work until told to stop, or until the queue is away: then it ends of itself."""
+    app, told = hand.app, hand.told
     async with app.open_async():
+        # Left over if the queue was away when it should have noted the end.
+        with suppress(ProjectError):
+            await asyncio.to_thread(hand.put_back)
         working = asyncio.create_task(
             app.run_worker_async(
-                queues=[it.value for it in queues],
-                name=name,
+                queues=[it.value for it in hand.queues],
+                name=hand.name,
                 concurrency=1,
-                additional_context={WORKSHOP: shop},
-                shutdown_graceful_timeout=GRACE_S,
+                additional_context={WORKSHOP: hand.shop},
+                worker_middleware=[hand.take],
                 update_heartbeat_interval=HEARTBEAT_S,
                 stalled_worker_timeout=DEAD_AFTER_S,
                 delete_jobs=DeleteJobCondition.SUCCESSFUL,
@@ -101,13 +147,26 @@ async def _work_once(
                 install_signal_handlers=False,
             )
         )
-        keeping = asyncio.create_task(keep_returning(app, shop))
-        waiting = asyncio.create_task(told.wait())
-        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        keeping.cancel()
+        beside = [
+            asyncio.create_task(it)
+            for it in (keep_returning(app, hand.shop), hand.show_life(), told.wait())
+        ]
+        await asyncio.wait((working, beside[-1]), return_when=asyncio.FIRST_COMPLETED)
         if told.is_set():
-            working.cancel()
+            await _stop(hand, working)
         with suppress(asyncio.CancelledError):
             await working
-        await asyncio.gather(keeping, return_exceptions=True)
+        for it in beside:
+            it.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _stop(hand: _Hand, working: asyncio.Task[None]) -> None:
+    """Let the job that is under way end; return it if that takes too long, and end at once."""
+    working.cancel()
+    await asyncio.wait((working,), timeout=GRACE_S)
+    if not working.done():
+        with suppress(ProjectError):
+            await asyncio.to_thread(hand.put_back)
+        # The thread that is at it cannot be ended alone.
+        leave(0)

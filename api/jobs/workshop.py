@@ -16,11 +16,14 @@ from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.patience import patience
 from graph.repositories.evidence import evidence_for
-from graph.repositories.progress import progress
+from graph.repositories.progress import changes
 from graph.snapshot import Snapshot, is_current, load_snapshot
 
-#: Closures kept; one of 70 packages takes a few megabytes.
-_KEPT = 16
+#: Versions, readings and the like in all that is kept, 1 to 1.6 KB each as measured: 80 MB at
+#: most, or what the last request needs if that is more.
+KEPT_ITEMS = 50_000
+#: What a request takes that nothing is known for.
+_EACH = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,14 @@ class _Known:
     snapshot: Snapshot
     evidence: Evidence
     position: Sequence[object]
+
+    @property
+    def items(self) -> int:
+        """How much memory it takes, about."""
+        snapshot, evidence = self.snapshot, self.evidence
+        packages = (snapshot.packages, snapshot.excluded, evidence.stacks)
+        many = sum(len(them) for some in packages for them in some.values())
+        return _EACH + len(snapshot.revisions) + many + len(evidence.readings)
 
 
 class Workshop:
@@ -63,9 +74,15 @@ class Workshop:
                 evidence = evidence_for(connection, snapshot, datetime.now(UTC))
             kept = _Known(snapshot, evidence, position)
         self._known[key] = kept
-        if len(self._known) > _KEPT:
-            self._known.popitem(last=False)
+        self._forget_most()
         return kept.snapshot, kept.evidence
+
+    def _forget_most(self) -> None:
+        """Keep what was used last, as far as it fits."""
+        items = sum(it.items for it in self._known.values())
+        while items > KEPT_ITEMS and len(self._known) > 1:
+            _, least = self._known.popitem(last=False)
+            items -= least.items
 
     def close(self) -> None:
         """End the solver's process and close what is open."""
@@ -74,7 +91,6 @@ class Workshop:
 
 
 def _position(stores: Stores) -> Sequence[object]:
-    """What evidence depends on: what the record took in, whom it asked, and the day."""
+    """What evidence depends on: what the record took in, and the day."""
     with stores.engine.connect() as connection:
-        now = progress(connection)
-    return now.as_of, now.asked_at, datetime.now(UTC).date()
+        return changes(connection), datetime.now(UTC).date()

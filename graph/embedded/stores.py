@@ -94,6 +94,11 @@ class EmbeddedStores:
         record = read_record(self.home, kind.key)
         return record if record is not None and living(record) else None
 
+    def died(self, kind: type[Service]) -> bool:
+        """Whether ``kind`` was started, never stopped, and is gone; changes nothing."""
+        record = read_record(self.home, kind.key)
+        return record is not None and record.ready and living(record) is None
+
     def passwords(self) -> Passwords | None:
         """The stores' passwords; ``None`` before the first start."""
         return Passwords.load(self.home)

@@ -57,13 +57,25 @@ ADVICES = Subject(node=ADVICE, edges=(RECOMMENDED, BASED_ON))
 
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the advice of ``keys`` that is missing, and before it what it points at."""
+    """Create the advice of ``keys`` that is missing, and before it what it points at.
+
+    What the record does not have any more is deleted from the graph.
+    """
+    keys = list(keys)
+    _forget(connection, session, keys)
     for some in chunks(missing(session, ADVICE, keys)):
         stacks = [row.end for row in connection.execute(rows_of(RECOMMENDED, some))]
         # By the outbox's order these are there; a lost entry must not lose an edge.
         project_stacks(connection, session, stacks)
         project_inspections(connection, session, _inspections(connection, some))
         project_subject(connection, session, ADVICES, some)
+
+
+def _forget(connection: Connection, session: neo4j.Session, keys: list[str]) -> None:
+    query = select(AdviceRow.advice_id).where(AdviceRow.advice_id.in_(keys))
+    gone = sorted(set(keys).difference(connection.scalars(query)))
+    if gone:
+        session.run(ADVICE.delete_some, keys=gone).consume()
 
 
 def _inspections(connection: Connection, keys: list[str]) -> list[str]:

@@ -168,18 +168,45 @@ def start(connection: Connection, analysis_id: str) -> Analysis | None:
     """Note that a worker took it; ``None`` if it is unknown or has its end already."""
     row = connection.execute(
         update(AnalysisRow)
-        .where(
-            AnalysisRow.analysis_id == analysis_id,
-            AnalysisRow.state.in_((State.PENDING.value, State.RUNNING.value)),
-        )
+        .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state.in_(_OPEN))
         .values(
             state=State.RUNNING.value,
+            reason=None,
             started_at=func.coalesce(AnalysisRow.started_at, func.clock_timestamp()),
             attempts=AnalysisRow.attempts + 1,
         )
         .returning(*_COLUMNS)
     ).one_or_none()
     return None if row is None else _analysis(row)
+
+
+def postpone(
+    connection: Connection, analysis_id: str, reason: str, *, anew: bool = False
+) -> timedelta:
+    """Have it wait again for what is away; the caller owns the transaction.
+
+    :param reason: what it waits for, shown until a worker takes it again
+    :param anew: do not count the time that it has waited for something before
+    :returns: for how long it has waited, none of it the first time
+    """
+    now = func.clock_timestamp()
+    since = now if anew else func.coalesce(AnalysisRow.postponed_at, now)
+    waited = connection.scalar(
+        update(AnalysisRow)
+        .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state.in_(_OPEN))
+        .values(state=State.PENDING.value, reason=reason, postponed_at=since)
+        .returning(func.clock_timestamp() - AnalysisRow.postponed_at)
+    )
+    return waited or timedelta()
+
+
+def give_back(connection: Connection, analysis_id: str) -> None:
+    """Note that the worker that was at it had to stop: that was no attempt."""
+    connection.execute(
+        update(AnalysisRow)
+        .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state == State.RUNNING.value)
+        .values(state=State.PENDING.value, attempts=AnalysisRow.attempts - 1)
+    )
 
 
 def finish(
@@ -196,10 +223,7 @@ def finish(
     """
     ended = connection.execute(
         update(AnalysisRow)
-        .where(
-            AnalysisRow.analysis_id == analysis_id,
-            AnalysisRow.state.in_((State.PENDING.value, State.RUNNING.value)),
-        )
+        .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state.in_(_OPEN))
         .values(
             state=state.value,
             reason=reason,
@@ -241,6 +265,8 @@ def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
     return None if row is None else _analysis(row)
 
 
+#: States that are left.
+_OPEN = (State.PENDING.value, State.RUNNING.value)
 #: All but the log, which may be long.
 _COLUMNS = (
     AnalysisRow.analysis_id,

@@ -124,7 +124,9 @@ def add_documents(
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
     unique = {str(document.document_id): document for document in documents}
-    known = known_documents(connection, list(unique))
+    # Locked: what is there must not be deleted before the caller's rows name it.
+    query = select(Document.document_id).where(Document.document_id.in_(list(unique)))
+    known = set(connection.scalars(query.with_for_update(read=True, key_share=True)))
     rows = [_row(settings, it) for key, it in unique.items() if key not in known]
     # Another writer may have delivered one of them in the meantime.
     return set(copy_new(connection, Document, rows, _COLUMNS)) if rows else set()
@@ -138,32 +140,37 @@ def _row(settings: Settings, document: DeliveredDocument) -> tuple[str | int | b
     )  # fmt: skip
 
 
-def known_documents(connection: Connection, document_ids: list[str]) -> set[str]:
-    """Which of these documents are in the record."""
-    query = select(Document.document_id).where(Document.document_id.in_(document_ids))
-    return set(connection.scalars(query))
-
-
 def forget_documents(
-    connection: Connection, settings: Settings, kind: str, older_than: timedelta
+    connection: Connection, settings: Settings, kind: str, older_than: timedelta, limit: int
 ) -> int:
     """Delete documents of a kind that nothing refers to; the caller owns the transaction.
 
+    :param limit: of the documents
     :returns: how many were deleted
     """
-    rows = connection.execute(
-        delete(Document)
+    oldest = (
+        select(Document.document_id)
         .where(
             Document.kind == kind,
             Document.ingested_at < func.clock_timestamp() - literal(older_than),
         )
-        .returning(Document.location)
-    ).all()
-    for (location,) in rows:
+        .limit(limit)
+    )
+    query = delete(Document).where(Document.document_id.in_(oldest)).returning(Document.location)
+    locations = connection.scalars(query).all()
+    forget_bodies(settings, locations)
+    return len(locations)
+
+
+def forget_bodies(settings: Settings, locations: Iterable[str | None]) -> None:
+    """Delete bodies of deleted documents from the document store, before the commit.
+
+    Until then nobody can store the same content, which would be in the same place.
+    """
+    for location in locations:
         if location is not None:
             # What stays behind is an object that nobody names.
             with suppress(Exception):
                 url = f"{settings.document_store_url.rstrip('/')}/{location}"
                 filesystem, path = fsspec.core.url_to_fs(url)
                 filesystem.rm_file(path)
-    return len(rows)

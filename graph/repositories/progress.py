@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
+
+from graph.tables import KnowledgeRow
 
 _PROGRESS = text(
     """
@@ -25,6 +27,7 @@ _PROGRESS = text(
         (SELECT min(created_at) FROM outbox) AS waiting_since
     """
 )
+_CHANGES = select(KnowledgeRow.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +51,12 @@ class Progress:
 def progress(connection: Connection) -> Progress:
     """How far the graph is behind the record; one query."""
     return Progress(*connection.execute(_PROGRESS).one())
+
+
+def changes(connection: Connection) -> int:
+    """How often the record took knowledge in, or asked where there is some.
+
+    Counted up in each transaction as it commits, so that whoever sees a number sees all that was
+    written up to it. Times do not promise that: they are of when a transaction began.
+    """
+    return connection.scalar(_CHANGES) or 0

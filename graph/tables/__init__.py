@@ -34,7 +34,7 @@ from graph.tables.packages import (
     StackPackage,
     StackRow,
 )
-from graph.tables.service import AnalysisRow, AuditRow, TokenRow
+from graph.tables.service import AnalysisRow, AuditRow, KnowledgeRow, TokenRow
 
 __all__ = [
     "AdviceObservation",
@@ -54,6 +54,7 @@ __all__ = [
     "IndexProject",
     "IndicatorRow",
     "InspectionRow",
+    "KnowledgeRow",
     "NativeEnvironmentInterface",
     "NativeEnvironmentRow",
     "NativeInterfaceRow",

@@ -18,7 +18,14 @@ class AdviceRow(Base):
     """
 
     __tablename__ = "advice"
-    __table_args__ = (Index("ix_advice_created_at", "created_at"),)
+    __table_args__ = (
+        Index("ix_advice_created_at", "created_at"),
+        # A document that is deleted must be looked for wherever it may be named.
+        *(
+            Index(f"ix_advice_{it}_document_id", f"{it}_document_id", postgresql_using="hash")
+            for it in ("request", "snapshot", "evidence", "files", "report")
+        ),
+    )
 
     advice_id: Mapped[str] = mapped_column(primary_key=True)
     recommendation_type: Mapped[str]

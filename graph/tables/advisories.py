@@ -16,7 +16,10 @@ class VulnerabilityRow(Base):
     """One vulnerability: all advisories that are aliases of each other."""
 
     __tablename__ = "vulnerabilities"
-    __table_args__ = (Index("ix_vulnerabilities_aliases", "aliases", postgresql_using="gin"),)
+    __table_args__ = (
+        Index("ix_vulnerabilities_aliases", "aliases", postgresql_using="gin"),
+        Index("ix_vulnerabilities_document_id", "document_id", postgresql_using="hash"),
+    )
 
     vulnerability_id: Mapped[str] = mapped_column(primary_key=True)
     #: Every identifier it is known by, its own included, sorted.
@@ -38,7 +41,10 @@ class AdvisoryRow(Base):
     """One advisory, as its newest document says."""
 
     __tablename__ = "advisories"
-    __table_args__ = (Index("ix_advisories_vulnerability_id", "vulnerability_id"),)
+    __table_args__ = (
+        Index("ix_advisories_vulnerability_id", "vulnerability_id"),
+        Index("ix_advisories_document_id", "document_id", postgresql_using="hash"),
+    )
 
     advisory_id: Mapped[str] = mapped_column(primary_key=True)
     vulnerability_id: Mapped[str] = mapped_column(ForeignKey("vulnerabilities.vulnerability_id"))

@@ -12,6 +12,9 @@ class NativeInterfaceRow(Base):
     """A library, ``libc.so.6``, or one version of its symbols, ``libc.so.6:GLIBC_2.17``."""
 
     __tablename__ = "native_interfaces"
+    __table_args__ = (
+        Index("ix_native_interfaces_document_id", "document_id", postgresql_using="hash"),
+    )
 
     interface: Mapped[str] = mapped_column(primary_key=True)
     library: Mapped[str]
@@ -26,6 +29,7 @@ class ArtifactRow(Base):
     __table_args__ = (
         Index("ix_artifacts_purl", "purl"),
         Index("ix_artifacts_imports", "imports", postgresql_using="gin"),
+        Index("ix_artifacts_document_id", "document_id", postgresql_using="hash"),
     )
 
     sha256: Mapped[str] = mapped_column(primary_key=True)

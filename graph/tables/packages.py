@@ -26,6 +26,7 @@ class PackageRow(Base):
     """A package: one that has versions, or that a version requires."""
 
     __tablename__ = "packages"
+    __table_args__ = (Index("ix_packages_document_id", "document_id", postgresql_using="hash"),)
 
     name: Mapped[str] = mapped_column(primary_key=True)
     #: Digest of all that could change an answer about it; ``None`` without versions.
@@ -39,6 +40,9 @@ class PackageVersionRow(Base):
     __tablename__ = "package_versions"
     __table_args__ = (
         Index("ix_package_versions_name", "name"),
+        # For documents that are deleted.
+        Index("ix_package_versions_document_id", "document_id", postgresql_using="hash"),
+        Index("ix_package_versions_release", "release_document_id", postgresql_using="hash"),
         Index("ix_package_versions_state", "state", postgresql_where=text("state <> 'solved'")),
         CheckConstraint(
             "state IN ('unread', 'solved', 'unsolvable', 'unparsable')", name="state_known"
@@ -122,6 +126,8 @@ class StackRow(Base):
     """A set of package versions, named by its digest."""
 
     __tablename__ = "stacks"
+    # For documents that are deleted.
+    __table_args__ = (Index("ix_stacks_document_id", "document_id", postgresql_using="hash"),)
 
     digest: Mapped[str] = mapped_column(primary_key=True)
     package_count: Mapped[int]

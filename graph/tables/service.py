@@ -55,13 +55,22 @@ class AnalysisRow(Base):
         ),
         Index("ix_analyses_cache_key", "kind", "cache_key", "accepted_at"),
         Index("ix_analyses_accepted_at", "kind", "accepted_at", "analysis_id"),
+        # What waits or runs is little of all that was ever asked, and looked for all the time.
+        Index(
+            "ix_analyses_open",
+            "accepted_at",
+            postgresql_where=text("state IN ('pending', 'running')"),
+        ),
+        Index("ix_analyses_finished_at", "finished_at"),
+        Index("ix_analyses_request_document_id", "request_document_id", postgresql_using="hash"),
+        Index("ix_analyses_result_document_id", "result_document_id", postgresql_using="hash"),
     )
 
     analysis_id: Mapped[str] = mapped_column(primary_key=True)
     #: What its identifier begins with: ``adviser``, ``provenance-checker``, ``inspection``.
     kind: Mapped[str]
     state: Mapped[str] = mapped_column(server_default=text("'pending'"))
-    #: Why it is in a terminal state other than success, for a person.
+    #: Why it is in a terminal state other than success, or what it waits for; for a person.
     reason: Mapped[str | None]
     #: What was asked, as given back to whoever asks for the state.
     parameters: Mapped[dict[str, Any]] = mapped_column(JSONB)
@@ -77,6 +86,8 @@ class AnalysisRow(Base):
     accepted_at: Mapped[datetime] = mapped_column(server_default=func.now())
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    #: Since when it has waited for a store that was away.
+    postponed_at: Mapped[datetime | None]
     #: How often a worker took it.
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
 
@@ -98,3 +109,17 @@ class AuditRow(Base):
     status: Mapped[int]
     #: Identifier of what was made or changed, if there is one.
     subject: Mapped[str | None]
+
+
+class KnowledgeRow(Base):
+    """How often the record took knowledge in: one row, counted up by triggers at each commit.
+
+    The time at which something was written says less: a transaction that began early may commit
+    late, and whoever looked in between has not seen what it wrote.
+    """
+
+    __tablename__ = "knowledge"
+    __table_args__ = (CheckConstraint("only_row", name="one_row"),)
+
+    only_row: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
+    changes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))

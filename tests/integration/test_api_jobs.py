@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,15 +25,20 @@ from sqlalchemy import Engine, text
 from api.jobs import cron
 from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import Job, Queue, QueueName
+from api.jobs.running import MAX_ATTEMPTS
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
+from api.jobs.uploads import PROJECT
 from api.jobs.watch import Watch, guard
-from api.jobs.worker import queue_app
+from api.jobs.worker import _Hand, queue_app
 from api.jobs.workshop import Workshop
+from api.keeper import keeping_stores
 from common.settings import Settings
 from graph.embedded import EmbeddedStores
 from graph.embedded.postgresql import PostgreSQL
 from graph.engine import Stores, relational_engine
 from graph.migrate import migrate_relational
+from graph.projection import lag
+from graph.repositories import analyses
 from graph.repositories.tokens import Scope
 from tests.factories.releases import release
 from tests.integration.test_advise_command import deliver
@@ -44,6 +50,8 @@ INDEXES = f"pypi=http://127.0.0.1:{closed_port()}/simple"
 ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"}}
 #: Runs long enough to be killed in the middle.
 SLEEPS = "import time; time.sleep(8); print('{}')\n"
+#: A worker that gives a job less time to end.
+HASTY = "from api.jobs import worker; from common.cli import main; worker.GRACE_S = 0.5; main()"
 
 
 @pytest.fixture
@@ -145,28 +153,131 @@ def test_an_analysis_whose_job_is_gone_ends_with_the_reason(
 def test_without_the_graph_a_request_is_tried_again_and_then_ends(
     client: FlaskClient, known: Stores
 ) -> None:
-    away = replace(known.settings, graph_url=f"bolt://127.0.0.1:{closed_port()}")
+    away = without_graph(known.settings)
     first = client.post("/api/v2/advice", json=ASKED)
     assert first.status_code == 202
-    _run_now(away, known.engine)
-    waiting = client.get(first.headers["Location"]).get_json()
-    assert (waiting["state"], waiting["attempts"]) == ("running", 1)
+    where = first.headers["Location"]
+    for looks in range(1, MAX_ATTEMPTS + 2):
+        _run_now(away, known.engine)
+        waiting = client.get(where).get_json()
+        assert (waiting["state"], waiting["attempts"]) == ("pending", looks)
+        assert waiting["reason"] == "the graph is unavailable; it is tried again"
+        assert attempts_of(known.engine, "advice.make") == 0
     _run_now(known.settings, known.engine)
-    assert client.get(first.headers["Location"]).get_json()["state"] == "succeeded"
+    done = client.get(where).get_json()
+    assert (done["state"], done["reason"]) == ("succeeded", None)
 
     second = client.post("/api/v2/advice?force=true", json=ASKED).headers["Location"]
-    for _ in range(3):
-        _run_now(away, known.engine)
+    _run_now(away, known.engine)
+    assert client.get(second).get_json()["state"] == "pending"
+    execute(
+        known.engine,
+        "UPDATE analyses SET postponed_at = postponed_at - interval '1 hour'"
+        " WHERE state = 'pending'",
+    )
+    _run_now(away, known.engine)
     done = client.get(second).get_json()
-    assert (done["state"], done["attempts"]) == ("error", 3)
-    assert done["reason"].startswith("given up after 3 attempts: ")
-    assert "graph" in done["reason"]
+    assert done["state"] == "error"
+    assert re.fullmatch(r"given up after 36\d\d s: the graph is unavailable", done["reason"])
+
+
+def test_the_graph_follows_once_it_is_back_however_long_it_was_away(known: Stores) -> None:
+    away = without_graph(known.settings)
+    execute(
+        known.engine,
+        "INSERT INTO outbox (kind, key) SELECT 'package_version', purl FROM package_versions",
+    )
+    with known.engine.begin() as connection:
+        Queue(known.engine, 10).enqueue(connection, PROJECT)
+    for _ in range(MAX_ATTEMPTS + 1):
+        _run_now(away, known.engine)
+        assert jobs_in(known.engine) == [("graph.project", "todo")]
+    with known.engine.begin() as connection:
+        assert Queue(known.engine, 1).waiting(connection, QueueName.BULK) == 1
+    _run_now(known.settings, known.engine)
+    assert jobs_in(known.engine) == []
+    assert lag(known.engine).count == 0
+
+
+def without_graph(settings: Settings) -> Settings:
+    """Of a graph that nobody answers for, and no long wait for it."""
+    url = f"bolt://127.0.0.1:{closed_port()}"
+    return replace(settings, graph_url=url, connect_timeout_s=0.2)
+
+
+def attempts_of(engine: Engine, task: str) -> int:
+    """Attempts that count, of the one job of a kind."""
+    query = text("SELECT attempts FROM procrastinate_jobs WHERE task_name = :task")
+    with engine.connect() as connection:
+        return int(connection.execute(query, {"task": f"thoth:{task}"}).scalar_one())
 
 
 def _run_now(settings: Settings, engine: Engine) -> None:
     """Run what waits although it is to be tried again only later."""
     execute(engine, "UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE status = 'todo'")
     run_jobs(settings)
+
+
+def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
+    client: FlaskClient, known: Stores
+) -> None:
+    body = {"script": SLEEPS.replace("8", "60"), "timeout_s": 90}
+    name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
+    where = f"/api/v2/requests/{name}"
+    built = f"/amun/api/v1/inspect/{name}/status"
+    for _ in range(MAX_ATTEMPTS + 1):
+        with worker_process(known.settings, script=HASTY) as worker:
+            until(lambda: client.get(where).get_json()["state"] == "running")
+            until(lambda: client.get(built).get_json()["status"]["build"])
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(60) == 0
+        assert jobs_in(known.engine) == [("inspections.run", "todo")]
+        assert attempts_of(known.engine, "inspections.run") == 0
+        returned = client.get(where).get_json()
+        assert (returned["state"], returned["attempts"]) == ("pending", 0)
+
+
+def test_what_ended_while_the_queue_was_away_is_put_back_by_the_same_worker(
+    client: FlaskClient, known: Stores
+) -> None:
+    """Another worker's job is left alone."""
+    where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
+    name = where.rpartition("/")[2]
+    app, shop = queue_app(known.settings), Workshop(known.settings)
+    hand = _Hand(app, shop, list(QueueName), "test")
+
+    async def take() -> None:
+        async with app.open_async():
+            hand.worker_id = await app.job_manager.register_worker()
+            job = await app.job_manager.fetch_job(queues=None, worker_id=hand.worker_id)
+            other = await app.job_manager.register_worker()
+            for worker_id, status in ((other, "doing"), (hand.worker_id, "todo")):
+                taken = f"UPDATE procrastinate_jobs SET worker_id = {worker_id}"
+                execute(known.engine, taken)
+                hand.job = job
+                await asyncio.to_thread(hand.put_back)
+                assert jobs_in(known.engine) == [("advice.make", status)]
+
+    with known.engine.begin() as connection:
+        analyses.start(connection, name)
+    try:
+        asyncio.run(take())
+    finally:
+        shop.close()
+    assert attempts_of(known.engine, "advice.make") == 0
+    assert client.get(where).get_json()["state"] == "pending"
+
+
+def test_a_stalled_job_is_dropped_where_another_with_its_key_waits(known: Stores) -> None:
+    """It cannot wait beside that one, and held up the return of all others."""
+    with known.engine.begin() as connection:
+        Queue(known.engine, 10).enqueue(connection, PROJECT)
+    execute(known.engine, "UPDATE procrastinate_jobs SET status = 'doing'")
+    with known.engine.begin() as connection:
+        Queue(known.engine, 10).enqueue(connection, PROJECT)
+    assert [it for _, it in jobs_in(known.engine)] == ["doing", "todo"]
+    upkeep(known.settings, return_stalled)
+    assert jobs_in(known.engine) == [("graph.project", "todo")]
 
 
 def test_of_two_jobs_with_one_key_one_waits(known: Stores) -> None:
@@ -338,6 +449,23 @@ def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
         assert worker.poll() is None
         states = [client.get(f"/api/v2/requests/{it}").get_json()["state"] for it in accepted]
     assert states.count("succeeded") >= len(accepted) - 1
+
+
+def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_is_not(
+    own_home: Settings,
+) -> None:
+    embedded = EmbeddedStores(own_home)
+    before = embedded.record_of(PostgreSQL)
+    assert before is not None
+    assert before.pid is not None
+    died = psutil.Process(before.pid)
+    died.kill()
+    died.wait(30)
+    assert embedded.died(PostgreSQL)
+    with keeping_stores(own_home, look_s=0.1):
+        until(lambda: (now := embedded.record_of(PostgreSQL)) is not None and now.ready)
+    embedded.stop()
+    assert not embedded.died(PostgreSQL)
 
 
 def _stack(number: int) -> dict[str, Any]:

@@ -50,10 +50,16 @@ def run_jobs(settings: Settings, queues: Iterable[QueueName] = QueueName) -> Non
 
 
 @contextmanager
-def worker_process(settings: Settings, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker in a process of its own; ``more`` are variables."""
+def worker_process(
+    settings: Settings, script: str | None = None, **more: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker in a process of its own; ``more`` are variables.
+
+    :param script: Python that is it, instead of the command
+    """
+    command = ["-m", "api"] if script is None else ["-c", script]
     process = subprocess.Popen(
-        [sys.executable, "-m", "api", "worker", "--alone"],
+        [sys.executable, *command, "worker", "--alone"],
         env={**os.environ, **variables(settings, **more)},
         cwd=ROOT,
         start_new_session=True,

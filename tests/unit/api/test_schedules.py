@@ -22,3 +22,15 @@ def test_schedules_are_those_of_the_settings() -> None:
 def test_what_is_no_schedule_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(InvalidSettings, match=name):
         Settings.from_env({name: text})
+
+
+def test_what_is_kept_for_ever_is_said_so() -> None:
+    settings = Settings.from_env({"KEEP_REQUESTS_DAYS": "none", "KEEP_AUDIT_DAYS": "0.5"})
+    assert (settings.keep_requests_days, settings.keep_audit_days) == (None, 0.5)
+    assert Settings.from_env({}).keep_requests_days == 90
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "40000", "None"])
+def test_what_is_no_number_of_days_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidSettings, match="KEEP_AUDIT_DAYS"):
+        Settings.from_env({"KEEP_AUDIT_DAYS": text})

@@ -1,0 +1,200 @@
+"""What workers keep, and for how long: what they have read, old requests, the stores' processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import Engine, text
+
+from api.jobs import upkeep as upkeep_module
+from api.jobs import workshop
+from api.jobs.upkeep import prune
+from api.jobs.workshop import Workshop
+from common.environments import environment
+from graph.engine import Stores
+from graph.repositories.inspections import add_inspections
+from graph.repositories.progress import changes
+from graph.repositories.tokens import Scope
+from ingest.documents import Limits
+from ingest.pipeline import read_inspections
+from tests.factories.inspections import (
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.factories.releases import release
+from tests.integration.test_advise_command import deliver
+from tests.integration.test_api_jobs import ASKED, INDEXES, execute, upkeep
+from tests.services.commands import row_counts, thoth, thoth_json
+from tests.services.jobs import client_of, run_jobs
+from tests.services.projection import answer, project, verified
+
+LINUX = environment("3.11", "manylinux_2_28_x86_64")
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """A record with two packages, and no index that answers."""
+    name, _, url = INDEXES.partition("=")
+    settings = replace(stores.settings, package_indexes=((name, url),), rate_limit=None)
+    made = replace(stores, settings=settings)
+    deliver(made, [release("web", "1.0"), release("numpy", "2.0.0")])
+    return made
+
+
+@pytest.fixture
+def shop(known: Stores) -> Iterator[Workshop]:
+    """What a worker keeps warm."""
+    made = Workshop(known.settings)
+    yield made
+    made.close()
+
+
+def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
+    known: Stores, shop: Workshop, tmp_path: Path
+) -> None:
+    name = "inspection-matmul-0000000a"
+    jobs = stack_jobs([200.0] * 10, name, 0)
+    write(tmp_path / name, inspection_files(jobs, specification_document({"numpy": "2.0.0"})))
+    (batch,) = read_inspections([str(tmp_path)], Limits())
+    with known.engine.connect() as long:
+        add_inspections(long, known.settings, batch.deliveries)
+        deliver(known, [release("other", "1.0")])
+        _, before = shop.known_of(known, ["numpy"], LINUX)
+        assert shop.known_of(known, ["numpy"], LINUX)[1] is before
+        long.commit()
+    _, after = shop.known_of(known, ["numpy"], LINUX)
+    assert (len(before.readings), len(after.readings)) == (0, 10)
+
+
+def test_a_transaction_is_counted_once_and_when_it_commits(known: Stores) -> None:
+    with known.engine.connect() as reader:
+        start = changes(reader)
+        with known.engine.connect() as writer:
+            for number in range(3):
+                writer.execute(text(DOCUMENT.format(number=number, kind="release")))
+            reader.rollback()
+            assert changes(reader) == start
+            writer.commit()
+            reader.rollback()
+            assert changes(reader) == start + 1
+            writer.execute(text(DOCUMENT.format(number=3, kind="report")))
+            writer.commit()
+        reader.rollback()
+        assert changes(reader) == start + 1
+
+
+DOCUMENT = (
+    "INSERT INTO documents (document_id, kind, schema_version, source, size_bytes, body)"
+    " VALUES ('sha256:{number}', '{kind}', 'test', 'test', 0, '')"
+)
+
+
+def test_as_much_as_fits_is_kept_and_the_last_always(
+    known: Stores, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shop.known_of(known, ["web"], LINUX)
+    shop.known_of(known, ["numpy"], LINUX)
+    assert shop.known_of(known, ["web"], LINUX)[0] is first[0]
+    monkeypatch.setattr(workshop, "KEPT_ITEMS", 1)
+    last = shop.known_of(known, ["numpy"], LINUX)
+    assert shop.known_of(known, ["numpy"], LINUX)[0] is last[0]
+    monkeypatch.undo()
+    assert shop.known_of(known, ["web"], LINUX)[0] is not first[0]
+
+
+@pytest.fixture
+def client(known: Stores) -> Iterator[FlaskClient]:
+    """Who may ask for advice."""
+    with client_of(known.settings, Scope.ADVISE) as made:
+        yield made
+
+
+def aged(engine: Engine, days: int) -> None:
+    """Have all requests and writes be older."""
+    for table, column in (("analyses", "finished_at"), ("audit_log", "at")):
+        moved = f"UPDATE {table} SET {column} = {column} - interval '{days} days'"
+        execute(engine, moved)
+
+
+def test_old_requests_go_with_their_advice_and_what_a_command_recorded_stays(
+    client: FlaskClient, known: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_module, "BATCH", 1)
+    (tmp_path / "requirements.in").write_text("web\n", encoding="utf-8")
+    where = ("--python", "3.11", "--platform", "linux_x86_64")
+    made = thoth_json(known.settings, "advise", str(tmp_path), *where)
+    recorded = made["metadata"]["document_id"]
+    old = [client.post("/api/v2/advice?force=true", json=ASKED) for _ in range(2)]
+    run_jobs(known.settings)
+    asked = [it.get_json()["analysis_id"] for it in old]
+    client.post(f"/api/v2/advice/{asked[0]}/replay")
+    run_jobs(known.settings)
+    project(known)
+    everything = row_counts(known.engine)
+    assert (everything["analyses"], everything["advice"]) == (3, 3)
+
+    aged(known.engine, 89)
+    upkeep(known.settings, prune)
+    assert row_counts(known.engine) == everything
+    new = client.post("/api/v2/advice?force=true", json=ASKED)
+    aged(known.engine, 2)
+    upkeep(replace(known.settings, keep_requests_days=None), prune)
+    assert row_counts(known.engine)["analyses"] == 4
+
+    upkeep(known.settings, prune)
+    left = row_counts(known.engine)
+    assert (left["analyses"], left["advice"]) == (1, 1)
+    assert left["documents"] < everything["documents"]
+    assert client.get(old[0].headers["Location"]).status_code == 404
+    assert client.get(f"/api/v2/advice/{asked[0]}").status_code == 404
+    run_jobs(known.settings)
+    assert client.get(new.headers["Location"]).get_json()["state"] == "succeeded"
+    project(known)
+    shown = {key for (key,) in answer(known, "MATCH (a:Advice) RETURN a.advice_id")}
+    assert shown == {recorded, new.get_json()["analysis_id"]}
+    assert verified(known).equal
+    again = thoth(known.settings, "replay", recorded)
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_stack_keeps_the_report_that_named_it_first(client: FlaskClient, known: Stores) -> None:
+    sent = client.post("/api/v2/advice", json=ASKED)
+    run_jobs(known.settings)
+    aged(known.engine, 91)
+    upkeep(known.settings, prune)
+    assert row_counts(known.engine)["advice"] == 0
+    query = text("SELECT kind, source FROM documents JOIN stacks USING (document_id)")
+    with known.engine.connect() as connection:
+        named = [tuple(row) for row in connection.execute(query)]
+    assert named == [("report", sent.get_json()["analysis_id"])]
+    again = client.post("/api/v2/advice", json=ASKED)
+    run_jobs(known.settings)
+    done = client.get(again.headers["Location"]).get_json()
+    assert (done["state"], again.get_json()["cached"]) == ("succeeded", False)
+
+
+def test_old_writes_are_forgotten_as_the_setting_says(client: FlaskClient, known: Stores) -> None:
+    client.post("/api/v2/advice", json=ASKED)
+    assert row_counts(known.engine)["audit_log"] == 1
+    aged(known.engine, 364)
+    upkeep(known.settings, prune)
+    assert row_counts(known.engine)["audit_log"] == 1
+    aged(known.engine, 2)
+    upkeep(replace(known.settings, keep_audit_days=None), prune)
+    assert row_counts(known.engine)["audit_log"] == 1
+    upkeep(known.settings, prune)
+    assert row_counts(known.engine)["audit_log"] == 0
+
+
+def test_what_waits_is_found_without_looking_through_what_ended(known: Stores) -> None:
+    with known.engine.connect() as connection:
+        connection.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = connection.scalar(text(f"EXPLAIN (FORMAT JSON) {upkeep_module._GONE.text}"))
+    assert "ix_analyses_open" in json.dumps(plan)
