@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from api.audit import wrote_nothing
 from api.errors import ApiError, Problem, not_found
+from api.exchange import from_earlier_data
 from api.jobs.queue import Job
 from api.service import service
 from common.errors import StoreUnavailable
@@ -93,6 +94,8 @@ def result(analysis: Analysis) -> bytes:
     if body is None:
         message = f"the analysis ended without a result: {analysis.reason}"
         raise ApiError(400, Problem.ANALYSIS_FAILED, message, **status)
+    if analysis.graph_revision is not None:
+        from_earlier_data(analysis.as_of, analysis.graph_revision)
     return body
 
 

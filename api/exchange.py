@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from secrets import token_hex
 
 from flask import Flask, Response, g, request
@@ -28,7 +29,12 @@ def register(app: Flask) -> None:
 
 def from_data(progress: Progress) -> None:
     """Note of when the data is that this request's answer is made of."""
-    g.progress = progress
+    from_earlier_data(progress.as_of, progress.revision)
+
+
+def from_earlier_data(as_of: datetime | None, revision: int) -> None:
+    """The same of an answer that was made earlier."""
+    g.known = as_of, revision
 
 
 def versions() -> dict[str, str]:
@@ -52,8 +58,9 @@ def _describe(response: Response) -> Response:
     headers = response.headers
     headers[REQUEST_ID] = g.get("request_id") or token_hex(8)
     headers.update(versions())
-    if (progress := g.get("progress")) is not None:
-        headers[GRAPH_REVISION] = str(progress.revision)
-        if progress.as_of is not None:
-            headers[AS_OF] = progress.as_of.isoformat(timespec="seconds")
+    if "known" in g:
+        as_of, revision = g.known
+        headers[GRAPH_REVISION] = str(revision)
+        if as_of is not None:
+            headers[AS_OF] = as_of.isoformat(timespec="seconds")
     return response

@@ -160,6 +160,8 @@ class RequestSchema(Schema):
     started_at = moment("When a worker took it first.", null=True)
     finished_at = moment("When it ended.", null=True)
     attempts = count("How often a worker took it.", 1)
+    as_of = moment("Of the newest knowledge that the result may rest on.", null=True)
+    graph_revision = count("How far the graph was by then.", 1804, null=True)
     result = text("Address of the result, once there is one.", null=True)
     log = text("Address of what people are shown of the run.")
 

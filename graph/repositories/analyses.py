@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, literal, select
 from common.inspection import canonical_json, digest_bytes
 from common.settings import Settings
 from graph.repositories.documents import DeliveredDocument, add_documents, body_of
+from graph.repositories.progress import progress
 from graph.tables import AnalysisRow
 
 #: Of the canonical JSON form of requests.
@@ -57,6 +58,8 @@ class Analysis:
 
     :param parameters: what of the request is given back to whoever asks
     :param attempts: how often a worker took it
+    :param as_of: of the newest knowledge that the result may rest on
+    :param graph_revision: how far the graph was by then
     """
 
     analysis_id: str
@@ -71,6 +74,8 @@ class Analysis:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     attempts: int = 0
+    as_of: datetime | None = None
+    graph_revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,8 @@ def finish(
 
     :returns: ``False`` if it has one already, or is unknown
     """
+    # Of the end, not of the beginning: the work may have read all that was known by then.
+    known = None if result_document_id is None else progress(connection)
     ended = connection.execute(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state.in_(_OPEN))
@@ -229,6 +236,8 @@ def finish(
             reason=reason,
             result_document_id=result_document_id,
             finished_at=func.clock_timestamp(),
+            as_of=known and known.as_of,
+            graph_revision=known and known.revision,
         )
     )
     return ended.rowcount == 1
@@ -281,6 +290,8 @@ _COLUMNS = (
     AnalysisRow.started_at,
     AnalysisRow.finished_at,
     AnalysisRow.attempts,
+    AnalysisRow.as_of,
+    AnalysisRow.graph_revision,
 )
 # Made once: they are asked with every request, and making one takes longer than its answer.
 _BY_ID = select(*_COLUMNS).where(AnalysisRow.analysis_id == bindparam("wanted"))

@@ -88,6 +88,9 @@ class AnalysisRow(Base):
     finished_at: Mapped[datetime | None]
     #: Since when it has waited for a store that was away.
     postponed_at: Mapped[datetime | None]
+    #: Of the newest knowledge that the result may rest on, and how far the graph was.
+    as_of: Mapped[datetime | None]
+    graph_revision: Mapped[int | None] = mapped_column(BigInteger)
     #: How often a worker took it.
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
 

@@ -59,6 +59,8 @@ _TRIGGERS = {
 
 def upgrade() -> None:
     op.add_column('analyses', sa.Column('postponed_at', sa.DateTime(timezone=True), nullable=True))
+    op.add_column('analyses', sa.Column('as_of', sa.DateTime(timezone=True), nullable=True))
+    op.add_column('analyses', sa.Column('graph_revision', sa.BigInteger(), nullable=True))
     op.create_index(
         'ix_analyses_open', 'analyses', ['accepted_at'], unique=False,
         postgresql_where=sa.text("state IN ('pending', 'running')"),
@@ -87,4 +89,6 @@ def downgrade() -> None:
         op.drop_index(name, table_name=table)
     op.drop_index('ix_analyses_finished_at', table_name='analyses')
     op.drop_index('ix_analyses_open', table_name='analyses')
+    op.drop_column('analyses', 'graph_revision')
+    op.drop_column('analyses', 'as_of')
     op.drop_column('analyses', 'postponed_at')

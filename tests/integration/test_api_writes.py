@@ -68,7 +68,10 @@ def asked(client: FlaskClient, **more: Any) -> dict[str, Any]:
 def test_advice_is_asked_for_replayed_and_questioned(client: FlaskClient, known: Stores) -> None:
     done = asked(client)
     assert (done["state"], done["reason"]) == ("succeeded", None)
-    report = client.get(done["result"]).get_json()
+    result = client.get(done["result"])
+    assert result.headers["X-Thoth-Graph-Revision"] == str(done["graph_revision"])
+    assert done["as_of"].startswith(result.headers["X-Thoth-As-Of"][:19])
+    report = result.get_json()
     (product,) = report["result"]["report"]["products"]
     versions = {it["name"]: it["version"] for it in product["packages"]}
     assert versions == {"core": "1.0", "tool": "1.0", "web": "2.0"}
