@@ -27,20 +27,29 @@ class Write:
     route: str
     status: int
     subject: str | None = None
-    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedWrite(Write):
+    """A write as it was noted.
+
+    :param at: when
+    """
+
+    at: datetime
 
 
 def add_write(connection: Connection, write: Write) -> None:
     """Note a write; the caller owns the transaction."""
-    values = {it.name: getattr(write, it.name) for it in fields(write) if it.name != "at"}
+    values = {it.name: getattr(write, it.name) for it in fields(write)}
     connection.execute(insert(AuditRow).values(**values))
 
 
-def latest_writes(connection: Connection, limit: int = 100) -> list[Write]:
+def latest_writes(connection: Connection, limit: int = 100) -> list[NotedWrite]:
     """What was written last, newest first."""
     query = (
-        select(*(getattr(AuditRow, it.name) for it in fields(Write)))
+        select(*(getattr(AuditRow, it.name) for it in fields(NotedWrite)))
         .order_by(AuditRow.entry_id.desc())
         .limit(limit)
     )
-    return [Write(*row) for row in connection.execute(query)]
+    return [NotedWrite(**row._mapping) for row in connection.execute(query)]

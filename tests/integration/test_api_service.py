@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from click.testing import CliRunner
 from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from api.app import create_app
+from api.commands.audit import audit
 from api.service import EXTENSION
 from common.errors import InvalidSettings
 from common.settings import Settings
@@ -282,6 +285,18 @@ class TestWrites:
         assert (write.method, write.route, write.status) == ("POST", "/api/v1/advise/python", 202)
         assert write.address == "127.0.0.1"
         assert write.token_id is None
+
+    def test_the_command_lists_them(self, client: FlaskClient, settings: Settings) -> None:
+        made = [client.post(ADVISE, json=REQUEST).json["analysis_id"] for _ in "12"]
+        again = client.post(f"{ADVISE}&force=true".replace("&force=false", ""), json=REQUEST)
+        assert made[0] == made[1] != again.json["analysis_id"]
+        listed = CliRunner().invoke(audit, ["--json"], obj=settings)
+        writes = json.loads(listed.stdout)["writes"]
+        assert [it["subject"] for it in writes] == [again.json["analysis_id"], made[0]]
+        told = CliRunner().invoke(audit, ["--limit", "1"], obj=settings).stdout
+        (line,) = told.splitlines()
+        assert again.json["analysis_id"] in line
+        assert "anonymous  127.0.0.1  POST /api/v1/advise/python  202" in line
 
 
 def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> None:
