@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     closures,
+    faults,
     identical,
     indicators,
     ingest,
@@ -27,6 +28,7 @@ MEASUREMENTS = {
     "indicators": indicators.main,
     "identical": identical.main,
     "service": service.main,
+    "faults": faults.main,
 }
 
 

@@ -34,17 +34,22 @@ class Client:
         return self._ask("GET", path, None)
 
     def post(
-        self, path: str, document: Any, query: Mapping[str, str] | None = None
+        self,
+        path: str,
+        document: Any,
+        query: Mapping[str, str] | None = None,
+        kind: str = "application/json",
     ) -> tuple[int, Any]:
         """Status and what the answer's JSON says."""
         raw = document if isinstance(document, bytes) else json.dumps(document).encode()
-        status, body = self._ask("POST", f"{path}?{urlencode(query)}" if query else path, raw)
+        where = f"{path}?{urlencode(query)}" if query else path
+        status, body = self._ask("POST", where, raw, kind)
         return status, json.loads(body)
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    def _ask(self, method: str, path: str, body: bytes | None, kind: str = "") -> tuple[int, bytes]:
         headers = {"Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = kind
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         try:

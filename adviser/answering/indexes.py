@@ -76,12 +76,13 @@ def _place(url: str) -> str:
 def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex, ...]:
     """Indexes of a project and its lock at none of this machine's addresses, whatever their name.
 
-    For requests of strangers: nothing is read from where they say.
+    Other places that packages are to come from are among them. For requests of strangers:
+    nothing is read from where they say.
     """
     known = configured_indexes(settings)
     # Folders that a lock names are not read, and are the project's own.
     locked = (it for it in project.lock_indexes if not it.url.startswith("file:"))
-    asked = dict.fromkeys((*project.indexes, *locked))
+    asked = dict.fromkeys((*project.indexes, *project.places, *locked))
     return tuple(it for it in asked if _at(known, it.url) is None)
 
 

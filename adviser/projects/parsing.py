@@ -159,6 +159,7 @@ def _of_requirements(name: str, files: Mapping[str, bytes], reading: Reading) ->
         dev=tuple(it for it in dev.requirements if it not in listed.requirements),
         constraints=(*listed.constraints, *dev.constraints),
         indexes=listed.indexes or dev.indexes,
+        places=(*listed.places, *dev.places),
         prereleases=frozenset(listed.prereleases | dev.prereleases),
         all_prereleases=listed.all_prereleases,
         format=ProjectFormat.REQUIREMENTS,
@@ -289,7 +290,11 @@ def _bounded(project: Project, files: Mapping[str, bytes], reading: Reading) -> 
         further = [
             it for it in listed.constraints if (it.name, it.specifier, it.marker) not in known
         ]
-        project = replace(project, constraints=(*project.constraints, *further))
+        project = replace(
+            project,
+            constraints=(*project.constraints, *further),
+            places=(*project.places, *listed.indexes, *listed.places),
+        )
     pins = [pinned(it.specifier) for it in project.requirements]
     if pins and None not in pins and project.format is not ProjectFormat.LOCK:
         reading.warn(

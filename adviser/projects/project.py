@@ -223,6 +223,7 @@ class Project:
     :param lock_indexes: that the lock names itself, whatever the manifest says
     :param lock_elsewhere: what else it installs
     :param indexes: in the order in which they are searched, none if the project names none
+    :param places: other addresses that packages are to come from (``--find-links``); none is read
     :param prereleases: packages whose pre-releases are welcome, required directly or not
     :param manifest: the Pipfile, if that is what it is, without secrets
     :param manifest_hashes: by which a lock may name the Pipfile as it is written, pipenv's
@@ -246,6 +247,7 @@ class Project:
     lock_indexes: tuple[ProjectIndex, ...] = ()
     lock_elsewhere: tuple[FromElsewhere, ...] = ()
     indexes: tuple[ProjectIndex, ...] = ()
+    places: tuple[ProjectIndex, ...] = ()
     prereleases: frozenset[str] = frozenset()
     all_prereleases: bool = False
     warnings: tuple[ProjectWarning, ...] = ()

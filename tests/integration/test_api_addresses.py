@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +14,8 @@ from flask.testing import FlaskClient
 from common.settings import Settings
 from graph.engine import Stores
 from graph.repositories.tokens import Scope
-from tests.services.jobs import client_of, jobs_in, run_jobs
+from tests.services.jobs import client_of, jobs_in, run_jobs, until
+from tests.services.listener import listener
 
 #: What stands for the one index that the service is configured with.
 KNOWN = "https://index.example/simple"
@@ -44,8 +43,7 @@ TABLE = [
     "http://169.254.169.254/latest/meta-data",
     "http://[fe80::1]:{port}/simple",
     "http://[fd00::1]:{port}/simple",
-    "http://127.0.0.1:{port}/redirect?to=https://index.example/simple",
-    "http://rebinding.localhost:{port}/simple",
+    "http://theirs.localhost:{port}/simple",
     "https://index.example@127.0.0.1:{port}/simple",
     "https://user:word@127.0.0.1:{port}/simple",
     "https://index.example:443@127.0.0.1:{port}/simple",
@@ -61,49 +59,6 @@ TABLE = [
     "dict://127.0.0.1:{port}/info",
     "ssh://127.0.0.1:{port}/simple",
 ]
-
-
-@dataclass
-class Listener:
-    """Counts who comes, on both families, and sends everybody away.
-
-    :param heard: addresses that connected
-    """
-
-    port: int
-    heard: list[Any] = field(default_factory=list)
-
-
-@contextmanager
-def listener() -> Iterator[Listener]:
-    """A port of this machine at which nobody should ever ask."""
-    sockets = [socket.socket(socket.AF_INET), socket.socket(socket.AF_INET6)]
-    sockets[0].bind(("0.0.0.0", 0))
-    made = Listener(sockets[0].getsockname()[1])
-    sockets[1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    sockets[1].bind(("::", made.port))
-
-    def accept(at: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                connection, peer = at.accept()
-                made.heard.append(peer)
-                connection.close()
-
-    for it in sockets:
-        it.listen()
-    threads = [threading.Thread(target=accept, args=(it,), daemon=True) for it in sockets]
-    for thread in threads:
-        thread.start()
-    try:
-        yield made
-    finally:
-        for it in sockets:
-            with suppress(OSError):
-                it.shutdown(socket.SHUT_RDWR)
-            it.close()
-        for thread in threads:
-            thread.join(5)
 
 
 @pytest.fixture
@@ -138,14 +93,10 @@ def test_no_index_of_a_request_is_asked(client: FlaskClient, stores: Stores) -> 
         assert jobs_in(stores.engine) == []
         run_jobs(settings)
         assert ear.heard == []
-        with socket.create_connection(("127.0.0.1", ear.port), 5):
-            pass
-        with socket.create_connection(("::1", ear.port), 5):
-            pass
-        deadline = threading.Event()
-        while len(ear.heard) < 2:
-            deadline.wait(0.01)
-        assert len(ear.heard) == 2
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, ear.port), 5):
+                pass
+        assert until(lambda: len(ear.heard) == 2)
 
 
 def _advise(client: FlaskClient, url: str) -> Any:
@@ -169,36 +120,78 @@ def _files(client: FlaskClient, url: str) -> Any:
     return client.post("/api/v2/advice", json={"files": {"Pipfile": pipfile(url)}})
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"requirements.txt": "--index-url {url}\nnobody-knows\n"},
-        {"requirements.txt": "--extra-index-url {url}\nnobody-knows\n"},
-        {"requirements.txt": "--find-links {url}\nnobody-knows\n"},
-        {"requirements.txt": "nobody-knows @ {url}/nobody_knows-1-py3-none-any.whl\n"},
-        {"requirements.txt": "-e git+{url}#egg=nobody-knows\n"},
-        {"requirements.txt": "-r {url}\n"},
-        {"requirements.txt": "-c {url}\nnobody-knows\n"},
-        {"requirements.txt": "nobody-knows\n", "constraints.txt": "--index-url {url}\n"},
-        {"Pipfile": "[packages]\nnobody-knows = {{git = '{url}'}}\n"},
-        {"Pipfile": "[packages]\nnobody-knows = {{file = '{url}/x.whl'}}\n"},
-        {
-            "pyproject.toml": "[project]\nname = 'x'\nversion = '1'\n"
-            "dependencies = ['nobody-knows @ {url}/x.whl']\n"
-        },
-        {
-            "pyproject.toml": "[project]\nname = 'x'\nversion = '1'\n"
-            "dependencies = ['nobody-knows']\n[[tool.uv.index]]\nname = 'theirs'\nurl = '{url}'\n"
-        },
-    ],
-)
-def test_no_address_in_a_project_is_fetched(client: FlaskClient, files: dict[str, str]) -> None:
+PYLOCK = "lock-version = '1.0'\ncreated-by = 'a test'\n[[packages]]\nname = 'nobody-knows'\n"
+PROJECT = "[project]\nname = 'x'\nversion = '1'\ndependencies = ['nobody-knows']\n"
+ASKED = {"Pipfile": "[packages]\nnobody-knows = '*'\n"}
+
+#: Projects that say where packages or indexes are, each otherwise than by a Pipfile's source.
+FOREIGN: list[dict[str, str]] = [
+    {"requirements.txt": "--index-url {url}\nnobody-knows\n"},
+    {"requirements.txt": "--extra-index-url {url}\nnobody-knows\n"},
+    {"requirements.txt": "--find-links {url}\nnobody-knows\n"},
+    {"requirements.txt": "-f {url}\nnobody-knows\n"},
+    {"requirements.txt": "-r base.txt\n", "base.txt": "--find-links {url}\nnobody-knows\n"},
+    {"requirements.txt": "nobody-knows\n", "constraints.txt": "--find-links {url}\n"},
+    {"requirements.txt": "nobody-knows\n", "constraints.txt": "--index-url {url}\n"},
+    {"requirements.txt": "nobody-knows\n", "requirements-dev.txt": "--index-url {url}\nx\n"},
+    {"pyproject.toml": PROJECT + "[[tool.uv.index]]\nname = 'theirs'\nurl = '{url}'\n"},
+    {"pyproject.toml": PROJECT + "[tool.uv]\nindex-url = '{url}'\n"},
+    {"pylock.toml": PYLOCK + "version = '1'\nindex = '{url}'\n"
+     "wheels = [{url = '{url}/nobody_knows-1-py3-none-any.whl', hashes = {sha256 = '00'}}]\n"},
+    {**ASKED, "Pipfile.lock": '{"_meta": {"sources": [{"name": "pypi", "url": "{url}",'
+     ' "verify_ssl": true}]}, "default": {"nobody-knows": {"version": "==1"}}, "develop": {}}'},
+]  # fmt: skip
+#: Files and repositories by address: they are told, and no index is asked for them.
+ELSEWHERE: list[dict[str, str]] = [
+    {"requirements.txt": "nobody-knows @ {url}/nobody_knows-1-py3-none-any.whl\n"},
+    {"requirements.txt": "{url}/nobody_knows-1-py3-none-any.whl\n"},
+    {"requirements.txt": "nobody-knows @ git+{url}/r.git@main\n"},
+    {"requirements.txt": "nobody-knows @ hg+{url}/r\n"},
+    {"requirements.txt": "-e git+{url}#egg=nobody-knows\n"},
+    {"requirements.txt": "--find-links file:///etc\nnobody-knows\n"},
+    {"Pipfile": "[packages]\nnobody-knows = {git = '{url}'}\n"},
+    {"Pipfile": "[packages]\nnobody-knows = {file = '{url}/x.whl'}\n"},
+    {**ASKED, "Pipfile.lock": '{"_meta": {"sources": []}, "default":'
+     ' {"nobody-knows": {"file": "{url}/x.whl"}, "n": {"git": "{url}", "ref": "1"}},'
+     ' "develop": {}}'},
+    {
+        "pyproject.toml": "[project]\nname = 'x'\nversion = '1'\n"
+        "dependencies = ['nobody-knows @ {url}/x.whl']\n"
+    },
+    {"pyproject.toml": PROJECT + "[tool.uv.sources]\nnobody-knows = {url = '{url}/x.whl'}\n"},
+    {"pyproject.toml": PROJECT + "[tool.uv.sources]\nnobody-knows = {git = '{url}'}\n"},
+    *({"pylock.toml": PYLOCK + it} for it in (
+        "version = '1'\nwheels = [{url = '{url}/nobody_knows-1-py3-none-any.whl',"
+        " hashes = {sha256 = '00'}}]\n",
+        "version = '1'\nwheels = [{url = 'file:///etc/nobody_knows-1-py3-none-any.whl',"
+        " hashes = {sha256 = '00'}}]\n",
+        "version = '1'\nsdist = {url = '{url}/nobody-knows-1.tar.gz', hashes = {sha256 = '00'}}\n",
+        "archive = {url = '{url}/nobody-knows-1.tar.gz', hashes = {sha256 = '00'}}\n",
+        "vcs = {type = 'git', url = '{url}/r.git', commit-id = 'abc'}\n",
+        "directory = {path = '/etc'}\n",
+    )),
+]  # fmt: skip
+#: Only files that came with the request are read.
+INCLUDES: list[dict[str, str]] = [
+    {"requirements.txt": "-r {url}\n"},
+    {"requirements.txt": "-c {url}\nnobody-knows\n"},
+    {"requirements.txt": "-r /etc/passwd\n"},
+]
+
+
+def test_no_address_in_a_project_is_fetched(client: FlaskClient) -> None:
     settings = client.application.extensions["thoth"].settings
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"
-        texts = {name: text.format(url=url) for name, text in files.items()}
-        response = client.post("/api/v2/advice", json={"files": texts})
-        assert response.status_code in {202, 400, 422}
+        for table, status in ((FOREIGN, 400), (ELSEWHERE, 202), (INCLUDES, 422)):
+            for files in table:
+                texts = {name: text.replace("{url}", url) for name, text in files.items()}
+                response = client.post("/api/v2/advice", json={"files": texts})
+                assert response.status_code == status, (texts, response.text)
+                if status == 400:
+                    document = response.get_json()
+                    assert document["type"] == "/problems/index-not-allowed", document
+                    assert KNOWN in document["detail"]
         run_jobs(settings)
         assert ear.heard == []
 

@@ -1,0 +1,111 @@
+"""What the service is asked for when it is measured, and what it knows beforehand."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.documents import write_documents
+from benchmarks.homes import Home
+from benchmarks.load import Client, Visit
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+FLASK = ("flask",)
+ADVISE, UPLOAD = "/api/v1/advise/python", "/api/v2/inspections"
+QUERY = {"recommendation_type": "latest", "dev": "False", "debug": "False"}
+#: The same, made anew although there is a result.
+ANEW = {**QUERY, "force": "True"}
+#: Pauses between two looks for a result, and how long it is waited for.
+_PAUSE_S, _PATIENCE_S = 0.01, 60.0
+
+
+def fill(home: Home, packages: Path = SAMPLES / "packages.jsonl.gz") -> None:
+    """Have packages and the bundled inspections known."""
+    home.thoth("packages", "import", str(packages))
+    home.thoth("ingest", "inspections", str(SAMPLES / "inspections.tar.gz"))
+
+
+def stack_of(roots: Sequence[str]) -> object:
+    """A request for an advice on packages in any version."""
+    pipfile = "[packages]\n" + "".join(f'{name} = "*"\n' for name in roots)
+    where = {
+        "python_version": "3.11",
+        "operating_system": {"name": "ubi", "version": "9"},
+    }
+    stack = {"requirements": pipfile, "requirements_lock": ""}
+    return {"application_stack": stack, "runtime_environment": where}
+
+
+def getting(path: str) -> Visit:
+    """Look at something that is there."""
+
+    def visit(client: Client, _: int) -> None:
+        status, _body = client.get(path)
+        expect(status, 200)
+
+    return visit
+
+
+def asking_again(client: Client, _: int) -> None:
+    """Ask for an advice that was made before."""
+    status, accepted = client.post(ADVISE, stack_of(FLASK), QUERY)
+    expect(status, 202)
+    assert accepted["cached"], "the advice is not cached"
+
+
+def advising(roots: Sequence[str]) -> Visit:
+    """Have a new advice made and read its result."""
+
+    def visit(client: Client, _: int) -> None:
+        answered(client, roots)
+
+    return visit
+
+
+def answered(client: Client, roots: Sequence[str]) -> str:
+    """Have a new advice made and read its result; its identifier."""
+    status, accepted = client.post(ADVISE, stack_of(roots), ANEW)
+    expect(status, 202)
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until:
+        status, body = client.get(f"{ADVISE}/{accepted['analysis_id']}")
+        if status != 202:
+            expect(status, 200)
+            assert not json.loads(body)["result"]["error"], "there is no stack"
+            return str(accepted["analysis_id"])
+        time.sleep(_PAUSE_S)
+    raise TimeoutError(f"no result within {_PATIENCE_S:.0f} s")
+
+
+def uploading(folder: Path, count: int) -> Visit:
+    """Send in an inspection that is new to the service, up to ``count`` times."""
+    take = new_documents(folder, count)
+
+    def visit(client: Client, _: int) -> None:
+        status, _answer = client.post(UPLOAD, take())
+        expect(status, 201)
+
+    return visit
+
+
+def new_documents(folder: Path, count: int) -> Callable[[], bytes]:
+    """Gives each of so many documents once; threads may take them."""
+    write_documents(folder, count, seed=7)
+    files = sorted(folder.rglob("*.json"))
+    numbers, lock = iter(range(count)), threading.Lock()
+
+    def take() -> bytes:
+        with lock:
+            number = next(numbers)
+        return files[number].read_bytes()
+
+    return take
+
+
+def expect(status: int, wanted: int) -> None:
+    """:raises AssertionError: if it is another status"""
+    if status != wanted:
+        raise AssertionError(f"{status}, not {wanted}")

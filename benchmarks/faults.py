@@ -1,0 +1,247 @@
+"""Faults under load: is anything lost that was accepted?
+
+Requests come at a constant rate, whatever is broken. PostgreSQL is stopped, and later crashes;
+the graph is killed and kept away; each worker is killed in the middle of a job. Afterwards
+everything that was accepted is looked up. Run as ``python -m benchmarks faults``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import tempfile
+import threading
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock
+from sqlalchemy import text
+
+from benchmarks.asking import ADVISE, ANEW, FLASK, QUERY, UPLOAD, fill, new_documents, stack_of
+from benchmarks.homes import Home, fresh_home
+from benchmarks.load import Client, Visit, offered
+from benchmarks.services import Running, thoth_service, token_of
+from graph.embedded import EmbeddedStores, Service
+from graph.embedded.arcadedb import ArcadeDB
+from graph.embedded.postgresql import PostgreSQL
+from graph.engine import open_stores
+
+SECONDS = 120.0
+#: Requests a second: new advice, advice that was made before, documents, archives of documents.
+NEW, CACHED, DOCUMENTS, ARCHIVES = 4.0, 4.0, 1.0, 1.0
+IN_AN_ARCHIVE = 20
+#: How long each store is away, and after which time something that has no end never will.
+RECORD_AWAY_S, GRAPH_AWAY_S, PATIENCE_S = 3.0, 20.0, 300.0
+QUEUES = ("people", "bulk")
+_TERMINAL = frozenset({"succeeded", "failed", "error"})
+_LEFT = """
+SELECT count(*) FROM procrastinate_jobs
+WHERE status IN ('todo', 'doing') AND task_name NOT LIKE 'thoth:cron.%'
+"""
+_AT_WORK = "SELECT id, task_name FROM procrastinate_jobs WHERE status='doing' AND queue_name=:queue"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What clients were answered; appending to a list is atomic.
+
+    :param refused: statuses and kinds of problems, or words where no answer came
+    :param requests: identifiers of those that a worker is to answer
+    :param documents: what was taken in within the request
+    """
+
+    posted: list[int] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)
+
+    def posting(self, path: str, body: Callable[[], Any], **how: Any) -> Visit:
+        """Send something, and note what becomes of it."""
+
+        def visit(client: Client, number: int) -> None:
+            self.posted.append(number)
+            try:
+                status, answer = client.post(path, body(), **how)
+            except Exception as error:
+                self.refused.append(type(error).__name__)
+                raise
+            if status == 202:
+                self.requests.append(answer["analysis_id"])
+            elif status in {200, 201}:
+                self.documents.extend(answer["documents"])
+            else:
+                self.refused.append(f"{status} {answer.get('type', '')}".strip())
+
+        return visit
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What became of a request: ``lost`` if nobody knows it any more.
+
+    :param seconds: from its acceptance to its end
+    """
+
+    state: str
+    reason: str | None = None
+    seconds: float = 0.0
+
+
+def main() -> None:
+    """Break everything once and print; takes some three minutes."""
+    with fresh_home() as home, tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
+        fill(home)
+        token, ledger = token_of(home, "advise", "ingest", "read"), Ledger()
+        with thoth_service(home, QUEUES) as service:
+            client = partial(service.client, token)
+            loads = [
+                threading.Thread(target=offered, args=(client, visit, rate, SECONDS))
+                for visit, rate in _mixture(ledger, Path(folder))
+            ]
+            for it in loads:
+                it.start()
+            _break_everything(home, service)
+            for it in loads:
+                it.join()
+            settled_s = _settle(home, client())
+            ends = _ends(client(), ledger)
+        equal = home.thoth("graph", "verify")["equal"]
+    _print(ledger, ends, settled_s, equal=equal)
+    if settled_s is None or not equal or {it.state for it in ends} - {*_TERMINAL, "recorded"}:
+        raise SystemExit(1)
+
+
+def _mixture(ledger: Ledger, folder: Path) -> list[tuple[Visit, float]]:
+    archived = round(SECONDS * ARCHIVES)
+    take = new_documents(folder / "new", round(SECONDS * DOCUMENTS) + archived * IN_AN_ARCHIVE)
+
+    def stack() -> object:
+        return stack_of(FLASK)
+
+    def archive() -> bytes:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as into:
+            for number in range(IN_AN_ARCHIVE):
+                into.writestr(f"{number}.json", take())
+        return packed.getvalue()
+
+    return [
+        (ledger.posting(ADVISE, stack, query=ANEW), NEW),
+        (ledger.posting(ADVISE, stack, query=QUERY), CACHED),
+        (ledger.posting(UPLOAD, take), DOCUMENTS),
+        (ledger.posting(UPLOAD, archive, kind="application/zip"), ARCHIVES),
+    ]
+
+
+def _break_everything(home: Home, service: Running) -> None:
+    """One fault after the other, at its time; ends with the last."""
+    began, killed = time.monotonic(), set[int]()
+    record = partial(_take_away, home, PostgreSQL, RECORD_AWAY_S)
+    plan: list[tuple[float, Callable[[], str]]] = [
+        (10, partial(record, signal.SIGINT)),
+        (30, partial(_take_away, home, ArcadeDB, GRAPH_AWAY_S, signal.SIGKILL)),
+        (70, partial(_kill_busy, home, service, QUEUES[0], killed)),
+        (80, partial(_kill_busy, home, service, QUEUES[1], killed)),
+        (95, partial(record, signal.SIGQUIT)),
+    ]
+    for at_s, fault in plan:
+        time.sleep(max(0.0, began + at_s - time.monotonic()))
+        begins = time.monotonic() - began
+        words = fault()
+        print(f"  {begins:5.0f} s  {words}", flush=True)
+
+
+def _take_away(home: Home, kind: type[Service], away_s: float, how: signal.Signals) -> str:
+    """End a store, and let nobody start it for so long."""
+    stores = EmbeddedStores(home.settings)
+    running = stores.record_of(kind)
+    if running is None or running.pid is None:
+        raise RuntimeError(f"{kind.name} does not run")
+    process = psutil.Process(running.pid)
+    # The service's own processes would start it at once, which none can without the lock.
+    with FileLock(stores.home.lock):
+        process.send_signal(how)
+        process.wait(30)
+        gone = time.monotonic()
+        time.sleep(away_s)
+    stores.start(relational=kind is PostgreSQL, graph=kind is ArcadeDB)
+    return f"{kind.name}: {how.name}, back after {time.monotonic() - gone:.1f} s"
+
+
+def _kill_busy(home: Home, service: Running, queue: str, killed: set[int]) -> str:
+    """Kill the worker of a queue while a job is under way."""
+    supervisor = psutil.Process(service.processes[1 + QUEUES.index(queue)].pid)
+    while True:
+        (worker,) = supervisor.children()
+        worker.suspend()  # what it has under way does not end while that is looked up
+        time.sleep(0.05)
+        jobs = dict(_rows(home, _AT_WORK, queue=queue))
+        if new := jobs.keys() - killed:
+            worker.kill()
+            killed |= new
+            return f"the worker of {queue} killed at {', '.join(jobs[it] for it in new)}"
+        worker.resume()
+        time.sleep(0.02)
+
+
+def _settle(home: Home, client: Client) -> float | None:
+    """Seconds until nothing waits and the graph shows what is recorded; ``None`` if never."""
+    began = time.monotonic()
+    while (taken := time.monotonic() - began) < PATIENCE_S:
+        ready = json.loads(client.get("/readyz")[1])
+        waiting = ready["checks"]["graph"].get("waiting")
+        if (ready["status"], waiting) == ("ready", 0) and _rows(home, _LEFT) == [(0,)]:
+            return taken
+        time.sleep(0.2)
+    return None
+
+
+def _rows(home: Home, query: str, **values: object) -> Sequence[Any]:
+    with open_stores(home.settings, graph=False) as stores, stores.engine.connect() as connection:
+        return [tuple(it) for it in connection.execute(text(query), values)]
+
+
+def _ends(client: Client, ledger: Ledger) -> list[End]:
+    """What became of everything that was accepted, each once."""
+    until = time.monotonic() + PATIENCE_S / 10
+    requests, documents = dict.fromkeys(ledger.requests), dict.fromkeys(ledger.documents)
+    statuses = [client.get(f"{UPLOAD}/{it}")[0] for it in documents]
+    taken_in = [End("recorded" if it == 200 else "lost") for it in statuses]
+    return [*(_end(client, it, until) for it in requests), *taken_in]
+
+
+def _end(client: Client, analysis_id: str, until: float) -> End:
+    while True:
+        status, body = client.get(f"/api/v2/requests/{analysis_id}")
+        if status != 200:
+            return End("lost")
+        seen = json.loads(body)
+        if seen["state"] in _TERMINAL:
+            ends, began = map(datetime.fromisoformat, (seen["finished_at"], seen["accepted_at"]))
+            return End(seen["state"], seen["reason"], (ends - began).total_seconds())
+        if time.monotonic() > until:
+            return End("without an end", seen["reason"])
+        time.sleep(0.2)
+
+
+def _print(ledger: Ledger, ends: Sequence[End], settled_s: float | None, *, equal: bool) -> None:
+    refused, states = Counter(ledger.refused), Counter(it.state for it in ends)
+    accepted = len(ledger.posted) - len(ledger.refused)
+    print(f"  posted {len(ledger.posted)}, refused {len(ledger.refused)}: {dict(refused)}")
+    print(f"  accepted {accepted}, which are {len(ends)} requests and documents: {dict(states)}")
+    for reason, count in Counter(it.reason for it in ends if it.reason).most_common():
+        print(f"    {count}: {reason}")
+    print(f"  lost: {states['lost']}, without an end: {states['without an end']}")
+    print(f"  from acceptance to the end at most {max(it.seconds for it in ends):.1f} s")
+    after = "never" if settled_s is None else f"{settled_s:.1f} s after the last request"
+    print(f"  the queue was empty and the graph current {after}")
+    print(f"  the graph {'equals' if equal else 'DIFFERS FROM'} the record")

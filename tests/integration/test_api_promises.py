@@ -1,0 +1,187 @@
+"""What the service promises of its queue: a bound, quick answers, and work by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy
+from flask.testing import FlaskClient
+from sqlalchemy import event, text
+
+from api import analyses
+from api.jobs.queue import Job, QueueName
+from common.errors import StoreUnavailable
+from graph.engine import Stores, relational_url
+from graph.repositories.tokens import Scope
+from tests.factories.releases import release
+from tests.integration.test_advise_command import deliver
+from tests.services.commands import ROOT, row_counts
+from tests.services.jobs import client_of, ended, jobs_in, run_jobs, until, worker_process
+
+KNOWN = "https://index.example/simple"
+ADVICE, ADVISE = "/api/v2/advice", "/api/v1/advise/python?recommendation_type=latest"
+LIMIT = 3
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """A record with one package, and a queue in which few may wait."""
+    settings = replace(
+        stores.settings,
+        package_indexes=(("pypi", KNOWN),), fetch_missing=False, rate_limit=None, queue_limit=LIMIT,
+    )  # fmt: skip
+    made = replace(stores, settings=settings)
+    deliver(made, [release("web", "1.0")])
+    return made
+
+
+@pytest.fixture
+def client(known: Stores) -> Iterator[FlaskClient]:
+    """Who may ask for advice and send inspections in."""
+    with client_of(known.settings, Scope.ADVISE, Scope.INGEST) as made:
+        yield made
+
+
+def asked(number: int = 0) -> dict[str, Any]:
+    """A request like no other of another number."""
+    requirement = f"web>={number}.0\n" if number else "web\n"
+    return {"files": {"requirements.in": requirement}, "environment": {"python": "3.11"}}
+
+
+def stack() -> dict[str, Any]:
+    """The same in the words of the original service."""
+    return {
+        "application_stack": {"requirements": '[packages]\nweb = "*"\n', "requirements_lock": None},
+        "runtime_environment": {"python_version": "3.11"},
+    }
+
+
+def rows(stores: Stores) -> dict[str, int]:
+    """Of every table, and of the queue."""
+    return {**row_counts(stores.engine), "queue": len(jobs_in(stores.engine))}
+
+
+def test_what_the_queue_has_no_room_for_is_refused_and_not_stored(
+    client: FlaskClient, known: Stores
+) -> None:
+    for number in range(LIMIT):
+        assert client.post(ADVICE, json=asked(number)).status_code == 202
+    before = rows(known)
+    for refused in (client.post(ADVICE, json=asked(LIMIT)), client.post(ADVISE, json=stack())):
+        assert refused.status_code == 429, refused.text
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert refused.get_json()["type"] == "/problems/overloaded"
+    assert rows(known) == before
+
+    again = client.post(ADVICE, json=asked(0))
+    assert (again.status_code, again.get_json()["cached"]) == (202, True)
+    archive = client.post("/api/v2/inspections", data=b"none", content_type="application/zip")
+    assert archive.status_code == 202, "another queue has room"
+    run_jobs(known.settings)
+    assert client.post(ADVICE, json=asked(LIMIT)).status_code == 202
+
+
+def test_an_advice_that_is_made_soon_is_done_when_the_post_returns(
+    client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert analyses.PATIENCE_S == 0.3
+    # How soon depends on what else this machine does.
+    monkeypatch.setattr(analyses, "PATIENCE_S", 60.0)
+    with worker_process(known.settings):
+        ours = client.post(ADVICE, json=asked())
+        theirs = client.post(ADVISE, json=stack()).get_json()
+    assert ours.status_code == 202
+    assert (ours.get_json()["state"], ours.get_json()["reason"]) == ("succeeded", None)
+    assert client.get(ours.get_json()["result"]).status_code == 200
+    status = client.get(f"/api/v1/advise/python/{theirs['analysis_id']}/status").get_json()
+    assert status["status"]["state"] == "succeeded"
+
+
+def test_an_advice_that_takes_longer_is_accepted_all_the_same(
+    client: FlaskClient, known: Stores
+) -> None:
+    accepted = client.post(ADVICE, json=asked())
+    assert accepted.status_code == 202
+    assert accepted.get_json()["state"] == "pending"
+
+
+def test_what_is_due_runs(known: Stores) -> None:
+    """A worker that starts does what was due within the last minutes."""
+    schedule = {"CRON_NIGHTLY": "* * * * *", "PACKAGE_INDEXES": f"pypi={KNOWN}"}
+    source = str(ROOT / "samples" / "inspections.tar.gz")
+    settings = replace(known.settings, ingest_sources=(source,))
+    assert row_counts(known.engine)["inspections"] == 0
+    with worker_process(settings, **schedule):
+        until(lambda: row_counts(known.engine)["inspections"])
+        until(lambda: "cron.nightly" not in _running(known))
+    with known.engine.connect() as connection:
+        failed = text("SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'")
+        assert connection.scalar(failed) == 0
+
+
+def _running(stores: Stores) -> list[str]:
+    query = text("SELECT task_name FROM procrastinate_jobs WHERE status = 'doing'")
+    with stores.engine.connect() as connection:
+        return [it.removeprefix("thoth:") for it in connection.execute(query).scalars()]
+
+
+def test_a_connection_that_breaks_is_a_store_that_is_away(
+    client: FlaskClient, known: Stores
+) -> None:
+    """Also where the queue's library meets it, and on its way back to the pool."""
+    service = client.application.extensions["thoth"]
+
+    def enqueue() -> None:
+        with service.writing() as connection:
+            _break(known, connection)
+            service.queue.enqueue(connection, Job("graph.project", QueueName.BULK))
+
+    def glance() -> None:
+        with service.glancing() as connection:
+            _break(known, connection)
+
+    with pytest.raises(StoreUnavailable):
+        enqueue()
+    with service.glancing():
+        pass  # only a connection that was here before is told something on its way back
+    with pytest.raises(StoreUnavailable):
+        glance()
+
+
+def _break(stores: Stores, connection: sqlalchemy.Connection) -> None:
+    number = connection.scalar(text("SELECT pg_backend_pid()"))
+    with stores.engine.connect() as other:
+        ends = text("SELECT pg_terminate_backend(:number, 10000)")
+        assert other.scalar(ends, {"number": number})
+
+
+def test_what_was_accepted_stays_so_if_the_record_goes_away_at_that_moment(
+    client: FlaskClient, known: Stores, postgresql: sqlalchemy.Engine
+) -> None:
+    engine = client.application.extensions["thoth"].engine
+    name = relational_url(known.settings).database
+    others = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name")
+
+    closed: list[str | None] = []
+
+    def close(*_: object) -> None:
+        """The doors, once the request is committed and its connection goes back to the pool."""
+        if not closed and row_counts(known.engine)["analyses"]:
+            closed.append(name)
+            with postgresql.connect() as owner:
+                owner.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
+                owner.execute(others, {"name": name})
+
+    event.listen(engine, "checkin", close)
+    try:
+        accepted = client.post(ADVICE, json=asked())
+        assert client.post(ADVICE, json=asked(1)).status_code == 503
+    finally:
+        with postgresql.connect() as owner:
+            owner.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
+    assert accepted.status_code == 202, accepted.text
+    run_jobs(known.settings)
+    assert ended(client, accepted.headers["Location"])["state"] == "succeeded"
