@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from api.jobs.queue import QueueName
 from api.service import Service
 from common.errors import ProjectError
-from graph.repositories.progress import progress
+from graph.repositories.progress import backlog
 from graph.repositories.service_figures import states, times, workers
 
 #: As long as a worker may be silent before its jobs are others'.
@@ -41,15 +41,14 @@ class StoreFigures(Collector):
         for name in QueueName:
             jobs.add_metric([name.value], self._service.queue.waiting(connection, name))
         yield jobs
-        now = progress(connection)
+        behind = backlog(connection)
         yield GaugeMetricFamily(
             "thoth_outbox_entries", "Entries of the record that the graph does not show.",
-            value=now.waiting,
+            value=behind.waiting,
         )  # fmt: skip
-        since = now.waiting_since
         yield GaugeMetricFamily(
             "thoth_outbox_age_seconds", "How long the oldest of them has waited.",
-            value=0.0 if since is None else (datetime.now(UTC) - since).total_seconds(),
+            value=behind.lag_s,
         )  # fmt: skip
         yield GaugeMetricFamily(
             "thoth_workers", "Workers that gave a sign of life within 20 seconds.",

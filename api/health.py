@@ -10,7 +10,6 @@ import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
-from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
@@ -21,7 +20,7 @@ from common import __version__
 from common.errors import ProjectError, SchemaMismatch
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
-from graph.repositories.progress import progress
+from graph.repositories.progress import backlog, progress
 
 #: A graph that does not answer within it counts as down.
 GRAPH_PATIENCE_S = 2.0
@@ -125,14 +124,13 @@ def _record() -> tuple[dict[str, Any], bool]:
             state = relational_state(connection)
             if state.pending:
                 return {"status": "up", "schema": state.current, "expected": state.expected}, False
-            now = progress(connection)
+            now, behind = progress(connection), backlog(connection)
     except SchemaMismatch as error:
         _LOG.warning("record_schema", extra={"error": str(error)})
         return {"status": "up", "problem": "its schema is not this release's"}, False
     except ProjectError as error:
         _LOG.warning("record_down", extra={"error": str(error)})
         return {"status": "down", "problem": "does not answer"}, False
-    since = now.waiting_since
-    lag = 0.0 if since is None else (datetime.now(UTC) - since).total_seconds()
-    graph = {"revision": now.revision, "waiting": now.waiting, "lag_s": round(max(0.0, lag), 3)}
+    lag_s = round(behind.lag_s, 3)
+    graph = {"revision": now.revision, "waiting": behind.waiting, "lag_s": lag_s}
     return {"status": "up", "schema": state.current, "graph": graph}, True

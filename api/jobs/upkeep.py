@@ -19,7 +19,7 @@ from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.repositories import analyses
 from graph.repositories.analyses import State
-from graph.repositories.documents import forget_documents
+from graph.repositories.documents import forget_body, forget_documents
 from graph.repositories.retention import forget_analyses, forget_writes
 
 #: Without a sign of life for so long, a worker is dead and its jobs are others'.
@@ -149,27 +149,35 @@ def _end_lost(shop: Workshop) -> None:
 
 def _forget_old(shop: Workshop) -> None:
     settings = shop.settings
-    _in_batches(shop, UPLOAD, lambda it: forget_documents(it, settings, UPLOAD, KEPT, BATCH))
+    _in_batches(shop, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
     requests, writes = settings.keep_requests_days, settings.keep_audit_days
     if requests is not None:
         kept = timedelta(days=requests)
-        _in_batches(shop, "request", lambda it: forget_analyses(it, settings, kept, BATCH))
+        _in_batches(shop, "request", lambda it: forget_analyses(it, kept, BATCH))
     if writes is not None:
         age = timedelta(days=writes)
         _in_batches(shop, "write", lambda it: forget_writes(it, age, BATCH))
 
 
-def _in_batches(shop: Workshop, what: str, forget: Callable[[Connection], int]) -> None:
-    """Delete until a batch is not full, each in a transaction of its own."""
-    deleted = 0
+def _in_batches(
+    shop: Workshop, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
+) -> None:
+    """Delete until a batch is not full, each in a transaction of its own; then its bodies."""
+    deleted = named = 0
     for _ in range(MOST_BATCHES):
         try:
             with shop.service.writing() as connection:
-                found = forget(connection)
+                found, gone = forget(connection)
         except IntegrityError:
-            # Somebody named at this moment what was to be deleted: it has another hour.
+            # Somebody named at this moment what was to be deleted.
+            named += 1
             _LOG.info("still_named", extra={"what": what})
-            break
+            if named == MAX_ATTEMPTS:
+                break  # it has another hour
+            continue
+        for document_id in gone:
+            with shop.service.writing() as connection:
+                forget_body(connection, shop.settings, document_id)
         deleted += found
         if found < BATCH:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +11,17 @@ from uuid import uuid4
 
 import fsspec
 import zstandard
-from sqlalchemy import Connection, bindparam, delete, func, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+)
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
@@ -37,6 +47,11 @@ _packers = _Packers()
 # Made once: it is asked with almost every request.
 _BODY = select(Document.body, Document.location).where(Document.document_id == bindparam("wanted"))
 
+# The place of a large body: held by whoever writes one there, and alone by who deletes it.
+_WITH_OTHERS = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:wanted, 1))")
+_ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended(:wanted, 1))")
+_KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
+
 _COLUMNS = (
     "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
 )  # fmt: skip
@@ -61,22 +76,27 @@ class StoredBody:
     location: str | None
 
 
-def store_body(settings: Settings, document_id: str, body: bytes) -> StoredBody:
+def store_body(
+    settings: Settings,
+    document_id: str,
+    body: bytes,
+    before: Callable[[], object] = lambda: None,
+) -> StoredBody:
     """Compress ``body`` and, if it is large, write it to the document store.
 
     Content names the object, so that writing twice changes nothing and a
     transaction that fails afterwards leaves at most an object nobody names.
 
+    :param before: called before the document store is written to
     :raises StoreUnavailable: if the document store cannot be written
     """
     packed = _packers.own.compress(body)
     if len(packed) <= INLINE_LIMIT_BYTES:
         return StoredBody(packed, None)
-    hexadecimal = document_id.removeprefix("sha256:")
-    location = f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
-    url = f"{settings.document_store_url.rstrip('/')}/{location}"
+    location = _location(document_id)
+    before()
     try:
-        filesystem, path = fsspec.core.url_to_fs(url)
+        filesystem, path = fsspec.core.url_to_fs(_url(settings, location))
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         # Written beside and moved: a reader never meets half a body, nor a second writer ours.
         temporary = f"{path}.{uuid4().hex}.part"
@@ -97,9 +117,8 @@ def body_of(connection: Connection, settings: Settings, document_id: str) -> byt
         return None
     if row.body is not None:
         return zstandard.decompress(row.body)
-    url = f"{settings.document_store_url.rstrip('/')}/{row.location}"
     try:
-        with fsspec.open(url, "rb") as file:
+        with fsspec.open(_url(settings, row.location), "rb") as file:
             return zstandard.decompress(file.read())
     except Exception as error:
         raise _unavailable(error) from error
@@ -127,13 +146,19 @@ def add_documents(
     # Locked: what is there must not be deleted before the caller's rows name it.
     query = select(Document.document_id).where(Document.document_id.in_(list(unique)))
     known = set(connection.scalars(query.with_for_update(read=True, key_share=True)))
-    rows = [_row(settings, it) for key, it in unique.items() if key not in known]
+    rows = [_row(connection, settings, it) for key, it in unique.items() if key not in known]
     # Another writer may have delivered one of them in the meantime.
     return set(copy_new(connection, Document, rows, _COLUMNS)) if rows else set()
 
 
-def _row(settings: Settings, document: DeliveredDocument) -> tuple[str | int | bytes | None, ...]:
-    stored = store_body(settings, document.document_id, document.body)
+def _row(
+    connection: Connection, settings: Settings, document: DeliveredDocument
+) -> tuple[str | int | bytes | None, ...]:
+    wanted = {"wanted": document.document_id}
+    stored = store_body(
+        settings, document.document_id, document.body,
+        lambda: connection.execute(_WITH_OTHERS, wanted),
+    )  # fmt: skip
     return (
         document.document_id, document.kind, document.schema_version, storable(document.source),
         len(document.body), stored.body, stored.location,
@@ -141,12 +166,15 @@ def _row(settings: Settings, document: DeliveredDocument) -> tuple[str | int | b
 
 
 def forget_documents(
-    connection: Connection, settings: Settings, kind: str, older_than: timedelta, limit: int
-) -> int:
-    """Delete documents of a kind that nothing refers to; the caller owns the transaction.
+    connection: Connection, kind: str, older_than: timedelta, limit: int
+) -> tuple[int, list[str]]:
+    """Delete the oldest documents of a kind, which nothing refers to.
+
+    The caller owns the transaction.
 
     :param limit: of the documents
-    :returns: how many were deleted
+    :returns: how many were deleted, and those of them whose bodies :func:`forget_body` is to
+        delete once the transaction has committed
     """
     oldest = (
         select(Document.document_id)
@@ -154,23 +182,39 @@ def forget_documents(
             Document.kind == kind,
             Document.ingested_at < func.clock_timestamp() - literal(older_than),
         )
+        .order_by(Document.ingested_at)
         .limit(limit)
     )
-    query = delete(Document).where(Document.document_id.in_(oldest)).returning(Document.location)
-    locations = connection.scalars(query).all()
-    forget_bodies(settings, locations)
-    return len(locations)
+    return forgotten(connection, Document.document_id.in_(oldest))
 
 
-def forget_bodies(settings: Settings, locations: Iterable[str | None]) -> None:
-    """Delete bodies of deleted documents from the document store, before the commit.
+def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
+    """Delete documents; see :func:`forget_documents`."""
+    query = delete(Document).where(which).returning(Document.document_id, Document.location)
+    rows = connection.execute(query).all()
+    return len(rows), [row.document_id for row in rows if row.location is not None]
 
-    Until then nobody can store the same content, which would be in the same place.
+
+def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
+    """Delete the body of a deleted document from the document store, in a later transaction.
+
+    In the same one, a rollback would give the document back without its body. Whoever stores it
+    again in the meantime holds its place until the end of the transaction.
     """
-    for location in locations:
-        if location is not None:
-            # What stays behind is an object that nobody names.
-            with suppress(Exception):
-                url = f"{settings.document_store_url.rstrip('/')}/{location}"
-                filesystem, path = fsspec.core.url_to_fs(url)
-                filesystem.rm_file(path)
+    wanted = {"wanted": document_id}
+    connection.execute(_ALONE, wanted)
+    if connection.scalar(_KNOWN, wanted):
+        return
+    # What stays behind is an object that nobody names.
+    with suppress(Exception):
+        filesystem, path = fsspec.core.url_to_fs(_url(settings, _location(document_id)))
+        filesystem.rm_file(path)
+
+
+def _location(document_id: str) -> str:
+    hexadecimal = document_id.removeprefix("sha256:")
+    return f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
+
+
+def _url(settings: Settings, location: str) -> str:
+    return f"{settings.document_store_url.rstrip('/')}/{location}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection, select, text
 
@@ -16,41 +16,68 @@ _PROGRESS = text(
             SELECT max(ingested_at) FROM documents
             WHERE kind IN ('inspection', 'release', 'advisory', 'analysis')
         ) AS as_of,
-        greatest(
-            (SELECT max(asked_at) FROM index_projects), (SELECT max(as_of) FROM advisory_sources)
-        ) AS asked_at,
         coalesce(
             (SELECT min(entry_id) - 1 FROM outbox),
             (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM outbox_entry_id_seq)
-        ) AS revision,
-        (SELECT count(*) FROM outbox) AS waiting,
-        (SELECT min(created_at) FROM outbox) AS waiting_since
+        ) AS revision
     """
 )
+_BACKLOG = text(
+    """
+    SELECT
+        greatest(
+            (SELECT max(asked_at) FROM index_projects), (SELECT max(as_of) FROM advisory_sources)
+        ) AS asked_at,
+        (SELECT count(*) FROM (SELECT FROM outbox LIMIT :counted) few) AS waiting,
+        (SELECT created_at FROM outbox ORDER BY entry_id LIMIT 1) AS waiting_since
+    """
+)
+#: Entries that wait are counted no further: that is asked by whoever likes, as often as it likes.
+COUNTED = 100_000
 _CHANGES = select(KnowledgeRow.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the projection is.
+    """Of when an answer from the stores is.
 
     :param as_of: when the record last took knowledge in; ``None`` if it has none
-    :param asked_at: when an index or a source of advisories was last asked
     :param revision: of the graph: all outbox entries up to this one are in it
-    :param waiting: entries that are not
-    :param waiting_since: when the oldest of them was written
     """
 
     as_of: datetime | None
-    asked_at: datetime | None
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What the graph does not show yet.
+
+    :param asked_at: when an index or a source of advisories was last asked
+    :param waiting: entries of the outbox, counted up to :data:`COUNTED`
+    :param waiting_since: when the oldest of them was written
+    """
+
+    asked_at: datetime | None
     waiting: int
     waiting_since: datetime | None
 
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest entry has waited, in seconds; 0 if none does."""
+        if self.waiting_since is None:
+            return 0.0
+        return max(0.0, (datetime.now(UTC) - self.waiting_since).total_seconds())
+
 
 def progress(connection: Connection) -> Progress:
-    """How far the graph is behind the record; one query."""
+    """Of when an answer is; one query, which costs the same however much there is."""
     return Progress(*connection.execute(_PROGRESS).one())
+
+
+def backlog(connection: Connection) -> Backlog:
+    """How far the graph is behind the record; one query."""
+    return Backlog(*connection.execute(_BACKLOG, {"counted": COUNTED}).one())
 
 
 def changes(connection: Connection) -> int:

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, any_, delete, exists, func, literal, select
 
-from common.settings import Settings
 from graph.repositories.affected import texts
-from graph.repositories.documents import forget_bodies
+from graph.repositories.documents import forgotten
 from graph.repositories.packages import add_entries
 from graph.tables import (
     AdviceObservation,
@@ -39,8 +38,8 @@ _OF_ADVICE = (
 
 
 def forget_analyses(
-    connection: Connection, settings: Settings, older_than: timedelta, limit: int
-) -> int:
+    connection: Connection, older_than: timedelta, limit: int
+) -> tuple[int, list[str]]:
     """Delete requests that ended so long ago, the oldest first; the caller owns the transaction.
 
     With them go their logs, the advice that was given for them, and the documents that nothing
@@ -48,7 +47,7 @@ def forget_analyses(
     first named a stack: the stack says where it is from.
 
     :param limit: of the requests
-    :returns: how many were deleted
+    :returns: how many were deleted, and documents whose bodies are to be deleted after the commit
     """
     oldest = (
         select(AnalysisRow.analysis_id)
@@ -64,18 +63,20 @@ def forget_analyses(
             AnalysisRow.analysis_id, AnalysisRow.request_document_id, AnalysisRow.result_document_id
         )
     ).all()
-    if rows:
-        named = {it for row in rows for it in row[1:] if it is not None}
-        named |= _forget_advice(connection, [row.analysis_id for row in rows])
-        _forget_unnamed(connection, settings, sorted(named))
-    return len(rows)
+    if not rows:
+        return 0, []
+    named = {it for row in rows for it in row[1:] if it is not None}
+    named |= _forget_advice(connection, [row.analysis_id for row in rows])
+    return len(rows), _forget_unnamed(connection, sorted(named))
 
 
-def forget_writes(connection: Connection, older_than: timedelta, limit: int) -> int:
+def forget_writes(
+    connection: Connection, older_than: timedelta, limit: int
+) -> tuple[int, list[str]]:
     """Delete entries of the audit log that are so old, the oldest first.
 
     :param limit: of the entries
-    :returns: how many were deleted
+    :returns: how many were deleted, and no document
     """
     oldest = (
         select(AuditRow.entry_id)
@@ -84,7 +85,7 @@ def forget_writes(connection: Connection, older_than: timedelta, limit: int) -> 
         .limit(limit)
     )
     found = connection.execute(delete(AuditRow).where(AuditRow.entry_id.in_(oldest)))
-    return int(found.rowcount)
+    return int(found.rowcount), []
 
 
 def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
@@ -101,7 +102,7 @@ def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
     return {it for row in rows for it in row[1:]}
 
 
-def _forget_unnamed(connection: Connection, settings: Settings, wanted: Iterable[str]) -> None:
+def _forget_unnamed(connection: Connection, wanted: Iterable[str]) -> list[str]:
     """Delete those of some documents that nothing names; others are left alone.
 
     Who stores the same content at this moment has locked the row, or waits until it is gone.
@@ -114,5 +115,5 @@ def _forget_unnamed(connection: Connection, settings: Settings, wanted: Iterable
         )
         .with_for_update(skip_locked=True)
     )
-    query = delete(Document).where(Document.document_id.in_(unnamed)).returning(Document.location)
-    forget_bodies(settings, connection.scalars(query).all())
+    _, gone = forgotten(connection, Document.document_id.in_(unnamed))
+    return gone

@@ -16,6 +16,7 @@ class IndexProject(Base):
     __tablename__ = "index_projects"
     __table_args__ = (
         CheckConstraint("state IN ('known', 'missing', 'failed')", name="state_known"),
+        Index("ix_index_projects_asked_at", "asked_at"),
     )
 
     index_name: Mapped[str] = mapped_column(primary_key=True)

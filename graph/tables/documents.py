@@ -32,6 +32,8 @@ class Document(Base):
             "document_id",
             postgresql_where=text("kind = 'inspection'"),
         ),
+        # Bodies of uploads are deleted after a time, the oldest first.
+        Index("ix_documents_uploads", "ingested_at", postgresql_where=text("kind = 'upload'")),
     )
 
     document_id: Mapped[str] = mapped_column(primary_key=True)

@@ -62,6 +62,7 @@ class AnalysisRow(Base):
             postgresql_where=text("state IN ('pending', 'running')"),
         ),
         Index("ix_analyses_finished_at", "finished_at"),
+        Index("ix_analyses_token_id", "token_id", postgresql_where=text("token_id IS NOT NULL")),
         Index("ix_analyses_request_document_id", "request_document_id", postgresql_using="hash"),
         Index("ix_analyses_result_document_id", "result_document_id", postgresql_using="hash"),
     )

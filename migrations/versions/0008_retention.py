@@ -66,6 +66,15 @@ def upgrade() -> None:
         postgresql_where=sa.text("state IN ('pending', 'running')"),
     )
     op.create_index('ix_analyses_finished_at', 'analyses', ['finished_at'], unique=False)
+    op.create_index(
+        'ix_analyses_token_id', 'analyses', ['token_id'], unique=False,
+        postgresql_where=sa.text('token_id IS NOT NULL'),
+    )
+    op.create_index(
+        'ix_documents_uploads', 'documents', ['ingested_at'], unique=False,
+        postgresql_where=sa.text("kind = 'upload'"),
+    )
+    op.create_index('ix_index_projects_asked_at', 'index_projects', ['asked_at'], unique=False)
     for name, table, column in _NAMING:
         op.create_index(name, table, [column], unique=False, postgresql_using='hash')
     op.create_table('knowledge',
@@ -87,6 +96,9 @@ def downgrade() -> None:
     op.drop_table('knowledge')
     for name, table, _ in reversed(_NAMING):
         op.drop_index(name, table_name=table)
+    op.drop_index('ix_index_projects_asked_at', table_name='index_projects')
+    op.drop_index('ix_documents_uploads', table_name='documents')
+    op.drop_index('ix_analyses_token_id', table_name='analyses')
     op.drop_index('ix_analyses_finished_at', table_name='analyses')
     op.drop_index('ix_analyses_open', table_name='analyses')
     op.drop_column('analyses', 'graph_revision')

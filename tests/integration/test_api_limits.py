@@ -104,3 +104,12 @@ def test_a_token_counts_wherever_it_comes_from(client: FlaskClient, stores: Stor
         for it in range(4)
     ]
     assert statuses(answers) == [200, 200, 200, 429]
+
+
+def test_figures_are_for_who_watches(client: FlaskClient, stores: Stores) -> None:
+    _, header = shown(stores)
+    far = {"environ_overrides": {"REMOTE_ADDR": "192.0.2.7"}}
+    assert statuses([client.get("/metrics", **far) for _ in range(4)]) == [200, 200, 200, 429]
+    assert statuses([client.get("/metrics", headers=header, **far) for _ in range(4)]) == [200] * 4
+    assert statuses([client.get("/metrics") for _ in range(4)]) == [200] * 4
+    assert statuses([client.get("/livez", **far) for _ in range(4)]) == [200] * 4
