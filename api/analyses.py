@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
+from flask import request
 from sqlalchemy import Connection
 
 from api.audit import wrote_nothing
-from api.errors import ApiError, Problem, not_found
+from api.errors import COMPATIBLE, ApiError, Problem, not_found
 from api.exchange import from_earlier_data
 from api.jobs.queue import Job
 from api.service import service
@@ -84,7 +85,9 @@ def result(analysis: Analysis) -> bytes:
 
     :raises ApiError: 202 while there is none, 400 if there never will be
     """
-    status = {"status": status_document(analysis)}
+    # To these clients `status` is the state; to others it is a number (RFC 9457).
+    name = "status" if request.path.startswith(COMPATIBLE) else "analysis"
+    status = {name: status_document(analysis)}
     if not analysis.state.is_terminal:
         message = "the analysis is not finished: ask again"
         raise ApiError(202, Problem.NOT_READY, message, headers={"Retry-After": "1"}, **status)

@@ -98,9 +98,10 @@ class BodyParser(FlaskParser):
     """Reads bodies by :func:`json_of`."""
 
     def _raw_load_json(self, req: flask.Request) -> Any:
-        if not is_json_request(req):
-            return missing
         data = req.get_data(cache=True)
+        if data and not is_json_request(req):
+            detail = f"Content-Type: {req.mimetype!r} is not application/json"
+            raise ApiError(415, Problem.UNSUPPORTED_MEDIA_TYPE, detail)
         return json_of(data) if data else missing
 
     def load_querystring(self, req: flask.Request, schema: Schema) -> Any:

@@ -27,7 +27,7 @@ class ProblemSchema(Schema):
     status = fields.Raw(
         required=True,
         metadata={
-            "description": "The HTTP status; where an analysis is concerned, its state.",
+            "description": "The HTTP status; below /api/v1 of an analysis, its state.",
             "type": ["integer", "object"],
             "example": 404,
         },
@@ -42,6 +42,9 @@ class ProblemSchema(Schema):
     request_id = fields.String(
         required=True,
         metadata={"description": "Names this request in the log.", "example": "5f0c9d2be417a863"},
+    )
+    analysis = fields.Dict(
+        keys=fields.String(), metadata={"description": "How far the request is, below /api/v2."}
     )
     errors = fields.Dict(
         keys=fields.String(), metadata={"description": "What is wrong with each field."}
