@@ -101,3 +101,20 @@ def test_the_scope_that_is_needed_is_named(client: FlaskClient, known: Stores) -
         assert unknown.headers["WWW-Authenticate"] == 'Bearer scope="read"'
         wrong = anonymous.get("/api/v1", headers={"Authorization": "Bearer thoth_x"})
         assert wrong.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_body_that_is_not_called_json_is_told_so(client: FlaskClient, kind: str) -> None:
+    body = b'{"files": {"requirements.in": "web\\n"}}'
+    answer = client.post("/api/v2/advice", data=body, content_type=kind)
+    assert answer.status_code == 415, answer.text
+    assert answer.json["type"] == f"/problems/{Problem.UNSUPPORTED_MEDIA_TYPE}"
+    assert "application/json" in answer.json["detail"]
+
+
+def test_a_result_that_is_not_there_yet_is_a_problem_with_the_state(client: FlaskClient) -> None:
+    sent = client.post("/api/v2/advice", json={"files": {"requirements.in": "web\n"}})
+    early = client.get(f"{sent.headers['Location']}/result")
+    assert (early.status_code, early.json["status"]) == (202, 202)
+    assert early.json["analysis"]["state"] == "pending"
+    assert early.headers["Retry-After"] == "1"
