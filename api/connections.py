@@ -7,144 +7,40 @@ all that a client may hold a thread with, a body or an answer, has a time to end
 
 from __future__ import annotations
 
-import errno
 import selectors
 import socket
 import ssl
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Semaphore
 from typing import Any
 
 from gunicorn.http import get_parser
-from gunicorn.http.unreader import SocketUnreader
 from gunicorn.sock import ssl_wrap_socket
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from api.bodies import TooManySlow
+from api.slow_clients import RECORD_BYTES, Incoming, Outgoing
 from api.unread import write_problem
 
 #: From the first byte of a handshake, or of a request, to the end of its head.
 HEAD_S = 10.0
 #: What a head may have; the address and each field in it have smaller limits.
 HEAD_BYTES = 65_536
-#: How long a client is waited for while it sends a body, or reads an answer, ...
-BODY_S = 10.0
-#: ... and for how much more of it a second longer.
-BYTES_PER_S = 16_384
-#: A body that keeps a thread waiting for longer takes one of the places for slow ones.
-PROMPT_S = 0.25
+#: Before a head; RFC 9112, 2.2, asks to pass over one at least.
+EMPTY_LINES = 4
 #: Until a client hung up that was told to, or that a server which stops still listens to.
 FAREWELL_S = 2.0
+_EMPTY_LINE = b"\r\n"
 _HEAD_ENDS = b"\r\n\r\n"
-_READ_BYTES = 8192
-
-
-@dataclass(slots=True)
-class Patience:
-    """How much longer a client is waited for: the more it moves, the longer."""
-
-    moved_bytes: int = 0
-    waited_s: float = 0.0
-
-    @property
-    def left_s(self) -> float:
-        """Seconds; none if zero or less.
-
-        >>> Patience(moved_bytes=2 * 16_384, waited_s=11.0).left_s
-        1.0
-        """
-        return BODY_S + self.moved_bytes / BYTES_PER_S - self.waited_s
-
-    @contextmanager
-    def waiting(self, sock: socket.socket, at_most_s: float = float("inf")) -> Iterator[None]:
-        """Let ``sock`` block for no longer than what is left.
-
-        :raises TimeoutError: if it did, or if there is nothing left
-        """
-        before = sock.gettimeout()
-        bounds = [self.left_s, at_most_s, *([] if before is None else [before])]
-        if min(bounds) <= 0:
-            raise TimeoutError("the client is too slow")
-        started = time.monotonic()
-        sock.settimeout(min(bounds))
-        try:
-            yield
-        finally:
-            self.waited_s += time.monotonic() - started
-            sock.settimeout(before)
-
-
-class _Incoming(SocketUnreader):
-    """Reads the body of a request in a thread."""
-
-    def __init__(self, sock: socket.socket, slow: Semaphore) -> None:
-        super().__init__(sock)
-        self._slow = slow
-        self._patience = Patience()
-
-    def begin(self, head: bytes) -> None:
-        """A new request, of which this was read."""
-        self.unread(head)
-        self._patience = Patience()
-
-    def chunk(self, size_hint: int | None = None) -> bytes:
-        """What came next.
-
-        :raises TimeoutError: if nothing came in time
-        """
-        prompt_s = PROMPT_S - self._patience.waited_s
-        if prompt_s > 0:
-            try:
-                return self._receive(size_hint, prompt_s)
-            except TimeoutError:
-                pass
-        if not self._slow.acquire(blocking=False):
-            raise TooManySlow
-        try:
-            return self._receive(size_hint)
-        finally:
-            self._slow.release()
-
-    def _receive(self, size_hint: int | None, at_most_s: float = float("inf")) -> bytes:
-        with self._patience.waiting(self.sock, at_most_s):
-            data: bytes = super().chunk(size_hint)
-        self._patience.moved_bytes += len(data)
-        return data
-
-
-class _Outgoing:
-    """Writes an answer in a thread: all that gunicorn asks of a socket meanwhile."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._patience = Patience()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sock, name)
-
-    def sendall(self, data: bytes) -> None:
-        """:raises BrokenPipeError: if the client does not read in time"""
-        rest = memoryview(data)
-        while rest:
-            try:
-                with self._patience.waiting(self._sock):
-                    sent = self._sock.send(rest)
-            except TimeoutError as error:
-                raise BrokenPipeError(errno.EPIPE, "the client does not read") from error
-            self._patience.moved_bytes += sent
-            rest = rest[sent:]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
     """A connection as requests see it."""
 
-    sock: _Outgoing
+    sock: Outgoing
     client: Any
     server: Any
 
@@ -189,8 +85,7 @@ class Worker(ThreadWorker):
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Answer it to a client that may not read."""
-        answering = _Answering(_Outgoing(conn.sock), conn.client, conn.server)
-        return super().handle_request(req, answering)
+        return super().handle_request(req, conn.answering)
 
     def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
         """Keep the connection, or have the client hang up."""
@@ -209,7 +104,8 @@ class Worker(ThreadWorker):
             brief = watched.farewell or not self.alive
             if now - watched.since < (FAREWELL_S if brief else HEAD_S):
                 continue
-            if watched.head and not watched.farewell:
+            begun = len(watched.head) > _begin(watched.head)
+            if begun and not watched.farewell:
                 self._refuse(conn, 408, "Request Timeout", "the request's head did not end in time")
             else:
                 self._drop(conn)
@@ -219,23 +115,20 @@ class Worker(ThreadWorker):
         if self.cfg.is_ssl:
             conn.sock = ssl_wrap_socket(conn.sock, self.cfg)
         conn.parser = get_parser(self.cfg, conn.sock, conn.client)
-        conn.parser.unreader = _Incoming(conn.sock, self._slow)
+        conn.parser.unreader = Incoming(conn.sock, self._slow)
+        conn.answering = _Answering(Outgoing(conn.sock, self._slow), conn.client, conn.server)
         conn.initialized = True
 
     def _read_head(self, conn: TConn, _sock: Any = None) -> None:
+        """Read once: who sends as fast as the loop reads would else have it alone."""
         watched = self._watched[conn]
         head = watched.head
         try:
             if watched.handshake:
                 conn.sock.do_handshake()
                 watched.handshake = False
-            while not _has_ended(head):
-                if len(head) > HEAD_BYTES:
-                    self._refuse(
-                        conn, 431, "Request Header Fields Too Large", "the head is too large"
-                    )
-                    return
-                data = conn.sock.recv(_READ_BYTES)
+            if not _has_ended(head):
+                data = conn.sock.recv(RECORD_BYTES)
                 if not data:
                     self._drop(conn)
                     return
@@ -247,9 +140,19 @@ class Worker(ThreadWorker):
         except OSError:
             self._drop(conn)
         else:
+            self._look_at(conn, head)
+
+    def _look_at(self, conn: TConn, head: bytearray) -> None:
+        if _begin(head) > EMPTY_LINES * len(_EMPTY_LINE):
+            self._refuse(conn, 400, "Bad Request", "there are empty lines where a request begins")
+        elif _has_ended(head):
             self._forget(conn)
-            conn.parser.unreader.begin(bytes(head))
+            conn.parser.unreader.begin(bytes(head[_begin(head) :]))
             super().enqueue_req(conn)
+        elif len(head) > HEAD_BYTES:
+            self._refuse(conn, 431, "Request Header Fields Too Large", "the head is too large")
+        else:
+            self._watch(conn, selectors.EVENT_READ)
 
     def _refuse(self, conn: TConn, status: int, reason: str, detail: str) -> None:
         try:
@@ -301,12 +204,22 @@ class Worker(ThreadWorker):
         conn.close()
 
 
+def _begin(head: bytearray) -> int:
+    """Where the head of a request begins, or that too many empty lines are before it.
+
+    >>> [_begin(bytearray(it)) for it in (b"GET /", b"\\r\\nGET /", b"\\r\\n" * 1_000_000)]
+    [0, 2, 10]
+    """
+    begin = 0
+    while begin <= EMPTY_LINES * len(_EMPTY_LINE) and head.startswith(_EMPTY_LINE, begin):
+        begin += len(_EMPTY_LINE)
+    return begin
+
+
 def _has_ended(head: bytearray) -> bool:
     """Whether the head of a request is whole; empty lines before it are no part of it.
 
     >>> [_has_ended(bytearray(it)) for it in (b"\\r\\n\\r\\n", b"GET / HTTP/1.1\\r\\n\\r\\n")]
     [False, True]
     """
-    while head.startswith(b"\r\n"):
-        del head[:2]
-    return _HEAD_ENDS in head
+    return head.find(_HEAD_ENDS, _begin(head)) >= 0

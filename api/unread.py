@@ -12,9 +12,6 @@ import gunicorn.util
 from api.errors import MEDIA_TYPE, problem_of, title
 from api.exchange import REQUEST_ID, versions
 
-#: A peer that does not read is not waited for.
-_TIMEOUT_S = 2.0
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -24,7 +21,11 @@ def register() -> None:
 
 
 def write_problem(sock: socket.socket, status: int, reason: str, message: str) -> None:
-    """Answer what could not be read, and say that the connection ends."""
+    """Answer what could not be read, and say that the connection ends.
+
+    :param sock: does not block from then on
+    :raises OSError: if nothing of it could be sent
+    """
     problem, request_id = problem_of(status), token_hex(8)
     told = {"request_id": request_id, "status": status, "address": _peer(sock)}
     _LOG.info("request_unread", extra=told)
@@ -48,8 +49,9 @@ def write_problem(sock: socket.socket, status: int, reason: str, message: str) -
         "X-Content-Type-Options: nosniff",
         *(f"{name}: {value}" for name, value in {REQUEST_ID: request_id, **versions()}.items()),
     )
-    sock.settimeout(_TIMEOUT_S)
-    sock.sendall("\r\n".join([*head, "", ""]).encode("latin-1") + body)
+    # Whoever has not read so much that this finds no place is not waited for.
+    sock.setblocking(False)
+    sock.send("\r\n".join([*head, "", ""]).encode("latin-1") + body)
 
 
 def _peer(sock: socket.socket) -> str | None:

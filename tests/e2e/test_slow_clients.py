@@ -20,6 +20,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from api.slow_clients import BODY_S, PROMPT_S
 from graph.engine import relational_engine
 from tests.services.served import Served, end
 
@@ -32,6 +33,11 @@ UPLOADS = "/api/v2/inspections"
 MIB = 1024**2
 HALF_A_HANDSHAKE = b"\x16\x03\x01\x02\x00\x01"
 HALF_A_HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+LARGE = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#: Of a client that does not read; with small segments a server buffers little for it, too.
+BUFFER_BYTES, SEGMENT_BYTES = 2048, 536
+#: An answer to that head, and "100 Continue", have so many times 25 bytes.
+STEPS = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,18 @@ class Small:
 
     def secured(self) -> socket.socket:
         """A connection on which HTTP may be spoken."""
-        plain = self.connect()
+        return self._secure(self.connect())
+
+    def narrow(self) -> socket.socket:
+        """The same, and what is not read soon has no place in buffers."""
+        plain = socket.socket()
+        plain.settimeout(PATIENCE_S)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+        plain.connect(("127.0.0.1", self.port))
+        return self._secure(plain)
+
+    def _secure(self, plain: socket.socket) -> socket.socket:
         if not self.tls:
             return plain
         context = ssl.create_default_context(cafile=str(self.served.ca))
@@ -108,9 +125,11 @@ def server(request: pytest.FixtureRequest) -> Small:
 
 
 @contextmanager
-def many(connect: Callable[[], socket.socket]) -> Iterator[list[socket.socket]]:
+def many(
+    connect: Callable[[], socket.socket], how_many: int = MANY
+) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(connect()) for _ in range(MANY)]
+        yield [stack.enter_context(connect()) for _ in range(how_many)]
 
 
 @contextmanager
@@ -135,18 +154,52 @@ def dripping(connections: list[socket.socket], drop: bytes) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def flooding(connect: Callable[[], socket.socket], flood: bytes) -> Iterator[None]:
+    """Send as fast as it is taken, and connect anew when that ends."""
+    enough = threading.Event()
+    begun = threading.Barrier(5)
+
+    def pour() -> None:
+        first = True
+        while not enough.is_set():
+            try:
+                with connect() as it:
+                    if first:
+                        begun.wait(PATIENCE_S)
+                        first = False
+                    while not enough.is_set():
+                        it.sendall(flood)
+            except OSError:
+                continue
+
+    threads = [threading.Thread(target=pour) for _ in range(begun.parties - 1)]
+    for it in threads:
+        it.start()
+    try:
+        begun.wait(PATIENCE_S)
+        yield
+    finally:
+        enough.set()
+        for it in threads:
+            it.join()
+
+
 def statuses(connections: list[socket.socket]) -> set[int]:
     """What the server answered before it closed each of them; 0 for nothing."""
-    found = set()
-    for it in connections:
-        answer = b""
-        try:
-            while data := it.recv(65_536):
-                answer += data
-        except ConnectionError:
-            pass
-        found.add(int(answer.split()[1]) if answer else 0)
-    return found
+    answers = map(all_of, connections)
+    return {int(answer.split()[1]) if answer else 0 for answer in answers}
+
+
+def all_of(connection: socket.socket) -> bytes:
+    """What the server sends until it ends the connection."""
+    answer = b""
+    try:
+        while data := connection.recv(65_536):
+            answer += data
+    except ConnectionError:
+        pass
+    return answer
 
 
 def lives(server: Small) -> bool:
@@ -210,19 +263,52 @@ def test_who_does_not_hang_up_keeps_nobody_waiting(server: Small) -> None:
         assert statuses(connections) == {200}
 
 
+def test_empty_lines_without_end_keep_nobody_waiting(server: Small) -> None:
+    with flooding(server.secured, b"\r\n" * MIB):
+        time.sleep(1.0)  # all of them are at it
+        assert all(lives(server) for _ in range(3))
+
+
+def test_few_empty_lines_are_passed_over_and_many_refused(server: Small) -> None:
+    with server.secured() as few, server.secured() as many:
+        few.sendall(b"\r\n" * 3 + HALF_A_HEAD + b"Connection: close\r\n\r\n")
+        many.sendall(b"\r\n" * 30)
+        assert statuses([few]) == {200}
+        assert statuses([many]) == {400}
+
+
+def test_who_does_not_read_keeps_nobody_waiting_for_long(server: Small) -> None:
+    with many(server.narrow) as connections:
+        for it in connections:
+            it.sendall(LARGE * 10)
+        assert lives(server)
+
+
+def test_who_does_not_read_that_it_may_go_on_is_not_waited_for(plain: Small) -> None:
+    # Buffers hold half as many answers.
+    expecting = (HALF_A_HEAD + b"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n") * 200
+    last = HALF_A_HEAD + b"Connection: close\r\n\r\n"
+    with many(plain.narrow, 2 * STEPS) as connections:
+        # When they are full each is at other bytes, so that it may be those of "100 Continue", 25.
+        for number, it in enumerate(connections):
+            it.sendall((HALF_A_HEAD + b"\r\n") * number + expecting + last)
+        with plain.client() as client:
+            assert all(client.get("/livez").status_code == 200 for _ in range(100))
+        time.sleep(BODY_S + PROMPT_S)
+        # A thread that still waited would go on answering.
+        assert not any(b"Connection: close" in all_of(it) for it in connections)
+
+
 def test_a_head_comes_in_parts_and_two_at_once(plain: Small) -> None:
     with plain.connect() as it:
         for byte in b"\r\n" + HALF_A_HEAD:
             it.sendall(bytes([byte]))
         it.sendall(b"\r\n" + HALF_A_HEAD + b"\r\n" + HALF_A_HEAD + b"Connection: close\r\n\r\n")
-        answer = b""
-        while data := it.recv(65_536):
-            answer += data
-    assert answer.count(b"HTTP/1.1 200 OK") == 3
+        assert all_of(it).count(b"HTTP/1.1 200 OK") == 3
 
 
-def test_a_head_without_end_is_refused(plain: Small) -> None:
-    with plain.connect() as it:
+def test_a_head_without_end_is_refused(server: Small) -> None:
+    with server.secured() as it:
         it.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000)
         assert statuses([it]) == {431}
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Semaphore
 from types import SimpleNamespace
 
 import pytest
 
-from api import connections
+from api import slow_clients
 from api.bodies import TooManySlow
 from api.certificates import self_signed
-from api.connections import _Incoming, _Outgoing
 from api.server import _Contexts
+from api.slow_clients import Incoming, Outgoing
+from api.unread import write_problem
 
 
 @pytest.fixture
@@ -28,22 +30,67 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BODY_S", 0.05)
-    monkeypatch.setattr(connections, "PROMPT_S", 0.01)
-    monkeypatch.setattr(connections, "BYTES_PER_S", 1e9)
+    monkeypatch.setattr(slow_clients, "BODY_S", 0.05)
+    monkeypatch.setattr(slow_clients, "PROMPT_S", 0.01)
+    monkeypatch.setattr(slow_clients, "BYTES_PER_S", 1e9)
 
 
-def test_who_does_not_read_is_not_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
-    ours, _ = pair
-    ours.setblocking(True)
+@pytest.mark.parametrize("write", [Outgoing.sendall, Outgoing.send])
+def test_who_does_not_read_is_not_waited_for(
+    pair: tuple[socket.socket, socket.socket], write: Callable[[Outgoing, bytes], object]
+) -> None:
+    ours, theirs = pair
+    outgoing = Outgoing(ours, Semaphore(1))
+    write(outgoing, b"it is read")
+    assert theirs.recv(100) == b"it is read"
     with pytest.raises(BrokenPipeError):
-        _Outgoing(ours).sendall(b"x" * 10_000_000)
+        write(outgoing, b"x" * 10_000_000)
     assert ours.gettimeout() is None
+
+
+def test_many_answers_are_waited_for_no_longer_than_one(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, _ = pair
+    outgoing = Outgoing(ours, Semaphore(1))
+    with pytest.raises(BrokenPipeError):
+        outgoing.sendall(b"x" * 10_000_000)
+    waited_s = outgoing._patience.waited_s
+    for _ in range(3):
+        with pytest.raises(BrokenPipeError):
+            outgoing.sendall(b"x")
+    assert outgoing._patience.waited_s == waited_s
+
+
+def test_places_for_slow_readers_are_few(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    outgoing = Outgoing(ours, Semaphore(0))
+    with pytest.raises(BrokenPipeError) as broken:
+        outgoing.sendall(b"x" * 10_000_000)
+    assert isinstance(broken.value.__cause__, TooManySlow)
+    theirs.setblocking(False)
+    with suppress(BlockingIOError):
+        while theirs.recv(1_000_000):
+            pass
+    # What need not wait needs no place.
+    outgoing.sendall(b"prompt")
+    assert theirs.recv(100) == b"prompt"
+
+
+def test_a_refusal_waits_for_nobody(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    write_problem(ours, 408, "Request Timeout", "it took long")
+    assert theirs.recv(10_000).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    with suppress(BlockingIOError):
+        while ours.send(b"x" * 1000):
+            pass
+    with pytest.raises(BlockingIOError):
+        write_problem(ours, 408, "Request Timeout", "it took long")
 
 
 def test_who_sends_nothing_is_not_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    incoming = _Incoming(ours, Semaphore(1))
+    incoming = Incoming(ours, Semaphore(1))
     theirs.sendall(b"a body")
     assert incoming.chunk() == b"a body"
     with pytest.raises(TimeoutError) as slow:
@@ -58,9 +105,9 @@ def test_places_for_slow_bodies_are_few(pair: tuple[socket.socket, socket.socket
     ours, theirs = pair
     taken = Semaphore(0)
     with pytest.raises(TooManySlow):
-        _Incoming(ours, taken).chunk()
+        Incoming(ours, taken).chunk()
     theirs.sendall(b"prompt")
-    assert _Incoming(ours, taken).chunk() == b"prompt"
+    assert Incoming(ours, taken).chunk() == b"prompt"
 
 
 def test_a_certificate_that_was_renewed_is_taken_up(tmp_path: Path) -> None:
