@@ -16,8 +16,10 @@ from adviser.projects.indexes import public_text, public_values
 from adviser.projects.locks import is_pylock
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK, parse_project
 from adviser.projects.pipfile import pipfile_hash
-from adviser.projects.problems import InvalidProject
+from adviser.projects.problems import InvalidProject, refuse
 from adviser.projects.project import Project, ProjectWarning, WarningCode
+from adviser.projects.requirement_lines import logical_lines, words_of
+from common.reasons import Reason
 
 #: Texts of projects, by path; and the two of them that clients of the original service send.
 FILES, STACK = "files", "application_stack"
@@ -30,7 +32,13 @@ REMOVED = "credentials_removed"
 _OURS = (HASHES, MAY_FETCH, REMOVED)
 _STACK_FILES = {"requirements": PIPFILE, "requirements_lock": PIPFILE_LOCK}
 _CONTINUED = re.compile(r"\\\r?\n")
-_QUOTED = re.compile(r"'[^'\s]*://[^'\n]*'")
+#: Between two quotes; no part of a text is tried from more than one of them.
+_QUOTED = re.compile(r"(?<=')[^'\n]+(?=')")
+#: Keeps the quote behind an address apart from it; no file has it.
+_ENDED = "<\0"
+#: What quoting writes, and what ends an address although a quoted one may hold it.
+_QUOTING = re.compile(r"['\"\\]")
+_APART = re.compile(r"[\s\"'<>\\]")
 #: An escape, or the end of a line, that may stand for a part of an address.
 _HIDING = re.compile(r"\\[uUx/\s]")
 
@@ -40,6 +48,8 @@ def public_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Files stay as they are written if they have no secret, and are written anew if they have.
     Variables stay.
+
+    :raises InvalidProject: if quotes or backslashes hide an address with credentials
     """
     public = {k: public_values(v) for k, v in request.items() if k not in (FILES, STACK, *_OURS)}
     if isinstance(bounds := request.get("constraints"), str):
@@ -108,11 +118,15 @@ def public_file(name: str, text: str) -> str:
 
     >>> public_file("Pipfile.lock", '{"a": "https:\\\\/\\\\/me:word@host.example\\\\/simple"}')
     '{"a":"https://host.example/simple"}'
+
+    :raises InvalidProject: if quotes or backslashes in a list of requirements hide one
     """
+    base = posixpath.basename(name)
+    if base not in (PIPFILE, PIPFILE_LOCK) and not base.endswith(".toml"):
+        return _public_list(name, text)
     hiding = _HIDING.search(text) is not None
     if public_text(text) == text and not hiding:
         return text
-    base = posixpath.basename(name)
     try:
         # Escapes may hide an address, so it is the values that are looked at.
         if base == PIPFILE_LOCK:
@@ -130,9 +144,49 @@ def public_file(name: str, text: str) -> str:
         # Whoever reads it says what is wrong.
         public = public_text(text)
         return text if public == text else public_file(name, public)
+    return _public_lines(text)
+
+
+def _public_list(name: str, text: str) -> str:
+    """A list of requirements: options are read as a shell's words, and looked at as such."""
+    public = _public_lines(text)
+    if _QUOTING.search(public) is None:
+        return public
+    for number, line in logical_lines(public):
+        if line.count("/") > 1 and any(map(_holds_credentials, _words(line))):
+            refuse(
+                Reason.INVALID_REQUIREMENT,
+                "an address with credentials, which quotes or backslashes part",
+                f"{name}:{number}",
+                "write the address whole, and keep credentials in variables or a keyring",
+            )
+    return public
+
+
+def _public_lines(text: str) -> str:
+    """Text of which each line may go on in the next one, and has addresses between quotes."""
     joined = _CONTINUED.sub("", text)
-    public = public_text(_QUOTED.sub(lambda found: f"'{public_text(found[0][1:-1])}'", joined))
+    public = public_text(_QUOTED.sub(_public_quoted, joined)).replace(_ENDED, "")
     return text if public == joined else public
+
+
+def _public_quoted(found: re.Match[str]) -> str:
+    before, sign, _ = found[0].partition("://")
+    if not sign or _APART.search(before):
+        return found[0]
+    return public_text(found[0]) + _ENDED
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return words_of(line, "")
+    except InvalidProject:
+        return [line]  # whoever reads it says what is wrong
+
+
+def _holds_credentials(word: str) -> bool:
+    bare = _APART.sub("", word)
+    return public_text(bare) != bare
 
 
 def _hashes(pipfile: str) -> list[str]:

@@ -153,12 +153,14 @@ def _encoding(name: str, said: str) -> str:
 
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 #: From where a key begins; within one, every part would be tried again.
-_DEEP_KEY = re.compile(rf"(?<![\w\-.\"'])(?:{_PART}[ \t]*\.[ \t]*){{{_MAX_DEPTH}}}")
+_DEEP_KEY = re.compile(rf"(?<![\w\-.\"'])(?:{_PART}[ \t]*\.){{{_MAX_DEPTH}}}")
+#: Without it a part looks like the beginning of a key.
+_BEHIND_DOT = re.compile(r"(?<=\.)[ \t]+")
 
 
 def _check_depth(name: str, text: str) -> None:
     """A key of n parts costs n² steps, so there is a bound to them."""
-    if _DEEP_KEY.search(text):
+    if _DEEP_KEY.search(_BEHIND_DOT.sub("", text)):
         _too_deep(name)
 
 

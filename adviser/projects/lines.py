@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NoReturn
 
 from packaging.markers import UndefinedComparison
@@ -152,16 +153,24 @@ def asked_by(text: str, at: str, reading: Reading) -> AskedRequirement | None:
 
 def check_marker(marker: str | None, at: str) -> None:
     """Refuse a marker that can be written and not be asked, such as ``os_name ~= "nt"``."""
-    try:
-        marker_holds(marker, _ANYWHERE)
-    except (UndefinedComparison, KeyError, ValueError, RecursionError) as error:
-        told = (str(error) or type(error).__name__).splitlines()[0][:200]
+    told = None if marker is None else _wrong_with(marker)
+    if told is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
             f"the marker {shown(marker)} cannot be asked of an environment: {told}",
             at,
             "see PEP 508 for what markers compare",
         )
+
+
+@lru_cache(maxsize=16_384)
+def _wrong_with(marker: str) -> str | None:
+    """Asked once of each: a file may be read as a manifest and as a lock."""
+    try:
+        marker_holds(marker, _ANYWHERE)
+    except (UndefinedComparison, KeyError, ValueError, RecursionError) as error:
+        return (str(error) or type(error).__name__).splitlines()[0][:200]
+    return None
 
 
 def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:

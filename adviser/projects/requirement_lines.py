@@ -13,6 +13,8 @@ from common.reasons import Reason
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 #: What makes ``shlex`` do more than split at blanks.
 _QUOTING = re.compile(r"""['"\\]""")
+#: Of words that are quoted: ``shlex`` takes time by the square of a word's length.
+_MAX_QUOTED = 4_096
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _BEGINS_OPTIONS = re.compile(r"(?:^|\s)(?=-)")
 #: Options by every name that they have; which of them take a value.
@@ -59,7 +61,7 @@ def lines_of(text: str, name: str) -> Iterator[Line]:
     :param name: of the file
     :raises InvalidProject: at an option that pip does not document for such files
     """
-    for number, line in _logical(text):
+    for number, line in logical_lines(text):
         requirement, options = line, ""
         if found := _BEGINS_OPTIONS.search(line):
             requirement, options = line[: found.start()].strip(), line[found.end() :]
@@ -67,7 +69,7 @@ def lines_of(text: str, name: str) -> Iterator[Line]:
         yield Line(number, requirement, tuple(_options(options, bool(requirement), at)))
 
 
-def _logical(text: str) -> Iterator[tuple[int, str]]:
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations, without comments, and the number that each begins at."""
     held, began = list[str](), 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):
@@ -85,7 +87,7 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
-    pending = iter(_words(text, at))
+    pending = iter(words_of(text, at))
     for word in pending:
         option, given = _option(word)
         if option in _WITH_VALUE:
@@ -111,10 +113,21 @@ def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
         yield option, value
 
 
-def _words(text: str, at: str) -> list[str]:
-    """A shell's words; by far the most lines have hashes alone, and need no shell's rules."""
+def words_of(text: str, at: str) -> list[str]:
+    """A shell's words; by far the most lines have hashes alone, and need no shell's rules.
+
+    :raises InvalidProject: if a quote is not closed, or the text is long and has any
+    """
     if not _QUOTING.search(text):
         return [word for word in _BLANKS.split(text) if word]
+    if len(text) > _MAX_QUOTED:
+        refuse(
+            Reason.OUT_OF_RANGE,
+            f"{len(text)} characters of options with quotes or backslashes in them, where at most "
+            f"{_MAX_QUOTED} are read",
+            at,
+            "give each option a line of its own",
+        )
     try:
         return shlex.split(text)
     except ValueError as error:

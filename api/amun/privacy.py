@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adviser.projects.indexes import public_text, public_values
+from adviser.projects.problems import InvalidProject
 from api.privacy import public_file
-from api.schemas.project_files import toml_problem
+from api.schemas.project_files import address_problem, toml_problem
+from api.schemas.requirement_lists import list_problem
 from pis.amun.problems import InvalidSpecification, Problem
 
 #: What people and tools call variables that hold a secret; `TOKENIZERS_PARALLELISM` is none.
@@ -57,6 +59,20 @@ def _of_environment(variables: Any) -> Iterator[Problem]:
 
 
 def _of_lock(python: Any) -> Iterator[Problem]:
-    text = python.get("pylock_toml") if isinstance(python, Mapping) else None
-    if isinstance(text, str) and (wrong := toml_problem([text])):
-        yield Problem("python.pylock_toml", wrong)
+    given = python if isinstance(python, Mapping) else {}
+    for key, problem in (("requirements_txt", list_problem), ("pylock_toml", toml_problem)):
+        if not isinstance(text := given.get(key), str):
+            continue
+        wrong = problem([text]) or address_problem([text])
+        if wrong is None and key == "requirements_txt":
+            wrong = _hidden(text)
+        if wrong is not None:
+            yield Problem(f"python.{key}", wrong)
+
+
+def _hidden(requirements: str) -> str | None:
+    try:
+        public_file(_LOCKS["requirements_txt"], requirements)
+    except InvalidProject as error:
+        return f"{error.message}: {error.hint}"
+    return None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from marshmallow import ValidationError, fields
 
 from adviser.projects.locks import is_pylock
-from adviser.projects.parsing import PROJECT_FILES
+from adviser.projects.parsing import CONSTRAINTS, PIPFILE_LOCK, PROJECT_FILES
+from api.schemas.requirement_lists import MAX_MANIFEST, list_problem
 
-#: Of a manifest, which people write; reading TOML takes about a second a megabyte.
-MAX_MANIFEST = 256 * 1024
 MAX_FILES = 50
 MAX_NAME = 200
 #: Shown of a name that is refused.
@@ -22,6 +21,12 @@ _SHOWN = 80
 _MAX_TABLES, _TABLES = 75_000, "=[{"
 #: The rest that is looked at one by one; the same lock has 75,000.
 _MAX_PARTS, _PARTS = 120_000, ",.\n\\"
+#: Of JSON; a lock of pipenv's in 3 MiB has 35,000 hashes.
+_MAX_VALUES, _VALUES = 75_000, ",[{"
+#: Of addresses in a request, each of which is cleaned; a lock has one for each of its files.
+_MAX_ADDRESSES = 40_000
+#: Why texts are not read, if they are not.
+_Problem = Callable[[Collection[str]], str | None]
 
 
 class ProjectFiles(fields.Dict):
@@ -34,7 +39,10 @@ class ProjectFiles(fields.Dict):
             for name in value:
                 check_name(name)
         found = super()._deserialize(value, *args, **kwargs)  # type: ignore[no-untyped-call]
-        _check_toml(found)
+        _check_sizes(found)
+        for problem, texts in _by_format(found).items():
+            if (wrong := problem(texts.values())) is not None:
+                raise ValidationError(f"{', '.join(texts)[:_SHOWN]}: {wrong}")
         return found
 
 
@@ -62,14 +70,56 @@ def _is_list(base: str) -> bool:
     return bool(stem.strip(".")) and bool(dot) and ending in ("txt", "in")
 
 
-def _check_toml(files: Mapping[str, str]) -> None:
-    tomls = {name: it for name, it in files.items() if name.endswith(("Pipfile", ".toml"))}
-    for name, content in tomls.items():
-        if not is_pylock(name.rpartition("/")[2]) and len(content) > MAX_MANIFEST:
+def check_lock(text: str) -> None:
+    """Refuse a lock of pipenv's that takes too long to read.
+
+    :raises ValidationError: saying what there is too much of
+    """
+    for problem in (address_problem, json_problem):
+        if (wrong := problem([text])) is not None:
+            raise ValidationError(wrong)
+
+
+def _check_sizes(files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        if len(content) > MAX_MANIFEST and not _may_be_lock(name.rpartition("/")[2]):
             raise ValidationError(f"{name}: Longer than maximum length {MAX_MANIFEST}.")
-    wrong = toml_problem(tomls.values())
-    if wrong is not None:
-        raise ValidationError(f"{', '.join(tomls)[:_SHOWN]}: {wrong}")
+
+
+def _may_be_lock(base: str) -> bool:
+    return (
+        base == PIPFILE_LOCK
+        or is_pylock(base)
+        or (_is_list(base) and base != CONSTRAINTS and base.endswith(".txt"))
+    )
+
+
+def _by_format(files: Mapping[str, str]) -> dict[_Problem, dict[str, str]]:
+    """Texts by what tells why those of their format are not read."""
+    found: dict[_Problem, dict[str, str]] = {address_problem: dict(files)}
+    for name, content in files.items():
+        base = name.rpartition("/")[2]
+        problem = list_problem if _is_list(base) else toml_problem
+        found.setdefault(json_problem if base == PIPFILE_LOCK else problem, {})[name] = content
+    return found
+
+
+def address_problem(texts: Collection[str]) -> str | None:
+    """Why texts are not looked through for passwords; ``None`` if they are."""
+    found = sum(text.count("://") for text in texts)
+    if found <= _MAX_ADDRESSES:
+        return None
+    return (
+        f"{found} addresses, where at most {_MAX_ADDRESSES} are read: no real project has so many"
+    )
+
+
+def json_problem(texts: Collection[str]) -> str | None:
+    """Why locks in JSON are not read; ``None`` if they are."""
+    found = sum(text.count(sign) for text in texts for sign in _VALUES)
+    if found <= _MAX_VALUES:
+        return None
+    return f"{found} values, where at most {_MAX_VALUES} are read: no real lock has so many"
 
 
 def toml_problem(texts: Collection[str]) -> str | None:

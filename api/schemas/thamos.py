@@ -7,7 +7,8 @@ from typing import Any
 from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
 from adviser.scoring.criteria import RecommendationType
-from api.schemas.project_files import MAX_MANIFEST
+from api.schemas.project_files import check_lock
+from api.schemas.requirement_lists import MAX_MANIFEST, check_constraints
 from api.schemas.words import Lenient
 
 #: Of one text within a request.
@@ -70,7 +71,9 @@ class ApplicationStack(Lenient):
 
     requirements = fields.String(required=True, validate=validate.Length(1, MAX_MANIFEST))
     requirements_lock = fields.String(
-        required=True, allow_none=True, validate=validate.Length(max=_MAX_TEXT)
+        required=True,
+        allow_none=True,
+        validate=[validate.Length(max=_MAX_TEXT), check_lock],
     )
     requirements_format = fields.String(load_default="pipenv", validate=validate.OneOf(["pipenv"]))
 
@@ -108,7 +111,9 @@ class AdviceRequest(Lenient):
     runtime_environment = fields.Nested(RuntimeEnvironment, allow_none=True, load_default=None)
     library_usage = fields.Nested(LibraryUsage, allow_none=True, load_default=None)
     constraints = fields.String(
-        allow_none=True, load_default=None, validate=validate.Length(max=_MAX_TEXT)
+        allow_none=True,
+        load_default=None,
+        validate=[validate.Length(max=MAX_MANIFEST), check_constraints],
     )
     labels = fields.Dict(
         keys=fields.String(), values=fields.String(), allow_none=True, load_default=None

@@ -123,6 +123,16 @@ def test_the_field_is_named(client: FlaskClient) -> None:
             "/api/v2/advice",
             {"files": {"requirements.in": "web\n", "p/pyproject.toml": "#" * 262_145}},
         ),
+        ("/api/v2/advice", {"files": {"requirements.in": "#" * 262_145}}),
+        ("/api/v2/advice", {"files": {"a.txt": "web\n", "p/constraints.txt": "#" * 262_145}}),
+        ("/api/v2/advice", {"files": {"requirements.txt": f"web==1{' ' * 262_145}"}}),
+        (
+            ADVISE,
+            {
+                "application_stack": {"requirements": PIPFILE, "requirements_lock": None},
+                "constraints": "#" * 262_145,
+            },
+        ),
     ],
 )
 def test_manifests_are_no_larger_than_people_write(
@@ -131,6 +141,40 @@ def test_manifests_are_no_larger_than_people_write(
     response = client.post(path, json=body)
     assert response.status_code == 400
     assert "262144" in response.get_json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("requirements.txt", "a\n" + "#\n" * 75_000, "lines"),
+        ("requirements.txt", "a\x0b" * 75_001, "lines"),
+        ("requirements.txt", "a==1" + " --hash=sha256:aa" * 40_001, "hashes"),
+        ("requirements.txt", "a\n" + "-f b\n" * 2_001, "options"),
+        ("requirements.txt", "a\n" * 3_001, "requirements"),
+        ("requirements.txt", "a\x85" * 3_001, "requirements"),
+        ("requirements.txt", "#" + "://" * 40_001, "addresses"),
+        ("Pipfile.lock", f"[{'0,' * 75_000}0]", "values"),
+    ],
+)
+def test_what_takes_long_to_read_is_refused_unread(
+    client: FlaskClient, name: str, text: str, what: str
+) -> None:
+    response = client.post("/api/v2/advice", json={"files": {name: text}})
+    assert response.status_code == 400
+    errors = response.get_json()["errors"]["json"]
+    assert list(errors) == ["files"]
+    assert f" {what}" in errors["files"][0]
+    assert len(response.get_data()) < 1000
+
+
+def test_a_lock_with_every_hash_is_taken(client: FlaskClient) -> None:
+    """The size of the largest ones that people have."""
+    hashes = "".join(f" \\\n    --hash=sha256:{it:064x}" for it in range(30))
+    text = "".join(f"web-{it}==1.0{hashes}\n    # via -r requirements.in\n" for it in range(1000))
+    assert len(text) > 2_500_000
+    files = {"requirements.in": "web-1\n", "requirements.txt": text}
+    response = client.post("/api/v2/advice", json={"files": files})
+    assert response.status_code == 202, response.text
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 import tomllib
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
+from adviser.projects.indexes import public_text
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
+from adviser.projects.problems import InvalidProject
+from api.amun.privacy import public_specification, refuse_secrets
 from api.privacy import HASHES, public_file, public_request
+from common.addresses import holds_user, without_secrets
+from pis.amun.problems import InvalidSpecification
 
 SECRET = "tops3cret"
 PIPFILE = f"""\
@@ -87,3 +95,101 @@ def test_a_lock_still_fits_the_pipfile_it_was_made_of() -> None:
     original = public_request({"application_stack": stack, HASHES: ["made up"]})
     assert original[HASHES] == asked[HASHES]
     assert SECRET not in json.dumps(original)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-i https:'//'me:{}@h.example/s",
+        '-i https:"/"/me:{}@h.example/s',
+        "-i https:/\\/me:{}@h.example/s",
+        "-i https:/\\\\\n/me:{}@h.example/s",
+        "-i https:/\\\x0b/me:{}@h.example/s",
+        '-i "https://me:a\\"{}@h.example/s"',
+        '-i "https://me:a {}@h.example/s"',
+        "--extra-index-url='https://me:a {}@h.example/s'",
+        "-i https:'//'h.example/s?token={}",
+        "-i https:'//me:{}@h.example/s",
+        "web --config-settings 'a=https:'//me:{}@h.example/",
+    ],
+)
+@pytest.mark.parametrize("name", ["requirements.in", "constraints.txt", "p/other.txt"])
+def test_what_quotes_hide_is_refused(name: str, line: str) -> None:
+    text = f"web\n{line.format(SECRET)}\n"
+    with pytest.raises(InvalidProject, match="credentials") as refused:
+        public_request({"files": {name: text}})
+    assert refused.value.field == "2"
+    assert SECRET not in str(refused.value)
+    with pytest.raises(InvalidSpecification, match="credentials") as told:
+        refuse_secrets({"python": {"requirements_txt": text}})
+    assert [it.field for it in told.value.problems] == ["python.requirements_txt"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "web ; os_name == 'nt' # it's https://h.example/ of jo@h.example\n",
+        'web @ https://h.example/a.whl ; extra == "x"\n',
+        "-i 'https://${USER}:${WORD}@h.example/s'\n",
+        "--config-settings=\"a=b c\" --find-links 'C:\\a/b/c'\n",
+        "-e 'git+ssh://git@h.example/a.git@v1#egg=a'\n",
+    ],
+)
+def test_quotes_without_a_secret_stay(text: str) -> None:
+    assert public_file("requirements.txt", text) == text
+
+
+#: Each is repeated until it has so many characters as are wanted, behind what stands before.
+HOSTILE = {
+    "unclosed quote": ("'", "://"),
+    "unclosed quotes": ("\\\n'\"", "'://"),
+    "addresses": ("", "://"),
+    "users": ("https://", "u:p@"),
+    "users and slashes": ("https://", "u@/"),
+    "one address": ("-i https://", "a"),
+    "queries": ("-i https://h/", "?a=$B&"),
+    "fragments": ("-i https://h/#", "egg=a&"),
+    "variables": ("-i https://", "${A}:"),
+    "brackets": ("-i https://", "["),
+    "ports": ("-i https://h", ":1"),
+    "backslashes": ("-i ", "\\"),
+    "continued": ("-i ", "\\\n"),
+    "quotes": ("-f ", "'"),
+    "quoted": ("-f '", "a/"),
+    "words": ("-f ", "'a/'/ "),
+    "lines": ("", "-f https://u:p@a/\n"),
+    "blanks": ("a =", " "),
+    "dotted key": ("", "a.  " * 98 + "\n"),
+    "hashes": ("a==1", " --hash=sha256:aa \\\n"),
+    "comments": ("", "#\n"),
+}
+SHORT, LONG = 2**15, 2**18
+CLEANING: dict[str, Callable[[str], object]] = {
+    "public_text": public_text,
+    "without_secrets": without_secrets,
+    "holds_user": holds_user,
+    "requirements.txt": lambda text: public_file("requirements.txt", text),
+    "constraints.txt": lambda text: public_file("constraints.txt", text),
+    "Pipfile": lambda text: public_file("Pipfile", text),
+    "Pipfile.lock": lambda text: public_file("Pipfile.lock", json.dumps({"a": "\u00e4/" + text})),
+    "pyproject.toml": lambda text: public_file("pyproject.toml", text),
+    "pylock.toml": lambda text: public_file("pylock.toml", text),
+    "specification": lambda text: public_specification(
+        {"python": {"requirements_txt": text, "pylock_toml": text}}
+    ),
+}
+
+
+@pytest.mark.parametrize("cleaned", CLEANING.values(), ids=CLEANING)
+def test_time_grows_with_the_length_only(cleaned: Callable[[str], object]) -> None:
+    """Half a second of CPU is the most that any takes; by the square of the length it is 20.
+
+    Short texts come first, so that a failure is not waited for.
+    """
+    for kind, (before, again) in HOSTILE.items():
+        for length in (SHORT, LONG):
+            text = before + again * (length // len(again))
+            began = time.process_time()
+            with suppress(InvalidProject):
+                cleaned(text)
+            assert time.process_time() - began < 5, (kind, length)
