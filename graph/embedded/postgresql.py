@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -131,6 +132,11 @@ class PostgreSQL(Service):
             processes.stop(process, signal.SIGQUIT, 5.0)
         (self.home.postgresql / "postmaster.pid").unlink(missing_ok=True)
         for unfinished in self.home.root.glob("postgresql.new-*"):
+            # Whoever started initdb is dead; it goes on, and would fill the folder again. Of
+            # what it starts next a second look finds what the first did not.
+            for _ in range(2):
+                for process in processes.processes_where(partial(_works_in, unfinished)):
+                    processes.stop(process, signal.SIGKILL, 5.0)
             shutil.rmtree(unfinished, ignore_errors=True)
 
     def _make_data_folder(self) -> None:
@@ -210,6 +216,12 @@ def _unprivileged() -> list[str]:
         *(f"--inh-caps={_CAPABILITIES}", f"--ambient-caps={_CAPABILITIES}"),
         *(f"--bounding-set={_CAPABILITIES}", "--securebits=+no_setuid_fixup"),
     ]
+
+
+def _works_in(folder: Path, process: psutil.Process) -> bool:
+    """Whether a program of PostgreSQL is at work in a folder; a person's shell is none."""
+    within = Path(process.cwd()).is_relative_to(folder.resolve())
+    return within and Path(process.exe()).parent == _programs().resolve()
 
 
 def _nobody() -> pwd.struct_passwd:
