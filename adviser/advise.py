@@ -12,12 +12,13 @@ from functools import partial
 from typing import Protocol
 
 from adviser.asked import Asked
-from adviser.resolver.admission import universe_of
+from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.requests import Budget
 from adviser.resolver.results import Resolution, Stack, Status
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
+from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import penalties_of
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -113,9 +114,9 @@ def assessed(
         evidence,
         asked.kind,
         baseline,
-        asked.environment,
-        asked.hardware,
+        Circumstances(asked.hardware or None, asked.environment.python_version),
         allowed=asked.options.allowed_vulnerabilities,
+        choosable=choosable(snapshot, asked.resolver_request({})),
     )
 
 

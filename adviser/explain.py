@@ -145,7 +145,7 @@ def why(
         return Presence(name, None, no_stack=True, conflict=advice.resolution.conflict)
     if choice is None:
         return Presence(name, None)
-    placer = Placer(advice.universe, stack, advice.assessment.criteria)
+    placer = Placer(advice.universe, stack, advice.assessment)
     ask = partial(_without, advice, resolver=resolver, threads=threads)
     return Presence(
         name=name,

@@ -11,8 +11,8 @@ from adviser.scoring.assessments import Claim
 from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Stacks
 from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.judging import Verdict
 from adviser.scoring.performance import stack_claims
-from adviser.scoring.verdicts import Verdict
 from common.environments import Environment
 from common.packages import Purl
 from common.version_ranges import version_of
@@ -151,8 +151,7 @@ def _package_claims(
         evidence,
         RecommendationType.PERFORMANCE,
         {name: it.version for name, it in theirs.items()},
-        environment,
-        hardware,
+        Circumstances(hardware or None, environment.python_version),
     )
     purls: set[Purl] = {it.purl for name, it in ours.items() if name in changed}
     return [it for it in assessment.claims_of(purls) if it.same_hardware]

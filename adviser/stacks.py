@@ -17,9 +17,16 @@ from packaging.version import InvalidVersion, Version
 
 from adviser.measured import MeasuredSeries, MeasuredStack, measured_series
 from adviser.scoring.next_jobs import Further, further_jobs
+from adviser.scoring.samples import Sample
 from adviser.scoring.selfcheck import SelfCheck, self_check
 from adviser.scoring.spread import robust_variation
-from adviser.scoring.verdicts import Comparison, compare_candidates, smallest_difference
+from adviser.scoring.verdicts import (
+    Comparison,
+    Contest,
+    compare_all,
+    compare_candidates,
+    smallest_difference,
+)
 from common.errors import ProjectError
 from common.measurements import Unit
 from graph.repositories.observations import MeasuredObservation
@@ -96,10 +103,18 @@ def compare_stacks(
 
     :param baseline: prefix of a stack digest, with or without its ``sha256:``; groups that
         lack that stack fall back to the newest release and say so
-    :returns: groups by indicator, hardware and parameters
+    :returns: groups by indicator, hardware and parameters; their comparisons are one family
     :raises UnknownBaseline: if no group has such a stack, or one has several
     """
-    groups = [_group(it, baseline) for it in all_series(observations)]
+    series = all_series(observations)
+    baselines = [_baseline_of(it.known, baseline) for it in series]
+    compared = compare_all(
+        [_contest(it, base) for it, (base, _) in zip(series, baselines, strict=True)]
+    )
+    groups = [
+        _group(it, *base, comparisons)
+        for it, base, comparisons in zip(series, baselines, compared, strict=True)
+    ]
     if baseline is not None and not any(_has(group, baseline) for group in groups):
         raise UnknownBaseline(f"no measured stack has a digest that starts with {baseline!r}")
     return sorted(groups, key=_group_order)
@@ -143,11 +158,32 @@ def _starts(digest: str | None, prefix: str) -> bool:
     )
 
 
-def _group(it: MeasuredSeries, prefix: str | None) -> StackGroup:
-    base, reason = _baseline_of(it.known, prefix)
+def _contest(it: MeasuredSeries, base: MeasuredStack | None) -> Contest:
+    """The baseline of a series and its other known stacks, in their order."""
+    labelled = {
+        stack.digest: replace(it.history.sample(stack.digest or ""), label=stack.label)
+        for stack in it.known
+    }
+    nothing = Sample("", (), it.series.comparison_key)
+    return Contest(
+        nothing if base is None else labelled.pop(base.digest),
+        () if base is None else tuple(labelled.values()),
+        it.history.identical,
+        it.history.spread,
+    )
+
+
+def _group(
+    it: MeasuredSeries,
+    base: MeasuredStack | None,
+    reason: str,
+    comparisons: Sequence[Comparison],
+) -> StackGroup:
     series = it.series
-    stacks = () if base is None else _compared(it, base)
-    delta = smallest_difference(it.history.identical)
+    stacks: tuple[StackResult, ...] = ()
+    if base is not None:
+        others = [stack for stack in it.known if stack is not base]
+        stacks = _by_speed([_result(base), *map(_result, others, comparisons)])
     return StackGroup(
         comparison_key=series.comparison_key,
         indicator=series.indicator,
@@ -160,10 +196,10 @@ def _group(it: MeasuredSeries, prefix: str | None) -> StackGroup:
         hardware_label=it.hardware_label,
         baseline=None if base is None else _result(base),
         baseline_reason=reason,
-        delta=delta,
+        delta=smallest_difference(it.history.identical),
         stacks=stacks,
         unknown=_by_speed(map(_result, it.unknown)),
-        next_jobs=further_jobs([one.comparison for one in stacks if one.comparison], delta),
+        next_jobs=further_jobs(comparisons),
     )
 
 
@@ -192,19 +228,6 @@ def _release_order(stack: MeasuredStack) -> tuple[bool, bool, Version, int, str]
     except InvalidVersion:
         return False, False, Version("0"), len(stack.jobs), stack.digest or ""
     return True, not version.is_prerelease, version, len(stack.jobs), stack.digest or ""
-
-
-def _compared(it: MeasuredSeries, base: MeasuredStack) -> tuple[StackResult, ...]:
-    """Every known stack with its comparison, all of them tested together."""
-    others = [stack for stack in it.known if stack is not base]
-    ours, *samples = (
-        replace(it.history.sample(stack.digest or ""), label=stack.label)
-        for stack in (base, *others)
-    )
-    comparisons = compare_candidates(
-        ours, samples, aa_history=it.history.identical, spread=it.history.spread
-    )
-    return _by_speed([_result(base), *map(_result, others, comparisons)])
 
 
 def _result(stack: MeasuredStack, comparison: Comparison | None = None) -> StackResult:

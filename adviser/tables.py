@@ -12,10 +12,11 @@ from rich.table import Table
 
 from adviser.measured import short_digest
 from adviser.scoring.estimates import Method
+from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
 from adviser.scoring.next_jobs import Further
 from adviser.scoring.selfcheck import SelfCheck
-from adviser.scoring.verdicts import MIN_DELTA, Comparison, Verdict
+from adviser.scoring.verdicts import MIN_DELTA, Comparison
 from adviser.stacks import StackGroup, StackResult
 from common.measurements import SPOKEN, Multiple, Unit
 from common.terminal import printable

@@ -14,8 +14,8 @@ from statistics import stdev
 from typing import Any
 
 from adviser.scoring.effects import paired_effect
-from adviser.scoring.estimates import Sample
 from adviser.scoring.jobs import Place, job_log_rate
+from adviser.scoring.samples import Sample
 from adviser.scoring.verdicts import compare_candidates
 from benchmarks.homes import THOTH
 from common.stability import instability

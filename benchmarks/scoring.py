@@ -13,13 +13,12 @@ from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.effects import Arms
-from adviser.scoring.judging import judge_pairs
-from adviser.scoring.verdicts import Verdict
+from adviser.scoring.judging import Verdict, judge_pairs
 from common.packages import package_version
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
-from tests.factories.evidence import HERE, Bench, series, simulated
-from tests.factories.universes import ENVIRONMENT, snapshot_of, synthetic_index
+from tests.factories.evidence import Bench, series, simulated
+from tests.factories.universes import snapshot_of, synthetic_index
 
 REQUESTS, CANDIDATES, NOISE, SEED = 1000, 20, 0.03, 2026
 PAIRS, ARMS = 1_000_000, 20_000
@@ -76,7 +75,7 @@ def _gate(what: str, jobs: int, gain: float, stacks: int = CANDIDATES + 1, **how
 def _assessed(snapshot: Snapshot, evidence: Evidence) -> tuple[Assessment, float]:
     began = perf_counter()
     kind = RecommendationType.PERFORMANCE
-    answer = assess(snapshot, evidence, kind, None, ENVIRONMENT, HERE)
+    answer = assess(snapshot, evidence, kind, None, PLACE)
     return answer, perf_counter() - began
 
 

@@ -16,11 +16,12 @@ import orjson
 
 from adviser.reports.checking import BROKEN, Checked, expect_schema, resolution_in
 from adviser.reports.values import unpacked
-from adviser.resolver.admission import universe_of
+from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
 from adviser.resolver.requests import Request
 from adviser.resolver.results import Resolution, Stack, Status
 from adviser.scoring.assess import assess
+from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import SCALE, RecommendationType, penalties_of
 from common.environments import Environment
 from common.errors import InvalidDocument
@@ -104,9 +105,12 @@ def _unscored(
         evidence,
         RecommendationType(parameters["recommendation_type"]),
         baseline["versions"],
-        unpacked(orjson.dumps(parameters["environment"]), Environment),
-        parameters["hardware"],
+        Circumstances(
+            parameters["hardware"] or None,
+            unpacked(orjson.dumps(parameters["environment"]), Environment).python_version,
+        ),
         allowed=parameters["allowed_vulnerabilities"],
+        choosable=choosable(snapshot, rules),
     )
     asked = replace(rules, refused=assessment.refused)
     penalties = penalties_of(assessment.criteria)

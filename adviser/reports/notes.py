@@ -97,7 +97,7 @@ def product_notes(advice: Advice, stack: Stack) -> list[Note]:
 def placer_of(advice: Advice, stack: Stack) -> Placer:
     """What tells of one of the advised stacks why its versions are in it."""
     above = takewhile(lambda it: it != stack, advice.resolution.stacks)
-    return Placer(advice.universe, stack, advice.assessment.criteria, above)
+    return Placer(advice.universe, stack, advice.assessment, above)
 
 
 def note_of(it: Justification) -> Note:

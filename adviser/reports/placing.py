@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from adviser.resolver.results import Choice, Stack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Rule, Universe
-from adviser.scoring.criteria import SCALE, Criterion
+from adviser.scoring.assessments import Assessment
+from adviser.scoring.criteria import SCALE
 from common.packages import Purl
 from common.version_ranges import version_of
 from graph.candidates import Candidate, Dependency
@@ -23,7 +24,7 @@ class Place(StrEnum):
     HELD_BACK = "held_back"
     #: A newer one asks for what the rest of the stack is not.
     NEEDS_OTHERS = "needs_others"
-    #: A newer one scores worse.
+    #: A newer one scores less.
     SCORES_BETTER = "scores_better"
     #: A newer one cannot be installed here, or a rule leaves it out.
     NEWER_UNUSABLE = "newer_unusable"
@@ -59,12 +60,12 @@ class Placer:
         self,
         universe: Universe,
         stack: Stack,
-        criteria: Sequence[Criterion],
+        assessment: Assessment,
         above: Iterable[Stack] = (),
     ) -> None:
         self._above = [it.versions() for it in above]
         self._universe = universe
-        self._criteria = criteria
+        self._assessment = assessment
         self._versions = stack.versions()
         self._chosen = {
             it.name: next(c for c in universe.packages[it.name] if c.purl == it.purl)
@@ -136,12 +137,16 @@ class Placer:
         gains = [
             (ours - other, criterion)
             for ours, other, criterion in zip(
-                choice.contributions, theirs, self._criteria, strict=True
+                choice.contributions, theirs, self._assessment.criteria, strict=True
             )
             if ours > other
         ]
         gain, criterion = max(gains, key=lambda it: it[0])
-        text = f"{newest.version} is worse by {criterion.name} ({gain / SCALE:.2f} points)"
+        standing = self._assessment.standings.get(newest.purl)
+        if criterion.name == "performance" and standing is not None:
+            text = standing.reason
+        else:
+            text = f"{newest.version} scores {gain / SCALE:.2f} points less by {criterion.name}"
         return Placing(Place.SCORES_BETTER, text, newest.version, newest.purl)
 
     def _needs(self, newest: Candidate) -> Placing | None:

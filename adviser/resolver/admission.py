@@ -62,6 +62,31 @@ def universe_of(
     )
 
 
+def choosable(snapshot: Knowledge, request: Request) -> dict[str, frozenset[Purl]]:
+    """By name, the versions that a request leaves a choice of, whatever else is chosen.
+
+    Rules and the requirements of the request itself are applied; those of other packages are not.
+    """
+    universe = universe_of(snapshot, request, {})
+    wanted: dict[str, list[str]] = {}
+    for root in universe.roots:
+        wanted.setdefault(root.name, []).append(universe.asked(root))
+    return {
+        name: frozenset(
+            it.purl
+            for it in candidates
+            if all(admits(text, it.version) for text in wanted.get(name, ()))
+            and (not it.yanked or it.purl in universe.pinned)
+            and (
+                not it.prerelease
+                or name in universe.prereleases
+                or any(map(names_prerelease, wanted.get(name, ())))
+            )
+        )
+        for name, candidates in universe.packages.items()
+    }
+
+
 def _index_of(
     name: str,
     candidates: Sequence[Candidate],

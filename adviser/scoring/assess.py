@@ -6,16 +6,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from packaging.version import InvalidVersion, Version
 
-from adviser.scoring.assessments import Assessment
+from adviser.scoring.assessments import Assessment, Standing
 from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Stacks
 from adviser.scoring.coverage import Coverages
 from adviser.scoring.criteria import Criterion, RecommendationType, criteria_of
 from adviser.scoring.harms import AllowList, refusal, security_value
 from adviser.scoring.notes import notes_of, request_notes
-from adviser.scoring.performance import performance_claims, performance_values
+from adviser.scoring.performance import performance_claims, performance_order
 from adviser.scoring.releases import release_values
-from common.environments import Environment
 from common.packages import Purl
 from graph.candidates import Candidate
 from graph.evidence import Evidence
@@ -27,10 +26,10 @@ def assess(
     evidence: Evidence,
     kind: RecommendationType,
     baseline: Mapping[str, str] | None,
-    environment: Environment,
-    hardware: str | None,
+    asked: Circumstances,
     *,
     allowed: Collection[str] = (),
+    choosable: Mapping[str, Collection[Purl]] | None = None,
 ) -> Assessment:
     """What the evidence says of every candidate of ``snapshot``.
 
@@ -38,28 +37,38 @@ def assess(
 
     :param baseline: version by name of the stack to compare with, the user's own or the
         newest feasible one; ``None`` for the newest version of each package
-    :param environment: where the stack is to run
-    :param hardware: digest of the hardware class, or its beginning, with or without
-        ``sha256:``; ``None`` if it is not known, and then all evidence is of another class
+    :param asked: the hardware class and the Python that the stack is to run on
     :param allowed: identifiers of vulnerabilities that are accepted, in any of their aliases
+    :param choosable: by name, the versions that the request can have; only these make others
+        lose by performance; all candidates by default
     """
-    asked = Circumstances(hardware or None, environment.python_version)
     stacks = Stacks(evidence)
     base, lost = _baseline(snapshot, baseline)
-    versions = {name: {it.purl for it in them} for name, them in snapshot.packages.items()}
-    claims = tuple(performance_claims(evidence, stacks, base, versions, asked))
+    versions = {name: [it.purl for it in them] for name, them in snapshot.packages.items()}
+    compared = performance_claims(evidence, stacks, base, versions, asked)
+    claims = tuple(it for it in compared if it.beside_baseline or it.verdict.settled)
     allow_list = AllowList(allowed, evidence.vulnerabilities)
     criteria = criteria_of(kind)
     harmful = dict(_refused(snapshot, allow_list))
+    refused = harmful if kind.refuses_vulnerable else {}
+    standings = performance_order(
+        compared,
+        base,
+        versions,
+        {
+            name: [it for it in them if it not in refused]
+            for name, them in (versions if choosable is None else choosable).items()
+        },
+    )
     coverages = Coverages(snapshot, evidence, stacks, asked)
     covered = coverages.of(frozenset(base.values()))
     return Assessment(
-        scores=_scores(
-            snapshot, evidence, kind, criteria, allow_list, harmful, performance_values(claims)
-        ),
+        scores=_scores(snapshot, evidence, kind, criteria, allow_list, harmful, standings),
         criteria=criteria,
         claims=claims,
-        refused=harmful if kind.refuses_vulnerable else {},
+        comparisons=sum(it.tested for it in compared),
+        standings=standings,
+        refused=refused,
         baseline=base,
         coverage=covered,
         justifications=request_notes(covered.missing, covered.unsolvable, lost, claims),
@@ -111,7 +120,7 @@ def _scores(
     criteria: Sequence[Criterion],
     allow_list: AllowList,
     harmful: Collection[Purl],
-    performance: Mapping[Purl, float],
+    standings: Mapping[Purl, Standing],
 ) -> dict[Purl, tuple[int, ...]]:
     scores = {}
     for candidates in snapshot.packages.values():
@@ -122,7 +131,7 @@ def _scores(
             values = {
                 **released,
                 "security": security_value(allow_list.held_against(it)),
-                "performance": performance.get(it.purl, 0.0),
+                "performance": -standings[it.purl].loss if it.purl in standings else 0.0,
             }
             scores[it.purl] = tuple(line.contribution(values[line.name]) for line in criteria)
     return scores

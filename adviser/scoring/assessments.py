@@ -10,9 +10,9 @@ from typing import Any
 
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.estimates import Method
+from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
 from adviser.scoring.spread import SpreadRatio
-from adviser.scoring.verdicts import Verdict
 from common.measurements import Unit
 from common.packages import Purl
 
@@ -70,7 +70,7 @@ class Justification:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What measurements say of one version, or one stack, next to the baseline.
+    """What measurements say of one version, or one stack, next to another one.
 
     :param package: name of the one package in which the two stacks differ; ``None`` where they
         differ in several
@@ -80,6 +80,7 @@ class Claim:
     :param baseline_stack: digest of the stack that it was compared with
     :param differs: names of the packages in which the two differ, sorted; more than one is
         a confounded effect, which is told and never scored
+    :param beside_baseline: whether the other version is the baseline's
     :param hardware_label: for people
     :param same_hardware: whether that is the hardware class that was asked about
     :param same_python: whether both ran on the Python that was asked about
@@ -91,16 +92,18 @@ class Claim:
         that was measured bounds it
     :param delta_pct: δ: differences up to it are of no interest; what identical stacks have shown
         of this measurement, 2 % at least
-    :param p_value: adjusted for everything that was looked at together: what may be scored, or
-        what is told only
+    :param p_value: adjusted for everything that the answer compares; see
+        :class:`adviser.scoring.judging.Judgements`
     :param runs: that its jobs were part of, or pairs; a run is one inspection of one stack
     :param baseline_runs: the same of the baseline
+    :param tested: whether there were jobs enough for a verdict
     :param needs: what is missing where it is undetermined
     :param jobs_missing: further jobs of the version; 0 where jobs would not help
     :param baseline_jobs_missing: and of the baseline
     :param chance: that the jobs it lacks settle it as faster or slower; 0 where it is settled,
         too little is known to tell, or it was measured elsewhere
-    :param bound: natural log: the pessimistic bound that scores count, 0 unless ``scored``
+    :param bound: natural log: the settled difference that scores count, δ at least; below zero
+        for a loss, 0 unless ``scored``
     :param scored: whether it counts; only a settled verdict on one package does
     :param left_out: jobs of the two stacks in this series that did not take part: how many were
         ``unstable``, from before a ``drift``, on an ``other_host``, or without a partner in their
@@ -117,6 +120,7 @@ class Claim:
     stack: str
     baseline_stack: str
     differs: tuple[str, ...]
+    beside_baseline: bool
     indicator: str
     parameters: Mapping[str, Any]
     device: str | None
@@ -138,6 +142,7 @@ class Claim:
     baseline_jobs: int
     runs: int
     baseline_runs: int
+    tested: bool
     needs: Need | None
     jobs_missing: int
     baseline_jobs_missing: int
@@ -162,6 +167,18 @@ class Claim:
     def here(self) -> bool:
         """Whether it was measured in the very circumstances that were asked about."""
         return self.same_hardware and self.same_python
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a version stands by performance.
+
+    :param loss: natural log: the settled difference to the version that is faster; 0 if none is
+    :param reason: why, for a person; empty if no version is faster
+    """
+
+    loss: float = 0.0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +249,10 @@ class Assessment:
 
     :param scores: of every candidate of the snapshot, its contribution to each criterion
     :param criteria: in the order of ``scores``
-    :param claims: settled or not, in a fixed order; see :meth:`claims_of`
+    :param claims: in a fixed order: those beside the baseline, and settled ones between other
+        versions; see :meth:`claims_of`
+    :param comparisons: how many comparisons share the error rate of the claims
+    :param standings: of versions that lose to another one by performance
     :param refused: versions that the recommendation type does not allow, with the words
     :param baseline: version by name that claims compare with
     :param coverage: of the baseline
@@ -244,6 +264,8 @@ class Assessment:
     scores: Mapping[Purl, tuple[int, ...]]
     criteria: tuple[Criterion, ...]
     claims: tuple[Claim, ...]
+    comparisons: int
+    standings: Mapping[Purl, Standing]
     refused: Mapping[Purl, str]
     baseline: Mapping[str, Purl]
     coverage: Coverage

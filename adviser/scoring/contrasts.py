@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
+from itertools import combinations
+from urllib.parse import unquote
+
+from packaging.version import Version
 
 from adviser.scoring.histories import History
 from common.packages import Purl
+from common.version_ranges import version_of
 from graph.evidence import Evidence
 
 #: Of a sum of digests; two different sets of packages share one with a chance of 2⁻¹²⁸.
 _MODULUS = 1 << 128
+
+
+class Role(Enum):
+    """What a comparison is for."""
+
+    #: A version next to the baseline's.
+    BASELINE = auto()
+    #: The newest measured version next to another one.
+    NEWEST = auto()
+    #: Two other versions of one package.
+    OTHERS = auto()
+    #: Stacks that differ in several packages.
+    STACKS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +42,7 @@ class Contrast:
     :param series: its index
     :param differs: names of the packages, sorted
     :param purl: the one version that the candidate has instead, ``None`` if several differ
-    :param baseline_purl: what the baseline has instead of it
+    :param baseline_purl: what the other stack has instead of it
     """
 
     series: int
@@ -32,6 +51,7 @@ class Contrast:
     differs: tuple[str, ...]
     purl: Purl | None = None
     baseline_purl: Purl | None = None
+    role: Role = Role.STACKS
 
 
 def name_of(purl: Purl) -> str:
@@ -79,27 +99,37 @@ def _number(purl: Purl) -> int:
     return int.from_bytes(hashlib.blake2b(purl.encode(), digest_size=16).digest(), "big")
 
 
+def version_of_purl(purl: Purl) -> str:
+    """The version, out of a Package URL.
+
+    >>> version_of_purl(Purl("pkg:pypi/torch@2.4.1%2Bcpu?index=builds"))
+    '2.4.1+cpu'
+    """
+    return unquote(purl.partition("@")[2].partition("?")[0])
+
+
 def package_contrasts(
     stacks: Stacks,
     histories: Mapping[int, History],
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Iterable[Purl]],
 ) -> list[Contrast]:
-    """For each series, version and package, the two stacks that differ in that package alone.
+    """For each series and two versions of a package, the stacks that differ in that alone.
 
-    Where several pairs do, the one whose other packages are most like the baseline's is taken,
-    then the one with most jobs: nothing that depends on what was measured.
+    Every measured version is compared with the baseline's, and every two with each other, the
+    newer one as the candidate. Where several pairs of stacks differ in two versions alone, the pair
+    whose other packages are most like the baseline's is taken, then the one with most jobs:
+    nothing that depends on what was measured.
 
     :param baseline: version by name that others are compared with
     :param versions: those that are wanted to know of, by name
     """
     wanted = frozenset(baseline.values())
-    found = []
-    for name, theirs in sorted(baseline.items()):
-        holding = stacks.holding(theirs)
-        for ours in versions.get(name, ()) if holding else ():
-            if ours == theirs or not stacks.holding(ours):
-                continue
+    contrasts = []
+    for name in sorted({*baseline, *versions}):
+        for ours, theirs, role in _version_pairs(
+            stacks, baseline.get(name), versions.get(name, ())
+        ):
             known = _pairs(stacks, theirs, ours)
             for number, history in histories.items() if known else ():
                 best = max(
@@ -111,8 +141,30 @@ def package_contrasts(
                     default=None,
                 )
                 if best is not None:
-                    found.append(Contrast(number, best[2], best[3], (name,), ours, theirs))
-    return found
+                    contrasts.append(
+                        Contrast(number, best[2], best[3], (name,), ours, theirs, role)
+                    )
+    return contrasts
+
+
+def _version_pairs(
+    stacks: Stacks, baseline: Purl | None, versions: Iterable[Purl]
+) -> Iterator[tuple[Purl, Purl, Role]]:
+    """Every two measured versions of a package: the candidate, the other one, and what for."""
+    measured = sorted({it for it in versions if stacks.holding(it)}, key=_age, reverse=True)
+    if baseline is not None and stacks.holding(baseline):
+        for ours in measured:
+            if ours != baseline:
+                yield ours, baseline, Role.BASELINE
+    for place, (newer, older) in enumerate(combinations(measured, 2)):
+        if baseline not in (newer, older):
+            # Pairs come in the order of their first version, which is the newest one.
+            yield newer, older, Role.NEWEST if place < len(measured) - 1 else Role.OTHERS
+
+
+def _age(purl: Purl) -> tuple[Version, Purl]:
+    """Sorts versions of one package, oldest first."""
+    return version_of(version_of_purl(purl)) or Version("0"), purl
 
 
 def _pairs(stacks: Stacks, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:

@@ -9,20 +9,36 @@ Jobs that were not paired count run by run, as jobs of one run share that night'
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adviser.scoring.effects import Effect, Effects, FloatArray, moments, paired_effects
-from adviser.scoring.hosts import PooledEffect, random_effects
-from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.effects import Effect, Effects, FloatArray, Moments, moments, paired_effects
+from adviser.scoring.hosts import UNKNOWN_HOST_SPREAD, HostSpread, PooledEffect, pooled_effect
+from adviser.scoring.jobs import MIN_JOBS
+from adviser.scoring.moderation import NO_PRIOR, VariancePrior, moderated, pair_prior
 from adviser.scoring.runs import UNKNOWN_SPREAD, RunArms, RunSpread, run_effects
 from adviser.scoring.samples import Arm, Contrast, Sample, jobs_by_place, plan_of
 
-__all__ = ["Estimate", "Method", "Sample", "estimates_of"]
+
+@dataclass(frozen=True, slots=True)
+class SeriesSpread:
+    """What all stacks of one series show of its noise.
+
+    :param runs: how much runs of one stack on one host differ
+    :param turns: by host, what stacks that ran in turns share of their variances
+    :param hosts: how much effects differ between hosts
+    """
+
+    runs: RunSpread = UNKNOWN_SPREAD
+    turns: Mapping[str, VariancePrior] = field(default_factory=dict)
+    hosts: HostSpread = UNKNOWN_HOST_SPREAD
+
+
+UNKNOWN_SERIES = SeriesSpread()
 
 
 class Method(StrEnum):
@@ -49,8 +65,10 @@ class Estimate:
     :param pairs: that took part, 0 where jobs were not paired
     :param hosts: that both stacks ran on and whose jobs took part; ``None`` if unknown
     :param used, baseline_used: places in the samples of the jobs that took part, ascending
+    :param own_freedom: degrees of freedom that these two stacks bring themselves
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless pooled
+    :param hosts_agree: whether hosts differ no more than chance and other stacks explain
     """
 
     effect: Effect
@@ -65,62 +83,107 @@ class Estimate:
     hosts: int | None
     used: tuple[int, ...]
     baseline_used: tuple[int, ...]
+    own_freedom: float = 0.0
     tau: float | None = None
+    hosts_agree: bool = True
 
 
 def estimates_of(
-    baseline: Sample, candidates: Sequence[Sample], spread: RunSpread = UNKNOWN_SPREAD
+    baseline: Sample, candidates: Sequence[Sample], spread: SeriesSpread = UNKNOWN_SERIES
 ) -> list[Estimate]:
     """Estimate every candidate's effect, in the order given and in one go.
 
     Each host on which both stacks have five jobs or five pairs is estimated by itself, in
-    pairs if there are five; several such hosts are pooled by :func:`random_effects`. Without
+    pairs if there are five; several such hosts are pooled by :func:`pooled_effect`. Without
     any, the pairs of all hosts that both saw are taken together if there are five. Arms are
     those of one host, where both have most jobs: put together, arms of several hosts would
     tell the hosts apart. A block with several jobs of one stack counts by their mean, and so
     does a run where jobs are not paired.
 
-    :param spread: what the runs of this series show, for arms of fewer than five runs
+    :param spread: what all stacks of this series show of its noise
     """
+    return [
+        _chosen(whole, parts, spread.hosts)
+        for whole, parts in _by_plan(baseline, candidates, spread)
+    ]
+
+
+def effects_by_host(
+    baseline: Sample, candidates: Sequence[Sample], spread: SeriesSpread = UNKNOWN_SERIES
+) -> list[list[Effect]]:
+    """The effect of each candidate on each host that can be estimated by itself."""
+    return [
+        [it.effect for it in parts if it.tested]
+        for _, parts in _by_plan(baseline, candidates, spread)
+    ]
+
+
+def _by_plan(
+    baseline: Sample, candidates: Sequence[Sample], spread: SeriesSpread
+) -> list[tuple[Estimate, list[Estimate]]]:
+    """For each candidate the estimate from everything, and those of its hosts."""
     theirs = jobs_by_place(baseline)
     plans = [plan_of(jobs_by_place(candidate), theirs) for candidate in candidates]
     contrasts = [contrast for plan in plans for contrast in (plan.whole, *plan.parts)]
     estimates = iter(_estimated(contrasts, spread))
-    return [_chosen(next(estimates), [next(estimates) for _ in plan.parts]) for plan in plans]
+    return [(next(estimates), [next(estimates) for _ in plan.parts]) for plan in plans]
 
 
-def _estimated(contrasts: Sequence[Contrast], spread: RunSpread) -> list[Estimate]:
+def _estimated(contrasts: Sequence[Contrast], spread: SeriesSpread) -> list[Estimate]:
     """All contrasts at once: arrays with an entry each, whichever way they go."""
     ours = _arms([_NONE if it.paired else it.ours for it in contrasts])
     theirs = _arms([_NONE if it.paired else it.theirs for it in contrasts])
     differences = moments([_differences(it) if it.paired else () for it in contrasts])
     paired = np.array([it.paired for it in contrasts], dtype=np.bool_)
-    effects = _either(paired, paired_effects(differences), run_effects(ours, theirs, spread))
-    variance = np.where(paired, differences.variance, _run_variance(ours, theirs, spread)) / 2
+    in_turns = _paired(differences, [_prior(it, spread) for it in contrasts])
+    effects = _either(paired, in_turns, run_effects(ours, theirs, spread.runs))
+    variance = np.where(paired, differences.variance, _run_variance(ours, theirs, spread.runs)) / 2
     return [
-        _estimate(contrast, effects.single(i), float(variance[i]), spread)
+        _estimate(contrast, effects.single(i), float(variance[i]), spread.runs)
         for i, contrast in enumerate(contrasts)
     ]
+
+
+def _paired(differences: Moments, priors: Sequence[VariancePrior]) -> Effects:
+    """Effects of pairs, with moderated variances."""
+    own = paired_effects(differences)
+    variance, freedom = moderated(differences.variance, own.degrees_of_freedom, priors)
+    known = own.degrees_of_freedom > 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.sqrt(variance / differences.jobs)
+    return Effects(own.d, np.where(known, error, own.standard_error), np.where(known, freedom, 0.0))
+
+
+def _prior(it: Contrast, spread: SeriesSpread) -> VariancePrior:
+    """The prior of the variance of the differences of one contrast."""
+    if not it.paired or len(it.hosts) != 1 or (host := it.hosts[0]) is None:
+        return NO_PRIOR
+    return pair_prior(
+        spread.turns.get(host, NO_PRIOR),
+        (it.ours.turn_variance, it.theirs.turn_variance),
+        (it.ours.share, it.theirs.share),
+    )
 
 
 def _estimate(it: Contrast, effect: Effect, variance: float, spread: RunSpread) -> Estimate:
     runs = len(it.ours.runs), len(it.theirs.runs)
     if it.paired:
         runs = len(it.ours.rates), len(it.theirs.rates)
-    told = it.paired or min(runs) >= MIN_JOBS or spread.known
+    many = it.paired or min(runs) >= MIN_JOBS
     return Estimate(
         effect=effect,
         jobs=len(it.ours.rates),
         baseline_jobs=len(it.theirs.rates),
         runs=runs[0],
         baseline_runs=runs[1],
-        tested=told and it.enough and math.isfinite(effect.standard_error),
+        tested=(many or spread.known) and it.enough and math.isfinite(effect.standard_error),
         log_variance=variance,
         method=Method.PAIRED if it.paired else Method.WELCH,
         pairs=len(it.ours.rates) if it.paired else 0,
         hosts=it.known_hosts,
         used=tuple(sorted(it.ours.used)),
         baseline_used=tuple(sorted(it.theirs.used)),
+        own_freedom=min(runs) - 1.0 if many else effect.degrees_of_freedom,
     )
 
 
@@ -157,15 +220,15 @@ def _either(condition: NDArray[np.bool_], yes: Effects, no: Effects) -> Effects:
     )
 
 
-def _chosen(whole: Estimate, parts: Sequence[Estimate]) -> Estimate:
-    told = [it for it in parts if it.tested]
-    if len(told) < 2:
-        return told[0] if told else whole
+def _chosen(whole: Estimate, parts: Sequence[Estimate], spread: HostSpread) -> Estimate:
+    tested = [it for it in parts if it.tested]
+    if len(tested) < 2:
+        return tested[0] if tested else whole
     try:
-        pooled = random_effects([part.effect for part in told])
+        pooled = pooled_effect([part.effect for part in tested], spread)
     except ValueError:  # readings without any spread cannot be weighed against others
         return whole
-    return _pooled(pooled, told)
+    return _pooled(pooled, tested)
 
 
 def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
@@ -186,5 +249,7 @@ def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
         hosts=sum(known) if len(known) == len(parts) else None,
         used=tuple(sorted(i for part in parts for i in part.used)),
         baseline_used=tuple(sorted(i for part in parts for i in part.baseline_used)),
+        own_freedom=math.fsum(part.own_freedom for part in parts),
         tau=pooled.tau,
+        hosts_agree=pooled.agree,
     )

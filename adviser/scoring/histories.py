@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import combinations, groupby, pairwise
@@ -13,10 +13,14 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from adviser.scoring.drift import steps
-from adviser.scoring.estimates import Method, Sample, estimates_of
-from adviser.scoring.jobs import Place, job_log_rate
-from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
+from adviser.scoring.hosts import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
+from adviser.scoring.jobs import MIN_JOBS, Place, job_log_rate
+from adviser.scoring.moderation import variance_prior
 from adviser.scoring.runs import UNKNOWN_SPREAD, RunSpread, run_spread
+from adviser.scoring.samples import Sample
+from adviser.scoring.spread import Variance
+from adviser.scoring.turns import turn_variances
 from adviser.scoring.verdicts import smallest_difference
 from graph.evidence import Evidence, Reading, Series
 
@@ -65,8 +69,20 @@ class History:
         return found
 
     def _sample(self, stack: str, jobs: Sequence[Job]) -> Sample:
-        rates = tuple(it.log_rate for it in jobs)
-        return Sample(stack, rates, self.series.comparison_key, tuple(it.place for it in jobs))
+        return Sample(
+            stack,
+            tuple(it.log_rate for it in jobs),
+            self.series.comparison_key,
+            tuple(it.place for it in jobs),
+            {host: them[stack] for host, them in self._turns.items() if stack in them},
+        )
+
+    @cached_property
+    def _turns(self) -> dict[str, dict[str, Variance]]:
+        """By host and stack, the variance of one job within turns."""
+        return turn_variances(
+            {stack: [(it.place, it.log_rate) for it in jobs] for stack, jobs in self.jobs.items()}
+        )
 
     @cached_property
     def _samples(self) -> dict[str, Sample]:
@@ -90,8 +106,24 @@ class History:
         )
 
     @cached_property
-    def spread(self) -> RunSpread:
-        """How much runs of one stack on one host differ, over all stacks."""
+    def spread(self) -> SeriesSpread:
+        """What all stacks of the series show of its noise."""
+        turns = {host: variance_prior(list(it.values())) for host, it in self._turns.items()}
+        alone = SeriesSpread(self._run_spread, turns)
+        return replace(alone, hosts=self._host_spread(alone))
+
+    def _host_spread(self, spread: SeriesSpread) -> HostSpread:
+        """How much effects differ between hosts, next to the stack with most hosts and jobs."""
+        hosts = {stack: {it.place.host for it in jobs} for stack, jobs in self.jobs.items()}
+        several = [stack for stack, names in hosts.items() if len(names) > 1]
+        if len(several) < 2:
+            return UNKNOWN_HOST_SPREAD
+        reference = max(several, key=lambda it: (len(hosts[it]), len(self.jobs[it]), it))
+        others = [self.sample(it) for it in several if it != reference]
+        return host_spread(effects_by_host(self.sample(reference), others, spread))
+
+    @cached_property
+    def _run_spread(self) -> RunSpread:
         rates: list[float] = []
         number: list[int] = []
         stacks: list[int] = []

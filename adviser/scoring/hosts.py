@@ -1,4 +1,10 @@
-"""One effect from several hosts of a hardware class, which never agree entirely."""
+"""One effect from several hosts of a hardware class.
+
+The effect is the mean over the hosts that were measured. A second host that agrees makes it more
+certain. How much hosts truly differ is estimated over all stacks of the series; a stack whose own
+effects differ from host to host more than that carries an interaction of its own, and its error
+comes from these differences.
+"""
 
 from __future__ import annotations
 
@@ -10,56 +16,138 @@ import numpy as np
 
 from adviser.scoring.effects import Effect, FloatArray
 
+#: Below this chance of such differences between hosts, they are taken for real.
+_DISAGREEMENT = 0.05
+
+#: Degrees of freedom that agreement has beforehand: few stacks behave differently on equal hosts.
+_AGREEMENT_FREEDOM = 2.0
+
+#: Degrees of freedom over all stacks from which the spread between hosts is estimated.
+_MIN_FREEDOM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpread:
+    """How much the effect of a stack differs between hosts, over all stacks of a series.
+
+    :param variance: τ², squared natural logs
+    :param freedom: its degrees of freedom; 0 if too few stacks ran on several hosts
+    """
+
+    variance: float = 0.0
+    freedom: int = 0
+
+
+UNKNOWN_HOST_SPREAD = HostSpread()
+
 
 @dataclass(frozen=True, slots=True)
 class PooledEffect:
     """An effect over hosts.
 
-    :param effect: mean over the population of hosts, with hosts − 1 degrees of freedom
+    :param effect: mean over the hosts
     :param tau: standard deviation of the true effect between hosts, natural log
     :param hosts: how many entered
+    :param agree: whether the hosts differ no more than those of other stacks
     """
 
     effect: Effect
     tau: float
     hosts: int
+    agree: bool = True
 
 
-def random_effects(effects: Sequence[Effect]) -> PooledEffect:
-    """Pool the effects of several hosts, allowing that hosts truly differ.
+def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
+    """τ² over several stacks, by the method of moments (DerSimonian & Laird 1986).
 
-    τ² by the method of moments (DerSimonian & Laird 1986,
-    doi:10.1016/0197-2456(86)90046-2), weights ``1 / (SE² + τ²)``. Quantiles are Student's with
-    hosts − 1 degrees of freedom, as the normal ones are too narrow for few hosts (Follmann &
-    Proschan 1999, doi:10.1111/j.0006-341X.1999.00732.x). One host keeps its own effect.
+    :param effects: of each stack against one and the same other stack, those of its hosts
+    """
+    several = [known for it in effects if len(known := _known(it)) > 1]
+    freedom = sum(len(it) - 1 for it in several)
+    if freedom < _MIN_FREEDOM:
+        return UNKNOWN_HOST_SPREAD
+    excess, scale = [], []
+    for it in several:
+        d, squared = _arrays(it)
+        if not squared.all():
+            return UNKNOWN_HOST_SPREAD
+        weight = 1 / squared
+        excess.append(_cochran(d, weight) - (len(d) - 1))
+        scale.append(float(weight.sum() - (weight**2).sum() / weight.sum()))
+    return HostSpread(max(0.0, math.fsum(excess) / math.fsum(scale)), freedom)
+
+
+def pooled_effect(
+    effects: Sequence[Effect], spread: HostSpread = UNKNOWN_HOST_SPREAD
+) -> PooledEffect:
+    """Pool the effects of several hosts.
+
+    Weights are ``1 / (SE² + τ²)`` with the τ² of the series; the error allows for weights that
+    were themselves estimated (Meier 1953, doi:10.2307/3001633), degrees of freedom after
+    Satterthwaite. Where the hosts of this very stack disagree beyond chance (Cochran's Q, 5 %), its
+    own τ² (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2) sets the weights, and the
+    error is scaled by a moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
 
     :param effects: one a host; those with an infinite standard error are left out
     :raises ValueError: if no host has a finite standard error, or one of several is zero
 
-    >>> random_effects([Effect(0.1, 0.01, 8), Effect(0.1, 0.01, 8)]).tau
-    0.0
+    >>> two = pooled_effect([Effect(0.1, 0.01, 9), Effect(0.1, 0.01, 9)])
+    >>> round(two.effect.d, 6), round(two.effect.standard_error, 6)
+    (0.1, 0.007817)
     """
-    known = [effect for effect in effects if math.isfinite(effect.standard_error)]
+    known = _known(effects)
     if not known:
         raise ValueError("no host has jobs enough for a standard error")
     if len(known) == 1:
         return PooledEffect(known[0], tau=0.0, hosts=1)
-    d = np.array([effect.d for effect in known])
-    squared = np.array([effect.standard_error for effect in known]) ** 2
+    d, squared = _arrays(known)
     if not squared.all():
         raise ValueError("a host without any spread would outweigh all others")
-    tau_squared = _between_hosts(d, 1 / squared)
-    weight = 1 / (squared + tau_squared)
-    pooled = Effect(
-        d=float(weight @ d / weight.sum()),
-        standard_error=float(1 / np.sqrt(weight.sum())),
-        degrees_of_freedom=len(known) - 1.0,
-    )
-    return PooledEffect(pooled, math.sqrt(tau_squared), len(known))
+    from scipy.special import chdtrc  # slow, and needed only for several hosts
 
-
-def _between_hosts(d: FloatArray, weight: FloatArray) -> float:
-    """τ²: what Cochran's Q leaves above its expectation, never below zero."""
-    q = float(weight @ (d - weight @ d / weight.sum()) ** 2)
+    weight = 1 / (squared + spread.variance)
+    q, apart = _cochran(d, weight), len(known) - 1
+    if chdtrc(apart, q) >= _DISAGREEMENT:
+        return PooledEffect(
+            _agreeing(known, weight, spread), math.sqrt(spread.variance), len(known)
+        )
     scale = float(weight.sum() - (weight**2).sum() / weight.sum())
-    return max(0.0, (q - (len(d) - 1)) / scale)
+    own = max(0.0, (q - apart) / scale)
+    inflation = max(1.0, (_AGREEMENT_FREEDOM + q) / (_AGREEMENT_FREEDOM + apart))
+    wide = 1 / (squared + spread.variance + own)
+    effect = Effect(
+        float(wide @ d / wide.sum()),
+        math.sqrt(inflation / float(weight.sum())),
+        _AGREEMENT_FREEDOM + apart,
+    )
+    return PooledEffect(effect, math.sqrt(spread.variance + own), len(known), agree=False)
+
+
+def _agreeing(effects: Sequence[Effect], weight: FloatArray, spread: HostSpread) -> Effect:
+    d, squared = _arrays(effects)
+    freedom = np.array([it.degrees_of_freedom for it in effects])
+    share = weight / weight.sum()
+    estimated = 1 + 4 * float((share * (1 - share) / freedom).sum())
+    variance = estimated / float(weight.sum())
+    within = share**2 * squared * estimated
+    between = variance - float(within.sum())
+    parts = float((within**2 / freedom).sum())
+    if spread.freedom and between > 0:
+        parts += between**2 / spread.freedom
+    return Effect(float(share @ d), math.sqrt(variance), variance**2 / parts)
+
+
+def _known(effects: Sequence[Effect]) -> list[Effect]:
+    return [it for it in effects if math.isfinite(it.standard_error)]
+
+
+def _arrays(effects: Sequence[Effect]) -> tuple[FloatArray, FloatArray]:
+    return (
+        np.array([it.d for it in effects]),
+        np.array([it.standard_error for it in effects]) ** 2,
+    )
+
+
+def _cochran(d: FloatArray, weight: FloatArray) -> float:
+    """Cochran's Q: how much the hosts differ, in units of their errors."""
+    return float(weight @ (d - weight @ d / weight.sum()) ** 2)

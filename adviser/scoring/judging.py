@@ -1,7 +1,8 @@
-"""The rule that tells claims from noise, for any number of effects at once.
+"""The rule that tells claims from noise, for all comparisons of one answer together.
 
-Everything is an array with one entry a comparison, so that a million of them take seconds; the
-comparison of a few stacks goes through the very same functions.
+An answer is one output: a report, a page of ``thoth stacks``, a run of ``thoth guard``. All of its
+comparisons are one family, so that the chance of even one false claim in it is bounded, however
+many stacks, packages and indicators it covers. Everything is an array with one entry a comparison.
 """
 
 from __future__ import annotations
@@ -12,20 +13,18 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from adviser.scoring.effects import (
-    Arms,
-    Effects,
-    FloatArray,
-    Moments,
-    chance_at_most,
-    intervals,
-    mirrored,
-    paired_effects,
-    welch_effects,
-)
-from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.effects import Effects, FloatArray, chance_at_most, intervals
 
+#: Chance of even one false claim in an answer, for the worst case of true differences of δ.
 ALPHA = 0.05
+
+#: Chance of even one claim of a difference in an answer in which there is none at all, whatever
+#: the noise. It shrinks in proportion below :data:`FULL_FREEDOM` degrees of freedom, so that five
+#: jobs an arm keep 1 %; δ keeps it there from ten jobs on, where jobs vary by 5 % or less.
+ALPHA_NONE = 0.02
+
+#: Degrees of freedom, that two stacks bring themselves, from which :data:`ALPHA_NONE` counts whole.
+FULL_FREEDOM = 9.0
 
 
 class Verdict(StrEnum):
@@ -36,6 +35,16 @@ class Verdict(StrEnum):
     EQUIVALENT = "equivalent"
     UNDETERMINED = "undetermined"
 
+    @property
+    def settled(self) -> bool:
+        """Whether it says anything; equivalence is a statement, too."""
+        return self is not Verdict.UNDETERMINED
+
+    @property
+    def different(self) -> bool:
+        """Whether it says that one of the two is faster."""
+        return self in (Verdict.FASTER, Verdict.SLOWER)
+
 
 #: In the order of the numbers in :attr:`Judgements.verdicts`.
 VERDICTS = (Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FASTER)
@@ -43,11 +52,11 @@ VERDICTS = (Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FA
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """What may be said of many comparisons that were looked at together.
+    """What may be said of many comparisons that are judged together.
 
     :param verdicts: places in :data:`VERDICTS`
-    :param p_value: Holm-adjusted, one-sided, of the claim that the sign of ``d`` suggests; 1 if
-        it was not tested
+    :param p_value: Holm-adjusted, of the verdict that the observed effect suggests: a difference
+        where it is beyond δ, else equivalence; 1 if it was not tested
     :param low: lower end of the two-sided 95 % interval, natural log
     :param high: its upper end
     """
@@ -62,20 +71,26 @@ class Judgements:
         return VERDICTS[self.verdicts[i]]
 
 
-def holm_adjusted(p_values: FloatArray) -> FloatArray:
+def holm_adjusted(p_values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """p-values that may each be held against α though all were looked at.
 
     Step-down, valid under any dependence: here every candidate shares the baseline
     (Holm 1979, "A simple sequentially rejective multiple test procedure",
-    Scand. J. Statist. 6:65–70).
+    Scand. J. Statist. 6:65–70, with weights as in its section 4).
+
+    :param weights: share of α of each, in any unit, above zero; equal by default
 
     >>> holm_adjusted(np.array([0.04, 0.01, 0.03])).tolist()
     [0.06, 0.03, 0.06]
+    >>> holm_adjusted(np.array([0.01, 0.01]), np.array([1.0, 3.0])).round(4).tolist()
+    [0.0133, 0.0133]
     """
-    order = np.argsort(p_values, kind="stable")
-    steps = p_values[order] * np.arange(len(p_values), 0, -1)
+    shares = np.ones_like(p_values) if weights is None else weights
+    scaled = p_values / shares
+    order = np.argsort(scaled, kind="stable")
+    left = np.cumsum(shares[order][::-1])[::-1]
     adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled[order] * left), 1.0)
     return adjusted
 
 
@@ -83,63 +98,51 @@ def judge(
     effects: Effects,
     tested: NDArray[np.bool_],
     log_margin: FloatArray | float,
+    own_freedom: FloatArray | float = FULL_FREEDOM,
+    weights: FloatArray | None = None,
     alpha: float = ALPHA,
 ) -> Judgements:
-    """Judge comparisons, all of which were looked at together.
+    """Judge all comparisons of one answer as one family.
+
+    A difference is claimed if two tests agree after Holm's adjustment: that ``|d|`` exceeds δ, at
+    :data:`ALPHA` (the interval null, both signs together; Murphy & Myors 1999,
+    doi:10.1037/0021-9010.84.2.234), and that there is any difference, at :data:`ALPHA_NONE`.
+    Equivalence is claimed if both one-sided tests reject a difference of δ (TOST; Schuirmann 1987,
+    doi:10.1007/BF01068419). For each comparison one of the two claims is true, so both share
+    its part of α.
 
     :param tested: whether there are jobs enough; what is not tested does not count for Holm
     :param log_margin: ``ln(1 + δ)``, one for all or one each
-    :param alpha: chance of even one false ``faster``, and likewise of one false ``slower``
+    :param own_freedom: degrees of freedom that the two stacks bring themselves
+    :param weights: share of α of each; see :func:`holm_adjusted`
+    :param alpha: chance of even one false claim
     """
     margin = np.broadcast_to(np.asarray(log_margin, dtype=np.float64), effects.d.shape)
-    p_faster = _claims(effects, margin, tested)
-    p_slower = _claims(mirrored(effects), margin, tested)
-    above = chance_at_most(effects, -margin) < alpha
-    below = chance_at_most(mirrored(effects), -margin) < alpha
+    size = Effects(np.abs(effects.d), effects.standard_error, effects.degrees_of_freedom)
+    different = np.maximum(
+        chance_at_most(size, margin) + chance_at_most(size, -margin),
+        2 * chance_at_most(size, 0.0) * alpha / none_level(own_freedom, alpha),
+    )
+    inside = Effects(-size.d, size.standard_error, size.degrees_of_freedom)
+    p = np.ones_like(effects.d)
+    beyond = size.d > margin
+    raw = np.minimum(np.where(beyond, different, chance_at_most(inside, -margin)), 1.0)
+    p[tested] = holm_adjusted(raw[tested], None if weights is None else weights[tested])
+    settled = p < alpha
     low, high = intervals(effects)
     return Judgements(
-        np.select([p_faster < alpha, p_slower < alpha, tested & above & below], [3, 2, 1], 0),
-        np.where(effects.d < 0, p_slower, p_faster),
+        np.select([settled & beyond & (effects.d > 0), settled & beyond, settled], [3, 2, 1], 0),
+        p,
         low,
         high,
     )
 
 
-def _claims(effects: Effects, margin: FloatArray, tested: NDArray[np.bool_]) -> FloatArray:
-    """Adjusted p-values of "no faster than the margin"; 1 where nothing was tested."""
-    p = np.ones_like(effects.d)
-    p[tested] = holm_adjusted(chance_at_most(effects, margin)[tested])
-    return p
+def none_level(own_freedom: FloatArray | float, alpha: FloatArray | float = ALPHA) -> FloatArray:
+    """:data:`ALPHA_NONE` for comparisons with so many degrees of freedom of their own.
 
-
-def judge_pairs(
-    arms: Arms,
-    candidates: NDArray[np.int64],
-    baselines: NDArray[np.int64],
-    log_margin: FloatArray | float,
-    alpha: float = ALPHA,
-) -> tuple[Effects, Judgements]:
-    """Judge pairs of arms whose jobs have nothing to do with each other.
-
-    Linear in the jobs of all arms and in the pairs, but for two sorts.
-
-    :param candidates: of each pair, the index of its candidate's arm
-    :param baselines: and that of its baseline's
+    >>> none_level(np.array([4.0, 9.0, 40.0])).round(4).tolist()
+    [0.0089, 0.02, 0.02]
     """
-    seen = arms.moments()
-    ours, theirs = seen.taken(candidates), seen.taken(baselines)
-    effects = welch_effects(ours, theirs)
-    return effects, judge(effects, _enough(ours) & _enough(theirs), log_margin, alpha)
-
-
-def judge_differences(
-    differences: Arms, log_margin: FloatArray | float, alpha: float = ALPHA
-) -> tuple[Effects, Judgements]:
-    """Judge comparisons by the differences of jobs that ran in turns, an arm of them each."""
-    seen = differences.moments()
-    effects = paired_effects(seen)
-    return effects, judge(effects, _enough(seen), log_margin, alpha)
-
-
-def _enough(seen: Moments) -> NDArray[np.bool_]:
-    return seen.jobs >= MIN_JOBS
+    share = np.minimum(1.0, np.asarray(own_freedom, dtype=np.float64) / FULL_FREEDOM)
+    return np.asarray(np.maximum(share, 1e-9) * ALPHA_NONE * (alpha / ALPHA))

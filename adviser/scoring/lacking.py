@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist
 
-from adviser.scoring.estimates import Estimate, Method
-from adviser.scoring.judging import Verdict
-from adviser.scoring.planning import MIN_JOBS, POWER, jobs_to_verdict
+import numpy as np
+from numpy.typing import NDArray
 
-#: Jobs an arm beyond which nobody is told to go on: the difference is too close to δ.
-MAX_PLANNED = 1000
-
-#: Hosts of one class beyond which nobody is told to go on.
-MAX_HOSTS = 50
+from adviser.scoring.effects import Effects, FloatArray
+from adviser.scoring.estimates import Estimate
+from adviser.scoring.jobs import MIN_JOBS
+from adviser.scoring.prediction import OpenEffects, effect_prior, outlook
 
 
 class Need(StrEnum):
@@ -40,99 +38,105 @@ class Lack:
     """What a comparison lacks.
 
     :param need: ``None`` where it is settled
-    :param jobs: further ones of the candidate until a verdict can be expected, an estimate; of
-        :attr:`Need.RUNS` each in a run of its own; 0 where it is not a matter of jobs
+    :param jobs: further ones of the candidate that make a verdict likely; of :attr:`Need.RUNS`
+        each in a run of its own; 0 where it is not a matter of jobs
     :param baseline_jobs: the same of the baseline
+    :param chance: that these jobs settle it as faster or slower; 0 where too little is known
     """
 
     need: Need | None = None
     jobs: int = 0
     baseline_jobs: int = 0
+    chance: float = 0.0
 
 
 _NOTHING = Lack()
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
-    """Tells what undetermined comparisons lack that are tested together.
+class JudgedFamily:
+    """All comparisons of one answer after they were judged, one entry each.
 
+    :param estimates: how each was estimated
+    :param effects: their effects, widened where they come from elsewhere
+    :param settled: whether each has a verdict
+    :param elsewhere: whether each was measured in other circumstances than the answer is for
     :param log_margin: ``ln(1 + δ)``
-    :param tested: how many comparisons are tested together
+    :param alpha: the part of α that each has
+    :param series: number of the series of each; comparisons of one series inform each other
     """
 
-    log_margin: float
-    alpha: float
-    tested: int
+    estimates: Sequence[Estimate]
+    effects: Effects
+    settled: NDArray[np.bool_]
+    elsewhere: NDArray[np.bool_]
+    log_margin: FloatArray
+    alpha: FloatArray
+    series: Sequence[int]
 
-    def of(self, it: Estimate, verdict: Verdict, *, elsewhere: bool = False) -> Lack:
-        """What one of them lacks.
+    def lacks(self) -> list[Lack]:
+        """What each comparison lacks."""
+        lacks = [self._without_jobs(i) for i in range(len(self.estimates))]
+        by_series: dict[int, list[int]] = defaultdict(list)
+        for i, number in enumerate(self.series):
+            by_series[number].append(i)
+        for places in by_series.values():
+            still_open = [i for i in places if lacks[i] is None]
+            if still_open:
+                known = [i for i in places if self.estimates[i].tested]
+                for i, lack in self._with_jobs(still_open, known):
+                    lacks[i] = lack
+        return [it or _NOTHING for it in lacks]
 
-        :param elsewhere: whether it was measured in other circumstances than asked about; no
-            number of jobs there tells what would be seen here
-        """
-        if verdict is not Verdict.UNDETERMINED:
+    def _without_jobs(self, i: int) -> Lack | None:
+        """What is known without planning further jobs; ``None`` where these have to be planned."""
+        it = self.estimates[i]
+        if self.settled[i]:
             return _NOTHING
-        if elsewhere:
+        if self.elsewhere[i]:
             return Lack(Need.HERE, MIN_JOBS, MIN_JOBS)
         if it.hosts == 0:
             return Lack(Need.HOSTS, MIN_JOBS, MIN_JOBS)
-        if not it.tested:
-            return _first_jobs(it)
-        return self._further_hosts(it) if it.method is Method.POOLED else self._further_jobs(it)
+        return None if it.tested else _first_jobs(it)
 
-    def _further_jobs(self, it: Estimate) -> Lack:
-        """Further pairs or runs."""
-        so_far = it.runs, it.baseline_runs
-        needed = self._needed(it, min(so_far))
-        if needed is None:
-            return Lack(Need.MARGIN)
-        clustered = not it.pairs and so_far != (it.jobs, it.baseline_jobs)
-        more = (max(0, needed - each) for each in so_far)
-        return Lack(Need.RUNS if clustered else Need.JOBS, *more)
-
-    def _needed(self, it: Estimate, so_far: int) -> int | None:
-        """Pairs or runs an arm; ``None`` if they are too many for anybody."""
-        planned = jobs_to_verdict(
-            math.sqrt(it.log_variance),
-            it.effect.d,
-            self.log_margin,
-            alpha=self.alpha,
-            candidates=max(1, self.tested),
+    def _with_jobs(self, places: Sequence[int], known: Sequence[int]) -> list[tuple[int, Lack]]:
+        """Further pairs, runs or hosts for the open comparisons of one series."""
+        chosen = np.array(places)
+        comparisons = OpenEffects(
+            _taken(self.effects, chosen),
+            np.array([_units(self.estimates[i]) for i in places], dtype=np.float64),
+            self.log_margin[chosen],
+            np.array([self.estimates[i].own_freedom for i in places]),
+            self.alpha[chosen],
         )
-        if planned > so_far:
-            return planned if planned <= MAX_PLANNED else None
-        # Enough by the plan, and still no verdict: by the distance from δ that there really is.
-        factor = self._factor(it)
-        needed = so_far * factor
-        return max(so_far + 1, math.ceil(needed)) if needed <= MAX_PLANNED else None
+        seen = outlook(comparisons, effect_prior(_taken(self.effects, np.array(known))))
+        return [
+            (i, _further(self.estimates[i], int(seen.more[n]), float(seen.chance[n])))
+            for n, i in enumerate(places)
+        ]
 
-    def _factor(self, it: Estimate) -> float:
-        """How many times as much is needed as there is, if the difference is as it was seen."""
-        return (self._wanted(it, it.effect.degrees_of_freedom) * it.effect.standard_error) ** 2
 
-    def _wanted(self, it: Estimate, freedom: float) -> float:
-        """One over the standard error that an 80 % chance of a verdict asks for."""
-        from scipy.special import stdtrit  # slow, and needed only where something was measured
+def _units(it: Estimate) -> int:
+    """Pairs or runs so far; hosts where these disagree."""
+    return min(it.runs, it.baseline_runs) if it.hosts_agree else it.hosts or 1
 
-        beyond = abs(it.effect.d) - self.log_margin
-        level, beta = self.alpha / max(1, self.tested), 1 - POWER
-        if beyond < 0:  # both one-sided tests of equivalence have to succeed
-            level, beta = self.alpha, beta / 2
-        t = float(stdtrit(max(1.0, freedom), 1 - level))
-        return (t + NormalDist().inv_cdf(1 - beta)) / abs(beyond) if beyond else math.inf
 
-    def _further_hosts(self, it: Estimate) -> Lack:
-        """Five jobs on each further host, whose number counts more than the jobs on it."""
-        so_far = it.hosts or 0
-        if not so_far:
-            return Lack(Need.HOSTS, MIN_JOBS, MIN_JOBS)
-        for hosts in range(so_far + 1, MAX_HOSTS + 1):
-            error = it.effect.standard_error * math.sqrt(so_far / hosts)
-            if self._wanted(it, hosts - 1) * error <= 1:
-                more = MIN_JOBS * (hosts - so_far)
-                return Lack(Need.HOSTS, more, more)
+def _further(it: Estimate, more: int, chance: float) -> Lack:
+    if not more:
         return Lack(Need.MARGIN)
+    if not it.hosts_agree:
+        return Lack(Need.HOSTS, MIN_JOBS * more, MIN_JOBS * more, chance)
+    so_far = it.runs, it.baseline_runs
+    needed = min(so_far) + more
+    clustered = not it.pairs and so_far != (it.jobs, it.baseline_jobs)
+    ours, theirs = (max(0, needed - each) for each in so_far)
+    return Lack(Need.RUNS if clustered else Need.JOBS, ours, theirs, chance)
+
+
+def _taken(effects: Effects, places: NDArray[np.int64]) -> Effects:
+    return Effects(
+        effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
+    )
 
 
 def _first_jobs(it: Estimate) -> Lack:

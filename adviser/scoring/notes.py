@@ -11,10 +11,10 @@ from adviser.scoring.assessments import Claim, Code, Justification, Level
 from adviser.scoring.contrasts import name_of
 from adviser.scoring.estimates import Method
 from adviser.scoring.harms import AllowList, severity_of
+from adviser.scoring.jobs import MIN_JOBS
+from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
-from adviser.scoring.planning import MIN_JOBS
 from adviser.scoring.releases import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
-from adviser.scoring.verdicts import Verdict
 from common.advisories import Severity
 from common.packages import Purl
 from graph.candidates import Candidate

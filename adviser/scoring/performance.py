@@ -1,8 +1,8 @@
-"""What measurements say of versions next to the baseline: claims, and what of them counts.
+"""What measurements say of versions: claims, and the order that the settled ones give.
 
-All comparisons of a request that may be scored are judged together, so that the chance of even
-one false claim among them is bounded, however many packages, versions and indicators were looked
-at; what is only told is another family of tests, with a bound of its own.
+All comparisons of one answer are judged as one family, so that the chance of even one false claim
+in it is bounded, however many packages, versions and indicators it covers. Performance orders two
+versions only by what is settled between them; :func:`performance_order` has the rule.
 """
 
 from __future__ import annotations
@@ -10,20 +10,26 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
-from adviser.scoring.assessments import Claim
+from adviser.scoring.assessments import Claim, Standing
 from adviser.scoring.circumstances import Circumstances
-from adviser.scoring.contrasts import Contrast, Stacks, package_contrasts, stack_contrasts
-from adviser.scoring.effects import Effects, FloatArray, effects_of, per_cent
+from adviser.scoring.contrasts import (
+    Contrast,
+    Role,
+    Stacks,
+    package_contrasts,
+    stack_contrasts,
+    version_of_purl,
+)
+from adviser.scoring.effects import Effects, FloatArray, per_cent
 from adviser.scoring.estimates import Estimate, estimates_of
+from adviser.scoring.families import Family, Member, judge_family
 from adviser.scoring.histories import History, histories_of
-from adviser.scoring.judging import ALPHA, Judgements, Verdict, judge
-from adviser.scoring.lacking import Lack, Lacking, Need
-from adviser.scoring.next_jobs import settling_chance
+from adviser.scoring.judging import ALPHA
 from adviser.scoring.samples import within_runs
 from adviser.scoring.shrinkage import expected, pessimistic, true_variance
 from adviser.scoring.spread import MIN_JOBS_TO_TELL, SpreadRatio, variance_ratio
@@ -35,18 +41,17 @@ from graph.evidence import Evidence, Series
 #: and nothing that was measured on the one tells how far it carries to the other.
 ELSEWHERE_SD = 0.1
 
+#: How α is shared among what an answer compares: most of it goes where a claim changes the advice.
+_SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.OTHERS: 1.0, Role.STACKS: 1.0}
+
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
-    """One comparison that was looked at."""
+class _Compared:
+    """One contrast with its estimate."""
 
     contrast: Contrast
     history: History
     estimate: Estimate
-
-    @property
-    def log_margin(self) -> float:
-        return self.history.log_margin
 
     @property
     def used(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -64,7 +69,7 @@ def performance_claims(
     versions: Mapping[str, Collection[Purl]],
     asked: Circumstances,
 ) -> list[Claim]:
-    """Everything that was measured of the wanted versions next to the baseline's.
+    """Everything that was measured of the wanted versions.
 
     A version that was measured in the same circumstances is judged by that alone. Where it was
     not, measurements from elsewhere are told, with a wider interval, each by itself.
@@ -74,7 +79,7 @@ def performance_claims(
     :returns: by package, version, indicator and hardware; of stacks that differ in several
         packages, last, those only about which something is settled
     """
-    histories = histories_of(evidence, _wanted(evidence, stacks, baseline))
+    histories = histories_of(evidence, _wanted(evidence, stacks, baseline, versions))
     contrasts = _nearest(
         package_contrasts(stacks, histories, baseline, versions), evidence.series, asked
     )
@@ -84,11 +89,7 @@ def performance_claims(
         if asked.distance(evidence.series[number]) == 0
     }
     contrasts += stack_contrasts(stacks, here, baseline, versions)
-    looked = _looked(contrasts, histories)
-    # What is only told must not cost what is scored any power: two families of tests.
-    scored = [it for it in looked if it.contrast.purl is not None]
-    told = [it for it in looked if it.contrast.purl is None]
-    claims = _claims(scored, asked, evidence) + _claims(told, asked, evidence, settled=True)
+    claims = _claims(_estimated(contrasts, histories), asked, evidence)
     return sorted(claims, key=_order)
 
 
@@ -111,135 +112,140 @@ def stack_claims(
         for number, it in histories.items()
         if baseline in it.jobs and candidate in it.jobs
     ]
-    return sorted(_claims(_looked(contrasts, histories), asked, evidence), key=_order)
+    claims = _claims(_estimated(contrasts, histories), asked, evidence, undetermined=True)
+    return sorted(claims, key=_order)
 
 
-def _wanted(evidence: Evidence, stacks: Stacks, baseline: Mapping[str, Purl]) -> set[int]:
-    """Series in which a stack was measured that holds some of the baseline."""
+def _wanted(
+    evidence: Evidence,
+    stacks: Stacks,
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Collection[Purl]],
+) -> set[int]:
+    """Series in which a stack was measured that holds a version that is asked about."""
     holding = {digest for purl in baseline.values() for digest in stacks.holding(purl)}
+    for several in versions.values():
+        measured = [it for it in several if stacks.holding(it)]
+        if len(measured) > 1:
+            holding.update(digest for it in measured for digest in stacks.holding(it))
     return {it.series for it in evidence.readings if it.stack in holding}
 
 
 def _nearest(
     contrasts: Sequence[Contrast], series: Sequence[Series], asked: Circumstances
 ) -> list[Contrast]:
-    """Of each version those contrasts that come from as near as any."""
-    nearest: dict[Purl | None, int] = {}
+    """Of every two versions those contrasts that come from as near as any."""
+    nearest: dict[tuple[Purl | None, Purl | None], int] = {}
     for it in contrasts:
-        distance = asked.distance(series[it.series])
-        nearest[it.purl] = min(distance, nearest.get(it.purl, distance))
-    return [it for it in contrasts if asked.distance(series[it.series]) == nearest[it.purl]]
+        distance, pair = asked.distance(series[it.series]), (it.purl, it.baseline_purl)
+        nearest[pair] = min(distance, nearest.get(pair, distance))
+    return [
+        it
+        for it in contrasts
+        if asked.distance(series[it.series]) == nearest[it.purl, it.baseline_purl]
+    ]
 
 
-def _looked(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> list[_Looked]:
+def _estimated(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> list[_Compared]:
     """Estimates, all candidates of one baseline in one go."""
     together: dict[tuple[int, str], list[Contrast]] = defaultdict(list)
     for it in contrasts:
         together[it.series, it.baseline].append(it)
-    found = []
+    compared = []
     for (number, base), several in together.items():
         history = histories[number]
         samples = [history.sample(it.candidate) for it in several]
         estimates = estimates_of(history.sample(base), samples, history.spread)
-        found += [
-            _Looked(contrast, history, estimate)
+        compared += [
+            _Compared(contrast, history, estimate)
             for contrast, estimate in zip(several, estimates, strict=True)
         ]
-    return found
+    return compared
 
 
 def _claims(
-    looked: Sequence[_Looked], asked: Circumstances, evidence: Evidence, *, settled: bool = False
+    compared: Sequence[_Compared],
+    asked: Circumstances,
+    evidence: Evidence,
+    *,
+    undetermined: bool = False,
 ) -> list[Claim]:
-    """The claims of comparisons that are judged together: one family of tests.
+    """The claims of all comparisons of one answer: one family of tests.
 
-    :param settled: whether only those are wanted that have a verdict
+    :param undetermined: whether stacks that differ in several packages are wanted without a
+        verdict, too
     """
-    if not looked:
+    if not compared:
         return []
-    effects = effects_of([it.estimate.effect for it in looked])
-    away = [ELSEWHERE_SD * math.sqrt(asked.distance(it.history.series)) for it in looked]
-    wide = replace(effects, standard_error=np.hypot(effects.standard_error, away))
-    tested = np.array([it.estimate.tested for it in looked])
-    margins = np.array([it.log_margin for it in looked])
-    judged = judge(wide, tested, margins, ALPHA)
-    count = max(1, int(tested.sum()))
-    shrunk = _expected(looked, wide)
-    bounds = pessimistic(wide, shrunk, ALPHA / count)
-    low = np.where(np.isfinite(judged.low), per_cent(judged.low), -np.inf)
-    told = np.stack([low, per_cent(judged.high), per_cent(shrunk), per_cent(effects.d)])
-    per_cents = told.T.tolist()
+    tested = Counter(it.contrast.role for it in compared if it.estimate.tested)
+    family = judge_family(
+        [
+            Member(
+                it.estimate,
+                it.history.log_margin,
+                it.contrast.series,
+                ELSEWHERE_SD * math.sqrt(asked.distance(it.history.series)),
+                _SHARES[it.contrast.role] / max(1, tested[it.contrast.role]),
+            )
+            for it in compared
+        ]
+    )
+    verdicts = family.judgements.verdicts
+    shrunk = _expected(compared, family.effects)
+    levels = np.where(family.tested, family.alpha, ALPHA)
+    bounds = pessimistic(_sizes(family.effects), np.abs(shrunk), levels)
     return [
-        _claim(
-            it,
-            _Found(
-                judged, i, per_cents[i], float(bounds[i]), Lacking(float(margins[i]), ALPHA, count)
-            ),
-            asked,
-            evidence.hardware,
-        )
-        for i, it in enumerate(looked)
-        if not settled or judged.verdicts[i]
+        _claim(it, _Judged(family, i, float(shrunk[i]), float(bounds[i])), asked, evidence.hardware)
+        for i, it in enumerate(compared)
+        if undetermined or it.contrast.role is not Role.STACKS or verdicts[i]
     ]
 
 
-def _expected(looked: Sequence[_Looked], effects: Effects) -> FloatArray:
+def _sizes(effects: Effects) -> Effects:
+    return Effects(np.abs(effects.d), effects.standard_error, effects.degrees_of_freedom)
+
+
+def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
     """What is expected to last of each effect, by what all comparisons of its series show."""
-    found = np.zeros(len(looked))
+    shrunk = np.zeros(len(compared))
     by_series: dict[int, list[int]] = defaultdict(list)
-    for i, it in enumerate(looked):
+    for i, it in enumerate(compared):
         by_series[it.contrast.series].append(i)
     for places in by_series.values():
         some = Effects(
             effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
         )
-        found[places] = expected(some, true_variance(some))
-    return found
+        shrunk[places] = expected(some, true_variance(some))
+    return shrunk
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What was found of one comparison.
+class _Judged:
+    """What was judged of one comparison.
 
-    :param judgements: of all of them
-    :param place: of this one among them
-    :param per_cents: ends of the interval, the effect as it is published, and as it was observed
-    :param bound: the pessimistic one, natural log
+    :param place: among the members of the family
+    :param shrunk: the effect as it is expected to last, natural log
+    :param bound: lower bound of its size, natural log
     """
 
-    judgements: Judgements
+    family: Family
     place: int
-    per_cents: Sequence[float]
+    shrunk: float
     bound: float
-    lacking: Lacking
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.judgements.verdict(self.place)
-
-    @property
-    def p_value(self) -> float:
-        return float(self.judgements.p_value[self.place])
-
-    def chance(self, it: _Looked, lack: Lack) -> float:
-        """That what it lacks settles it as faster or slower."""
-        estimate, more = it.estimate, max(lack.jobs, lack.baseline_jobs)
-        if not more or not estimate.tested or lack.need not in _COUNTED:
-            return 0.0
-        so_far, told = min(estimate.runs, estimate.baseline_runs), self.lacking
-        return settling_chance(estimate.effect, so_far, more, told.log_margin, told.tested)
 
 
-#: What is lacking is counted in pairs or runs, of which further ones make the error smaller.
-_COUNTED = frozenset({Need.JOBS, Need.RUNS})
-
-
-def _claim(it: _Looked, found: _Found, asked: Circumstances, labels: Mapping[str, str]) -> Claim:
+def _claim(
+    it: _Compared, judged: _Judged, asked: Circumstances, labels: Mapping[str, str]
+) -> Claim:
     contrast, series, estimate = it.contrast, it.history.series, it.estimate
-    verdict = found.verdict
-    lack = found.lacking.of(estimate, verdict, elsewhere=asked.distance(series) > 0)
-    scored = contrast.purl is not None and verdict is not Verdict.UNDETERMINED
-    low, high, effect, observed = found.per_cents
+    place, judgements = judged.place, judged.family.judgements
+    verdict, lack = judgements.verdict(place), judged.family.lacks[place]
+    scored = contrast.purl is not None and bool(judgements.verdicts[place])
+    low, high, effect, observed = per_cent(
+        np.array([judgements.low[place], judgements.high[place], judged.shrunk, estimate.effect.d])
+    ).tolist()
+    # A settled difference is δ at least: that is what was tested.
+    size = max(judged.bound, it.history.log_margin) if scored and verdict.different else 0.0
     return Claim(
         package=contrast.differs[0] if contrast.purl else None,
         purl=contrast.purl,
@@ -247,6 +253,7 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, labels: Mapping[str
         stack=contrast.candidate,
         baseline_stack=contrast.baseline,
         differs=contrast.differs,
+        beside_baseline=contrast.role is Role.BASELINE,
         indicator=series.indicator,
         parameters=series.parameters,
         device=series.device,
@@ -260,23 +267,24 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, labels: Mapping[str
         verdict=verdict,
         effect_pct=effect,
         observed_pct=observed,
-        interval_low_pct=low,
+        interval_low_pct=low if math.isfinite(judgements.low[place]) else -math.inf,
         interval_high_pct=high,
-        delta_pct=100 * math.expm1(found.lacking.log_margin),
-        p_value=found.p_value,
+        delta_pct=100 * math.expm1(it.history.log_margin),
+        p_value=float(judgements.p_value[place]),
         jobs=estimate.jobs,
         baseline_jobs=estimate.baseline_jobs,
         runs=estimate.runs,
         baseline_runs=estimate.baseline_runs,
+        tested=estimate.tested,
         needs=lack.need,
         jobs_missing=lack.jobs,
         baseline_jobs_missing=lack.baseline_jobs,
-        chance=found.chance(it, lack),
+        chance=lack.chance,
         method=estimate.method,
         pairs=estimate.pairs,
         hosts=estimate.hosts,
         tau=estimate.tau,
-        bound=_counted(verdict, found.bound) if scored else 0.0,
+        bound=math.copysign(size, estimate.effect.d) if size else 0.0,
         scored=scored,
         left_out=_left_out(it),
         spread_ratio=_spread_ratio(it),
@@ -287,21 +295,21 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, labels: Mapping[str
     )
 
 
-def _left_out(it: _Looked) -> dict[str, int]:
+def _left_out(it: _Compared) -> dict[str, int]:
     """How many jobs of the two stacks did not take part, by why."""
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for stack, used in it.used:
-        found += it.history.excluded(stack)
+        counted += it.history.excluded(stack)
         places = it.history.sample(stack).places
         if len(used) < len(places):
             hosts = {places[i].host for i in used}
             rest = [place for i, place in enumerate(places) if i not in set(used)]
-            found["unpaired"] += sum(place.host in hosts for place in rest)
-            found["other_host"] += sum(place.host not in hosts for place in rest)
-    return {why: found[why] for why in sorted(found) if found[why]}
+            counted["unpaired"] += sum(place.host in hosts for place in rest)
+            counted["other_host"] += sum(place.host not in hosts for place in rest)
+    return {why: counted[why] for why in sorted(counted) if counted[why]}
 
 
-def _spread_ratio(it: _Looked) -> SpreadRatio | None:
+def _spread_ratio(it: _Compared) -> SpreadRatio | None:
     """How much more the jobs of one stack vary than those of the other, from 20 jobs on."""
     if min(it.estimate.jobs, it.estimate.baseline_jobs) < MIN_JOBS_TO_TELL:
         return None
@@ -309,22 +317,97 @@ def _spread_ratio(it: _Looked) -> SpreadRatio | None:
     return variance_ratio(ours, theirs)
 
 
-def _counted(verdict: Verdict, bound: float) -> float:
-    """What scores count: a gain never below none, a loss never above, no difference as none."""
-    if verdict is Verdict.FASTER:
-        return max(0.0, bound)
-    return min(0.0, bound) if verdict is Verdict.SLOWER else 0.0
+def performance_order(
+    claims: Sequence[Claim],
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Sequence[Purl]],
+    choosable: Mapping[str, Collection[Purl]],
+) -> dict[Purl, Standing]:
+    """How every version stands next to those that could be chosen instead of it.
 
+    A version loses to another one that is settled to be faster. Of two versions that were not
+    compared, the one with a settled gain over the baseline comes first, and one with a settled loss
+    last. Otherwise neither loses, however far each one's effect is from the baseline's: then
+    other criteria decide. A difference is the mean over indicators of the mean over what each
+    was measured with; a comparison that nothing settled is in both means, as zero.
 
-def performance_values(claims: Sequence[Claim]) -> dict[Purl, float]:
-    """The value of each version by the criterion: mean over indicators of the mean over what
-    each was measured with. A comparison that nothing settled is in both means, as zero.
+    :param versions: all candidates, by name
+    :param choosable: those that a request can have
     """
-    bounds: dict[Purl, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    table = _Table(claims)
+    standings: dict[Purl, Standing] = {}
+    for name, theirs in versions.items():
+        if name not in table.packages:
+            continue
+        rivals = sorted(it for it in choosable.get(name, theirs) if it in table.measured)
+        for version in theirs:
+            losses = [table.standing(version, it, baseline.get(name)) for it in rivals]
+            worst = max(losses, key=lambda it: it.loss, default=Standing())
+            if worst.loss > 0:
+                standings[version] = worst
+    return standings
+
+
+class _Table:
+    """Claims by the two versions that they compare."""
+
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        by_pair: dict[tuple[Purl, Purl], list[Claim]] = defaultdict(list)
+        for it in claims:
+            if it.purl is not None and it.baseline_purl is not None and it.tested:
+                by_pair[it.purl, it.baseline_purl].append(it)
+        self._gains = {pair: _mean_bound(several) for pair, several in by_pair.items()}
+        self._claims = by_pair
+        self.measured = {purl for pair in by_pair for purl in pair}
+        self.packages = {it.package for several in by_pair.values() for it in several}
+
+    def gain(self, ours: Purl, theirs: Purl) -> float | None:
+        """How much faster ``ours`` is settled to be, natural log; ``None`` if not compared."""
+        if (gain := self._gains.get((ours, theirs))) is not None:
+            return gain
+        gain = self._gains.get((theirs, ours))
+        return None if gain is None else -gain
+
+    def standing(self, version: Purl, rival: Purl, baseline: Purl | None) -> Standing:
+        """What a version loses to another one."""
+        if version == rival:
+            return Standing()
+        gain = self.gain(rival, version)
+        if gain is not None:
+            return Standing(gain, self._words(rival, version)) if gain > 0 else Standing()
+        if baseline is None or baseline in (version, rival):
+            return Standing()
+        ours, theirs = self.gain(rival, baseline), self.gain(version, baseline)
+        if theirs is None and ours is not None and ours > 0:
+            told = f"{version_of_purl(version)} was not measured beside them"
+            return Standing(ours, f"{self._words(rival, baseline)}; {told}")
+        if ours is None and theirs is not None and theirs < 0:
+            return Standing(-theirs, self._words(baseline, version))
+        return Standing()
+
+    def _words(self, faster: Purl, slower: Purl) -> str:
+        """The claim with the largest settled difference between two versions, in words."""
+        several = [*self._claims[faster, slower], *self._claims[slower, faster]]
+        most = max(
+            several,
+            key=lambda it: (
+                it.bound if it.purl == faster else -it.bound, it.indicator, it.comparison_key
+            ),
+        )  # fmt: skip
+        size = abs(most.effect_pct)
+        if most.purl == slower:  # told the other way round
+            size = 100 * math.expm1(abs(math.log1p(most.effect_pct / 100)))
+        return (
+            f"{version_of_purl(faster)} is {size:.0f} % faster than {version_of_purl(slower)}"
+            f" in {most.indicator}"
+        )
+
+
+def _mean_bound(claims: Sequence[Claim]) -> float:
+    bounds: dict[str, list[float]] = defaultdict(list)
     for it in claims:
-        if it.purl is not None:
-            bounds[it.purl][it.indicator].append(it.bound)
-    return {purl: fmean(map(fmean, several.values())) for purl, several in bounds.items()}
+        bounds[it.indicator].append(it.bound)
+    return fmean(map(fmean, bounds.values()))
 
 
 def _order(it: Claim) -> tuple[object, ...]:

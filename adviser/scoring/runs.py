@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adviser.scoring.effects import Effects, FloatArray, Moments, welch_effects
-from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.jobs import MIN_JOBS
+from adviser.scoring.moderation import NO_PRIOR, VariancePrior, moderated, variance_prior
+from adviser.scoring.spread import Variance
 
 #: Degrees of freedom that the variance between runs has at least before arms of fewer than five
 #: runs are judged by it: eleven runs of one stack, or five of each of three.
@@ -30,12 +33,14 @@ class RunSpread:
     :param freedom: its degrees of freedom: runs less stacks
     :param within: variance of jobs within their run; 0 if no run has two jobs
     :param per_run: mean of one over the number of jobs of those runs
+    :param prior: what the stacks share of their own variances, for arms of five runs or more
     """
 
     variance: float = math.nan
     freedom: int = 0
     within: float = 0.0
     per_run: float = 1.0
+    prior: VariancePrior = NO_PRIOR
 
     @property
     def known(self) -> bool:
@@ -77,7 +82,17 @@ def run_spread(
         freedom=freedom,
         within=within / inner if inner else 0.0,
         per_run=float((1 / jobs[several]).mean()),
+        prior=variance_prior(_variances(means, middles, stack)),
     )
+
+
+def _variances(means: FloatArray, middles: FloatArray, stack: NDArray[np.int64]) -> list[Variance]:
+    """The variance of the means of runs of each stack that has five or more."""
+    squares, runs = np.bincount(stack, (means - middles[stack]) ** 2), np.bincount(stack)
+    return [
+        Variance(float(squares[i] / (runs[i] - 1)), int(runs[i] - 1))
+        for i in np.flatnonzero(runs >= MIN_JOBS)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +112,8 @@ class RunArms:
 def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
     """Effects of arms whose unit is the run.
 
-    With five runs an arm, Welch's error of the means of runs. With fewer, that of
+    With five runs an arm, Welch's error of the means of runs, each arm's variance moderated by
+    what the stacks of the series share. With fewer, that of
     ``S² (1/r_a + 1/r_b)``, where S² is the variance between runs that all stacks of the series have
     shown, with its degrees of freedom; where even that is not known, Welch's error if both
     arms have two runs, and none otherwise. What an arm's jobs vary by within it is never less
@@ -109,12 +125,36 @@ def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
     if not spread.known:
         return own
     many = np.minimum(ours.means.jobs, theirs.means.jobs) >= MIN_JOBS
+    if spread.prior.freedom:
+        own = _moderated(own, ours.means, theirs.means, spread.prior)
     (mine, free), (others, freely) = (_shared(it, spread) for it in (ours, theirs))
     # Both arms lean on one and the same estimate, so that its freedom counts once.
     return Effects(
         own.d,
         np.where(many, own.standard_error, np.sqrt(mine + others)),
         np.where(many, own.degrees_of_freedom, np.minimum(free, freely)),
+    )
+
+
+def _moderated(own: Effects, ours: Moments, theirs: Moments, prior: VariancePrior) -> Effects:
+    """The same effects with the variance of each arm moderated by one and the same prior."""
+    arms = []
+    for it in (ours, theirs):
+        free = np.where(it.jobs > 1, it.jobs - 1, 0.0)
+        arms.append(moderated(it.variance, free, [prior] * len(free)))
+    (mine, free), (others, freely) = arms
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mine, others = mine / ours.jobs, others / theirs.jobs
+        squared = mine + others
+        share = mine / squared
+        freedom = 1 / (share**2 / free + (1 - share) ** 2 / freely)
+        # Both arms lean on the prior, whose freedom counts once.
+        freedom = np.minimum(freedom, prior.freedom + ours.jobs + theirs.jobs - 2)
+    usable = np.isfinite(own.standard_error) & (squared > 0) & np.isfinite(freedom)
+    return Effects(
+        own.d,
+        np.where(usable, np.sqrt(np.where(usable, squared, 0.0)), own.standard_error),
+        np.where(usable, freedom, own.degrees_of_freedom),
     )
 
 

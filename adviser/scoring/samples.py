@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from adviser.scoring.jobs import UNKNOWN_PLACE, Place
-from adviser.scoring.planning import MIN_JOBS
+from adviser.scoring.jobs import MIN_JOBS, UNKNOWN_PLACE, Place
 from adviser.scoring.spread import Variance
 
 
@@ -21,12 +20,14 @@ class Sample:
     :param log_rates: ``L`` of each job, in any order
     :param comparison_key: only samples with equal keys are compared
     :param places: of each job, in the order of ``log_rates``; empty if none is known
+    :param turn_variances: by host, the variance of one job within the turns that it shared
     """
 
     label: str
     log_rates: tuple[float, ...]
     comparison_key: str
     places: tuple[Place, ...] = ()
+    turn_variances: Mapping[str, Variance] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if self.places and len(self.places) != len(self.log_rates):
@@ -40,11 +41,15 @@ class Arm:
     :param rates: of its jobs; of pairs, the mean of each block
     :param runs: their rates run by run; empty of pairs
     :param used: places in the sample
+    :param share: mean of one over the number of its jobs in a block
+    :param turn_variance: of one of its jobs within turns; ``None`` if unknown
     """
 
     rates: tuple[float, ...]
     runs: tuple[Sequence[float], ...]
     used: tuple[int, ...]
+    share: float = 1.0
+    turn_variance: Variance | None = None
 
     @cached_property
     def means(self) -> list[float]:
@@ -115,11 +120,16 @@ class PlacedJobs:
         rates = self.sample.log_rates
         used: list[int] = []
         means: list[float] = []
+        shares: list[float] = []
+        hosts: set[str] = set()
         for host, block in wanted:
-            them = self.hosts[host][block]
-            used += them
-            means.append(mean_of([rates[i] for i in them]))
-        return Arm(tuple(means), (), tuple(used))
+            jobs = self.hosts[host][block]
+            used += jobs
+            means.append(mean_of([rates[i] for i in jobs]))
+            shares.append(1 / len(jobs))
+            hosts.add(host)
+        alone = self.sample.turn_variances.get(min(hosts)) if len(hosts) == 1 else None
+        return Arm(tuple(means), (), tuple(used), mean_of(shares), alone)
 
     def count(self, host: str | None) -> int:
         return sum(map(len, self.hosts.get(host, {}).values()))

@@ -75,7 +75,9 @@ def shrinkage_factors(standard_error: FloatArray, tau_squared: float) -> FloatAr
     return np.asarray(tau_squared / (tau_squared + standard_error**2), dtype=np.float64)
 
 
-def pessimistic(effects: Effects, shrunk: FloatArray, alpha: float = 0.05) -> FloatArray:
+def pessimistic(
+    effects: Effects, shrunk: FloatArray, alpha: FloatArray | float = 0.05
+) -> FloatArray:
     """Lower one-sided bound of the shrunk effect: what a careful person counts on.
 
     The error is that of the observed effect, not the smaller one of the shrunk: of two stacks

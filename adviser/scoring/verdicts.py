@@ -8,24 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adviser.scoring.effects import effects_of, per_cent
-from adviser.scoring.estimates import Estimate, Method, Sample, estimates_of
-from adviser.scoring.judging import ALPHA, Judgements, Verdict, holm_adjusted, judge
-from adviser.scoring.lacking import Lacking, Need
-from adviser.scoring.runs import UNKNOWN_SPREAD, RunSpread
+from adviser.scoring.effects import per_cent
+from adviser.scoring.estimates import UNKNOWN_SERIES, Estimate, Method, SeriesSpread, estimates_of
+from adviser.scoring.families import Family, Member, judge_family
+from adviser.scoring.judging import ALPHA, Verdict
+from adviser.scoring.lacking import Need
+from adviser.scoring.samples import Sample
 from common.errors import IncomparableSamples
 
 #: The smallest difference worth a verdict, a share of the baseline's rate.
 MIN_DELTA = 0.02
-
-__all__ = [
-    "ALPHA",
-    "Comparison",
-    "Verdict",
-    "compare_candidates",
-    "holm_adjusted",
-    "smallest_difference",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +41,8 @@ class Comparison:
     :param jobs_missing: further jobs of the candidate until a verdict can be expected, an
         estimate; 0 where it is settled, and where jobs do not help
     :param baseline_jobs_missing: the same for the baseline
-    :param p_value: Holm-adjusted, one-sided, of the claim that the sign of ``d`` suggests
-        (faster or slower than the margin); 1 if it was not tested
+    :param chance: that these jobs settle it as faster or slower; 0 where too little is known
+    :param p_value: see :class:`adviser.scoring.judging.Judgements`
     :param method: how ``d`` was estimated
     :param pairs: of jobs that ran in turns, 0 where none were used
     :param hosts: that both stacks ran on; ``None`` if that is not known
@@ -74,6 +66,7 @@ class Comparison:
     needs: Need | None
     jobs_missing: int
     baseline_jobs_missing: int
+    chance: float
     p_value: float
     method: Method
     pairs: int
@@ -103,54 +96,69 @@ def smallest_difference(aa_history: Sequence[float] = ()) -> float:
     return max(MIN_DELTA, math.expm1(float(np.percentile(np.abs(aa_history), 95))))
 
 
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Stacks of one series and the baseline that they are compared with.
+
+    :param aa_history: see :func:`smallest_difference`
+    :param spread: what all stacks of the series show of its noise
+    """
+
+    baseline: Sample
+    candidates: Sequence[Sample]
+    aa_history: Sequence[float] = ()
+    spread: SeriesSpread = UNKNOWN_SERIES
+
+
 def compare_candidates(
     baseline: Sample,
     candidates: Sequence[Sample],
     *,
     aa_history: Sequence[float] = (),
-    spread: RunSpread = UNKNOWN_SPREAD,
+    spread: SeriesSpread = UNKNOWN_SERIES,
     alpha: float = ALPHA,
 ) -> list[Comparison]:
-    """Compare every candidate with the baseline, in the order given.
+    """Compare every candidate with the baseline: :func:`compare_all` of one contest."""
+    return compare_all([Contest(baseline, candidates, aa_history, spread)], alpha)[0]
 
-    ``faster``: the one-sided lower bound of ``d`` lies above ``ln(1+δ)``, Holm-adjusted over
-    the candidates tested, so that among any number of stacks that are no faster the chance
-    of even one such claim is at most α; ``slower`` is the mirror image, with its own α.
-    ``equivalent``: both one-sided bounds lie within ``±ln(1+δ)`` (TOST; Schuirmann 1987,
-    doi:10.1007/BF01068419). Anything else, and any arm below five jobs, is ``undetermined``.
-    Candidates below five jobs are not tested and so do not count for Holm; that depends
-    on the number of jobs alone, never on what they showed.
 
-    How each effect was estimated is :func:`adviser.scoring.estimates.estimates_of`'s matter;
-    jobs are those that took part, so that below five pairs, or without five jobs an arm on
-    hosts that both stacks ran on, there is no verdict; nor is there one where the jobs of an
-    arm are of fewer than five runs, unless ``spread`` tells what a run does.
+def compare_all(contests: Sequence[Contest], alpha: float = ALPHA) -> list[list[Comparison]]:
+    """Compare the candidates of every contest with its baseline, as one family of claims.
 
-    :param candidates: all that are looked at together; splitting them defeats Holm
-    :param aa_history: see :func:`smallest_difference`
-    :param spread: what runs of one stack have shown of this key
+    :func:`adviser.scoring.judging.judge` says what is claimed. Candidates below five jobs or five
+    pairs are not tested and so do not count for Holm; that depends on the number of jobs alone,
+    never on what they showed. :func:`adviser.scoring.estimates.estimates_of` says which jobs take
+    part. There is no verdict where the jobs of an arm are of fewer than five runs, unless the
+    spread of the series tells what a run does.
+
+    :param contests: all that one answer shows; splitting them defeats Holm
+    :param alpha: chance of even one false claim among all of them
+    :returns: the comparisons of each contest, in the order given
     :raises IncomparableSamples: if a comparison key differs from the baseline's
     """
-    _refuse_other_keys(baseline, candidates)
-    if not candidates:
-        return []
-    estimates = estimates_of(baseline, candidates, spread)
-    effects = effects_of([estimate.effect for estimate in estimates])
-    tested = np.array([it.tested for it in estimates])
-    log_margin = math.log1p(smallest_difference(aa_history))
-    judged = judge(effects, tested, log_margin, alpha)
-    lacking = Lacking(log_margin, alpha, int(tested.sum()))
+    members: list[Member] = []
+    for number, it in enumerate(contests):
+        _refuse_other_keys(it.baseline, it.candidates)
+        margin = math.log1p(smallest_difference(it.aa_history))
+        members += [
+            Member(estimate, margin, number)
+            for estimate in estimates_of(it.baseline, it.candidates, it.spread)
+        ]
+    if not members:
+        return [[] for _ in contests]
+    family = judge_family(members, alpha)
+    places = iter(range(len(members)))
     return [
-        _comparison((sample.label, baseline.label), estimate, judged, i, lacking)
-        for i, (sample, estimate) in enumerate(zip(candidates, estimates, strict=True))
+        [
+            _comparison((candidate.label, it.baseline.label), members[i].estimate, family, i)
+            for candidate, i in zip(it.candidates, places, strict=False)
+        ]
+        for it in contests
     ]
 
 
-def _comparison(
-    labels: tuple[str, str], estimate: Estimate, judged: Judgements, i: int, lacking: Lacking
-) -> Comparison:
-    verdict = judged.verdict(i)
-    lack = lacking.of(estimate, verdict)
+def _comparison(labels: tuple[str, str], estimate: Estimate, family: Family, i: int) -> Comparison:
+    lack, judged = family.lacks[i], family.judgements
     low, high = per_cent(np.array([judged.low[i], judged.high[i]]))
     return Comparison(
         candidate=labels[0],
@@ -160,7 +168,7 @@ def _comparison(
         degrees_of_freedom=estimate.effect.degrees_of_freedom,
         interval_low_pct=float(low),
         interval_high_pct=float(high),
-        verdict=verdict,
+        verdict=judged.verdict(i),
         jobs=estimate.jobs,
         baseline_jobs=estimate.baseline_jobs,
         runs=estimate.runs,
@@ -169,6 +177,7 @@ def _comparison(
         needs=lack.need,
         jobs_missing=lack.jobs,
         baseline_jobs_missing=lack.baseline_jobs,
+        chance=lack.chance,
         p_value=float(judged.p_value[i]),
         method=estimate.method,
         pairs=estimate.pairs,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from adviser.scoring.circumstances import Circumstances
 from common.inspection import digest
 from common.measurements import Unit
 from common.packages import Purl, package_version
@@ -17,6 +18,8 @@ from graph.evidence import Evidence, KnownHarm, Reading, Series
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 #: Hardware classes of these tests.
 HERE, ELSEWHERE = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+#: Where the stacks of these tests are to run.
+PLACE = Circumstances(HERE, "3.11")
 
 
 def purl(release: str) -> Purl:

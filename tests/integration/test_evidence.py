@@ -15,7 +15,7 @@ from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Code
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
-from adviser.scoring.verdicts import Verdict
+from adviser.scoring.judging import Verdict
 from common.environments import environment
 from graph.engine import Stores
 from graph.evidence import ADVISORIES, Evidence
@@ -85,8 +85,8 @@ def hardware(stores: Stores) -> str:
 def test_what_was_measured_in_turns_becomes_a_claim_that_moves_advice(filled: Stores) -> None:
     snapshot, evidence = read(filled, "numpy")
     found = assess(
-        snapshot, evidence, RecommendationType.PERFORMANCE, {"numpy": "2.0.0"}, LINUX,
-        hardware(filled),
+        snapshot, evidence, RecommendationType.PERFORMANCE, {"numpy": "2.0.0"},
+        Circumstances(hardware(filled), LINUX.python_version),
     )  # fmt: skip
     (claim,) = found.claims
     assert (claim.verdict, claim.method, claim.pairs) == (Verdict.FASTER, Method.PAIRED, 10)
@@ -121,7 +121,14 @@ def test_vulnerabilities_are_known_by_all_their_names(filled: Stores) -> None:
     assert set(harm.aliases) == {"CVE-2025-1", "GHSA-aaaa-bbbb-cccc"}
     assert harm.summary == "numpy is too new"
     strict, lenient = (
-        assess(snapshot, evidence, RecommendationType.SECURITY, None, LINUX, None, allowed=allowed)
+        assess(
+            snapshot,
+            evidence,
+            RecommendationType.SECURITY,
+            None,
+            Circumstances(None, LINUX.python_version),
+            allowed=allowed,
+        )
         for allowed in ([], ["CVE-2025-1"])
     )
     assert list(strict.refused) == ["pkg:pypi/numpy@2.2.0"]

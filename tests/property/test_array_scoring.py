@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adviser.scoring.effects import Arms, per_cent
-from adviser.scoring.estimates import Method, Sample
+from adviser.scoring.estimates import Method
 from adviser.scoring.jobs import Place
 from adviser.scoring.judging import judge_differences, judge_pairs
+from adviser.scoring.samples import Sample
 from adviser.scoring.verdicts import compare_candidates
 
 arm = st.lists(st.floats(-0.5, 0.5) | st.sampled_from([0.0, 0.25]), max_size=12)

@@ -12,10 +12,10 @@ import pytest
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import RecommendationType
-from adviser.scoring.verdicts import Verdict
+from adviser.scoring.judging import Verdict
 from common.packages import package_version
-from tests.factories.evidence import HERE, NOW, Bench, simulated
-from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
+from tests.factories.evidence import NOW, Bench, simulated
+from tests.factories.universes import Index, snapshot_of
 
 #: Of the baseline's 20 rivals.
 CANDIDATES, NOISE = 20, 0.03
@@ -30,7 +30,7 @@ def answers(requests: int, jobs: int, gains: list[float], seed: int) -> list[Ass
     for _ in range(requests):
         index, evidence = simulated(draw, CANDIDATES + 1, jobs, NOISE, gains)
         snapshot = snapshot_of(index, ["fast"])
-        found.append(assess(snapshot, evidence, KIND, None, ENVIRONMENT, HERE))
+        found.append(assess(snapshot, evidence, KIND, None, PLACE))
     return found
 
 
@@ -54,7 +54,7 @@ def nightly(
     for _ in range(requests):
         index, evidence = simulated(draw, stacks, jobs, 0.01, gains, night=0.03, **how)
         snapshot = snapshot_of(index, ["fast"])
-        found.append(assess(snapshot, evidence, KIND, None, ENVIRONMENT, HERE))
+        found.append(assess(snapshot, evidence, KIND, None, PLACE))
     return found
 
 
@@ -82,7 +82,7 @@ def test_a_reference_on_some_of_the_nights_makes_no_claims(reference: int) -> No
                 stack = bench.stack("fast==1.20" if again else f"fast==1.{number}")
                 rates = night + draw.normal(0, 0.01, 10)
                 bench.measure(stack, rates, begin=begin, run=str(number))
-        claimed += claims(assess(snapshot, bench.evidence(), KIND, None, ENVIRONMENT, HERE))
+        claimed += claims(assess(snapshot, bench.evidence(), KIND, None, PLACE))
     assert claimed <= 0.01 * 150
 
 
@@ -131,7 +131,7 @@ def test_a_machine_that_became_slower_makes_no_claims() -> None:
                 if night < 6 or number % 2 or number == 10:
                     begin = NOW - timedelta(days=12 - night)
                     bench.measure(stack, draw.normal(level, NOISE, 2), begin=begin, run=str(night))
-        found = assess(snapshot, bench.evidence(), KIND, {"fast": "1.10"}, ENVIRONMENT, HERE)
+        found = assess(snapshot, bench.evidence(), KIND, {"fast": "1.10"}, PLACE)
         claimed += claims(found)
         cut += all(it.left_out.get("drift") == 24 for it in found.claims)
     assert claimed <= 1

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from adviser.scoring.estimates import Method, Sample
+from adviser.scoring.estimates import Method
 from adviser.scoring.jobs import Place
-from adviser.scoring.verdicts import Comparison, Verdict, compare_candidates
+from adviser.scoring.judging import Verdict
+from adviser.scoring.samples import Sample
+from adviser.scoring.verdicts import Comparison, compare_candidates
 
 log_rates = st.lists(st.floats(-1, 1), max_size=12).map(tuple)
 #: Where a job ran, and its log rate in sixty-fourths, which add without rounding.

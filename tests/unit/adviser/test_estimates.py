@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from adviser.scoring.effects import paired_effect, welch_effect
-from adviser.scoring.estimates import Estimate, Method, Sample, estimates_of
+from adviser.scoring.estimates import Estimate, Method, estimates_of
 from adviser.scoring.hosts import random_effects
 from adviser.scoring.jobs import Place
-from adviser.scoring.verdicts import Verdict, compare_candidates
+from adviser.scoring.judging import Verdict
+from adviser.scoring.samples import Sample
+from adviser.scoring.verdicts import compare_candidates
 
 #: What each block shares: a machine that gets slower and slower.
 DRIFT = (0.0, -0.1, -0.2, -0.3, -0.4, -0.5)

@@ -8,7 +8,7 @@ import numpy as np
 
 from adviser.explain import Change
 from adviser.guard import Guarded, guard
-from adviser.scoring.verdicts import Verdict
+from adviser.scoring.judging import Verdict
 from common.environments import Environment
 from graph.candidates import KnownVulnerability
 from graph.evidence import Evidence

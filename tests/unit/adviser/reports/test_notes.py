@@ -15,8 +15,8 @@ from adviser.resolver.requests import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
 from adviser.scoring.estimates import Method
+from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
-from adviser.scoring.verdicts import Verdict
 from graph.evidence import Evidence
 from tests.factories.asked import INDEX, MAIN, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench

@@ -22,7 +22,7 @@ from graph.candidates import KnownVulnerability
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.factories.evidence import ELSEWHERE, HERE, NOW, Bench, harms, purl, series
-from tests.factories.universes import ENVIRONMENT, snapshot_of
+from tests.factories.universes import snapshot_of
 from tests.unit.adviser.scoring.test_performance import GAIN, jobs
 
 LATEST, STABLE, TESTING, PERFORMANCE, SECURITY = RecommendationType
@@ -65,7 +65,7 @@ def assessed(
     kind: RecommendationType, snap: Snapshot | None = None, evidence: Evidence = NOTHING,
     **more: Any,
 ) -> Assessment:  # fmt: skip
-    told = {"baseline": None, "environment": ENVIRONMENT, "hardware": HERE, **more}
+    told = {"baseline": None, "asked": PLACE, **more}
     return assess(snap or snapshot(), evidence, kind, **told)
 
 
@@ -243,9 +243,7 @@ def test_of_many_confounded_stacks_five_are_told_and_the_rest_is_counted() -> No
         changed = [f"{it}=={2 if n <= m <= n + 1 else 1}" for m, it in enumerate(others)]
         bench.measure(bench.stack("web==2.1", *changed), jobs(-0.1 * (n + 1), 20))
     given = {"web": "2.1", **dict.fromkeys(others, "1")}
-    found = assess(
-        snapshot_of(index, ["web", *others]), bench.evidence(), STABLE, given, ENVIRONMENT, HERE
-    )
+    found = assess(snapshot_of(index, ["web", *others]), bench.evidence(), STABLE, given, PLACE)
     told = [it.message for it in found.justifications if it.code is Code.CONFOUNDED]
     assert len(told) == 6
     assert "the measured stack: " in told[0]

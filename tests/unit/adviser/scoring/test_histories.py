@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from adviser.scoring.histories import History, histories_of
-from adviser.scoring.verdicts import Verdict, compare_candidates, smallest_difference
+from adviser.scoring.judging import Verdict
+from adviser.scoring.verdicts import compare_candidates, smallest_difference
 from graph.evidence import Evidence
 from tests.factories.evidence import NOW, Bench, series
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adviser.scoring.circumstances import Circumstances
-from adviser.scoring.estimates import Sample
+from adviser.scoring.judging import Verdict
 from adviser.scoring.next_jobs import (
     Open,
     further_jobs,
@@ -18,7 +18,8 @@ from adviser.scoring.next_jobs import (
     still_in_the_race,
     worth,
 )
-from adviser.scoring.verdicts import Comparison, Verdict, compare_candidates
+from adviser.scoring.samples import Sample
+from adviser.scoring.verdicts import Comparison, compare_candidates
 from tests.factories.evidence import ELSEWHERE, Bench, purl
 from tests.unit.adviser.scoring.test_performance import jobs, told
 

@@ -13,10 +13,10 @@ from adviser.scoring.assessments import Claim
 from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Stacks, name_of
 from adviser.scoring.estimates import Method
+from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
 from adviser.scoring.notes import claim_note
 from adviser.scoring.performance import _counted, performance_claims, performance_values
-from adviser.scoring.verdicts import Verdict
 from common.packages import Purl
 from graph.evidence import Series
 from tests.factories.evidence import ELSEWHERE, HERE, NOW, Bench, purl, series

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from adviser.scoring.effects import welch_effect
-from adviser.scoring.estimates import Estimate, Sample, estimates_of
+from adviser.scoring.estimates import Estimate, estimates_of
 from adviser.scoring.jobs import Place
+from adviser.scoring.judging import Verdict
 from adviser.scoring.runs import MIN_FREEDOM, UNKNOWN_SPREAD, RunSpread, run_spread
-from adviser.scoring.verdicts import Verdict, compare_candidates
+from adviser.scoring.samples import Sample
+from adviser.scoring.verdicts import compare_candidates
 
 KNOWN = RunSpread(variance=0.0009, freedom=MIN_FREEDOM, within=0.0, per_run=0.1)
 

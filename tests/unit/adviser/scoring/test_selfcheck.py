@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from adviser.scoring.estimates import Sample
+from adviser.scoring.judging import Verdict
+from adviser.scoring.samples import Sample
 from adviser.scoring.selfcheck import self_check
-from adviser.scoring.verdicts import Comparison, Verdict, compare_candidates
+from adviser.scoring.verdicts import Comparison, compare_candidates
 
 
 def identical(count: int, noise: float = 0.03) -> list[Comparison]:

@@ -1,0 +1,171 @@
+"""What further jobs would show: the chance that they settle an open comparison.
+
+The difference that was seen is partly luck, so the prediction starts from what is likely to be
+true: no difference at all, or one of a size that the other comparisons of the series suggest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from adviser.scoring.effects import Effects, FloatArray
+from adviser.scoring.judging import none_level
+
+#: Shares of comparisons without any difference, all equally likely beforehand.
+NONE_SHARES = (0.3, 0.6, 0.8, 0.95)
+
+#: Standard deviations of true differences, natural log, all equally likely beforehand.
+EFFECT_SDS = (0.02, 0.05, 0.1, 0.2)
+
+#: Chance of a verdict that further jobs are planned for (Cohen 1988).
+POWER = 0.8
+
+#: Numbers of further jobs that are looked at.
+_STEPS = np.unique(np.concatenate([np.arange(1, 21), np.geomspace(21, 1000, 40).round()]))
+
+#: The least standard error, for readings without any spread.
+_SMALLEST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class EffectPrior:
+    """A mixture: no difference, or a normal one with one of :data:`EFFECT_SDS`.
+
+    :param none: chance of no difference
+    :param sizes: chance of each standard deviation; with ``none`` they add up to 1
+    """
+
+    none: float
+    sizes: tuple[float, ...]
+
+
+def effect_prior(effects: Effects) -> EffectPrior:
+    """What the comparisons of one series say of true differences.
+
+    Empirical Bayes with a spike at zero (Johnstone & Silverman 2004,
+    doi:10.1214/009053604000000030), on a grid that keeps a single comparison from deciding.
+
+    :param effects: of alike comparisons; those with an unknown error are left out
+    """
+    d, error = _known(effects)
+    shares, sds = np.meshgrid(NONE_SHARES, EFFECT_SDS, indexing="ij")
+    log_weight = np.zeros(shares.shape)
+    for place in np.argsort(np.abs(d) / error, kind="stable"):
+        none = _density(d[place], error[place])
+        some = _density(d[place], np.hypot(error[place], sds))
+        log_weight += np.log(shares * none + (1 - shares) * some)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    return EffectPrior(
+        float((weight * shares).sum()), tuple(((1 - shares) * weight).sum(axis=0).tolist())
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How many further jobs an arm make a verdict likely, one entry a comparison.
+
+    :param more: further ones; 0 where no number up to 1,000 makes a verdict likely
+    :param chance: that these settle it as faster or slower, within [0, 1]
+    """
+
+    more: FloatArray
+    chance: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEffects:
+    """Comparisons without a verdict, one entry each.
+
+    :param effects: their effects so far, with finite errors
+    :param so_far: pairs, runs or hosts that these come from
+    :param log_margin: ``ln(1 + δ)``
+    :param own_freedom: see :func:`adviser.scoring.judging.none_level`
+    :param alpha: the part of α that each has
+    """
+
+    effects: Effects
+    so_far: FloatArray
+    log_margin: FloatArray
+    own_freedom: FloatArray
+    alpha: FloatArray
+
+    def with_more(self, more: FloatArray, prior: EffectPrior) -> tuple[FloatArray, FloatArray]:
+        """The chances of a difference and of equivalence after further jobs.
+
+        :param more: further ones, in the unit of ``so_far``; a column for each comparison
+        """
+        d, error = (it[:, None] for it in _known(self.effects))
+        growth = (self.so_far[:, None] + more) / self.so_far[:, None]
+        later = np.maximum(self.effects.standard_error[:, None], _SMALLEST) / np.sqrt(growth)
+        beyond, within = self._limits(later, growth)
+        # The later estimate is the mean of what was seen and what is to come.
+        kept = 1 / growth
+        different, equal = np.zeros(later.shape), np.zeros(later.shape)
+        for chance, mean, variance in _posterior(d, error, prior):
+            expected = kept * d + (1 - kept) * mean
+            moves = np.sqrt((1 - kept) ** 2 * variance + error**2 * kept * (1 - kept))
+            above = _upper((beyond - expected) / moves) + _upper((beyond + expected) / moves)
+            inside = 1 - _upper((within - expected) / moves) - _upper((within + expected) / moves)
+            different += chance * above
+            equal += chance * np.where(within > 0, np.maximum(inside, 0.0), 0.0)
+        return different, equal
+
+    def _limits(self, error: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """From which ``|d|`` on there is a difference, and up to which equivalence."""
+        from scipy.special import stdtrit  # slow, and needed only where something was measured
+
+        freedom = np.maximum(self.effects.degrees_of_freedom[:, None] * growth, 1.0)
+        margin, alpha = self.log_margin[:, None], self.alpha[:, None]
+        alone = stdtrit(freedom, 1 - alpha) * error
+        # Both signs share α where the error is large beside δ.
+        other_sign = np.exp(-2 * (margin + alone) * margin / error**2)
+        beyond = margin + stdtrit(freedom, 1 - alpha / (1 + other_sign)) * error
+        none = none_level(self.own_freedom[:, None] * growth, alpha)
+        none = stdtrit(freedom, 1 - none / 2) * error
+        return np.maximum(beyond, none), margin - alone
+
+
+def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
+    """The smallest number of further jobs that gives a verdict with a chance of :data:`POWER`."""
+    count = len(comparisons.so_far)
+    different, equal = comparisons.with_more(np.broadcast_to(_STEPS, (count, len(_STEPS))), prior)
+    likely = different + equal >= POWER
+    first = np.argmax(likely, axis=1)
+    reached = likely.any(axis=1)
+    rows = np.arange(count)
+    return Outlook(
+        np.where(reached, _STEPS[first], 0.0), np.where(reached, different[rows, first], 0.0)
+    )
+
+
+def _posterior(
+    d: FloatArray, error: FloatArray, prior: EffectPrior
+) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Chance, mean and variance of the true difference for each part of the mixture."""
+    parts = [(prior.none * _density(d, error), np.zeros(d.shape), np.zeros(d.shape))]
+    for chance, sd in zip(prior.sizes, EFFECT_SDS, strict=True):
+        kept = sd**2 / (sd**2 + error**2)
+        parts.append((chance * _density(d, np.hypot(error, sd)), kept * d, kept * error**2))
+    total = np.add.reduce([chance for chance, *_ in parts])
+    return [(chance / total, mean, variance) for chance, mean, variance in parts]
+
+
+def _known(effects: Effects) -> tuple[FloatArray, FloatArray]:
+    """Known effects and their errors, widened by what few degrees of freedom do not know."""
+    known = np.isfinite(effects.d) & np.isfinite(effects.standard_error)
+    freedom = np.maximum(effects.degrees_of_freedom[known], 3.0)
+    error = effects.standard_error[known] * np.sqrt(freedom / (freedom - 2))
+    return effects.d[known], np.maximum(error, _SMALLEST)
+
+
+def _density(d: FloatArray, sd: FloatArray) -> FloatArray:
+    return np.asarray(np.exp(-0.5 * (d / sd) ** 2) / sd + 1e-300)
+
+
+def _upper(z: FloatArray) -> FloatArray:
+    from scipy.special import ndtr  # slow, and needed only where something was measured
+
+    return np.asarray(ndtr(-z))
