@@ -17,7 +17,7 @@ from adviser.scoring.judging import Verdict, judge_pairs
 from common.packages import package_version
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
-from tests.factories.evidence import Bench, series, simulated
+from tests.factories.evidence import PLACE, Bench, series, simulated
 from tests.factories.universes import snapshot_of, synthetic_index
 
 REQUESTS, CANDIDATES, NOISE, SEED = 1000, 20, 0.03, 2026

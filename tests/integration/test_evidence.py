@@ -13,6 +13,7 @@ from sqlalchemy import event, select
 
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Code
+from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
 from adviser.scoring.judging import Verdict

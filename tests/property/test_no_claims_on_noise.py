@@ -14,7 +14,7 @@ from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.judging import Verdict
 from common.packages import package_version
-from tests.factories.evidence import NOW, Bench, simulated
+from tests.factories.evidence import NOW, PLACE, Bench, simulated
 from tests.factories.universes import Index, snapshot_of
 
 #: Of the baseline's 20 rivals.

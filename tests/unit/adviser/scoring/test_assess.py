@@ -21,7 +21,7 @@ from common.packages import Purl
 from graph.candidates import KnownVulnerability
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
-from tests.factories.evidence import ELSEWHERE, HERE, NOW, Bench, harms, purl, series
+from tests.factories.evidence import ELSEWHERE, HERE, NOW, PLACE, Bench, harms, purl, series
 from tests.factories.universes import snapshot_of
 from tests.unit.adviser.scoring.test_performance import GAIN, jobs
 
