@@ -73,7 +73,7 @@ def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
             return UNKNOWN_HOST_SPREAD
         weight = 1 / squared
         excess.append(_cochran(d, weight) - (len(d) - 1))
-        scale.append(float(weight.sum() - (weight**2).sum() / weight.sum()))
+        scale.append(_scale(weight))
     return HostSpread(max(0.0, math.fsum(excess) / math.fsum(scale)), freedom)
 
 
@@ -111,13 +111,12 @@ def pooled_effect(
         return PooledEffect(
             _agreeing(known, weight, spread), math.sqrt(spread.variance), len(known)
         )
-    scale = float(weight.sum() - (weight**2).sum() / weight.sum())
-    own = max(0.0, (q - apart) / scale)
+    own = max(0.0, (q - apart) / _scale(weight))
     inflation = max(1.0, (_AGREEMENT_FREEDOM + q) / (_AGREEMENT_FREEDOM + apart))
     wide = 1 / (squared + spread.variance + own)
     effect = Effect(
-        float(wide @ d / wide.sum()),
-        math.sqrt(inflation / float(weight.sum())),
+        math.fsum(wide * d) / math.fsum(wide),
+        math.sqrt(inflation / math.fsum(weight)),
         _AGREEMENT_FREEDOM + apart,
     )
     return PooledEffect(effect, math.sqrt(spread.variance + own), len(known), agree=False)
@@ -126,15 +125,16 @@ def pooled_effect(
 def _agreeing(effects: Sequence[Effect], weight: FloatArray, spread: HostSpread) -> Effect:
     d, squared = _arrays(effects)
     freedom = np.array([it.degrees_of_freedom for it in effects])
-    share = weight / weight.sum()
-    estimated = 1 + 4 * float((share * (1 - share) / freedom).sum())
-    variance = estimated / float(weight.sum())
+    total = math.fsum(weight)
+    share = weight / total
+    estimated = 1 + 4 * math.fsum(share * (1 - share) / freedom)
+    variance = estimated / total
     within = share**2 * squared * estimated
-    between = variance - float(within.sum())
-    parts = float((within**2 / freedom).sum())
+    between = variance - math.fsum(within)
+    parts = math.fsum(within**2 / freedom)
     if spread.freedom and between > 0:
         parts += between**2 / spread.freedom
-    return Effect(float(share @ d), math.sqrt(variance), variance**2 / parts)
+    return Effect(math.fsum(share * d), math.sqrt(variance), variance**2 / parts)
 
 
 def _known(effects: Sequence[Effect]) -> list[Effect]:
@@ -148,6 +148,13 @@ def _arrays(effects: Sequence[Effect]) -> tuple[FloatArray, FloatArray]:
     )
 
 
+# Exact sums below: those of BLAS depend on the processor and on its threads.
 def _cochran(d: FloatArray, weight: FloatArray) -> float:
     """Cochran's Q: how much the hosts differ, in units of their errors."""
-    return float(weight @ (d - weight @ d / weight.sum()) ** 2)
+    mean = math.fsum(weight * d) / math.fsum(weight)
+    return math.fsum(weight * (d - mean) ** 2)
+
+
+def _scale(weight: FloatArray) -> float:
+    total = math.fsum(weight)
+    return total - math.fsum(weight**2) / total

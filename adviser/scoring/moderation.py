@@ -67,7 +67,8 @@ def variance_prior(variances: Sequence[Variance]) -> VariancePrior:
     known.sort(key=lambda it: (it.value, it.freedom))
     values = np.array([max(it.value, _SMALLEST_SHARE * middle) for it in known])
     half = np.array([it.freedom for it in known]) / 2
-    logs = np.log(values) - digamma(half) + np.log(half)
+    logs = np.array([math.log(it) for it in values]) - digamma(half)
+    logs += np.array([math.log(it) for it in half])
     mean = math.fsum(logs) / len(logs)
     between = math.fsum((logs - mean) ** 2) / (len(logs) - 1)
     excess = between - math.fsum(polygamma(1, half)) / len(half)

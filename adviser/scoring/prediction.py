@@ -6,6 +6,7 @@ true: no difference at all, or one of a size that the other comparisons of the s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,11 +56,12 @@ def effect_prior(effects: Effects) -> EffectPrior:
     for place in np.argsort(np.abs(d) / error, kind="stable"):
         none = _density(d[place], error[place])
         some = _density(d[place], np.hypot(error[place], sds))
-        log_weight += np.log(shares * none + (1 - shares) * some)
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
+        log_weight += _log(shares * none + (1 - shares) * some)
+    weight = _exp(log_weight - log_weight.max())
+    weight /= math.fsum(weight.ravel())
+    sizes = (1 - shares) * weight
     return EffectPrior(
-        float((weight * shares).sum()), tuple(((1 - shares) * weight).sum(axis=0).tolist())
+        math.fsum((weight * shares).ravel()), tuple(math.fsum(column) for column in sizes.T)
     )
 
 
@@ -121,7 +123,7 @@ class OpenEffects:
         margin, alpha = self.log_margin[:, None], self.alpha[:, None]
         alone = stdtrit(freedom, 1 - alpha) * error
         # Both signs share α where the error is large beside δ.
-        other_sign = np.exp(-2 * (margin + alone) * margin / error**2)
+        other_sign = _exp(-2 * (margin + alone) * margin / error**2)
         beyond = margin + stdtrit(freedom, 1 - alpha / (1 + other_sign)) * error
         none = none_level(self.own_freedom[:, None] * growth, alpha)
         none = stdtrit(freedom, 1 - none / 2) * error
@@ -162,7 +164,20 @@ def _known(effects: Effects) -> tuple[FloatArray, FloatArray]:
 
 
 def _density(d: FloatArray, sd: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(-0.5 * (d / sd) ** 2) / sd + 1e-300)
+    return np.asarray(_exp(-0.5 * (d / sd) ** 2) / sd + 1e-300)
+
+
+# NumPy's exponentials and logarithms differ in the last bit from processor to processor.
+def _exp(x: FloatArray) -> FloatArray:
+    from scipy.special import exp2
+
+    return np.asarray(exp2(x / math.log(2)))
+
+
+def _log(x: FloatArray) -> FloatArray:
+    from scipy.special import xlogy
+
+    return np.asarray(xlogy(1.0, x))
 
 
 def _upper(z: FloatArray) -> FloatArray:
