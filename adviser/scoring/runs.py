@@ -62,8 +62,9 @@ def run_spread(
     :param runs: of each job, the number of its run, from 0
     :param stack_of: of each run, the number of its stack on its host, from 0
 
-    >>> run_spread([0.0, 2.0, 1.0, 1.0, 1.0, 1.0], [0, 1, 2, 2, 3, 4], [0, 0, 1, 1, 1])
-    RunSpread(variance=0.6666666666666666, freedom=3, within=0.0, per_run=0.9)
+    >>> seen = run_spread([0.0, 2.0, 1.0, 1.0, 1.0, 1.0], [0, 1, 2, 2, 3, 4], [0, 0, 1, 1, 1])
+    >>> seen.variance, seen.freedom, seen.per_run
+    (0.6666666666666666, 3, 0.9)
     """
     rates, run, stack = np.asarray(log_rates), np.asarray(runs, int), np.asarray(stack_of, int)
     several = np.bincount(stack)[stack] > 1
