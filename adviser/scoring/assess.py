@@ -13,7 +13,7 @@ from adviser.scoring.coverage import Coverages
 from adviser.scoring.criteria import Criterion, RecommendationType, criteria_of
 from adviser.scoring.harms import AllowList, refusal, security_value
 from adviser.scoring.notes import notes_of, request_notes
-from adviser.scoring.performance import performance_claims, performance_order
+from adviser.scoring.performance import performance_of, performance_order
 from adviser.scoring.releases import release_values
 from common.packages import Purl
 from graph.candidates import Candidate
@@ -45,14 +45,13 @@ def assess(
     stacks = Stacks(evidence)
     base, lost = _baseline(snapshot, baseline)
     versions = {name: [it.purl for it in them] for name, them in snapshot.packages.items()}
-    compared = performance_claims(evidence, stacks, base, versions, asked)
-    claims = tuple(it for it in compared if it.beside_baseline or it.verdict.settled)
+    measured = performance_of(evidence, stacks, base, versions, asked)
     allow_list = AllowList(allowed, evidence.vulnerabilities)
     criteria = criteria_of(kind)
     harmful = dict(_refused(snapshot, allow_list))
     refused = harmful if kind.refuses_vulnerable else {}
     standings = performance_order(
-        compared,
+        measured.differences,
         base,
         versions,
         {
@@ -65,15 +64,17 @@ def assess(
     return Assessment(
         scores=_scores(snapshot, evidence, kind, criteria, allow_list, harmful, standings),
         criteria=criteria,
-        claims=claims,
-        comparisons=sum(it.tested for it in compared),
+        claims=measured.claims,
+        comparisons=measured.comparisons,
         standings=standings,
         refused=refused,
         baseline=base,
         coverage=covered,
-        justifications=request_notes(covered.missing, covered.unsolvable, lost, claims),
+        justifications=request_notes(covered.missing, covered.unsolvable, lost, measured.claims),
         coverage_of=coverages.of,
-        notes=notes_of(snapshot, claims, evidence.vulnerabilities, allow_list, evidence.as_of),
+        notes=notes_of(
+            snapshot, measured.claims, evidence.vulnerabilities, allow_list, evidence.as_of
+        ),
     )
 
 

@@ -22,6 +22,7 @@ class Member:
     :param series: number of its series; comparisons of one series inform each other
     :param elsewhere_sd: what its effect may differ by here, natural log; 0 if measured here
     :param weight: share of α, in any unit, above zero
+    :param planned: whether further jobs are planned for it where it has no verdict
     """
 
     estimate: Estimate
@@ -29,6 +30,7 @@ class Member:
     series: int = 0
     elsewhere_sd: float = 0.0
     weight: float = 1.0
+    planned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def judge_family(members: Sequence[Member], alpha: float = ALPHA) -> Family:
     family = JudgedFamily(
         estimates=estimates,
         effects=effects,
-        settled=judged.verdicts > 0,
+        planned=(judged.verdicts == 0) & np.array([it.planned for it in members], dtype=np.bool_),
         elsewhere=away > 0,
         log_margin=margins,
         alpha=shares,

@@ -59,7 +59,7 @@ class JudgedFamily:
 
     :param estimates: how each was estimated
     :param effects: their effects, widened where they come from elsewhere
-    :param settled: whether each has a verdict
+    :param planned: whether it is asked what each lacks; not where it has a verdict
     :param elsewhere: whether each was measured in other circumstances than the answer is for
     :param log_margin: ``ln(1 + δ)``
     :param alpha: the part of α that each has
@@ -68,7 +68,7 @@ class JudgedFamily:
 
     estimates: Sequence[Estimate]
     effects: Effects
-    settled: NDArray[np.bool_]
+    planned: NDArray[np.bool_]
     elsewhere: NDArray[np.bool_]
     log_margin: FloatArray
     alpha: FloatArray
@@ -91,7 +91,7 @@ class JudgedFamily:
     def _without_jobs(self, i: int) -> Lack | None:
         """What is known without planning further jobs; ``None`` where these have to be planned."""
         it = self.estimates[i]
-        if self.settled[i]:
+        if not self.planned[i]:
             return _NOTHING
         if self.elsewhere[i]:
             return Lack(Need.HERE, MIN_JOBS, MIN_JOBS)

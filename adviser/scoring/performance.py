@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -62,13 +62,45 @@ class _Compared:
         )
 
 
-def performance_claims(
+@dataclass(frozen=True, slots=True)
+class VersionDifference:
+    """What one comparison of two versions of a package settled.
+
+    :param faster_pct: how much faster ``ours`` is, as it is expected to last
+    :param bound: natural log: the settled difference, δ at least; below zero where ``theirs`` is
+        faster, 0 where nothing is settled
+    """
+
+    package: str
+    ours: Purl
+    theirs: Purl
+    indicator: str
+    comparison_key: str
+    faster_pct: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """What measurements say of the versions of a request.
+
+    :param claims: comparisons with the baseline's versions, and settled ones between others
+    :param differences: of all comparisons of two versions that had jobs enough
+    :param comparisons: how many comparisons share the error rate
+    """
+
+    claims: tuple[Claim, ...]
+    differences: tuple[VersionDifference, ...]
+    comparisons: int
+
+
+def performance_of(
     evidence: Evidence,
     stacks: Stacks,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
     asked: Circumstances,
-) -> list[Claim]:
+) -> Performance:
     """Everything that was measured of the wanted versions.
 
     A version that was measured in the same circumstances is judged by that alone. Where it was
@@ -76,7 +108,7 @@ def performance_claims(
 
     :param stacks: of the evidence
     :param versions: those that may be chosen, by name
-    :returns: by package, version, indicator and hardware; of stacks that differ in several
+    :returns: claims by package, version, indicator and hardware; of stacks that differ in several
         packages, last, those only about which something is settled
     """
     histories = histories_of(evidence, _wanted(evidence, stacks, baseline, versions))
@@ -89,8 +121,7 @@ def performance_claims(
         if asked.distance(evidence.series[number]) == 0
     }
     contrasts += stack_contrasts(stacks, here, baseline, versions)
-    claims = _claims(_estimated(contrasts, histories), asked, evidence)
-    return sorted(claims, key=_order)
+    return _judged(_estimated(contrasts, histories), asked, evidence)
 
 
 def stack_claims(
@@ -112,8 +143,7 @@ def stack_claims(
         for number, it in histories.items()
         if baseline in it.jobs and candidate in it.jobs
     ]
-    claims = _claims(_estimated(contrasts, histories), asked, evidence, undetermined=True)
-    return sorted(claims, key=_order)
+    return list(_judged(_estimated(contrasts, histories), asked, evidence, every=True).claims)
 
 
 def _wanted(
@@ -163,20 +193,19 @@ def _estimated(contrasts: Sequence[Contrast], histories: Mapping[int, History]) 
     return compared
 
 
-def _claims(
+def _judged(
     compared: Sequence[_Compared],
     asked: Circumstances,
     evidence: Evidence,
     *,
-    undetermined: bool = False,
-) -> list[Claim]:
-    """The claims of all comparisons of one answer: one family of tests.
+    every: bool = False,
+) -> Performance:
+    """All comparisons of one answer: one family of tests.
 
-    :param undetermined: whether stacks that differ in several packages are wanted without a
-        verdict, too
+    :param every: whether claims are wanted of every comparison, settled or not
     """
     if not compared:
-        return []
+        return Performance((), (), 0)
     tested = Counter(it.contrast.role for it in compared if it.estimate.tested)
     family = judge_family(
         [
@@ -186,6 +215,7 @@ def _claims(
                 it.contrast.series,
                 ELSEWHERE_SD * math.sqrt(asked.distance(it.history.series)),
                 _SHARES[it.contrast.role] / max(1, tested[it.contrast.role]),
+                every or it.contrast.role is Role.BASELINE,
             )
             for it in compared
         ]
@@ -194,11 +224,19 @@ def _claims(
     shrunk = _expected(compared, family.effects)
     levels = np.where(family.tested, family.alpha, ALPHA)
     bounds = pessimistic(_sizes(family.effects), np.abs(shrunk), levels)
-    return [
-        _claim(it, _Judged(family, i, float(shrunk[i]), float(bounds[i])), asked, evidence.hardware)
-        for i, it in enumerate(compared)
-        if undetermined or it.contrast.role is not Role.STACKS or verdicts[i]
+    judged = [
+        _Judged(it, family, i, float(shrunk[i]), float(bounds[i])) for i, it in enumerate(compared)
     ]
+    claims = [
+        _claim(it, asked, evidence.hardware)
+        for it in judged
+        if every or it.compared.contrast.role is Role.BASELINE or verdicts[it.place]
+    ]
+    return Performance(
+        tuple(sorted(claims, key=_order)),
+        tuple(_differences(judged)),
+        family.size,
+    )
 
 
 def _sizes(effects: Effects) -> Effects:
@@ -225,27 +263,53 @@ class _Judged:
 
     :param place: among the members of the family
     :param shrunk: the effect as it is expected to last, natural log
-    :param bound: lower bound of its size, natural log
+    :param smallest: lower bound of its size, natural log
     """
 
+    compared: _Compared
     family: Family
     place: int
     shrunk: float
-    bound: float
+    smallest: float
+
+    @property
+    def one_package(self) -> bool:
+        """Whether the two stacks differ in a single package."""
+        return self.compared.contrast.purl is not None
+
+    @property
+    def bound(self) -> float:
+        """The settled difference; 0 if none is settled. It is δ at least: that was tested."""
+        if not (self.one_package and self.family.judgements.verdict(self.place).different):
+            return 0.0
+        size = max(self.smallest, self.compared.history.log_margin)
+        return math.copysign(size, self.compared.estimate.effect.d)
 
 
-def _claim(
-    it: _Compared, judged: _Judged, asked: Circumstances, labels: Mapping[str, str]
-) -> Claim:
+def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
+    for it in judged:
+        contrast, series = it.compared.contrast, it.compared.history.series
+        ours, theirs = contrast.purl, contrast.baseline_purl
+        if ours is not None and theirs is not None and it.compared.estimate.tested:
+            yield VersionDifference(
+                contrast.differs[0],
+                ours,
+                theirs,
+                series.indicator,
+                series.comparison_key,
+                float(per_cent(np.array([it.shrunk]))[0]),
+                it.bound,
+            )
+
+
+def _claim(judged: _Judged, asked: Circumstances, labels: Mapping[str, str]) -> Claim:
+    it = judged.compared
     contrast, series, estimate = it.contrast, it.history.series, it.estimate
     place, judgements = judged.place, judged.family.judgements
     verdict, lack = judgements.verdict(place), judged.family.lacks[place]
-    scored = contrast.purl is not None and bool(judgements.verdicts[place])
     low, high, effect, observed = per_cent(
         np.array([judgements.low[place], judgements.high[place], judged.shrunk, estimate.effect.d])
     ).tolist()
-    # A settled difference is δ at least: that is what was tested.
-    size = max(judged.bound, it.history.log_margin) if scored and verdict.different else 0.0
     return Claim(
         package=contrast.differs[0] if contrast.purl else None,
         purl=contrast.purl,
@@ -284,8 +348,8 @@ def _claim(
         pairs=estimate.pairs,
         hosts=estimate.hosts,
         tau=estimate.tau,
-        bound=math.copysign(size, estimate.effect.d) if size else 0.0,
-        scored=scored,
+        bound=judged.bound,
+        scored=judged.one_package and verdict.settled,
         left_out=_left_out(it),
         spread_ratio=_spread_ratio(it),
         evidence=tuple(
@@ -318,7 +382,7 @@ def _spread_ratio(it: _Compared) -> SpreadRatio | None:
 
 
 def performance_order(
-    claims: Sequence[Claim],
+    differences: Sequence[VersionDifference],
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Sequence[Purl]],
     choosable: Mapping[str, Collection[Purl]],
@@ -334,7 +398,7 @@ def performance_order(
     :param versions: all candidates, by name
     :param choosable: those that a request can have
     """
-    table = _Table(claims)
+    table = _Table(differences)
     standings: dict[Purl, Standing] = {}
     for name, theirs in versions.items():
         if name not in table.packages:
@@ -349,15 +413,14 @@ def performance_order(
 
 
 class _Table:
-    """Claims by the two versions that they compare."""
+    """Differences by the two versions that they compare."""
 
-    def __init__(self, claims: Sequence[Claim]) -> None:
-        by_pair: dict[tuple[Purl, Purl], list[Claim]] = defaultdict(list)
-        for it in claims:
-            if it.purl is not None and it.baseline_purl is not None and it.tested:
-                by_pair[it.purl, it.baseline_purl].append(it)
+    def __init__(self, differences: Sequence[VersionDifference]) -> None:
+        by_pair: dict[tuple[Purl, Purl], list[VersionDifference]] = defaultdict(list)
+        for it in differences:
+            by_pair[it.ours, it.theirs].append(it)
         self._gains = {pair: _mean_bound(several) for pair, several in by_pair.items()}
-        self._claims = by_pair
+        self._differences = by_pair
         self.measured = {purl for pair in by_pair for purl in pair}
         self.packages = {it.package for several in by_pair.values() for it in several}
 
@@ -386,26 +449,26 @@ class _Table:
         return Standing()
 
     def _words(self, faster: Purl, slower: Purl) -> str:
-        """The claim with the largest settled difference between two versions, in words."""
-        several = [*self._claims[faster, slower], *self._claims[slower, faster]]
+        """The largest settled difference between two versions, in words."""
+        several = [*self._differences[faster, slower], *self._differences[slower, faster]]
         most = max(
             several,
             key=lambda it: (
-                it.bound if it.purl == faster else -it.bound, it.indicator, it.comparison_key
+                it.bound if it.ours == faster else -it.bound, it.indicator, it.comparison_key
             ),
         )  # fmt: skip
-        size = abs(most.effect_pct)
-        if most.purl == slower:  # told the other way round
-            size = 100 * math.expm1(abs(math.log1p(most.effect_pct / 100)))
+        size = most.faster_pct
+        if most.ours == slower:  # the other way round
+            size = 100 * (1 / (1 + size / 100) - 1)
         return (
             f"{version_of_purl(faster)} is {size:.0f} % faster than {version_of_purl(slower)}"
             f" in {most.indicator}"
         )
 
 
-def _mean_bound(claims: Sequence[Claim]) -> float:
+def _mean_bound(differences: Sequence[VersionDifference]) -> float:
     bounds: dict[str, list[float]] = defaultdict(list)
-    for it in claims:
+    for it in differences:
         bounds[it.indicator].append(it.bound)
     return fmean(map(fmean, bounds.values()))
 

@@ -24,7 +24,7 @@ EFFECT_SDS = (0.02, 0.05, 0.1, 0.2)
 POWER = 0.8
 
 #: Numbers of further jobs that are looked at.
-_STEPS = np.unique(np.concatenate([np.arange(1, 21), np.geomspace(21, 1000, 40).round()]))
+_STEPS = np.unique(np.concatenate([np.arange(1, 21), np.geomspace(21, 1000, 24).round()]))
 
 #: The least standard error, for readings without any spread.
 _SMALLEST = 1e-9
