@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     closures,
     faults,
+    honesty,
     identical,
     indicators,
     ingest,
@@ -24,6 +25,7 @@ MEASUREMENTS = {
     "closures": closures.main,
     "resolver": resolver.main,
     "scoring": scoring.main,
+    "honesty": honesty.main,
     "interruptions": interruptions.main,
     "indicators": indicators.main,
     "identical": identical.main,

@@ -15,10 +15,10 @@ from adviser.scoring.effects import Effects, FloatArray
 from adviser.scoring.judging import none_level
 
 #: Shares of comparisons without any difference, all equally likely beforehand.
-NONE_SHARES = (0.3, 0.6, 0.8, 0.95)
+NONE_SHARES = (0.1, 0.5, 0.9)
 
 #: Standard deviations of true differences, natural log, all equally likely beforehand.
-EFFECT_SDS = (0.02, 0.05, 0.1, 0.2)
+EFFECT_SDS = (0.02, 0.05, 0.1)
 
 #: Chance of a verdict that further jobs are planned for (Cohen 1988).
 POWER = 0.8

@@ -1,0 +1,280 @@
+"""Honesty: false claims and found gains of simulated answers, by design and by rule.
+
+Each row is a design, each column a rule that judges the very same data: a paired t-test at 5 % for
+each comparison, the shipped rule without borrowing from other stacks, and the shipped rule. Truth
+is known, so every claim is right or false.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import ttest_rel
+
+from adviser.scoring.estimates import UNKNOWN_SERIES
+from adviser.scoring.histories import History, Job
+from adviser.scoring.jobs import Place
+from adviser.scoring.judging import Verdict
+from adviser.scoring.verdicts import Comparison, Contest, compare_all
+from tests.factories.evidence import series
+
+ANSWERS, SEED = 300, 2026
+#: Standard deviation of what all jobs of a turn share, natural log, a step a turn.
+DRIFT = 0.02
+
+Rates = NDArray[np.float64]
+Noise = Callable[[np.random.Generator, tuple[int, ...], float], Rates]
+
+
+def _normal(draw: np.random.Generator, shape: tuple[int, ...], sd: float) -> Rates:
+    return draw.normal(0, sd, shape)
+
+
+def _heavy(draw: np.random.Generator, shape: tuple[int, ...], sd: float) -> Rates:
+    return draw.standard_t(3, shape) * sd / math.sqrt(3)
+
+
+def _bimodal(draw: np.random.Generator, shape: tuple[int, ...], sd: float) -> Rates:
+    """One job in five is slow, by about two and a half standard deviations."""
+    raw = np.where(draw.random(shape) < 0.2, -1.0, 0.0) + draw.normal(0, 0.15, shape)
+    return raw * sd / math.sqrt(0.16 + 0.0225)
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the jobs of one answer are drawn.
+
+    :param jobs: turns on each host
+    :param sd: of jobs of one turn, natural log
+    :param gain: true gain of the first candidate
+    :param baseline_jobs: jobs of the baseline a turn
+    :param groups: independent groups in one answer
+    :param factors: by place of a stack, the baseline being 0, how much more its jobs vary
+    :param missing: by place of a stack, how many of its turns are lost
+    :param interaction: standard deviation between hosts of the last candidate's own effect
+    """
+
+    name: str
+    candidates: int
+    jobs: int
+    sd: float
+    gain: float = 0.0
+    baseline_jobs: int = 1
+    hosts: int = 1
+    groups: int = 1
+    noise: Noise = _normal
+    factors: Mapping[int, float] = field(default_factory=dict)
+    missing: Mapping[int, int] = field(default_factory=dict)
+    interaction: float = 0.0
+    equal_hosts: bool = False
+
+    def histories(self, draw: np.random.Generator) -> list[History]:
+        """The jobs of one answer, group by group."""
+        return [self._history(draw) for _ in range(self.groups)]
+
+    def _history(self, draw: np.random.Generator) -> History:
+        jobs: dict[str, list[Job]] = {_stack(n): [] for n in range(self.candidates + 1)}
+        first: dict[int, Rates] = {}
+        for host in range(self.hosts):
+            turns = np.cumsum(draw.normal(0, DRIFT, self.jobs))
+            own = draw.normal(0, self.interaction) if self.interaction else 0.0
+            for n, stack in enumerate(jobs):
+                copies = 1 if n else self.baseline_jobs
+                if host == 0 or not self.equal_hosts:
+                    noise = self.noise(draw, (self.jobs, copies), self.sd)
+                    first[n] = noise * self.factors.get(n, 1.0)
+                rates = first[n] + turns[:, None]
+                rates += math.log1p(self.gain) if n == 1 else 0.0
+                rates += own if n == self.candidates else 0.0
+                kept = self.jobs - self.missing.get(n, 0)
+                for turn in range(kept):
+                    for copy in range(copies):
+                        place = Place(f"host {host}", f"{host}:{turn}", f"{host}")
+                        name = f"{host}:{turn:04}:{copy}"
+                        jobs[stack].append(Job(name, float(rates[turn, copy]), place, None, ()))
+        return History(series(), {key: tuple(value) for key, value in jobs.items()}, {}, {})
+
+
+def _stack(number: int) -> str:
+    return f"stack {number:03}"
+
+
+def _shipped(histories: Sequence[History], *, alone: bool = False) -> list[Comparison]:
+    contests = []
+    for it in histories:
+        base, *others = (it.sample(stack) for stack in it.jobs)
+        spread = UNKNOWN_SERIES if alone else it.spread
+        contests.append(Contest(base, others, it.identical, spread))
+    return [comparison for group in compare_all(contests) for comparison in group]
+
+
+def _alone(histories: Sequence[History]) -> list[Comparison]:
+    return _shipped(histories, alone=True)
+
+
+def _each_by_itself(histories: Sequence[History]) -> list[str]:
+    """``faster`` or ``slower`` wherever a paired t-test has p < 0.05."""
+    verdicts = []
+    for it in histories:
+        base, *others = (_by_turn(jobs) for jobs in it.jobs.values())
+        for other in others:
+            turns = sorted(base.keys() & other.keys())
+            ours, theirs = ([jobs[turn] for turn in turns] for jobs in (other, base))
+            test = ttest_rel(ours, theirs)
+            faster = "faster" if test.statistic > 0 else "slower"
+            verdicts.append(faster if test.pvalue < 0.05 else "undetermined")
+    return verdicts
+
+
+def _by_turn(jobs: Sequence[Job]) -> dict[str, float]:
+    turns: dict[str, list[float]] = {}
+    for it in jobs:
+        turns.setdefault(it.place.block or "", []).append(it.log_rate)
+    return {turn: math.fsum(rates) / len(rates) for turn, rates in turns.items()}
+
+
+def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
+    return [it.verdict.value for it in comparisons]
+
+
+RULES: tuple[tuple[str, Callable[[Sequence[History]], list[str]]], ...] = (
+    ("t-test each", _each_by_itself),
+    ("own variances", lambda them: _verdicts(_alone(them))),
+    ("shipped", lambda them: _verdicts(_shipped(them))),
+)
+
+
+def designs() -> Iterator[Design]:
+    """All designs of the table."""
+    for candidates in (1, 5, 20):
+        for jobs, sd in ((5, 0.03), (5, 0.05), (10, 0.05), (5, 0.15), (10, 0.15)):
+            yield Design(f"identical, k={candidates}", candidates, jobs, sd)
+    yield Design("identical, 20 groups of 5", 5, 5, 0.05, groups=20)
+    yield Design("identical, 20 groups of 5", 5, 5, 0.15, groups=20)
+    for name, noise in (("heavy tails", _heavy), ("bimodal", _bimodal)):
+        for jobs, sd in ((5, 0.05), (10, 0.05), (10, 0.15)):
+            yield Design(f"identical, {name}, k=20", 20, jobs, sd, noise=noise)
+    unequal = {
+        "one stack varies 3x": {"factors": {20: 3.0}},
+        "baseline varies 3x": {"factors": {0: 3.0}},
+        "stacks vary 0.4x to 2.5x": {"factors": {n: 2.5 ** ((n - 10) / 10) for n in range(21)}},
+        "half of the stacks lack 4 turns": {"missing": dict.fromkeys(range(1, 11), 4)},
+    }
+    for name, more in unequal.items():
+        yield Design(f"identical, {name}", 20, 10, 0.05, baseline_jobs=5, **more)
+        yield Design(f"identical, {name}", 20, 10, 0.15, baseline_jobs=5, **more)
+    for hosts in (2, 3, 4):
+        yield Design(f"identical, {hosts} hosts, k=1", 1, 5, 0.05, hosts=hosts)
+        yield Design(f"identical, {hosts} hosts, k=20", 20, 5, 0.05, hosts=hosts)
+    for candidates, jobs, extra in ((1, 10, 1), (5, 10, 3), (20, 5, 1), (20, 10, 1), (20, 10, 5)):
+        name = f"gain 10 %, k={candidates}, {extra} baseline jobs a turn"
+        yield Design(name, candidates, jobs, 0.05, 0.10, baseline_jobs=extra)
+    for hosts in (1, 2, 3, 4):
+        name = f"gain 10 %, k=20, {hosts} equal hosts"
+        yield Design(name, 20, 10, 0.02, 0.10, hosts=hosts, equal_hosts=True)
+    for hosts in (2, 3, 4):
+        yield Design(f"gain 10 %, k=20, {hosts} hosts", 20, 10, 0.05, 0.10, hosts=hosts)
+    for hosts in (1, 2, 3, 4):
+        name = f"last stack interacts by 10 %, {hosts} hosts"
+        yield Design(name, 20, 10, 0.02, hosts=hosts, interaction=0.10)
+
+
+def main(answers: int = ANSWERS) -> None:
+    """Print the tables."""
+    began = perf_counter()
+    print(f"{answers} answers a design, seed {SEED}, drift of {DRIFT:.0%} a turn")
+    print("false: share of answers with a false claim; found: share with the true gain")
+    heads = " | ".join(f"{name:^15}" for name, _ in RULES)
+    print(f"{'design':<45} {'jobs':>4} {'sd':>5} | {heads}")
+    for number, design in enumerate(designs()):
+        draw = np.random.default_rng([SEED, number])
+        print(_row(design, [design.histories(draw) for _ in range(answers)]), flush=True)
+    print("last stack interacts: its own claims count as found, those of the others as false")
+    _calibration(answers)
+    print(f"{perf_counter() - began:.0f} s")
+
+
+def _row(design: Design, drawn: Sequence[Sequence[History]]) -> str:
+    cells = []
+    for _, rule in RULES:
+        false, found = 0, 0
+        for histories in drawn:
+            verdicts = rule(histories)
+            claims = {n for n, it in enumerate(verdicts) if it in ("faster", "slower")}
+            right = {0} if design.gain and verdicts[0] == "faster" else set()
+            if design.interaction:
+                right = claims & {design.candidates - 1}
+            false += bool(claims - right)
+            found += bool(right)
+        share = f"{100 * found / len(drawn):6.1f}" if design.gain or design.interaction else " " * 6
+        cells.append(f"{100 * false / len(drawn):7.2f} {share} ")
+    return f"{design.name:<45} {design.jobs:>4} {design.sd:>5.0%} | {' | '.join(cells)}"
+
+
+#: True gains of the candidates from which predictions start. In half of the answers all are 0.
+_GAINS = (0.0, 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, -0.02, -0.04)
+
+
+def _calibration(answers: int) -> None:
+    """Chances that were told, and how often the jobs then settled a difference, by tenths."""
+    draw = np.random.default_rng([SEED, 10_000])
+    told: list[float] = []
+    came: list[bool] = []
+    planned: list[bool] = []
+    truth: list[float] = []
+    for _ in range(answers):
+        sd = float(draw.choice([0.02, 0.03, 0.05]))
+        gains = draw.choice(_GAINS, 5) * float(draw.random() < 0.5)
+        first = _drawn(draw, gains, sd, 8)
+        for n, it in enumerate(_shipped([_as_history(first)])):
+            more = max(it.jobs_missing, it.baseline_jobs_missing)
+            if it.verdict is not Verdict.UNDETERMINED or not more or more > 200:
+                continue
+            later = np.concatenate([first, _drawn(draw, gains, sd, more)], axis=1)
+            after = _shipped([_as_history(later)])[n].verdict
+            told.append(it.chance)
+            truth.append(float(gains[n]))
+            came.append(after.different)
+            planned.append(after is not Verdict.UNDETERMINED)
+    print(f"\n{len(told)} open comparisons, 5 candidates, 8 turns so far: told, and what came")
+    bounds = np.linspace(0, 1, 11)
+    place = np.minimum((np.array(told) * 10).astype(int), 9)
+    for tenth in range(10):
+        chosen = place == tenth
+        if chosen.any():
+            said, seen = np.mean(np.array(told)[chosen]), np.mean(np.array(came)[chosen])
+            print(
+                f"  chance {bounds[tenth]:.1f}-{bounds[tenth + 1]:.1f}:"
+                f" told {said:.1%}, came {seen:.1%} ({int(chosen.sum())})"
+            )
+    for gain in sorted(set(truth)):
+        chosen = np.array(truth) == gain
+        said, seen = np.mean(np.array(told)[chosen]), np.mean(np.array(came)[chosen])
+        print(f"  true gain {gain:+.0%}: told {said:.1%}, came {seen:.1%} ({int(chosen.sum())})")
+    print(f"  any verdict after the jobs that were missing: {np.mean(planned):.1%} (planned 80 %)")
+
+
+def _drawn(draw: np.random.Generator, gains: Rates, sd: float, jobs: int) -> Rates:
+    rates = draw.normal(0, sd, (len(gains) + 1, jobs))
+    rates[1:] += np.log1p(gains)[:, None]
+    return rates
+
+
+def _as_history(rates: Rates) -> History:
+    jobs: dict[str, tuple[Job, ...]] = {}
+    for n, row in enumerate(rates):
+        places = (Place("host", f"{turn:05}", "run") for turn in range(len(row)))
+        jobs[_stack(n)] = tuple(
+            Job(f"{turn:05}", float(rate), place, None, ())
+            for turn, (rate, place) in enumerate(zip(row, places, strict=True))
+        )
+    return History(series(), jobs, {}, {})
+
+
+if __name__ == "__main__":
+    main()
