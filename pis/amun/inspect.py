@@ -37,7 +37,7 @@ from pis.amun.documents import (
 )
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Launcher, Prepared, Script
 from pis.amun.outcomes import Outcome, outcome_of
-from pis.amun.schedule import Plan, blocks
+from pis.amun.schedule import Plan, blocks, reference_jobs
 from pis.amun.specification import Specification
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, arguments_of
@@ -54,6 +54,8 @@ class Order:
 
     :param out: where the folders of inspections are written
     :param jobs: of each inspection; its own ``batch_size`` if unset
+    :param reference_jobs: of the first inspection for each job of the others, if they run in turn;
+        :func:`pis.amun.schedule.reference_jobs` if unset
     :param timeout_s: of each job; its own if unset
     :param submission: makes identifiers other than those of equal specifications; without one
         the same specification is the same inspection
@@ -64,6 +66,14 @@ class Order:
     interleaved: bool = True
     timeout_s: float | None = None
     submission: str | None = None
+    reference_jobs: int | None = None
+
+    def jobs_per_block(self, inspections: int) -> list[int]:
+        """Jobs of each inspection in a block."""
+        if not self.interleaved:
+            return [1] * inspections
+        first = self.reference_jobs or reference_jobs(inspections - 1)
+        return [first, *[1] * (inspections - 1)]
 
 
 class Observer(Protocol):
@@ -109,8 +119,9 @@ def inspections_of(
     """
     seen: Counter[str] = Counter()
     made = []
-    for given in specifications:
-        specification = _as_ordered(given, order)
+    per_block = order.jobs_per_block(len(specifications))
+    for given, jobs in zip(specifications, per_block, strict=True):
+        specification = _as_ordered(given, order, jobs)
         script = script_to_run(specification)
         named = {
             "specification": _identity(specification.document),
@@ -137,8 +148,8 @@ def script_to_run(specification: Specification) -> Script:
     return Script(text, None, _sha256(text))
 
 
-def _as_ordered(specification: Specification, order: Order) -> Specification:
-    jobs = order.jobs or specification.batch_size
+def _as_ordered(specification: Specification, order: Order, per_block: int) -> Specification:
+    jobs = (order.jobs or specification.batch_size) * per_block
     timeout_s = order.timeout_s or specification.timeout_s
     document = {**specification.document, "batch_size": jobs, "timeout_s": timeout_s}
     return replace(specification, batch_size=jobs, timeout_s=timeout_s, document=document)
@@ -162,9 +173,10 @@ def _run(
     prepared: dict[str, Prepared] = {}
     failures: dict[str, BuildFailed] = {}
     plans = []
-    for inspection in inspections:
+    per_block = order.jobs_per_block(len(inspections))
+    for inspection, jobs in zip(inspections, per_block, strict=True):
         folder = order.out / inspection.inspection_id
-        plan = _plan(inspection, folder)
+        plan = _plan(inspection, folder, jobs)
         if not plan.missing:
             continue
         observer.building(inspection)
@@ -182,7 +194,7 @@ def _run(
     return failures
 
 
-def _plan(inspection: Inspection, folder: Path) -> Plan:
+def _plan(inspection: Inspection, folder: Path, per_block: int) -> Plan:
     """What is missing: jobs without a result, and those that never began.
 
     What an interrupted run left is put in order first.
@@ -190,7 +202,8 @@ def _plan(inspection: Inspection, folder: Path) -> Plan:
     recover(folder)
     done = measured_jobs(folder)
     numbers = range(inspection.specification.batch_size)
-    return Plan(inspection.inspection_id, tuple(n for n in numbers if n not in done))
+    missing = tuple(n for n in numbers if n not in done)
+    return Plan(inspection.inspection_id, missing, per_block)
 
 
 def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared | BuildFailed:

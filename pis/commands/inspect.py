@@ -58,6 +58,11 @@ class _Seconds(click.FloatRange):
     "--interleave/--no-interleave", default=True, show_default=True,
     help="Run the stacks' jobs in turn, forwards and backwards, so that drift falls on all.",
 )  # fmt: skip
+@click.option(
+    "--reference-jobs", type=click.IntRange(1, 100), metavar="N",
+    help="Jobs of the first specification, the reference, for each job of the others when they run"
+    " in turn. The default is 1, and about the square root of their number from three others on.",
+)  # fmt: skip
 @click.option("--ingest", is_flag=True, help="Take the documents in when they are written.")
 @click.option(
     "--out", type=_Folder(file_okay=False, path_type=Path),
@@ -73,6 +78,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     specifications: tuple[str, ...],
     jobs: int | None,
     interleave: bool,
+    reference_jobs: int | None,
     ingest: bool,
     out: Path | None,
     launcher: str,
@@ -93,7 +99,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     ingest_command = _ingest_command(context) if ingest else None
     checked = _checked(specifications, settings, launcher)
     _require_folders(out, settings, launcher)
-    order = Order((out or settings.home / "inspections").absolute(), jobs, interleave, timeout)
+    folder = (out or settings.home / "inspections").absolute()
+    order = Order(folder, jobs, interleave, timeout, reference_jobs=reference_jobs)
     if launcher == "local":
         _warn_if_busy()
     with ExitStack() as stack:

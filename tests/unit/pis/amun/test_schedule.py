@@ -74,3 +74,22 @@ def test_neighbouring_blocks_run_in_opposite_directions(stacks: int, jobs: int) 
     made = blocks(wanted, "r", interleaved=True)
     for one, other in pairwise(made):
         assert [it.inspection_id for it in one] == [it.inspection_id for it in reversed(other)]
+
+
+def test_the_reference_runs_several_times_a_block_between_the_others() -> None:
+    wanted = [Plan("r", tuple(range(6)), 3), *(Plan(it, (0, 1)) for it in "abcde")]
+    made = blocks(wanted, "run", interleaved=True)
+    assert ["".join(job.inspection_id for job in block) for block in made] == [
+        # The others at 0.1, 0.3, 0.5, 0.7 and 0.9 of the block, the reference at 1/6, 1/2 and 5/6.
+        "arbcrdre",
+        "erdrcbra",
+    ]
+    assert [(job.number, job.block) for block in made for job in block if job.inspection_id == "r"
+            ] == [(0, 0), (1, 0), (2, 0), (5, 1), (4, 1), (3, 1)]  # fmt: skip
+
+
+def test_a_resumed_run_goes_on_within_a_block_of_several_jobs() -> None:
+    made = blocks([Plan("r", (2, 3), 2), Plan("a", (1,))], "run", interleaved=True)
+    assert [[(job.inspection_id, job.number, job.block) for job in block] for block in made] == [
+        [("r", 2, 1), ("a", 1, 1), ("r", 3, 1)]
+    ]
