@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
+from adviser.scoring.assessments import Claim, Standing
 from adviser.scoring.circumstances import Circumstances
+from adviser.scoring.contrasts import Stacks, name_of
+from adviser.scoring.performance import Performance, performance_of, performance_order
 from common.inspection import digest
 from common.measurements import Unit
 from common.packages import Purl, package_version
@@ -20,6 +24,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HERE, ELSEWHERE = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 #: Where the stacks of these tests are to run.
 PLACE = Circumstances(HERE, "3.11")
+#: A gain of 30 %, natural log.
+GAIN = math.log(1.3)
+
+
+def jobs(level: float = 0.0, count: int = 8, seed: int = 1) -> list[float]:
+    """Log rates about a level, their mean exactly it, with a spread of 1 %."""
+    steps = np.linspace(-1, 1, count)
+    return list(level + 0.01 * np.random.default_rng(seed).permutation(steps))
 
 
 def purl(release: str) -> Purl:
@@ -104,6 +116,61 @@ class Bench:
             series=tuple(self.series), readings=tuple(self.readings), stacks=dict(self.stacks),
             **told,
         )  # fmt: skip
+
+
+def measured(
+    how: Series | None = None, *, changed: Mapping[str, Sequence[float]] | None = None
+) -> Bench:
+    """``fast`` 1 and 2 beside ``rest`` 1, the second 30 % faster."""
+    bench = Bench()
+    arms = changed or {"fast==1 rest==1": jobs(), "fast==2 rest==1": jobs(GAIN)}
+    for releases, rates in arms.items():
+        bench.measure(bench.stack(*releases.split()), rates, how)
+    return bench
+
+
+def versions_by_name(releases: Iterable[str]) -> dict[str, list[Purl]]:
+    """``fast==1`` and the like as Package URLs, by name, sorted."""
+    versions: dict[str, list[Purl]] = {}
+    for release in sorted(set(releases)):
+        versions.setdefault(name_of(purl(release)), []).append(purl(release))
+    return versions
+
+
+def performance_about(
+    bench: Bench, baseline: Sequence[str], candidates: Collection[str], place: Circumstances = PLACE
+) -> Performance:
+    """What measurements say of some versions next to a baseline; both may be chosen."""
+    evidence = bench.evidence()
+    base = {name_of(purl(release)): purl(release) for release in baseline}
+    versions = versions_by_name([*baseline, *candidates])
+    return performance_of(evidence, Stacks(evidence), base, versions, place)
+
+
+def claims_about(
+    bench: Bench, baseline: Sequence[str], candidates: Collection[str], place: Circumstances = PLACE
+) -> list[Claim]:
+    """The claims of :func:`performance_about`."""
+    return list(performance_about(bench, baseline, candidates, place).claims)
+
+
+def standings_about(
+    bench: Bench,
+    baseline: Sequence[str],
+    candidates: Collection[str],
+    choosable: Collection[str] | None = None,
+) -> dict[Purl, Standing]:
+    """The versions that lose to another one by performance.
+
+    :param choosable: versions that the request can have; all by default
+    """
+    everything = [*baseline, *candidates]
+    return performance_order(
+        performance_about(bench, baseline, candidates).differences,
+        {name_of(purl(release)): purl(release) for release in baseline},
+        versions_by_name(everything),
+        versions_by_name(everything if choosable is None else choosable),
+    )
 
 
 def harms(**aliases: Iterable[str]) -> Mapping[str, KnownHarm]:

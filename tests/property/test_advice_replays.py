@@ -19,9 +19,8 @@ from graph.candidates import Dependency
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.factories.asked import MAIN, asked, known_for, snapshot_for
-from tests.factories.evidence import Bench
+from tests.factories.evidence import Bench, jobs
 from tests.factories.universes import Index
-from tests.unit.adviser.scoring.test_performance import jobs
 
 METADATA = {"document_id": "adviser-260101000000-00000000000000aa", "timings": {}}
 

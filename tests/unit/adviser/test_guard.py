@@ -13,9 +13,8 @@ from common.environments import Environment
 from graph.candidates import KnownVulnerability
 from graph.evidence import Evidence
 from tests.factories.asked import NOTHING
-from tests.factories.evidence import ELSEWHERE, HERE, Bench
+from tests.factories.evidence import ELSEWHERE, GAIN, HERE, Bench, jobs, measured
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
-from tests.unit.adviser.scoring.test_performance import GAIN, jobs, measured
 
 INDEX: Index = {"fast": {"2": {}, "1": {}}, "rest": {"1": {}}}
 ONE, TWO = {"fast": "1", "rest": "1"}, {"fast": "2", "rest": "1"}

@@ -14,11 +14,10 @@ from adviser.resolver.contributions import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
 from graph.candidates import Dependency, KnownVulnerability
 from tests.factories.asked import INDEX, NOTHING, advised, asked, snapshot_for
-from tests.factories.evidence import Bench
+from tests.factories.evidence import Bench, jobs
 from tests.factories.stacks_by_force import stacks_by_force
 from tests.factories.universes import Index
 from tests.unit.adviser.reports.test_documents import report_of
-from tests.unit.adviser.scoring.test_performance import jobs
 
 #: The newest needs a package of which every version is vulnerable, the one before needs none.
 HARMFUL: Index = {
@@ -102,7 +101,7 @@ def test_no_stack_prints_a_better_score(advice: Advice) -> None:
     assert max(scores) == scores[0] == advice.best.score == advice.resolution.bound
 
 
-def test_a_gain_next_to_the_own_stack_stays_visible_and_costs_others() -> None:
+def test_a_version_that_loses_to_another_one_shows_it_and_the_fastest_shows_nothing() -> None:
     advice = measured()
     inner = report_of(advice)["result"]["report"]
     lines = {
@@ -111,10 +110,11 @@ def test_a_gain_next_to_the_own_stack_stays_visible_and_costs_others() -> None:
         )
         for product in inner["products"]
     }
-    gain = lines["1.1"]["value"]
+    assert (lines["1.1"]["value"], lines["1.1"]["contribution"]) == (0, 0)
+    (claim,) = (it for it in advice.assessment.claims if it.purl == "pkg:pypi/core@1.1")
+    gain = lines["1.1"]["value"] - lines["1.0"]["value"]
+    assert gain == pytest.approx(claim.bound, abs=1e-6)
     assert gain > 0.2
-    assert lines["1.1"]["contribution"] == 0
-    assert lines["1.0"]["value"] == 0
     assert lines["1.0"]["contribution"] == pytest.approx(-100 * gain)
     told = why_not(advice, Dependency("core", "==1.0"))
     (loss,) = (it.points for it in told.losses if it.criterion == "performance")

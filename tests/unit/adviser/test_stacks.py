@@ -16,7 +16,7 @@ from rich.console import Console
 from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Stacks
 from adviser.scoring.histories import DRIFT, histories_of
-from adviser.scoring.performance import performance_claims
+from adviser.scoring.performance import performance_of
 from adviser.scoring.verdicts import smallest_difference
 from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
 from adviser.tables import group_table, stacks_document
@@ -279,7 +279,8 @@ def test_hosts_that_both_saw_are_pooled() -> None:
     document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
     assert (document["method"], document["hosts"], document["pairs"]) == ("pooled", 2, 12)
     assert document["tau"] == 0.0
-    assert document["degrees_of_freedom"] == 1.0
+    # Two hosts that agree, five degrees of freedom each.
+    assert document["degrees_of_freedom"] == pytest.approx(10.0)
     assert "∑2" in shown(group)
     assert "∑n: pooled over n hosts." in " ".join(shown(group).split())
 
@@ -394,10 +395,10 @@ def test_advice_and_stacks_judge_alike() -> None:
     evidence = Evidence(DAY, (rows[0].series,), readings, stacks)
     place = Circumstances(rows[0].series.hardware_digest, "3.11")
     series = replace(rows[0].series, python_version="3.11")
-    (claim,) = performance_claims(
+    (claim,) = performance_of(
         replace(evidence, series=(series,)), Stacks(evidence), {"tensorflow": stacks[NEW][0]},
         {"tensorflow": {it for them in stacks.values() for it in them}}, place,
-    )  # fmt: skip
+    ).claims  # fmt: skip
     (comparison,) = (it.comparison for it in group.stacks if it.comparison)
     assert claim.verdict is comparison.verdict
     assert (claim.runs, claim.jobs) == (comparison.runs, comparison.jobs) == (8, 24)

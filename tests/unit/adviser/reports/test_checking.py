@@ -21,9 +21,8 @@ from common.inspection import digest
 from graph.evidence import Evidence
 from graph.repositories.advice import AdviceHead, StoredAdvice
 from tests.factories.asked import INDEX, asked, known_for, snapshot_for
-from tests.factories.evidence import Bench
+from tests.factories.evidence import Bench, jobs
 from tests.unit.adviser.reports.test_documents import material_of, problems, report_of
-from tests.unit.adviser.scoring.test_performance import jobs
 
 #: What only a search can tell: without the record it has to be believed.
 SEARCHED = (

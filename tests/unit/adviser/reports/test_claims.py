@@ -12,9 +12,8 @@ from adviser.reports.claims import claim_document
 from adviser.scoring.assessments import Claim
 from adviser.scoring.criteria import RecommendationType
 from tests.factories.asked import asked, snapshot_for
-from tests.factories.evidence import Bench
+from tests.factories.evidence import Bench, claims_about, jobs
 from tests.unit.adviser.reports.test_documents import SCHEMA, report_of
-from tests.unit.adviser.scoring.test_performance import jobs, told
 
 INDEX = {
     "fast": {
@@ -53,7 +52,7 @@ def one_job_each(host: str = "h1") -> Claim:
     bench = Bench()
     bench.measure(bench.stack("fast==1"), [0.0])
     bench.measure(bench.stack("fast==2"), [0.1], host=host)
-    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     return claim
 
 
@@ -75,7 +74,7 @@ def test_a_claim_with_a_known_error_is_told_in_full() -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1"), jobs())
     bench.measure(bench.stack("fast==2"), jobs(0.1))
-    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     found = claim_document(claim)
     assert found["interval_low_pct"] < found["observed_pct"] < found["interval_high_pct"]
     assert found["effect_pct"] == claim.effect_pct

@@ -16,7 +16,7 @@ from tests.factories.universes import Index
 def placing(advice: Advice, name: str) -> Placing:
     assert advice.best is not None
     choice = next(it for it in advice.best.choices if it.name == name)
-    return Placer(advice.universe, advice.best, advice.assessment.criteria).placing(choice)
+    return Placer(advice.universe, advice.best, advice.assessment).placing(choice)
 
 
 def test_the_newest_needs_no_words() -> None:
@@ -44,7 +44,7 @@ def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None
         Place.HELD_BACK, "the request overrides core to ==1.0"
     )  # fmt: skip
     assert advice.best is not None
-    placer = Placer(advice.universe, advice.best, advice.assessment.criteria)
+    placer = Placer(advice.universe, advice.best, advice.assessment)
     told = [placer.told(*it) for it in placer.askers("core")]
     assert told == ["web 3.0 requires core>=2 (overridden to core==1.0)"]
 

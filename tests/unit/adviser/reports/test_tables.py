@@ -47,8 +47,9 @@ def test_criteria_notes_and_certificate_are_shown() -> None:
 def test_a_loss_that_decided_shows_its_measurement() -> None:
     text = shown(report_of(kept()), 200)
     (row,) = [line for line in text.splitlines() if line.startswith("fast")]
-    assert "3 is worse by performance" in row
-    assert "it is -33.0 % next to the baseline in PiMatmul (20 and 20 jobs)" in row
+    assert "2 is 49 % faster than 3 in PiMatmul" in row
+    assert "-33.0 % next to the baseline in PiMatmul (20 and 20 jobs)" in row
+    assert "worse" not in row
 
 
 def test_a_vulnerability_that_decided_is_named() -> None:
@@ -61,7 +62,7 @@ def test_a_vulnerability_that_decided_is_named() -> None:
     text = shown(report_of(advise(request, snap, NOTHING)), 200)
     (row,) = [line for line in text.splitlines() if line.startswith("core")]
     assert row.split()[1] == "1.1"
-    assert "2.0 is worse by security" in row
+    assert "2.0 scores 1.00 points less by security" in row
     assert "core 2.0 is affected by CVE-2024-1 (critical)" in row
 
 

@@ -15,15 +15,25 @@ from adviser.resolver.resolve import resolve
 from adviser.resolver.universe import Rule
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment, Code, Difference, Justification, Level
+from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import RecommendationType
-from common.environments import environment
 from common.packages import Purl
 from graph.candidates import KnownVulnerability
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
-from tests.factories.evidence import ELSEWHERE, HERE, NOW, PLACE, Bench, harms, purl, series
+from tests.factories.evidence import (
+    ELSEWHERE,
+    GAIN,
+    HERE,
+    NOW,
+    PLACE,
+    Bench,
+    harms,
+    jobs,
+    purl,
+    series,
+)
 from tests.factories.universes import snapshot_of
-from tests.unit.adviser.scoring.test_performance import GAIN, jobs
 
 LATEST, STABLE, TESTING, PERFORMANCE, SECURITY = RecommendationType
 
@@ -149,11 +159,15 @@ def test_the_contributions_are_values_times_weights_for_every_candidate() -> Non
     snap = snapshot()
     assert set(found.scores) == {it.purl for them in snap.packages.values() for it in them}
     names = [it.name for it in found.criteria]
-    told = dict(zip(names, found.scores[purl("web==2.0")], strict=True))
+    newer, faster = (
+        dict(zip(names, found.scores[purl(f"web=={version}")], strict=True))
+        for version in ("2.1", "2.0")
+    )
     (claim,) = found.claims
-    assert told["performance"] == round(100 * 10_000 * claim.bound)
-    assert told["maintenance"] == -2_000
-    assert told["freshness"] == round(-0.1 * 10_000 * 2 / 4)
+    assert newer["performance"] == round(-100 * 10_000 * claim.bound)
+    assert faster["performance"] == 0
+    assert faster["maintenance"] == -2_000
+    assert faster["freshness"] == round(-0.1 * 10_000 * 2 / 4)
     assert all(isinstance(it, int) for row in found.scores.values() for it in row)
 
 
@@ -206,7 +220,7 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
 
 def test_a_claim_from_elsewhere_says_so() -> None:
     found = assessed(
-        PERFORMANCE, evidence=measured(1.0, ELSEWHERE), environment=environment("3.12.1")
+        PERFORMANCE, evidence=measured(1.0, ELSEWHERE), asked=Circumstances(HERE, "3.12")
     )
     (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is Code.FASTER)
     assert "on another class" in note.message

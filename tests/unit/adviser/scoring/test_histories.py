@@ -76,11 +76,11 @@ def test_how_runs_differ_is_in_the_error_and_not_in_the_margin() -> None:
     history = only(bench.evidence())
     assert history.identical == ()
     # Means 0, 0.1, -0.1 of one stack on one host: variance 0.01 with 2 degrees of freedom.
-    assert history.spread.variance == pytest.approx(0.01)
-    assert history.spread.freedom == 2
-    assert history.spread.within == pytest.approx(0.0002)
-    assert history.spread.per_run == 0.5
-    assert not history.spread.known
+    assert history.spread.runs.variance == pytest.approx(0.01)
+    assert history.spread.runs.freedom == 2
+    assert history.spread.runs.within == pytest.approx(0.0002)
+    assert history.spread.runs.per_run == 0.5
+    assert not history.spread.runs.known
 
 
 def test_one_run_of_a_stack_says_nothing_of_identical_ones() -> None:

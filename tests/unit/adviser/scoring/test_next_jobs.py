@@ -20,8 +20,7 @@ from adviser.scoring.next_jobs import (
 )
 from adviser.scoring.samples import Sample
 from adviser.scoring.verdicts import Comparison, compare_candidates
-from tests.factories.evidence import ELSEWHERE, Bench, purl
-from tests.unit.adviser.scoring.test_performance import jobs, told
+from tests.factories.evidence import ELSEWHERE, Bench, claims_about, jobs, purl
 
 MARGIN = math.log1p(0.02)
 
@@ -106,11 +105,11 @@ def test_of_claims_those_count_that_were_measured_here_and_may_still_be_the_best
         arm = {"fast": "1", "other": "1", package: version}
         rates = [rate * noise + gain for rate in jobs(seed=int(version))]
         bench.measure(bench.stack(*(f"{name}=={it}" for name, it in arm.items())), rates)
-    claims = told(bench, ["fast==1", "other==1"], ["fast==2", "fast==3", "other==4"])
+    claims = claims_about(bench, ["fast==1", "other==1"], ["fast==2", "fast==3", "other==4"])
     assert [it.verdict.value for it in claims] == ["undetermined", "faster", "undetermined"]
     (found,) = next_claims(claims)
     assert (found.package, found.purl) == ("other", purl("other==4"))
     assert 0 < found.chance < 1
-    elsewhere = told(bench, ["other==1"], ["other==4"], Circumstances(ELSEWHERE, "3.11"))
+    elsewhere = claims_about(bench, ["other==1"], ["other==4"], Circumstances(ELSEWHERE, "3.11"))
     assert [it.chance for it in elsewhere] == [0.0]
     assert next_claims(elsewhere) == ()

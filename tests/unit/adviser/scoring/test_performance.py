@@ -3,59 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from adviser.scoring.assessments import Claim
 from adviser.scoring.circumstances import Circumstances
-from adviser.scoring.contrasts import Stacks, name_of
 from adviser.scoring.estimates import Method
 from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
 from adviser.scoring.notes import claim_note
-from adviser.scoring.performance import _counted, performance_claims, performance_values
-from common.packages import Purl
-from graph.evidence import Series
-from tests.factories.evidence import ELSEWHERE, HERE, NOW, Bench, purl, series
+from tests.factories.evidence import (
+    ELSEWHERE,
+    GAIN,
+    HERE,
+    NOW,
+    Bench,
+    claims_about,
+    jobs,
+    measured,
+    performance_about,
+    purl,
+    series,
+    standings_about,
+)
 
-GAIN = math.log(1.3)
-AT = Circumstances(HERE, "3.11")
-
-
-def jobs(level: float = 0.0, count: int = 8, seed: int = 1) -> list[float]:
-    """Log rates about a level, their mean exactly it, with a spread of 1 %."""
-    steps = np.linspace(-1, 1, count)
-    return list(level + 0.01 * np.random.default_rng(seed).permutation(steps))
-
-
-def told(
-    bench: Bench, baseline: Sequence[str], candidates: Collection[str], place: Circumstances = AT
-) -> list[Claim]:
-    """The claims about some versions next to a baseline; both may be chosen."""
-    evidence = bench.evidence()
-    base = {name_of(purl(it)): purl(it) for it in baseline}
-    versions: dict[str, set[Purl]] = {}
-    for it in {*baseline, *candidates}:
-        versions.setdefault(name_of(purl(it)), set()).add(purl(it))
-    return performance_claims(evidence, Stacks(evidence), base, versions, place)
-
-
-def measured(
-    how: Series | None = None, *, changed: Mapping[str, Sequence[float]] | None = None
-) -> Bench:
-    """``fast`` 1 and 2 beside ``rest`` 1, the second 30 % faster."""
-    bench = Bench()
-    arms = changed or {"fast==1 rest==1": jobs(), "fast==2 rest==1": jobs(GAIN)}
-    for releases, rates in arms.items():
-        bench.measure(bench.stack(*releases.split()), rates, how)
-    return bench
+#: The error of a difference of two arms of eight jobs of ``jobs()``: their variance is 24/49 %².
+ERROR = 0.01 * math.sqrt(24 / 49 * 2 / 8)
 
 
 def test_a_settled_gain_of_one_package_counts_by_its_pessimistic_bound() -> None:
-    (claim,) = told(measured(), ["fast==1", "rest==1"], ["fast==2"])
+    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
     assert (claim.package, claim.purl) == ("fast", purl("fast==2"))
     assert claim.baseline_purl == purl("fast==1")
     assert claim.verdict is Verdict.FASTER
@@ -64,16 +43,39 @@ def test_a_settled_gain_of_one_package_counts_by_its_pessimistic_bound() -> None
     assert claim.same_python
     assert claim.observed_pct == pytest.approx(30, abs=0.01)
     assert claim.interval_low_pct < claim.effect_pct < claim.observed_pct
-    assert 0 < claim.bound < math.log1p(claim.effect_pct / 100)
+    # One effect alone is shrunk by SE²/d; the bound is one-sided, at 5 % with 14 degrees.
+    shrunk = GAIN - ERROR**2 / GAIN
+    assert math.log1p(claim.effect_pct / 100) == pytest.approx(shrunk)
+    assert claim.bound == pytest.approx(shrunk - stats.t.ppf(0.95, 14) * ERROR)
     assert (claim.jobs, claim.baseline_jobs, len(claim.evidence)) == (8, 8, 16)
-    assert performance_values([claim]) == {purl("fast==2"): claim.bound}
+    (standing,) = standings_about(measured(), ["fast==1", "rest==1"], ["fast==2"]).items()
+    assert standing[0] == purl("fast==1")
+    assert standing[1].loss == claim.bound
+    assert standing[1].reason == "2 is 30 % faster than 1 in PiMatmul"
 
 
-def test_a_settled_loss_counts_against_a_version_by_more_than_was_observed() -> None:
-    (claim,) = told(measured(), ["fast==2", "rest==1"], ["fast==1"])
+def test_a_settled_loss_mirrors_the_gain() -> None:
+    (claim,) = claims_about(measured(), ["fast==2", "rest==1"], ["fast==1"])
+    (gain,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
     assert claim.verdict is Verdict.SLOWER
-    assert claim.bound < -GAIN * 0.99
+    assert claim.bound == -gain.bound
     assert claim.scored
+    standings = [
+        standings_about(measured(), [f"fast=={base}", "rest==1"], ["fast==1", "fast==2"])
+        for base in "12"
+    ]
+    assert standings[0] == standings[1]
+
+
+def test_a_settled_difference_counts_as_the_margin_at_least() -> None:
+    # Just above what a claim needs, the bound of the shrunk effect is below ln 1.02.
+    needed = math.log(1.02) + stats.t.ppf(0.95, 14) * ERROR
+    changed = {"fast==1 rest==1": jobs(), "fast==2 rest==1": jobs(needed + 1e-5)}
+    (claim,) = claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"])
+    assert claim.verdict is Verdict.FASTER
+    shrunk = math.log1p(claim.effect_pct / 100)
+    assert shrunk - stats.t.ppf(0.95, 14) * ERROR < math.log(1.02)
+    assert claim.bound == pytest.approx(math.log(1.02))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_no_difference_and_too_few_jobs_count_for_nothing(
     rates: list[float], verdict: Verdict
 ) -> None:
     changed = {"fast==1 rest==1": jobs(0.0, 40), "fast==2 rest==1": rates}
-    (claim,) = told(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"])
+    (claim,) = claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"])
     assert claim.verdict is verdict
     assert claim.bound == 0
     assert (claim.jobs_missing > 0) is (verdict is Verdict.UNDETERMINED)
@@ -92,28 +94,32 @@ def test_no_difference_and_too_few_jobs_count_for_nothing(
 
 def test_stacks_that_differ_in_two_packages_are_told_and_not_scored() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==2": jobs(GAIN)}
-    (claim,) = told(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "rest==2"])
+    (claim,) = claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "rest==2"])
     assert claim.verdict is Verdict.FASTER
     assert claim.confounded
     assert claim.differs == ("fast", "rest")
     assert (claim.purl, claim.scored, claim.bound) == (None, False, 0.0)
-    assert performance_values([claim]) == {}
+    candidates = ["fast==2", "rest==2"]
+    assert standings_about(measured(changed=changed), ["fast==1", "rest==1"], candidates) == {}
 
 
 def test_a_package_that_came_along_confounds_as_well() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==1 more==1": jobs(GAIN)}
-    (claim,) = told(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "more==1"])
+    (claim,) = claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "more==1"])
     assert claim.confounded
     assert not claim.scored
 
 
 def test_stacks_that_nobody_can_choose_are_not_told() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==2": jobs(GAIN)}
-    assert told(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"]) == []
+    assert claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"]) == []
 
 
-def test_a_baseline_that_was_not_measured_leaves_nothing_to_say() -> None:
-    assert told(measured(), ["fast==3", "rest==1"], ["fast==1", "fast==2"]) == []
+def test_versions_are_compared_with_each_other_though_the_baseline_was_not_measured() -> None:
+    (claim,) = claims_about(measured(), ["fast==3", "rest==1"], ["fast==1", "fast==2"])
+    assert (claim.purl, claim.baseline_purl) == (purl("fast==2"), purl("fast==1"))
+    assert (claim.verdict, claim.beside_baseline) == (Verdict.FASTER, False)
+    assert claims_about(measured(), ["fast==3", "rest==1"], ["fast==2"]) == []
 
 
 def test_the_pair_whose_others_are_most_like_the_baseline_is_taken() -> None:
@@ -121,15 +127,15 @@ def test_the_pair_whose_others_are_most_like_the_baseline_is_taken() -> None:
     for rest, gain in (("1", GAIN), ("2", -GAIN), ("3", -GAIN)):
         bench.measure(bench.stack("fast==1", f"rest=={rest}"), jobs())
         bench.measure(bench.stack("fast==2", f"rest=={rest}"), jobs(gain))
-    claims = told(bench, ["fast==1", "rest==1"], ["fast==2"])
+    claims = claims_about(bench, ["fast==1", "rest==1"], ["fast==2"])
     assert [(it.purl, it.verdict) for it in claims if it.purl] == [
         (purl("fast==2"), Verdict.FASTER)
     ]
 
 
 def test_another_hardware_class_is_named_and_wider_and_never_pooled() -> None:
-    (here,) = told(measured(), ["fast==1", "rest==1"], ["fast==2"])
-    (there,) = told(measured(series(hardware=ELSEWHERE)), ["fast==1", "rest==1"], ["fast==2"])
+    (here,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
+    (there,) = claims_about(measured(series(hardware=ELSEWHERE)), ["fast==1", "rest==1"], ["fast==2"])
     assert not there.same_hardware
     assert there.hardware_label == "another class"
     assert there.interval_low_pct < here.interval_low_pct < here.interval_high_pct
@@ -138,34 +144,34 @@ def test_another_hardware_class_is_named_and_wider_and_never_pooled() -> None:
     assert there.bound < here.bound
     small = {"fast==1 rest==1": jobs(), "fast==2 rest==1": jobs(0.1)}
     away = measured(series(hardware=ELSEWHERE), changed=small)
-    assert told(away, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.UNDETERMINED
+    assert claims_about(away, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.UNDETERMINED
     home = measured(changed=small)
-    assert told(home, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.FASTER
+    assert claims_about(home, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.FASTER
 
 
 def test_measurements_from_here_silence_those_from_elsewhere() -> None:
     bench = measured()
     for releases, level in (("fast==1", 0.0), ("fast==2", -2.0)):
         bench.measure(bench.stack(releases, "rest==1"), jobs(level), series(hardware=ELSEWHERE))
-    (claim,) = told(bench, ["fast==1", "rest==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1", "rest==1"], ["fast==2"])
     assert claim.same_hardware
     assert claim.verdict is Verdict.FASTER
 
 
 def test_without_known_hardware_everything_is_from_elsewhere() -> None:
-    (claim,) = told(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(None, "3.11"))
+    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(None, "3.11"))
     assert not claim.same_hardware
     assert claim.interval_low_pct < 10
 
 
 @pytest.mark.parametrize("prefix", [HERE, HERE[:12], "aaaa"])
 def test_hardware_may_be_named_by_the_beginning_of_its_digest(prefix: str) -> None:
-    (claim,) = told(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(prefix, "3.11"))
+    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(prefix, "3.11"))
     assert claim.same_hardware
 
 
 def test_another_python_is_named_and_wider() -> None:
-    (claim,) = told(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(HERE, "3.12"))
+    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(HERE, "3.12"))
     assert (claim.same_python, claim.python_version) == (False, "3.11")
     assert claim.interval_high_pct - claim.interval_low_pct > 30
 
@@ -174,7 +180,7 @@ def test_two_pythons_are_never_compared_with_each_other() -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1"), jobs(), series(python_version="3.10"))
     bench.measure(bench.stack("fast==2", "rest==1"), jobs(GAIN), series())
-    assert told(bench, ["fast==1", "rest==1"], ["fast==2"]) == []
+    assert claims_about(bench, ["fast==1", "rest==1"], ["fast==2"]) == []
 
 
 def test_indicators_weigh_alike_however_many_sizes_each_has() -> None:
@@ -185,10 +191,11 @@ def test_indicators_weigh_alike_however_many_sizes_each_has() -> None:
         bench.measure(bench.stack("fast==2"), jobs(GAIN), how)
     bench.measure(bench.stack("fast==1"), jobs(0.0, 40), series("PiConv"))
     bench.measure(bench.stack("fast==2"), jobs(0.0, 40), series("PiConv"))
-    claims = told(bench, ["fast==1"], ["fast==2"])
+    claims = claims_about(bench, ["fast==1"], ["fast==2"])
     assert [it.indicator for it in claims] == ["PiConv", *["PiMatmul"] * 3]
     matmul = [it.bound for it in claims[1:]]
-    assert performance_values(claims)[purl("fast==2")] == pytest.approx(sum(matmul) / 3 / 2)
+    (standing,) = standings_about(bench, ["fast==1"], ["fast==2"]).values()
+    assert standing.loss == pytest.approx(sum(matmul) / 3 / 2)
 
 
 def test_identical_stacks_that_differ_in_turns_widen_what_is_of_no_interest() -> None:
@@ -196,7 +203,7 @@ def test_identical_stacks_that_differ_in_turns_widen_what_is_of_no_interest() ->
     base, blocks = bench.stack("fast==1", "rest==1"), [f"aa:{n}" for n in range(8)]
     bench.measure(base, jobs(), run="aa 1", blocks=blocks)
     bench.measure(base, jobs(math.log(1.4)), run="aa 2", blocks=blocks)
-    (claim,) = told(bench, ["fast==1", "rest==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1", "rest==1"], ["fast==2"])
     assert claim.delta_pct == pytest.approx(40, abs=0.1)
     assert claim.verdict is not Verdict.FASTER
     assert claim.bound == 0
@@ -211,7 +218,7 @@ def one_run_each(bench: Bench, gain: float = GAIN) -> None:
 def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
     bench = Bench()
     one_run_each(bench)
-    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     assert (claim.verdict, claim.needs) == (Verdict.UNDETERMINED, Need.TURNS)
     assert (claim.jobs, claim.runs, claim.baseline_runs) == (10, 1, 1)
     assert claim.observed_pct == pytest.approx(30)
@@ -224,11 +231,11 @@ def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
 
 def test_what_other_runs_show_of_nights_tells_what_one_run_of_each_is_worth() -> None:
     bench, other = Bench(), Bench()
-    for it, night in ((bench, 0.02), (other, 0.2)):
+    for it, night in ((bench, 0.02), (other, 0.05)):
         one_run_each(it)
         for run, level in enumerate(np.random.default_rng(3).normal(0, night, 11)):
             it.measure(it.stack("reference==1"), jobs(level), run=str(run))
-    (steady,), (wild,) = (told(it, ["fast==1"], ["fast==2"]) for it in (bench, other))
+    (steady,), (wild,) = (claims_about(it, ["fast==1"], ["fast==2"]) for it in (bench, other))
     assert steady.verdict is Verdict.FASTER
     assert (wild.verdict, wild.needs) == (Verdict.UNDETERMINED, Need.RUNS)
     assert wild.jobs_missing > 0
@@ -240,12 +247,12 @@ def test_ten_runs_of_each_are_ten_and_not_a_hundred_jobs() -> None:
     for version, levels in zip("12", nights, strict=True):
         for run, level in enumerate(levels):
             bench.measure(bench.stack(f"fast=={version}"), jobs(level), run=str(run))
-    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     assert (claim.jobs, claim.runs, claim.baseline_runs) == (80, 10, 10)
     alike = Bench()
     for version, levels in zip("12", nights, strict=True):
         alike.measure(alike.stack(f"fast=={version}"), levels)
-    (same,) = told(alike, ["fast==1"], ["fast==2"])
+    (same,) = claims_about(alike, ["fast==1"], ["fast==2"])
     assert claim.interval_low_pct == pytest.approx(same.interval_low_pct, abs=0.01)
 
 
@@ -257,7 +264,7 @@ def test_only_what_took_part_is_evidence_and_the_rest_is_counted() -> None:
     bench.measure(bench.stack("fast==1"), jobs(count=30), host="h2", begin=late)
     bench.measure(bench.stack("fast==2"), jobs(count=3), host="h3")
     bench.measure(bench.stack("fast==2"), [0.5] * 6, run="x", unstable="throttled")
-    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     stable = [it for it in bench.readings if it.unstable_reason is None]
     on_host = {it.observation_id for it in stable if it.host == "h1"}
     assert (claim.jobs, claim.baseline_jobs) == (8, 8)
@@ -272,25 +279,38 @@ def test_a_job_without_a_partner_is_counted_as_left_out() -> None:
     for version, count in (("1", 8), ("2", 7)):
         blocks = [f"r:{n}" for n in range(count)]
         bench.measure(bench.stack(f"fast=={version}"), jobs(count=count), blocks=blocks)
-    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     assert (claim.pairs, claim.left_out, len(claim.evidence)) == (7, {"unpaired": 1}, 14)
 
 
-def test_what_is_only_told_costs_what_is_scored_nothing() -> None:
-    alone, crowded = measured(), measured()
-    for version in range(2, 40):
-        crowded.measure(crowded.stack("fast==3", f"rest=={version}"), jobs(0.2, seed=version))
-    wanted = ["fast==2", "fast==3", *(f"rest=={it}" for it in range(2, 40))]
-    (one,) = told(alone, ["fast==1", "rest==1"], ["fast==2"])
-    several = told(crowded, ["fast==1", "rest==1"], wanted)
-    assert sum(it.confounded for it in several) == 38
-    (same,) = (it for it in several if it.purl)
-    assert (same.p_value, same.bound) == (one.p_value, one.bound)
+@pytest.mark.parametrize(("level", "parts"), [(0.0, 11), (0.2, 10)])
+def test_what_is_only_told_has_a_fixed_share_of_the_error_rate(level: float, parts: int) -> None:
+    alone, crowded = Bench(), Bench()
+    for bench in (alone, crowded):
+        for version, gain in (("1", 0.0), ("2", 0.05)):
+            bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(gain))
+    for version in range(2, 5):  # five stacks in all, so that no variance is moderated
+        crowded.measure(crowded.stack("fast==3", f"rest=={version}"), jobs(level, seed=version))
+    wanted = ["fast==2", "fast==3", *(f"rest=={it}" for it in range(2, 5))]
+    (one,) = claims_about(alone, ["fast==1", "rest==1"], ["fast==2"])
+    several = claims_about(crowded, ["fast==1", "rest==1"], wanted)
+    assert sum(it.confounded for it in several) == 3
+    (same,) = (it for it in several if it.beside_baseline)
+    # Of 6 + 3 + 1 + 1 parts of α the comparison with the baseline keeps 6, whatever else there is;
+    # what is surer than it, as stacks that differ by 20 % are, gives its part back.
+    assert one.p_value == pytest.approx(_raw_p_value(0.05, 14), rel=1e-9, abs=0)
+    assert same.p_value == pytest.approx(parts / 6 * one.p_value, rel=1e-9, abs=0)
+
+
+def _raw_p_value(d: float, freedom: float) -> float:
+    """Of a difference of two arms of ``jobs()`` before anything is adjusted for."""
+    beyond = sum(stats.t.sf((d + sign * math.log(1.02)) / ERROR, freedom) for sign in (-1, 1))
+    return float(max(beyond, 2 * stats.t.sf(d / ERROR, freedom) * 0.05 / 0.02))
 
 
 def test_hardware_and_python_both_another_are_wider_by_both() -> None:
     def width(place: Circumstances) -> float:
-        (claim,) = told(measured(changed=MANY), ["fast==1", "rest==1"], ["fast==2"], place)
+        (claim,) = claims_about(measured(changed=MANY), ["fast==1", "rest==1"], ["fast==2"], place)
         return math.log1p(claim.interval_high_pct / 100) - math.log1p(claim.observed_pct / 100)
 
     one, both = width(Circumstances(HERE, "3.12")), width(Circumstances(ELSEWHERE, "3.12"))
@@ -301,20 +321,12 @@ def test_hardware_and_python_both_another_are_wider_by_both() -> None:
 MANY = {"fast==1 rest==1": jobs(0.0, 400), "fast==2 rest==1": jobs(GAIN, 400)}
 
 
-def test_a_settled_gain_whose_bound_is_a_loss_counts_for_nothing() -> None:
-    assert _counted(Verdict.FASTER, -0.01) == 0
-    assert _counted(Verdict.SLOWER, 0.01) == 0
-    assert _counted(Verdict.FASTER, 0.02) == 0.02
-    assert _counted(Verdict.SLOWER, -0.02) == -0.02
-    assert _counted(Verdict.EQUIVALENT, 0.02) == 0
-
-
 def test_how_much_more_one_varies_is_told_from_twenty_jobs_on() -> None:
     for count in (19, 20):
         bench = Bench()
         bench.measure(bench.stack("fast==1"), jobs(count=count))
         bench.measure(bench.stack("fast==2"), [3 * it for it in jobs(count=count)])
-        (claim,) = told(bench, ["fast==1"], ["fast==2"])
+        (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
         if count < 20:
             assert claim.spread_ratio is None
             continue
@@ -325,32 +337,39 @@ def test_how_much_more_one_varies_is_told_from_twenty_jobs_on() -> None:
 
 def test_elsewhere_on_two_hosts_and_on_the_border_no_number_of_jobs_is_made_up() -> None:
     away = measured(series(hardware=ELSEWHERE))
-    (claim,) = told(away, ["fast==1", "rest==1"], ["fast==2"])
+    (claim,) = claims_about(away, ["fast==1", "rest==1"], ["fast==2"])
     if claim.verdict is Verdict.UNDETERMINED:
         assert (claim.needs, claim.jobs_missing) == (Need.HERE, 5)
     pooled = Bench()
-    for host, gain in (("h1", 0.08), ("h2", 0.12)):
+    for host, gain in (("h1", 0.02), ("h2", 0.08)):
         pooled.measure(pooled.stack("fast==1"), jobs(count=40), host=host)
         pooled.measure(pooled.stack("fast==2"), jobs(gain, 40), host=host)
-    (claim,) = told(pooled, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(pooled, ["fast==1"], ["fast==2"])
     assert (claim.method, claim.needs) == (Method.POOLED, Need.HOSTS)
-    assert "5 jobs of each on about 1 further host would tell" in claim_note(claim).message
+    more = f"5 jobs of each on about {claim.jobs_missing // 5} further hosts would tell"
+    assert more in claim_note(claim).message
     border = Bench()
     border.measure(border.stack("fast==1"), jobs(count=400))
     border.measure(border.stack("fast==2"), jobs(math.log(1.02) + 0.0001, 400))
-    (claim,) = told(border, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(border, ["fast==1"], ["fast==2"])
     assert (claim.needs, claim.jobs_missing, claim.chance) == (Need.MARGIN, 0, 0)
     assert "too close to 2.0 % for any number of jobs to tell" in claim_note(claim).message
 
 
 def test_all_that_is_looked_at_is_adjusted_for_together() -> None:
-    alone, crowded = measured(), measured()
-    for version in range(3, 30):
-        crowded.measure(crowded.stack(f"fast=={version}", "rest==1"), jobs(0.0, seed=version))
-    (one,) = told(alone, ["fast==1", "rest==1"], ["fast==2"])
-    several = told(crowded, ["fast==1", "rest==1"], [f"fast=={it}" for it in range(2, 30)])
-    (same,) = (it for it in several if it.purl == purl("fast==2"))
-    assert same.p_value == pytest.approx(28 * one.p_value)
+    bench = Bench()
+    for version in range(1, 6):  # five stacks, so that no variance is moderated
+        bench.measure(
+            bench.stack(f"fast=={version}"), jobs(0.04 if version == 2 else 0, seed=version)
+        )
+    performance = performance_about(bench, ["fast==1"], [f"fast=={it}" for it in range(2, 6)])
+    # Four beside the baseline, three of the newest one, three of the others.
+    assert performance.comparisons == 4 + 3 + 3
+    raw = _raw_p_value(0.04, 14)
+    (claim,) = (
+        it for it in performance.claims if it.purl == purl("fast==2") and it.beside_baseline
+    )
+    assert claim.p_value == pytest.approx(raw * (6 + 3 + 1) / (6 / 4), rel=1e-9, abs=0)
 
 
 def test_jobs_that_ran_in_turns_are_paired() -> None:
@@ -360,7 +379,7 @@ def test_jobs_that_ran_in_turns_are_paired() -> None:
     for version, gain in (("1", 0.0), ("2", 0.05)):
         stack = bench.stack(f"fast=={version}")
         bench.measure(stack, hour + jobs(gain), blocks=blocks, begin=NOW - timedelta(days=1))
-    (claim,) = told(bench, ["fast==1"], ["fast==2"])
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     assert (claim.method, claim.pairs) == (Method.PAIRED, 8)
     assert claim.verdict is Verdict.FASTER
     assert claim.as_of == NOW - timedelta(days=1) + timedelta(hours=7)
@@ -369,7 +388,7 @@ def test_jobs_that_ran_in_turns_are_paired() -> None:
 def test_the_order_of_evidence_changes_nothing() -> None:
     bench = measured()
     bench.measure(bench.stack("fast==3", "rest==1"), jobs(-0.2))
-    forth = told(bench, ["fast==1", "rest==1"], ["fast==2", "fast==3"])
+    forth = claims_about(bench, ["fast==1", "rest==1"], ["fast==2", "fast==3"])
     bench.readings.reverse()
     bench.stacks = dict(reversed(bench.stacks.items()))
-    assert told(bench, ["fast==1", "rest==1"], ["fast==3", "fast==2"]) == forth
+    assert claims_about(bench, ["fast==1", "rest==1"], ["fast==3", "fast==2"]) == forth

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adviser.scoring.effects import welch_effect
-from adviser.scoring.estimates import Estimate, estimates_of
+from adviser.scoring.estimates import Estimate, SeriesSpread, estimates_of
 from adviser.scoring.jobs import Place
 from adviser.scoring.judging import Verdict
 from adviser.scoring.runs import MIN_FREEDOM, UNKNOWN_SPREAD, RunSpread, run_spread
@@ -24,7 +24,7 @@ def sample(*runs: list[float], host: str | None = "h1") -> Sample:
 
 
 def estimate(ours: Sample, theirs: Sample, spread: RunSpread = UNKNOWN_SPREAD) -> Estimate:
-    (found,) = estimates_of(theirs, [ours], spread)
+    (found,) = estimates_of(theirs, [ours], SeriesSpread(spread))
     return found
 
 
@@ -75,7 +75,7 @@ def test_one_run_each_by_what_other_runs_show() -> None:
     assert found.effect.standard_error == pytest.approx(math.sqrt(2 * 0.0009))
     assert found.effect.degrees_of_freedom == MIN_FREEDOM
     assert found.tested
-    (verdict,) = compare_candidates(sample([0.0] * 10), [sample([0.3] * 10)], spread=KNOWN)
+    (verdict,) = compare_candidates(sample([0.0] * 10), [sample([0.3] * 10)], spread=SeriesSpread(KNOWN))
     assert verdict.verdict is Verdict.FASTER
 
 
@@ -120,7 +120,7 @@ def test_intervals_of_identical_stacks_hold_in_one_night_of_each() -> None:
     for _ in range(600):
         night = draw.normal(0, 0.03, 14)
         rates = [list(level + draw.normal(0, 0.01, 8)) for level in night]
-        spread = spread_of([rates[2:]])
+        spread = SeriesSpread(spread_of([rates[2:]]))
         (found,) = compare_candidates(sample(rates[0]), [sample(rates[1])], spread=spread)
         held += found.interval_low_pct <= 0 <= found.interval_high_pct
     assert 0.93 <= held / 600 <= 0.97
