@@ -102,10 +102,14 @@ def estimates_of(
 
     :param spread: what all stacks of this series show of its noise
     """
-    return [
-        _chosen(whole, parts, spread.hosts)
-        for whole, parts in _by_plan(baseline, candidates, spread)
-    ]
+    return pair_estimates([(baseline, it) for it in candidates], spread)
+
+
+def pair_estimates(
+    pairs: Sequence[tuple[Sample, Sample]], spread: SeriesSpread = UNKNOWN_SERIES
+) -> list[Estimate]:
+    """:func:`estimates_of` of pairs of a baseline and a candidate, all in one go."""
+    return [_chosen(whole, parts, spread.hosts) for whole, parts in _by_plan(pairs, spread)]
 
 
 def effects_by_host(
@@ -114,16 +118,17 @@ def effects_by_host(
     """The effect of each candidate on each host that can be estimated by itself."""
     return [
         [it.effect for it in parts if it.tested]
-        for _, parts in _by_plan(baseline, candidates, spread)
+        for _, parts in _by_plan([(baseline, it) for it in candidates], spread)
     ]
 
 
 def _by_plan(
-    baseline: Sample, candidates: Sequence[Sample], spread: SeriesSpread
+    pairs: Sequence[tuple[Sample, Sample]], spread: SeriesSpread
 ) -> list[tuple[Estimate, list[Estimate]]]:
-    """For each candidate the estimate from everything, and those of its hosts."""
-    theirs = jobs_by_place(baseline)
-    plans = [plan_of(jobs_by_place(candidate), theirs) for candidate in candidates]
+    """For each pair the estimate from everything, and those of its hosts."""
+    samples = {id(it): it for pair in pairs for it in pair}
+    placed = {key: jobs_by_place(it) for key, it in samples.items()}
+    plans = [plan_of(placed[id(ours)], placed[id(theirs)]) for theirs, ours in pairs]
     contrasts = [contrast for plan in plans for contrast in (plan.whole, *plan.parts)]
     estimates = iter(_estimated(contrasts, spread))
     return [(next(estimates), [next(estimates) for _ in plan.parts]) for plan in plans]

@@ -26,7 +26,7 @@ from adviser.scoring.contrasts import (
     version_of_purl,
 )
 from adviser.scoring.effects import Effects, FloatArray, per_cent
-from adviser.scoring.estimates import Estimate, estimates_of
+from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.families import Family, Member, judge_family
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.judging import ALPHA
@@ -66,7 +66,7 @@ class _Compared:
 class VersionDifference:
     """What one comparison of two versions of a package settled.
 
-    :param faster_pct: how much faster ``ours`` is, as it is expected to last
+    :param shrunk: how much faster ``ours`` is, as it is expected to last, natural log
     :param bound: natural log: the settled difference, δ at least; below zero where ``theirs`` is
         faster, 0 where nothing is settled
     """
@@ -76,7 +76,7 @@ class VersionDifference:
     theirs: Purl
     indicator: str
     comparison_key: str
-    faster_pct: float
+    shrunk: float
     bound: float
 
 
@@ -177,15 +177,15 @@ def _nearest(
 
 
 def _estimated(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> list[_Compared]:
-    """Estimates, all candidates of one baseline in one go."""
-    together: dict[tuple[int, str], list[Contrast]] = defaultdict(list)
+    """Estimates, those of one series in one go."""
+    by_series: dict[int, list[Contrast]] = defaultdict(list)
     for it in contrasts:
-        together[it.series, it.baseline].append(it)
+        by_series[it.series].append(it)
     compared = []
-    for (number, base), several in together.items():
+    for number, several in by_series.items():
         history = histories[number]
-        samples = [history.sample(it.candidate) for it in several]
-        estimates = estimates_of(history.sample(base), samples, history.spread)
+        pairs = [(history.sample(it.baseline), history.sample(it.candidate)) for it in several]
+        estimates = pair_estimates(pairs, history.spread)
         compared += [
             _Compared(contrast, history, estimate)
             for contrast, estimate in zip(several, estimates, strict=True)
@@ -297,7 +297,7 @@ def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
                 theirs,
                 series.indicator,
                 series.comparison_key,
-                float(per_cent(np.array([it.shrunk]))[0]),
+                it.shrunk,
                 it.bound,
             )
 
@@ -457,9 +457,7 @@ class _Table:
                 it.bound if it.ours == faster else -it.bound, it.indicator, it.comparison_key
             ),
         )  # fmt: skip
-        size = most.faster_pct
-        if most.ours == slower:  # the other way round
-            size = 100 * (1 / (1 + size / 100) - 1)
+        size = float(per_cent(np.array([abs(most.shrunk)]))[0])
         return (
             f"{version_of_purl(faster)} is {size:.0f} % faster than {version_of_purl(slower)}"
             f" in {most.indicator}"
