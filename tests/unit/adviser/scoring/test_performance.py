@@ -94,7 +94,9 @@ def test_no_difference_and_too_few_jobs_count_for_nothing(
 
 def test_stacks_that_differ_in_two_packages_are_told_and_not_scored() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==2": jobs(GAIN)}
-    (claim,) = claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "rest==2"])
+    (claim,) = claims_about(
+        measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "rest==2"]
+    )
     assert claim.verdict is Verdict.FASTER
     assert claim.confounded
     assert claim.differs == ("fast", "rest")
@@ -105,7 +107,9 @@ def test_stacks_that_differ_in_two_packages_are_told_and_not_scored() -> None:
 
 def test_a_package_that_came_along_confounds_as_well() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==1 more==1": jobs(GAIN)}
-    (claim,) = claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "more==1"])
+    (claim,) = claims_about(
+        measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "more==1"]
+    )
     assert claim.confounded
     assert not claim.scored
 
@@ -135,7 +139,9 @@ def test_the_pair_whose_others_are_most_like_the_baseline_is_taken() -> None:
 
 def test_another_hardware_class_is_named_and_wider_and_never_pooled() -> None:
     (here,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
-    (there,) = claims_about(measured(series(hardware=ELSEWHERE)), ["fast==1", "rest==1"], ["fast==2"])
+    (there,) = claims_about(
+        measured(series(hardware=ELSEWHERE)), ["fast==1", "rest==1"], ["fast==2"]
+    )
     assert not there.same_hardware
     assert there.hardware_label == "another class"
     assert there.interval_low_pct < here.interval_low_pct < here.interval_high_pct
@@ -144,7 +150,9 @@ def test_another_hardware_class_is_named_and_wider_and_never_pooled() -> None:
     assert there.bound < here.bound
     small = {"fast==1 rest==1": jobs(), "fast==2 rest==1": jobs(0.1)}
     away = measured(series(hardware=ELSEWHERE), changed=small)
-    assert claims_about(away, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.UNDETERMINED
+    assert (
+        claims_about(away, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.UNDETERMINED
+    )
     home = measured(changed=small)
     assert claims_about(home, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.FASTER
 
@@ -159,19 +167,25 @@ def test_measurements_from_here_silence_those_from_elsewhere() -> None:
 
 
 def test_without_known_hardware_everything_is_from_elsewhere() -> None:
-    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(None, "3.11"))
+    (claim,) = claims_about(
+        measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(None, "3.11")
+    )
     assert not claim.same_hardware
     assert claim.interval_low_pct < 10
 
 
 @pytest.mark.parametrize("prefix", [HERE, HERE[:12], "aaaa"])
 def test_hardware_may_be_named_by_the_beginning_of_its_digest(prefix: str) -> None:
-    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(prefix, "3.11"))
+    (claim,) = claims_about(
+        measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(prefix, "3.11")
+    )
     assert claim.same_hardware
 
 
 def test_another_python_is_named_and_wider() -> None:
-    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(HERE, "3.12"))
+    (claim,) = claims_about(
+        measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(HERE, "3.12")
+    )
     assert (claim.same_python, claim.python_version) == (False, "3.11")
     assert claim.interval_high_pct - claim.interval_low_pct > 30
 

@@ -75,7 +75,9 @@ def test_one_run_each_by_what_other_runs_show() -> None:
     assert found.effect.standard_error == pytest.approx(math.sqrt(2 * 0.0009))
     assert found.effect.degrees_of_freedom == MIN_FREEDOM
     assert found.tested
-    (verdict,) = compare_candidates(sample([0.0] * 10), [sample([0.3] * 10)], spread=SeriesSpread(KNOWN))
+    (verdict,) = compare_candidates(
+        sample([0.0] * 10), [sample([0.3] * 10)], spread=SeriesSpread(KNOWN)
+    )
     assert verdict.verdict is Verdict.FASTER
 
 
