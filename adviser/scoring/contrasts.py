@@ -97,7 +97,8 @@ def package_contrasts(
     found = []
     for name, theirs in sorted(baseline.items()):
         holding = stacks.holding(theirs)
-        for ours in versions.get(name, ()) if holding else ():
+        # A set of texts has another order in each process; sums over contrasts depend on it.
+        for ours in sorted(versions.get(name, ())) if holding else ():
             if ours == theirs or not stacks.holding(ours):
                 continue
             known = _pairs(stacks, theirs, ours)

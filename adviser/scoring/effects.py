@@ -201,8 +201,11 @@ def per_cent(d: FloatArray) -> FloatArray:
     >>> per_cent(np.array([0.0, np.log(1.5)])).round(9).tolist()
     [0.0, 50.0]
     """
+    # Slow, and needed only where something was measured. NumPy's own differs between processors.
+    from scipy.special import expm1
+
     with np.errstate(over="ignore"):  # past e^709 the honest number is infinity
-        return 100.0 * np.expm1(d)
+        return np.asarray(100.0 * expm1(d), dtype=np.float64)
 
 
 def chance_at_most(effects: Effects, log_bound: FloatArray | float) -> FloatArray:

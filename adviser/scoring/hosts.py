@@ -50,9 +50,10 @@ def random_effects(effects: Sequence[Effect]) -> PooledEffect:
         raise ValueError("a host without any spread would outweigh all others")
     tau_squared = _between_hosts(d, 1 / squared)
     weight = 1 / (squared + tau_squared)
+    total = math.fsum(weight)
     pooled = Effect(
-        d=float(weight @ d / weight.sum()),
-        standard_error=float(1 / np.sqrt(weight.sum())),
+        d=math.fsum(weight * d) / total,
+        standard_error=1 / math.sqrt(total),
         degrees_of_freedom=len(known) - 1.0,
     )
     return PooledEffect(pooled, math.sqrt(tau_squared), len(known))
@@ -60,6 +61,8 @@ def random_effects(effects: Sequence[Effect]) -> PooledEffect:
 
 def _between_hosts(d: FloatArray, weight: FloatArray) -> float:
     """τ²: what Cochran's Q leaves above its expectation, never below zero."""
-    q = float(weight @ (d - weight @ d / weight.sum()) ** 2)
-    scale = float(weight.sum() - (weight**2).sum() / weight.sum())
+    # Exact sums: those of BLAS depend on the processor and on its threads.
+    total = math.fsum(weight)
+    q = math.fsum(weight * (d - math.fsum(weight * d) / total) ** 2)
+    scale = total - math.fsum(weight**2) / total
     return max(0.0, (q - (len(d) - 1)) / scale)

@@ -30,6 +30,9 @@ def true_variance(effects: Effects) -> float:
     """
     known = np.isfinite(effects.standard_error) & np.isfinite(effects.d)
     squared, error = effects.d[known] ** 2, effects.standard_error[known] ** 2
+    # A floating-point sum depends on its order; the order of the effects must not matter.
+    order = np.lexsort((error, squared))
+    squared, error = squared[order], error[order]
     low, high = 0.0, float(squared.max(initial=0.0))
 
     def explained(tau_squared: float) -> bool:

@@ -106,3 +106,13 @@ def test_the_true_variance_solves_its_equation() -> None:
     some = effects([0.1, -0.2, 0.05, 0.15], [0.05, 0.02, 0.1, 0.03])
     tau_squared = true_variance(some)
     assert np.sum(some.d**2 / (tau_squared + some.standard_error**2)) == pytest.approx(4)
+
+
+def test_the_order_of_effects_does_not_change_the_last_bit_of_the_variance() -> None:
+    draw = np.random.default_rng(3)
+    many = Effects(draw.normal(0, 0.1, 23), draw.uniform(0.01, 0.05, 23), np.full(23, 8.0))
+    orders = [draw.permutation(23) for _ in range(50)]
+    assert {
+        true_variance(Effects(many.d[it], many.standard_error[it], many.degrees_of_freedom[it]))
+        for it in orders
+    } == {true_variance(many)}

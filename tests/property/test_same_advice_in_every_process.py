@@ -1,0 +1,122 @@
+"""An advice is the same in every process: for each hash seed, number of threads and processor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adviser.reports.documents import report_bytes, report_document, result_document
+from adviser.reports.values import packed
+from adviser.scoring.criteria import RecommendationType
+from graph.evidence import Evidence
+from tests.factories.asked import advised, asked, known_for
+from tests.factories.evidence import Bench, series
+from tests.factories.universes import Index
+
+METADATA = {"document_id": "adviser-260101000000-00000000000000aa", "timings": {}}
+VERSIONS = [f"1.{minor}" for minor in range(12)]
+INDEX: Index = {
+    "fast": {it: {"requires": ["rest"]} for it in VERSIONS},
+    "rest": {"1.0": {}, "1.1": {}},
+    "other": {"1.0": {}, "2.0": {}},
+}
+ADVICES = 2
+
+#: Answers and checks each stored advice again, and prints what differs.
+AGAIN = """
+import sys
+from pathlib import Path
+
+import orjson
+
+from adviser.advise import advise
+from adviser.asked import Asked
+from adviser.reports.checking import Material, check_report
+from adviser.reports.documents import Known, report_bytes, report_document, result_document
+from adviser.reports.values import unpacked
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+
+for folder in sorted(Path(sys.argv[1]).iterdir()):
+    known = unpacked((folder / "known").read_bytes(), Known)
+    request = unpacked((folder / "request").read_bytes(), Asked)
+    snapshot = Snapshot.from_json((folder / "snapshot").read_bytes())
+    evidence = Evidence.from_json((folder / "evidence").read_bytes())
+    report = (folder / "report").read_bytes()
+    document = orjson.loads(report)
+    advice = advise(request, snapshot, evidence, threads=int(sys.argv[2]))
+    result = result_document(advice, known)
+    if report_bytes(report_document(result, document["metadata"])) != report:
+        print(folder.name, "the replay differs")
+    baseline = document["result"]["report"]["baseline"]["versions"]
+    for problem in check_report(document, Material(request, snapshot, evidence, known, baseline)):
+        print(folder.name, problem)
+"""
+
+
+def noisy(seed: int) -> Evidence:
+    """Two indicators on three hosts: every version of ``fast`` beside both versions of ``rest``."""
+    draw, bench = np.random.default_rng(seed), Bench()
+    for indicator in ("PiMatmul", "PiConv2D"):
+        for rest in INDEX["rest"]:
+            for version in VERSIONS:
+                stack = bench.stack(f"fast=={version}", f"rest=={rest}", "other==1.0")
+                for host in ("h1", "h2", "h3"):
+                    rates = draw.normal(0.05 * draw.normal(), 0.01, 6)
+                    bench.measure(stack, rates, series(indicator), host=host)
+    return bench.evidence()
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each advice: what it was made of, and its report."""
+    root = tmp_path_factory.mktemp("advices")
+    for seed in range(ADVICES):
+        request = asked("fast\nother\n", RecommendationType.PERFORMANCE, count=3)
+        advice = advised(request, INDEX, noisy(seed))
+        known = known_for(advice)
+        parts = {
+            "known": packed(known),
+            "request": packed(request),
+            "snapshot": advice.snapshot.to_json(),
+            "evidence": advice.evidence.to_json(),
+            "report": report_bytes(report_document(result_document(advice, known), METADATA)),
+        }
+        (root / str(seed)).mkdir()
+        for name, data in parts.items():
+            (root / str(seed) / name).write_bytes(data)
+    return root
+
+
+def problems_of(stored: Path, *, hash_seed: int, threads: int, simd: bool) -> str:
+    """What a process with this hash seed and so many threads finds wrong."""
+    extensions = np.show_config(mode="dicts")["SIMD Extensions"]
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": str(hash_seed),
+        "OMP_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+        # Without these NumPy calculates as on an older processor.
+        "NPY_DISABLE_CPU_FEATURES": "" if simd else " ".join(extensions.get("found", ())),
+    }
+    command = [sys.executable, "-c", AGAIN, str(stored), str(threads)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("hash_seed", range(6))
+def test_every_hash_seed_and_number_of_threads_gives_the_same_report(
+    stored: Path, hash_seed: int
+) -> None:
+    threads = (1, 2, 4)[hash_seed % 3]
+    assert problems_of(stored, hash_seed=hash_seed, threads=threads, simd=True) == ""
+
+
+def test_an_older_processor_gives_the_same_report(stored: Path) -> None:
+    assert problems_of(stored, hash_seed=0, threads=1, simd=False) == ""
