@@ -8,7 +8,7 @@ at; what is only told is another family of tests, with a bound of its own.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -20,7 +20,7 @@ from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Contrast, Stacks, package_contrasts, stack_contrasts
 from adviser.scoring.effects import Effects, FloatArray, effects_of, per_cent
 from adviser.scoring.estimates import Estimate, estimates_of
-from adviser.scoring.histories import History, histories_of
+from adviser.scoring.histories import History, histories_of, jobs_left_out
 from adviser.scoring.judging import ALPHA, Judgements, Verdict, judge
 from adviser.scoring.lacking import Lack, Lacking, Need
 from adviser.scoring.next_jobs import settling_chance
@@ -278,27 +278,13 @@ def _claim(it: _Looked, found: _Found, asked: Circumstances, labels: Mapping[str
         tau=estimate.tau,
         bound=_counted(verdict, found.bound) if scored else 0.0,
         scored=scored,
-        left_out=_left_out(it),
+        left_out=jobs_left_out(it.history, it.used),
         spread_ratio=_spread_ratio(it),
         evidence=tuple(
             sorted(one for stack, used in it.used for one in it.history.observed(stack, used))
         ),
         as_of=max((at for one in it.used if (at := it.history.as_of(*one))), default=None),
     )
-
-
-def _left_out(it: _Looked) -> dict[str, int]:
-    """How many jobs of the two stacks did not take part, by why."""
-    found: Counter[str] = Counter()
-    for stack, used in it.used:
-        found += it.history.excluded(stack)
-        places = it.history.sample(stack).places
-        if len(used) < len(places):
-            hosts = {places[i].host for i in used}
-            rest = [place for i, place in enumerate(places) if i not in set(used)]
-            found["unpaired"] += sum(place.host in hosts for place in rest)
-            found["other_host"] += sum(place.host not in hosts for place in rest)
-    return {why: found[why] for why in sorted(found) if found[why]}
 
 
 def _spread_ratio(it: _Looked) -> SpreadRatio | None:
