@@ -57,6 +57,7 @@ def stacks(
 
     from adviser.stacks import compare_stacks, identical_pairs
     from adviser.tables import (
+        group_notes,
         group_table,
         self_check_document,
         self_check_lines,
@@ -84,6 +85,8 @@ def stacks(
     console = Console()
     for group in shown:
         console.print(group_table(group))
+        for note in group_notes(group):
+            console.print(note, highlight=False)
         console.print()
     if not groups and (indicator or hardware):
         raise NothingMeasured("no measurement has this indicator and hardware")

@@ -1,32 +1,67 @@
-"""What an upgrade costs or gains: two locks compared, and nothing said that is not settled."""
+"""Compare two locks: whether the new one does settled harm, and what is missing to tell."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from adviser.explain import Change
-from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Claim
 from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Stacks
-from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.judging import Verdict
-from adviser.scoring.performance import stack_claims
+from adviser.scoring.notes import claim_note
+from adviser.scoring.performance import upgrade_claims
 from common.environments import Environment
-from common.packages import Purl
+from common.packages import MEASURED_PACKAGES, Purl
 from common.version_ranges import version_of
-from graph.candidates import Candidate
+from graph.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
-#: Verdicts that say something; equivalence is one of them.
-SETTLED = frozenset({Verdict.FASTER, Verdict.SLOWER, Verdict.EQUIVALENT})
+#: Vulnerabilities by name and version.
+Vulnerabilities = Mapping[tuple[str, str], Iterable[KnownVulnerability]]
+
+
+class GuardOutcome(StrEnum):
+    """What can be said of an upgrade; the value is printed, never renamed."""
+
+    NO_HARM = "no_harm"
+    HARM = "harm"
+    UNKNOWN = "unknown"
+
+
+class MissingKind(StrEnum):
+    """What is missing to judge an upgrade; the value is printed, never renamed."""
+
+    #: A new version is not known, its metadata are not read, or it cannot be installed here.
+    METADATA = "metadata"
+    #: No advisories were ever read, so nothing is known about vulnerabilities.
+    ADVISORIES = "advisories"
+    #: A comparison that was measured here has no verdict.
+    VERDICT = "verdict"
+    #: The versions of a package whose speed indicators measure were not compared here.
+    MEASUREMENT = "measurement"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something without which an upgrade cannot be judged.
+
+    :param package: ``None`` if it concerns all of them
+    :param remedy: the command that supplies it
+    """
+
+    kind: MissingKind
+    package: str | None
+    message: str
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A vulnerability of one version that the other side does not have.
+    """A vulnerability of one version that the other side is not known to have.
 
     :param severity: ``None`` if unknown
     """
@@ -39,7 +74,7 @@ class Harm:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A version of the new lock that its publisher took back."""
+    """A version of the new lock that its publisher yanked."""
 
     name: str
     version: str
@@ -50,30 +85,27 @@ class Withdrawn:
 class Guarded:
     """An upgrade from one lock to another.
 
-    :param changes: packages that differ, in what PEP 440 takes for another version;
-        ``advised`` is the new version, ``forced`` the old one
-    :param claims: what is settled of the changed packages on this hardware, each by itself
-    :param stacks: what is settled of the two locks as a whole, where several packages differ and
+    :param changes: packages that differ; PEP 440 decides what is another version. ``advised`` is
+        the new version, ``forced`` the old one
+    :param claims: settled comparisons of the changed packages on this hardware, one by one
+    :param stacks: settled comparisons of the two locks as a whole, if several packages differ and
         both locks were measured here as they are
-    :param open_stacks: indicators by which both locks were measured as a whole, without a verdict
-    :param unsettled: changed packages that were measured, without a verdict
     :param introduced: vulnerabilities that come with the new lock
     :param removed: those that go with the old one
-    :param yanked: changed packages whose new version was taken back
-    :param unknown: new versions that cannot be chosen here, with the reason
-    :param unknown_before: the same of old versions, so that nothing is compared with them
+    :param yanked: changed packages whose new version was yanked
+    :param missing: what is missing to judge it
+    :param unmeasured: other changed packages whose two versions were not compared here; a lack of
+        measurements of these does not count as missing
     """
 
     changes: tuple[Change, ...]
     claims: tuple[Claim, ...]
     stacks: tuple[Claim, ...]
-    open_stacks: tuple[str, ...]
-    unsettled: tuple[str, ...]
     introduced: tuple[Harm, ...]
     removed: tuple[Harm, ...]
     yanked: tuple[Withdrawn, ...]
-    unknown: Mapping[str, str]
-    unknown_before: Mapping[str, str]
+    missing: tuple[Missing, ...]
+    unmeasured: tuple[str, ...]
 
     @property
     def slower(self) -> tuple[Claim, ...]:
@@ -83,9 +115,11 @@ class Guarded:
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)
 
     @property
-    def harmful(self) -> bool:
-        """Whether something settled speaks against it."""
-        return bool(self.slower or self.introduced or self.yanked)
+    def outcome(self) -> GuardOutcome:
+        """Settled harm outweighs what is missing."""
+        if self.slower or self.introduced or self.yanked:
+            return GuardOutcome.HARM
+        return GuardOutcome.UNKNOWN if self.missing else GuardOutcome.NO_HARM
 
 
 def guard(
@@ -95,101 +129,110 @@ def guard(
     evidence: Evidence,
     environment: Environment,
     hardware: str | None,
+    vulnerabilities: Vulnerabilities | None = None,
 ) -> Guarded:
     """Compare two locks, each its versions by name.
 
-    Only these two are asked about: no other version takes part in the tests.
+    Speed needs measurements alone: whether somebody has read a version's metadata does not matter.
+    No version that is in neither lock takes part in the tests.
 
     :param snapshot: with the packages of both among its roots
+    :param evidence: of excluded versions, too
+    :param vulnerabilities: of the versions of changed packages that are no candidates
     """
-    changes = tuple(
+    changes = changes_of(old, new)
+    before, after = (_side(it, snapshot, vulnerabilities or {}) for it in (old, new))
+    circumstances = Circumstances(hardware or None, environment.python_version)
+    both = [it.name for it in changes if it.advised and it.forced]
+    measured = _claims(evidence, circumstances, before, after, changes)
+    claims = [it for it in measured if it.package is not None]
+    stacks = [it for it in measured if it.package is None]
+    settled = {it.comparison_key for it in stacks if _is_settled(it)}
+    unsettled = [
+        *(it for it in stacks if not _is_settled(it)),
+        *(it for it in claims if not _is_settled(it) and it.comparison_key not in settled),
+    ]
+    compared = {it.package for it in claims} | (set(both) if stacks else set())
+    return Guarded(
+        changes=changes,
+        claims=tuple(filter(_is_settled, claims)),
+        stacks=tuple(filter(_is_settled, stacks)),
+        introduced=tuple(_only_in(after, before, changes)),
+        removed=tuple(_only_in(before, after, changes)),
+        yanked=tuple(_yanked(after, changes)),
+        missing=(
+            *_missing_metadata(after, changes),
+            *_missing_advisories(evidence, changes),
+            *map(_missing_verdict, unsettled),
+            *(
+                _missing_measurement(it)
+                for it in changes
+                if it.name in both and it.name in MEASURED_PACKAGES and it.name not in compared
+            ),
+        ),
+        unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two locks.
+
+    :param versions: by name
+    :param known: those of them that are known, by name
+    """
+
+    versions: Mapping[str, str]
+    known: Mapping[str, Candidate | Excluded]
+    vulnerabilities: Vulnerabilities
+
+    @property
+    def purls(self) -> dict[str, Purl]:
+        return {name: it.purl for name, it in self.known.items()}
+
+    def vulnerabilities_of(self, name: str) -> Iterable[KnownVulnerability]:
+        known = self.known.get(name)
+        if isinstance(known, Candidate):
+            return known.vulnerabilities
+        return self.vulnerabilities.get((name, self.versions.get(name, "")), ())
+
+
+def versions_without_candidate(
+    old: Mapping[str, str], new: Mapping[str, str], snapshot: Snapshot
+) -> list[tuple[str, str]]:
+    """Names and versions of changed packages whose vulnerabilities the snapshot does not have."""
+    return [
+        (it.name, versions[it.name])
+        for it in changes_of(old, new)
+        for versions in (old, new)
+        if it.name in versions
+        and not isinstance(_known(snapshot, it.name, versions[it.name]), Candidate)
+    ]
+
+
+def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:
+    """The packages in which two locks differ, by name."""
+    return tuple(
         Change(name, new.get(name), old.get(name))
         for name in sorted(old.keys() | new.keys())
         if not _same(old.get(name), new.get(name))
     )
-    changed = {it.name for it in changes}
-    ours, theirs = _candidates(snapshot, new), _candidates(snapshot, old)
-    told = _package_claims(snapshot, evidence, environment, hardware, (theirs, ours), changed)
-    settled = tuple(it for it in told if it.verdict in SETTLED)
-    known = {it.package for it in settled}
-    asked = Circumstances(hardware or None, environment.python_version)
-    whole = _stack_claims(evidence, asked, (old, theirs), (new, ours)) if len(changes) > 1 else []
-    return Guarded(
-        changes=changes,
-        claims=settled,
-        stacks=tuple(it for it in whole if it.verdict in SETTLED),
-        open_stacks=tuple(sorted({it.indicator for it in whole if it.verdict not in SETTLED})),
-        unsettled=tuple(sorted({it.package for it in told if it.package} - known)),
-        introduced=_harms(ours.values(), theirs),
-        removed=_harms(theirs.values(), ours),
-        yanked=tuple(
-            Withdrawn(it.name, it.version, it.yanked_reason)
-            for name, it in sorted(ours.items())
-            if name in changed and it.yanked
-        ),
-        unknown=dict(_unknown(snapshot, new, ours, changed)),
-        unknown_before=dict(_unknown(snapshot, old, theirs, changed)),
-    )
 
 
-def _package_claims(
-    snapshot: Snapshot,
-    evidence: Evidence,
-    environment: Environment,
-    hardware: str | None,
-    locks: tuple[Mapping[str, Candidate], Mapping[str, Candidate]],
-    changed: Collection[str],
-) -> list[Claim]:
-    """What was measured on this hardware of the new versions next to the old ones."""
-    theirs, ours = locks
-    two = {it.purl for lock in locks for it in lock.values()}
-    packages = {
-        name: tuple(it for it in them if it.purl in two) for name, them in snapshot.packages.items()
-    }
-    assessment = assess(
-        replace(snapshot, packages=packages),
-        evidence,
-        RecommendationType.PERFORMANCE,
-        {name: it.version for name, it in theirs.items()},
-        Circumstances(hardware or None, environment.python_version),
-    )
-    purls: set[Purl] = {it.purl for name, it in ours.items() if name in changed}
-    return [it for it in assessment.claims_of(purls) if it.same_hardware]
+def _side(
+    versions: Mapping[str, str], snapshot: Snapshot, vulnerabilities: Vulnerabilities
+) -> _Side:
+    found = ((name, _known(snapshot, name, version)) for name, version in versions.items())
+    return _Side(versions, {name: it for name, it in found if it is not None}, vulnerabilities)
 
 
-def _stack_claims(
-    evidence: Evidence,
-    asked: Circumstances,
-    old: tuple[Mapping[str, str], Mapping[str, Candidate]],
-    new: tuple[Mapping[str, str], Mapping[str, Candidate]],
-) -> list[Claim]:
-    """What the locks show as a whole, if both are stacks that were measured."""
-    stacks = Stacks(evidence)
-    before, after = (_measured(stacks, *lock) for lock in (old, new))
-    if before is None or after is None:
-        return []
-    return stack_claims(evidence, stacks, before, after, asked)
-
-
-def _measured(
-    stacks: Stacks, versions: Mapping[str, str], found: Mapping[str, Candidate]
-) -> str | None:
-    """The digest of the measured stack that a lock is; ``None`` if it is none."""
-    purls = frozenset(it.purl for it in found.values())
-    if not purls or len(found) < len(versions):
-        return None
-    holding = stacks.holding(min(purls))
-    return next((it for it in holding if stacks.members[it] == purls), None)
-
-
-def _candidates(snapshot: Snapshot, versions: Mapping[str, str]) -> dict[str, Candidate]:
-    found = {}
-    for name, version in versions.items():
-        for it in snapshot.packages.get(name, ()):
-            if _same(it.version, version):
-                found[name] = it
-                break
-    return found
+def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:
+    """A version as the snapshot has it; a candidate rather than what is excluded."""
+    listed: list[Candidate | Excluded] = [
+        *snapshot.packages.get(name, ()),
+        *snapshot.excluded.get(name, ()),
+    ]
+    return next((it for it in listed if _same(it.version, version)), None)
 
 
 def _same(one: str | None, other: str | None) -> bool:
@@ -200,28 +243,84 @@ def _same(one: str | None, other: str | None) -> bool:
     return parsed is not None and parsed == version_of(other)
 
 
-def _harms(ours: Iterable[Candidate], theirs: Mapping[str, Candidate]) -> tuple[Harm, ...]:
-    found = []
-    for it in ours:
-        other = theirs.get(it.name)
-        known = {harm.id for harm in other.vulnerabilities} if other else set()
-        found += [
-            Harm(it.name, it.version, harm.id, harm.severity)
-            for harm in it.vulnerabilities
-            if harm.id not in known
-        ]
-    return tuple(sorted(found, key=lambda it: (it.name, it.id)))
+def _claims(
+    evidence: Evidence,
+    circumstances: Circumstances,
+    before: _Side,
+    after: _Side,
+    changes: Sequence[Change],
+) -> tuple[Claim, ...]:
+    """What was measured on this hardware of the changed versions, and of both locks as a whole."""
+    stacks = Stacks(evidence)
+    old, new = before.purls, after.purls
+    versions = {
+        it.name: {old[it.name], new[it.name]} for it in changes if it.name in old.keys() & new
+    }
+    measured = [_measured_stack(stacks, it) for it in (before, after)]
+    whole = None
+    if len(changes) > 1 and measured[0] is not None and measured[1] is not None:
+        whole = measured[0], measured[1]
+    claims = upgrade_claims(evidence, stacks, old, versions, circumstances, whole)
+    return tuple(it for it in claims if it.same_hardware)
 
 
-def _unknown(
-    snapshot: Snapshot,
-    lock: Mapping[str, str],
-    found: Mapping[str, Candidate],
-    changed: Collection[str],
-) -> Iterator[tuple[str, str]]:
-    """The versions of a lock that are no candidates, with the reason, by name."""
-    for name, version in sorted(lock.items()):
-        if name in changed and name not in found:
-            out = (it for it in snapshot.excluded.get(name, ()) if _same(it.version, version))
-            why = next((it.message for it in out), "nothing is known of this version")
-            yield name, f"{version}: {why}"
+def _measured_stack(stacks: Stacks, side: _Side) -> str | None:
+    """The digest of the measured stack that has exactly the versions of a lock."""
+    purls = frozenset(side.purls.values())
+    if not purls or len(side.known) < len(side.versions):
+        return None
+    holding = stacks.holding(min(purls))
+    return next((it for it in holding if stacks.members[it] == purls), None)
+
+
+def _is_settled(it: Claim) -> bool:
+    return it.verdict is not Verdict.UNDETERMINED
+
+
+def _only_in(one: _Side, other: _Side, changes: Iterable[Change]) -> Iterator[Harm]:
+    for name in (it.name for it in changes):
+        known = {it.id for it in other.vulnerabilities_of(name)}
+        for it in sorted(one.vulnerabilities_of(name), key=lambda it: it.id):
+            if it.id not in known:
+                yield Harm(name, one.versions[name], it.id, it.severity)
+
+
+def _yanked(after: _Side, changes: Iterable[Change]) -> Iterator[Withdrawn]:
+    for name in (it.name for it in changes):
+        known = after.known.get(name)
+        if isinstance(known, Candidate) and known.yanked:
+            yield Withdrawn(name, known.version, known.yanked_reason)
+
+
+def _missing_metadata(after: _Side, changes: Iterable[Change]) -> Iterator[Missing]:
+    for name, version in ((it.name, it.advised) for it in changes):
+        known = after.known.get(name)
+        if version is None or isinstance(known, Candidate):
+            continue
+        unread = known is None or known.reason is ExclusionReason.UNREAD
+        reason = "its metadata are not read" if unread or known is None else known.message
+        remedy = f"thoth packages add '{name}=={version}'" if unread else None
+        yield Missing(MissingKind.METADATA, name, f"{name} {version}: {reason}", remedy)
+
+
+def _missing_advisories(evidence: Evidence, changes: Iterable[Change]) -> Iterator[Missing]:
+    if any(it.advised for it in changes) and not evidence.knows_advisories:
+        yield Missing(
+            MissingKind.ADVISORIES,
+            None,
+            "no advisories are read, so no vulnerability is known",
+            "thoth advisories sync",
+        )
+
+
+def _missing_verdict(it: Claim) -> Missing:
+    return Missing(MissingKind.VERDICT, it.package, claim_note(it).message, "thoth inspect")
+
+
+def _missing_measurement(it: Change) -> Missing:
+    return Missing(
+        MissingKind.MEASUREMENT,
+        it.name,
+        f"{it.name}: {it.forced} and {it.advised} were not compared on this hardware",
+        "thoth inspect",
+    )

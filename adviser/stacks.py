@@ -7,19 +7,19 @@ order of the observations nor the hour.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from adviser.measured import MeasuredSeries, MeasuredStack, measured_series
+from adviser.scoring.histories import jobs_left_out
 from adviser.scoring.next_jobs import Further, further_jobs
 from adviser.scoring.samples import Sample
 from adviser.scoring.selfcheck import SelfCheck, self_check
-from adviser.scoring.spread import robust_variation
 from adviser.scoring.verdicts import (
     Comparison,
     Contest,
@@ -29,6 +29,7 @@ from adviser.scoring.verdicts import (
 )
 from common.errors import ProjectError
 from common.measurements import Unit
+from common.stability import noise_warnings, robust_variation
 from graph.repositories.observations import MeasuredObservation
 
 
@@ -48,6 +49,8 @@ class StackResult:
         below two jobs
     :param comparison: with the group's baseline; ``None`` for the baseline itself and for
         unknown stacks
+    :param left_out: how many jobs of this stack and of the baseline take no part in the
+        comparison, by reason; without one, how many of this stack are left out
     """
 
     label: str
@@ -59,6 +62,12 @@ class StackResult:
     median_rate: float | None
     variation: float | None
     comparison: Comparison | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What a person should know at once about the noise of its jobs."""
+        return noise_warnings(self.label, self.jobs, Counter(self.unstable), self.variation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +192,17 @@ def _group(
     stacks: tuple[StackResult, ...] = ()
     if base is not None:
         others = [stack for stack in it.known if stack is not base]
-        stacks = _by_speed([_result(base), *map(_result, others, comparisons)])
+        results = [
+            replace(
+                _result(stack, one),
+                left_out=jobs_left_out(
+                    it.history,
+                    [(base.digest or "", one.baseline_used), (stack.digest or "", one.used)],
+                ),
+            )
+            for stack, one in zip(others, comparisons, strict=True)
+        ]
+        stacks = _by_speed([_result(base), *results])
     return StackGroup(
         comparison_key=series.comparison_key,
         indicator=series.indicator,
@@ -242,6 +261,7 @@ def _result(stack: MeasuredStack, comparison: Comparison | None = None) -> Stack
         median_rate=median(rates) if rates else None,
         variation=robust_variation(rates) if len(rates) > 1 else None,
         comparison=comparison,
+        left_out=Counter(stack.left_out),
     )
 
 

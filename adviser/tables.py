@@ -19,6 +19,7 @@ from adviser.scoring.selfcheck import SelfCheck
 from adviser.scoring.verdicts import MIN_DELTA, Comparison
 from adviser.stacks import StackGroup, StackResult
 from common.measurements import SPOKEN, Multiple, Unit
+from common.stability import left_out_text
 from common.terminal import printable
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
@@ -99,6 +100,18 @@ def _caption(group: StackGroup) -> str:
     if group.next_jobs:
         parts.append(f"Measure next: {'; '.join(map(_further, group.next_jobs[:_NEXT]))}.")
     return " ".join(parts)
+
+
+def group_notes(group: StackGroup) -> Iterator[str]:
+    """Lines below a table: which jobs its comparisons leave out and why, then warnings of noise."""
+    stacks = (*group.stacks, *group.unknown)
+    if any(it.left_out for it in stacks):
+        yield "Jobs left out; of a comparison, with those of the baseline:"
+    for it in stacks:
+        if it.left_out:
+            yield _shown(f"  {it.label}: {left_out_text(it.left_out)}")
+    for it in stacks:
+        yield from (f"[yellow]warning: {_shown(warning)}[/]" for warning in it.warnings)
 
 
 def _further(it: Further) -> str:
@@ -217,6 +230,8 @@ def _stack_document(stack: StackResult, unit: Unit) -> dict[str, Any]:
         "median_rate": stack.median_rate,
         "median_flop_per_s": flop,
         "spread_pct": None if stack.variation is None else 100 * stack.variation,
+        "left_out": dict(stack.left_out),
+        "warnings": list(stack.warnings),
         "comparison": stack.comparison and _comparison_document(stack.comparison),
     }
 

@@ -1,12 +1,13 @@
-"""When a job is unstable: one rule, for those who record jobs and those who compare them.
+"""How steady jobs are: which ones are unstable, how much others differ, and how to say so.
 
-Rule 2 of ``docs/statistics.md``. It looks at the machine and at the spread within the job,
-never at how fast the job was, so that leaving jobs out cannot favour a stack.
+``thoth inspect``, ``stacks``, ``advise`` and ``guard`` use the same rules and the same words. The
+stability rule, rule 2 of ``docs/statistics.md``, looks at the machine and at the spread within the
+job, never at how fast the job was, so that leaving jobs out cannot favour a stack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -17,6 +18,26 @@ STEAL_LIMIT = 0.01
 
 #: MAD / median of a job's repetitions above which a job is unstable.
 WITHIN_JOB_LIMIT = 0.10
+
+#: Coefficient of variation between the jobs of a stack above which people are warned: with ten
+#: jobs each, two stacks have to differ by about as much before a difference can be claimed.
+BETWEEN_JOBS_LIMIT = 0.25
+
+#: Makes the median absolute deviation of normal noise estimate its standard deviation:
+#: 1/Φ⁻¹(3/4) (Rousseeuw & Croux 1993, doi:10.1080/01621459.1993.10476408).
+MAD_TO_SD = 1.4826
+
+#: Reasons why jobs take no part in a comparison, as they follow a count. The first four are those
+#: of the stability rule.
+_REASONS = {
+    "throttled": "throttled",
+    "swapped": "swapped",
+    "steal": "with stolen CPU time",
+    "spread": "with scattered repetitions",
+    "drift": "from before the machine changed",
+    "other_host": "on another host",
+    "unpaired": "without a partner",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +91,48 @@ def within_job_spread(repetitions: Sequence[float]) -> float:
         return 0.0
     middle = median(repetitions)
     return median(abs(value - middle) for value in repetitions) / middle
+
+
+def robust_variation(values: Sequence[float]) -> float:
+    """Coefficient of variation that one wild job cannot move: ``1.4826 · MAD / median``.
+
+    :param values: rates or times, above zero, one or more, in any order
+    :returns: dimensionless; 0.03 is a spread of 3 %
+    :raises statistics.StatisticsError: if there is no value
+
+    >>> round(robust_variation([98.0, 99.0, 100.0, 101.0, 500.0]), 6)
+    0.014826
+    """
+    middle = median(values)
+    return MAD_TO_SD * median(abs(value - middle) for value in values) / middle
+
+
+def left_out_text(counts: Mapping[str, int]) -> str:
+    """How many jobs are left out of a comparison, by reason.
+
+    >>> left_out_text({"spread": 2, "unpaired": 3})
+    '2 with scattered repetitions, 3 without a partner'
+    """
+    return ", ".join(f"{count} {_REASONS.get(it, it)}" for it, count in counts.items() if count)
+
+
+def noise_warnings(
+    stack: str, jobs: int, left_out: Mapping[str, int], variation: float | None
+) -> Iterator[str]:
+    """What a person should know at once about the noise of one stack's jobs.
+
+    :param stack: its label
+    :param jobs: all of them
+    :param left_out: how many of them no comparison uses, by reason
+    :param variation: between the others, :func:`robust_variation`
+
+    >>> list(noise_warnings("numpy 2.3.5", 10, {"spread": 6}, 0.97))
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ['numpy 2.3.5: comparisons leave out 6 of 10 jobs',
+     'numpy 2.3.5: the jobs spread by 97 %, so only large differences can be settled']
+    """
+    if 2 * sum(left_out.values()) > jobs:
+        yield f"{stack}: comparisons leave out {sum(left_out.values())} of {jobs} jobs"
+    if variation is not None and variation > BETWEEN_JOBS_LIMIT:
+        share = f"{100 * variation:.0f} %"
+        yield f"{stack}: the jobs spread by {share}, so only large differences can be settled"

@@ -106,6 +106,11 @@ class Evidence:
         """The digest of the content."""
         return digest_bytes(self.to_json())
 
+    @property
+    def knows_advisories(self) -> bool:
+        """Whether any archive of advisories was read; without one nothing counts as vulnerable."""
+        return self.sources.get(ADVISORIES, self.as_of) is not None
+
     def to_json(self) -> bytes:
         """The canonical JSON form; equal evidence has equal bytes. It is written once and kept."""
         return self._json

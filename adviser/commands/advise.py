@@ -57,6 +57,9 @@ def advise() -> None:
     metavar="N",
     help="How many stacks, best first.",
 )
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also print which measured stack is nearest to this one."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option(
     "-o",
@@ -76,6 +79,7 @@ def project_command(
     /,
     path: Path,
     count: int,
+    verbose: bool,
     as_json: bool,
     output: Path | None,
     lock_format: str | None,
@@ -128,7 +132,7 @@ def project_command(
     elif lock is not None and output is None:
         click.echo(lock.data.decode(), nl=False)
     else:
-        print_report(made.report, fetched=given["fetch"])
+        print_report(made.report, fetched=given["fetch"], verbose=verbose)
     if made.advice.best is None:
         context.exit(1)
 

@@ -12,27 +12,57 @@ from adviser.commands.options import environment_options
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.guard import Guarded
-    from adviser.scoring.assessments import Claim
+    from adviser.guard import Guarded, Missing
+
+#: Exit codes by outcome.
+_CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
 
 
 @click.command()
 @click.argument("old", type=click.Path(path_type=Path))
 @click.argument("new", type=click.Path(path_type=Path))
 @environment_options
+@click.option(
+    "--fetch",
+    is_flag=True,
+    help="First read the versions of changed packages from the indexes, as `thoth packages add`"
+    " does.",
+)
+@click.option(
+    "--allow-unknown", is_flag=True, help="Exit with 0, not 4, if something is missing to tell."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
-def guard(context: click.Context, /, old: Path, new: Path, as_json: bool, **given: Any) -> None:
-    """Compare the locks OLD and NEW: what is settled of their speed here, and vulnerabilities.
+def guard(
+    context: click.Context,
+    /,
+    old: Path,
+    new: Path,
+    fetch: bool,
+    allow_unknown: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Compare the locks OLD and NEW: speed on this hardware, vulnerabilities, yanked versions.
 
-    Exit code 1 if something settled speaks against the upgrade: a slower package or stack, a
-    vulnerability that OLD does not have, or a version that its publisher took back.
+    Exit code 1 if harm is settled: a package or the stack as a whole is slower, a new version has
+    a vulnerability that OLD is not known to have, or its publisher yanked it. Settled harm counts
+    whatever else is missing.
+
+    Exit code 4 if something is missing to tell: a new version whose metadata are not read or that
+    cannot be installed here, advisories that were never read, a comparison without a verdict, or
+    a changed library that indicators measure (such as numpy, torch or tensorflow) whose two
+    versions were not compared on this hardware. Other packages that were never measured are
+    named, and change no exit code.
+
+    Exit code 0 otherwise: no harm is settled, and nothing is missing.
     """
-    from adviser.answering.answers import hardware_in, known_of
+    from adviser.answering.answers import hardware_in
+    from adviser.answering.upgrades import changed_versions, guarded, request_of_locks
+    from adviser.commands.fetching import fetch as fetch_missing
     from adviser.commands.files import read_lock_file
     from adviser.commands.options import asked_environment
     from adviser.commands.printing import print_json, print_lines, print_note
-    from adviser.guard import guard as compared
     from adviser.reports.claims import claim_document
     from adviser.reports.values import plain
     from graph.migrate import migrated_stores
@@ -45,54 +75,57 @@ def guard(context: click.Context, /, old: Path, new: Path, as_json: bool, **give
     installed = [it.packages(where.markers) for it in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     with migrated_stores(settings) as stores:
+        if fetch:
+            asked = request_of_locks(settings, locks, where)
+            fetch_missing(context, stores, asked, changed_versions(before, after))
         hardware = hardware_in(stores, given["hardware"])
-        snapshot, evidence = known_of(stores, sorted({*before, *after}), where)
+        upgrade = guarded(stores, before, after, where, hardware.digest)
     print_note(hardware.note)
-    told = compared(before, after, snapshot, evidence, where, hardware.digest)
     if as_json:
         claims = {
             name: [claim_document(it) for it in them]
-            for name, them in (("claims", told.claims), ("stacks", told.stacks))
+            for name, them in (("claims", upgrade.claims), ("stacks", upgrade.stacks))
         }
-        print_json({"harmful": told.harmful, **plain(told), **claims})
+        print_json({"outcome": upgrade.outcome.value, **plain(upgrade), **claims})
     else:
-        print_lines(_lines(told))
-    context.exit(1 if told.harmful else 0)
+        print_lines(_lines(upgrade, fetched=fetch))
+    code = _CODES[upgrade.outcome.value]
+    context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
 
 
-def _lines(it: Guarded) -> Iterator[str]:
-    if not it.changes:
+def _lines(upgrade: Guarded, *, fetched: bool) -> Iterator[str]:
+    from adviser.scoring.notes import claim_note
+
+    if not upgrade.changes:
         yield "the locks are the same"
         return
-    for change in it.changes:
+    for change in upgrade.changes:
         yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
-    yield from (_claim_line(claim) for claim in (*it.stacks, *it.claims))
-    for harm in it.introduced:
+    for claim in (*upgrade.stacks, *upgrade.claims):
+        yield f"{claim.verdict.value}: {claim_note(claim).message}"
+    for harm in upgrade.introduced:
         yield f"vulnerable: {harm.name} {harm.version} has {harm.id} ({harm.severity or 'unrated'})"
-    for harm in it.removed:
-        yield f"mended: {harm.id} of {harm.name} {harm.version} goes"
-    for gone in it.yanked:
+    for harm in upgrade.removed:
+        yield f"fixed: {harm.name} {harm.version} had {harm.id} ({harm.severity or 'unrated'})"
+    for gone in upgrade.yanked:
         reason = f": {gone.reason}" if gone.reason else ""
-        yield f"yanked: {gone.name} {gone.version} was taken back by its publisher{reason}"
-    for name, message in it.unknown.items():
-        yield f"unknown: {name} {message}"
-    for name, message in it.unknown_before.items():
-        yield f"unknown before: {name} {message}; nothing is compared with it"
-    for indicator in it.open_stacks:
-        yield f"not settled: both locks as a whole in {indicator}; more jobs are needed"
-    for name in it.unsettled:
-        yield f"not settled: {name}; more jobs are needed"
-    if not it.claims and not it.stacks:
-        yield "nothing about speed is settled for these changes on this hardware"
+        yield f"yanked: {gone.name} {gone.version}{reason}"
+    yield from (_missing_line(it, fetched=fetched) for it in upgrade.missing)
+    if upgrade.unmeasured:
+        yield f"not measured on this hardware: {', '.join(upgrade.unmeasured)}"
+    yield _RESULTS[upgrade.outcome.value]
 
 
-def _claim_line(it: Claim) -> str:
-    what = it.package or f"the new lock as a whole, {len(it.differs)} packages differ"
-    told = ", ".join(f"{key} {value}" for key, value in sorted(it.parameters.items()))
-    measure = f"{it.indicator} ({told})" if told else it.indicator
-    return (
-        f"{it.verdict.value}: {what}: {it.observed_pct:+.1f} % observed in {measure} on "
-        f"{it.hardware_label} (95 % interval {it.interval_low_pct:+.1f} … "
-        f"{it.interval_high_pct:+.1f} %; {it.jobs} and {it.baseline_jobs} jobs), "
-        f"{it.effect_pct:+.1f} % expected"
-    )
+#: The last line, by outcome.
+_RESULTS = {
+    "no_harm": "result: no harm",
+    "harm": "result: harm",
+    "unknown": "result: unknown, no harm is settled and something is missing to tell",
+}
+
+
+def _missing_line(it: Missing, *, fetched: bool) -> str:
+    if it.remedy is None:
+        return f"missing: {it.message}"
+    fetch = " or --fetch" if it.kind.value == "metadata" and not fetched else ""
+    return f"missing: {it.message} (`{it.remedy}`{fetch})"

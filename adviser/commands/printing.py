@@ -25,9 +25,11 @@ def print_json(value: Any) -> None:
     click.echo(data, nl=False)
 
 
-def print_report(report: Mapping[str, Any], *, fetched: bool = False) -> None:
+def print_report(
+    report: Mapping[str, Any], *, fetched: bool = False, verbose: bool = False
+) -> None:
     """A report for a person; see :func:`report_view`."""
-    _print(report_view(report, fetched=fetched))
+    _print(report_view(report, fetched=fetched, verbose=verbose))
 
 
 def print_missing(message: str | None, *, fetched: bool) -> None:

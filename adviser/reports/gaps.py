@@ -10,7 +10,6 @@ from adviser.reports.notes import Note
 from adviser.reports.unread import Unread
 from adviser.scoring.assessments import Level
 from adviser.scoring.harms import AllowList
-from graph.evidence import ADVISORIES
 
 
 def gap_notes(advice: Advice) -> Iterator[Note]:
@@ -26,7 +25,7 @@ def unread_note(it: Unread) -> Note:
 
 
 def _advisories(advice: Advice) -> Iterator[Note]:
-    if advice.evidence.sources.get(ADVISORIES, advice.evidence.as_of) is not None:
+    if advice.evidence.knows_advisories:
         return
     # Where vulnerable versions are left out, having left out none looks like a finding.
     level = Level.WARNING if advice.asked.kind.refuses_vulnerable else Level.INFO

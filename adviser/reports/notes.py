@@ -18,9 +18,8 @@ from adviser.scoring.lacking import Need
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.notes import lacking
 
-#: Of the open comparisons as many are named; of what speaks against a newer version; of the
-#: packages in which the nearest measured stack differs.
-_NEXT, _GROUNDS, _DIFFERENCES = 3, 2, 3
+#: Of the open comparisons as many are named; of what speaks against a newer version.
+_NEXT, _GROUNDS = 3, 2
 #: What scores count of a version that was not chosen.
 _DECIDING = frozenset({Code.FASTER, Code.SLOWER, Code.EQUIVALENT, Code.VULNERABLE})
 
@@ -228,38 +227,18 @@ def _coverage(advice: Advice) -> Iterator[Note]:
     best = advice.best
     if best is None:
         return
-    it = advice.assessment.coverage_of({choice.purl for choice in best.choices})
-    if not advice.evidence.readings and it.packages:
-        message = "nothing was measured yet: no claim about speed can be made"
-    else:
-        message = f"{_measured(it, advice.asked.hardware)}; {_nearest(it)}"
-    yield Note(NoteCode.COVERAGE, Level.INFO, message)
+    coverage = advice.assessment.coverage_of({choice.purl for choice in best.choices})
+    yield Note(NoteCode.COVERAGE, Level.INFO, _measured(coverage, advice.asked.hardware))
 
 
 def _measured(it: Coverage, hardware: str | None) -> str:
-    what = "are in this version part of a measured stack"
-    if hardware is None:
-        somewhere = f"{it.measured + it.measured_elsewhere} of {it.packages} packages {what}"
-        return f"{somewhere}, on some hardware: which one is asked about is not known"
-    there = f", {it.measured_elsewhere} more on other hardware" if it.measured_elsewhere else ""
-    return f"{it.measured} of {it.packages} packages {what} on this hardware{there}"
-
-
-def _nearest(it: Coverage) -> str:
-    near = it.nearest
-    if near is None:
-        return "no measured stack has any of them"
-    jobs = f"{near.jobs} stable {'job' if near.jobs == 1 else 'jobs'} on {near.hardware_label}"
-    if not near.differences:
-        return f"this very stack was measured: {jobs}"
-    told = [
-        f"{one.name} {one.theirs or 'none'} instead of {one.ours or 'none'}"
-        for one in near.differences[:_DIFFERENCES]
-    ]
-    told += ["…"] * (len(near.differences) > _DIFFERENCES)
-    count = len(near.differences)
-    packages = f"{count} {'package' if count == 1 else 'packages'} ({', '.join(told)})"
-    return f"the nearest measured stack has {jobs} and differs in {packages}"
+    """How much of a stack was measured; the product's ``coverage`` has the nearest other stack."""
+    where = " on this hardware" if hardware is not None else ""
+    measured = it.measured if where else it.measured + it.measured_elsewhere
+    if not measured:
+        return f"No stack of this project was measured{where}."
+    packages = "package was" if it.packages == 1 else "packages were"
+    return f"{measured} of {it.packages} {packages} measured in this version{where}."
 
 
 def _sources(advice: Advice) -> Note:

@@ -19,13 +19,18 @@ _TOLD = frozenset({"performance_faster", "performance_equivalent"})
 _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
 #: Of the measurements of a version that was not chosen as many are told; of its vulnerabilities.
 _MEASURED, _VULNERABLE = 2, 2
+#: Of the packages in which the nearest measured stack differs as many are named.
+_DIFFERENCES = 10
 #: Characters of one message; texts of packages may be long.
 _LIMIT = 500
 
 
-def report_view(report: Mapping[str, Any], *, fetched: bool = False) -> RenderableType:
+def report_view(
+    report: Mapping[str, Any], *, fetched: bool = False, verbose: bool = False
+) -> RenderableType:
     """All of a report, each stack after the other; of a failure its conflict.
 
+    :param verbose: also which measured stack is nearest to the best one
     :param fetched: whether what it lacks was asked for just now, so that nobody is told to
     """
     result = report["result"]
@@ -39,6 +44,8 @@ def report_view(report: Mapping[str, Any], *, fetched: bool = False) -> Renderab
         parts += [criteria_table(product), ""]
     told = [it for it in inner["stack_info"] if it.get("code") != "conflict"]
     parts += [_note(_fetched(it) if fetched else it) for it in told]
+    if verbose and inner["products"]:
+        parts += [Text(shown(it)) for it in coverage_lines(inner["products"][0]["coverage"])]
     if inner["conflict"] is not None:
         parts += ["", *conflict_lines(inner["conflict"])]
     if result["error"] and inner["conflict"] is None:
@@ -95,6 +102,32 @@ def conflict_lines(conflict: Mapping[str, Any]) -> Iterator[Text]:
     yield Text("No stack meets the request:", "red")
     for line in conflict["lines"]:
         yield Text(shown(line))
+
+
+def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
+    """What was measured of other stacks and on other hardware."""
+    if elsewhere := coverage["measured_elsewhere"]:
+        packages = "package was" if elsewhere == 1 else "packages were"
+        yield f"coverage: {elsewhere} more {packages} measured on other hardware"
+    nearest = coverage["nearest"]
+    if nearest is None:
+        return
+    count = len(nearest["differences"])
+    jobs = f"{nearest['jobs']} stable {'job' if nearest['jobs'] == 1 else 'jobs'}"
+    jobs += f" on {nearest['hardware_label']}"
+    if not count:
+        yield f"coverage: this stack was measured: {jobs}"
+        return
+    names = [
+        f"{it['name']} {it['theirs'] or 'none'} instead of {it['ours'] or 'none'}"
+        for it in nearest["differences"][:_DIFFERENCES]
+    ]
+    names += ["…"] * (count > _DIFFERENCES)
+    packages = f"{count} {'package' if count == 1 else 'packages'}"
+    yield (
+        f"coverage: the nearest measured stack has {jobs} and differs in {packages}: "
+        + ", ".join(names)
+    )
 
 
 def certificate_line(report: Mapping[str, Any]) -> str:

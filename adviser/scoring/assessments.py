@@ -105,9 +105,9 @@ class Claim:
     :param bound: natural log: the settled difference that scores count, δ at least; below zero
         for a loss, 0 unless ``scored``
     :param scored: whether it counts; only a settled verdict on one package does
-    :param left_out: jobs of the two stacks in this series that did not take part: how many were
-        ``unstable``, from before a ``drift``, on an ``other_host``, or without a partner in their
-        turn (``unpaired``); what is zero is not there
+    :param left_out: how many jobs of the two stacks in this series did not take part: by reason of
+        the stability rule (:class:`common.reasons.Instability`), from before a ``drift``, on an
+        ``other_host``, or without a partner in their turn (``unpaired``); zeros are not there
     :param spread_ratio: of the standard deviations of jobs, version over baseline, with its F
         interval; ``None`` below 20 jobs of either, where it says nothing; never scored
     :param evidence: identifiers of the observations of the jobs that took part, sorted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -99,11 +99,18 @@ class History:
         jobs = self.jobs.get(stack, ())
         return max((at for i in used if (at := jobs[i].seen_at)), default=None)
 
-    def excluded(self, stack: str) -> Counter[str]:
-        """How many jobs of a stack were left out as unstable, and how many for a drift."""
-        return Counter(
-            "drift" if it == DRIFT else "unstable" for it in self.left_out.get(stack, ())
-        )
+    def excluded(self, stack: str, used: Collection[int] | None = None) -> Counter[str]:
+        """How many jobs of a stack take no part in a comparison, by reason.
+
+        :param used: places of the jobs that take part; by default all that are not left out
+        """
+        counts = Counter(self.left_out.get(stack, ()))
+        if used is not None:
+            places = self.sample(stack).places
+            hosts = {places[i].host for i in used}
+            for i in set(range(len(places))).difference(used):
+                counts["unpaired" if places[i].host in hosts else "other_host"] += 1
+        return counts
 
     @cached_property
     def spread(self) -> SeriesSpread:
@@ -188,6 +195,17 @@ class History:
                     if not _blocks(theirs) & _blocks(ours)
                 ]
         return found
+
+
+def jobs_left_out(history: History, used: Iterable[tuple[str, Collection[int]]]) -> dict[str, int]:
+    """How many jobs of some stacks take no part in a comparison, by reason.
+
+    :param used: of each stack, the places of the jobs that take part
+    """
+    counts: Counter[str] = Counter()
+    for stack, places in used:
+        counts += history.excluded(stack, places)
+    return dict(sorted(counts.items()))
 
 
 def _blocks(run: Iterable[Job]) -> set[str]:

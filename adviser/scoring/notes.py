@@ -17,6 +17,7 @@ from adviser.scoring.lacking import Need
 from adviser.scoring.releases import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
 from common.advisories import Severity
 from common.packages import Purl
+from common.stability import left_out_text
 from graph.candidates import Candidate
 from graph.evidence import KnownHarm
 from graph.snapshot import Snapshot
@@ -237,8 +238,7 @@ def _but(it: Claim) -> str:
     """What keeps a claim from being about this very request."""
     told = []
     if it.left_out:
-        parts = (f"{count} {_WHY[why]}" for why, count in it.left_out.items())
-        told.append(f"left out: {', '.join(parts)}")
+        told.append(f"left out: {left_out_text(it.left_out)}")
     if not it.same_hardware:
         told.append("another hardware class than asked about")
     if not it.same_python:
@@ -250,13 +250,6 @@ def _but(it: Claim) -> str:
 
 #: Parameters that people know an indicator's measurements by.
 _TOLD = ("device", "dtype", "size", "batch", "threads")
-#: Why jobs did not take part, after how many.
-_WHY = {
-    "drift": "from before the machine changed",
-    "other_host": "on another host",
-    "unpaired": "without a partner",
-    "unstable": "unstable",
-}
 
 
 def _bare(purl: Purl) -> str:

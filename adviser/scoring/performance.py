@@ -28,7 +28,7 @@ from adviser.scoring.contrasts import (
 from adviser.scoring.effects import Effects, FloatArray, per_cent
 from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.families import Family, Member, judge_family
-from adviser.scoring.histories import History, histories_of
+from adviser.scoring.histories import History, histories_of, jobs_left_out
 from adviser.scoring.judging import ALPHA
 from adviser.scoring.samples import within_runs
 from adviser.scoring.shrinkage import expected, pessimistic, true_variance
@@ -124,26 +124,36 @@ def performance_of(
     return _judged(_estimated(contrasts, histories), asked, evidence)
 
 
-def stack_claims(
-    evidence: Evidence, stacks: Stacks, baseline: str, candidate: str, asked: Circumstances
-) -> list[Claim]:
-    """What two measured stacks show next to each other, in the very circumstances asked about.
+def upgrade_claims(
+    evidence: Evidence,
+    stacks: Stacks,
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Collection[Purl]],
+    asked: Circumstances,
+    whole: tuple[str, str] | None = None,
+) -> tuple[Claim, ...]:
+    """What is known of an upgrade, settled or not: of each changed version, and of all together.
 
-    However many packages differ: it is the stacks themselves that are asked about, and nothing
-    else is tested with them. Nothing of it is scored.
+    Nothing else is tested, and all of it is one family.
 
-    :param baseline: digest of the one stack, and ``candidate`` of the other
+    :param baseline: the versions of the old stack by name
+    :param versions: by name, the old and the new version of each package that changed
+    :param whole: digests of the old and the new stack if both were measured as they are; they are
+        compared in the very circumstances asked about, and never scored
     """
-    here = {it.series for it in evidence.readings if it.stack == baseline}
-    here = {number for number in here if asked.distance(evidence.series[number]) == 0}
-    histories = histories_of(evidence, here)
-    differs = stacks.differing(baseline, candidate)
-    contrasts = [
-        Contrast(number, baseline, candidate, differs)
-        for number, it in histories.items()
-        if baseline in it.jobs and candidate in it.jobs
-    ]
-    return list(_judged(_estimated(contrasts, histories), asked, evidence, every=True).claims)
+    histories = histories_of(evidence, _wanted(evidence, stacks, baseline, versions))
+    contrasts = _nearest(
+        package_contrasts(stacks, histories, baseline, versions), evidence.series, asked
+    )
+    if whole is not None:
+        old, new = whole
+        differs = stacks.differing(old, new)
+        contrasts += [
+            Contrast(number, old, new, differs)
+            for number, it in histories.items()
+            if asked.distance(evidence.series[number]) == 0 and old in it.jobs and new in it.jobs
+        ]
+    return _judged(_estimated(contrasts, histories), asked, evidence, every=True).claims
 
 
 def _wanted(
@@ -350,27 +360,13 @@ def _claim(judged: _Judged, asked: Circumstances, labels: Mapping[str, str]) -> 
         tau=estimate.tau,
         bound=judged.bound,
         scored=judged.one_package and verdict.settled,
-        left_out=_left_out(it),
+        left_out=jobs_left_out(it.history, it.used),
         spread_ratio=_spread_ratio(it),
         evidence=tuple(
             sorted(one for stack, used in it.used for one in it.history.observed(stack, used))
         ),
         as_of=max((at for one in it.used if (at := it.history.as_of(*one))), default=None),
     )
-
-
-def _left_out(it: _Compared) -> dict[str, int]:
-    """How many jobs of the two stacks did not take part, by why."""
-    counted: Counter[str] = Counter()
-    for stack, used in it.used:
-        counted += it.history.excluded(stack)
-        places = it.history.sample(stack).places
-        if len(used) < len(places):
-            hosts = {places[i].host for i in used}
-            rest = [place for i, place in enumerate(places) if i not in set(used)]
-            counted["unpaired"] += sum(place.host in hosts for place in rest)
-            counted["other_host"] += sum(place.host not in hosts for place in rest)
-    return {why: counted[why] for why in sorted(counted) if counted[why]}
 
 
 def _spread_ratio(it: _Compared) -> SpreadRatio | None:

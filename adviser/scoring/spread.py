@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median, stdev
-
-#: Makes the median absolute deviation of normal noise estimate its standard deviation:
-#: 1/Φ⁻¹(3/4) (Rousseeuw & Croux 1993, doi:10.1080/01621459.1993.10476408).
-MAD_TO_SD = 1.4826
+from statistics import stdev
 
 #: Jobs an arm below which nothing is told of a ratio of spreads: at 5 the ratio of standard
 #: deviations is known to a factor of 3.1 only, at 20 to 1.6.
@@ -40,20 +36,6 @@ class SpreadRatio:
     ratio: float
     low: float
     high: float
-
-
-def robust_variation(values: Sequence[float]) -> float:
-    """Coefficient of variation that one wild job cannot move: ``1.4826 · MAD / median``.
-
-    :param values: rates or times, above zero, one or more, in any order
-    :returns: dimensionless; 0.03 is a spread of 3 %
-    :raises statistics.StatisticsError: if there is no value
-
-    >>> round(robust_variation([98.0, 99.0, 100.0, 101.0, 500.0]), 6)
-    0.014826
-    """
-    middle = median(values)
-    return MAD_TO_SD * median(abs(value - middle) for value in values) / middle
 
 
 def between_job_sd(log_rates: Sequence[float]) -> float:

@@ -46,6 +46,8 @@ class Comparison:
     :param method: how ``d`` was estimated
     :param pairs: of jobs that ran in turns, 0 where none were used
     :param hosts: that both stacks ran on; ``None`` if that is not known
+    :param used: places of the candidate's jobs that took part, in its sample
+    :param baseline_used: the same of the baseline
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless effects of several hosts were pooled
     """
@@ -71,6 +73,8 @@ class Comparison:
     method: Method
     pairs: int
     hosts: int | None
+    used: tuple[int, ...]
+    baseline_used: tuple[int, ...]
     tau: float | None
 
     @property
@@ -182,6 +186,8 @@ def _comparison(labels: tuple[str, str], estimate: Estimate, family: Family, i: 
         method=estimate.method,
         pairs=estimate.pairs,
         hosts=estimate.hosts,
+        used=estimate.used,
+        baseline_used=estimate.baseline_used,
         tau=estimate.tau,
     )
 

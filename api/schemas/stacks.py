@@ -90,6 +90,8 @@ class ComparedStack(Schema):
     median_rate = number("Of the jobs that count, in `unit`.", 9.4e10, null=True)
     median_flop_per_s = number("The same in FLOP/s, where that is the unit.", 9.4e10, null=True)
     spread_pct = number("Coefficient of variation of their rates, %.", 2.1, null=True)
+    left_out = free("How many jobs of both stacks the comparison leaves out, by reason.")
+    warnings = texts("Warnings about the noise of its jobs, for people.", [])
 
 
 class Effect(Schema):

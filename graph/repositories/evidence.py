@@ -30,7 +30,9 @@ from graph.tables import (
 INSPECTIONS = "inspections"
 
 
-def evidence_for(connection: Connection, snapshot: Snapshot, now: datetime) -> Evidence:
+def evidence_for(
+    connection: Connection, snapshot: Snapshot, now: datetime, *, with_excluded: bool = False
+) -> Evidence:
     """All that was measured of stacks that hold a candidate of ``snapshot``, frozen.
 
     Crashes, quarantined definitions and inspections whose stack is not known are left out;
@@ -38,8 +40,10 @@ def evidence_for(connection: Connection, snapshot: Snapshot, now: datetime) -> E
 
     :param now: its day, UTC, is the moment for which releases are young or old: equal
         knowledge of one day is equal evidence, which is stored once
+    :param with_excluded: also what was measured of stacks that hold an excluded version
     """
-    purls = [it.purl for them in snapshot.packages.values() for it in them]
+    listed = (snapshot.packages, snapshot.excluded) if with_excluded else (snapshot.packages,)
+    purls = [it.purl for versions in listed for them in versions.values() for it in them]
     stacks = _stacks(connection, purls)
     rows = _observations(connection, list(stacks))
     series, readings = _frozen(rows)

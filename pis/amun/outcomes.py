@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from common.packages import distributions_of
+from common.stability import noise_warnings, robust_variation
 from pis.amun.documents import finished_jobs, read_job
 from pis.amun.launchers import BuildFailed, Inspection
-from pis.amun.readings import readings_of
+from pis.amun.readings import Readings, readings_of
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How steady the jobs of an inspection were in one of the measurements that each made.
+
+    :param jobs: that made it
+    :param left_out: how many of them no comparison will use, by reason
+    :param variation: coefficient of variation between the rates of the others, from the median
+        absolute deviation; ``None`` below two jobs
+    """
+
+    jobs: int
+    left_out: Mapping[str, int]
+    variation: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +38,7 @@ class Outcome:
         ``build_failed`` if there was nothing to run them in
     :param rates: of the jobs that were measured, for each of their measurements in order
     :param unit: of the rates
+    :param noise: of each measurement that its jobs made, in the order in which they print them
     """
 
     inspection_id: str
@@ -34,6 +53,22 @@ class Outcome:
     failure: BuildFailed | None = None
     #: What is wrong with the output of the first job that ended well and has no result.
     fault: str | None = None
+    noise: tuple[Noise, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The measured component for a person; ``unknown`` if no job named it."""
+        return " ".join(filter(None, [self.component, self.component_version])) or "unknown"
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What a person should know at once about the noise of its jobs, no text twice."""
+        found = (
+            warning
+            for it in self.noise
+            for warning in noise_warnings(self.label, it.jobs, it.left_out, it.variation)
+        )
+        return iter(dict.fromkeys(found))
 
     @property
     def median_rate(self) -> float | None:
@@ -65,7 +100,17 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
         unit=units.pop() if len(units) == 1 else None,
         failure=failure,
         fault=next((it.fault for it in read if it.fault), None),
+        noise=tuple(_noise(read)),
     )
+
+
+def _noise(read: Sequence[Readings]) -> Iterator[Noise]:
+    for place in range(max((len(it.rates) for it in read), default=0)):
+        made = [it for it in read if place < len(it.rates)]
+        reasons = Counter(str(it.unstable[place]) for it in made if it.unstable[place])
+        rates = [it.rates[place] for it in made if not it.unstable[place]]
+        variation = robust_variation(rates) if len(rates) > 1 else None
+        yield Noise(len(made), dict(sorted(reasons.items())), variation)
 
 
 def _historic(component: str | None) -> str | None:

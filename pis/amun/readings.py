@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.measurements import SPOKEN, UNITS, Unit, duration_fault, rate_fault
+from common.reasons import Instability
+from common.stability import JobConditions, instability
 from pis.amun.output import unparsed_because
 
 _DEFAULT_UNIT = SPOKEN[Unit.FLOP_PER_SECOND].name
@@ -26,11 +28,13 @@ class Readings:
 
     :param rates: in the order in which they were printed, each in its unit
     :param units: as documents say them, such as ``GFLOPS``
+    :param unstable: of each, why comparisons will leave it out; ``None`` if they will not
     :param fault: why there are none; ``None`` if there are, and of a job that came to a bad end
     """
 
     rates: tuple[float, ...] = ()
     units: tuple[str, ...] = ()
+    unstable: tuple[Instability | None, ...] = ()
     fault: str | None = None
 
 
@@ -45,34 +49,53 @@ def readings_of(result: Mapping[str, Any]) -> Readings:
             raise _NoResult(unparsed_because(stdout or "", truncated=truncated))
         for key in ("name", "component"):
             _name(stdout.get(key), key)
-        pairs = list(_pairs(stdout))
+        rates, units, repetitions = zip(*_measurements(stdout), strict=True)
     except _NoResult as fault:
         return Readings(fault=str(fault))
-    return Readings(tuple(rate for rate, _ in pairs), tuple(unit for _, unit in pairs))
+    conditions = _conditions(result)
+    return Readings(rates, units, tuple(instability(it, conditions) for it in repetitions))
 
 
-def _pairs(stdout: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
+def _conditions(result: Mapping[str, Any]) -> JobConditions:
+    """What the machine reported while the job ran whose result document this is."""
+    usage, seen = (_object(result.get(key)) for key in ("usage", "conditions"))
+    return JobConditions(
+        throttled=seen.get("throttled") is True,
+        swapped=seen.get("swapped") is True or (usage.get("ru_nswap") or 0) > 0,
+        steal_share=seen.get("steal_share") or 0.0,
+    )
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+#: Rate, unit and repetitions.
+_Measurement = tuple[float, str, tuple[float, ...]]
+
+
+def _measurements(stdout: Mapping[str, Any]) -> Iterator[_Measurement]:
     several, one = stdout.get("@results"), stdout.get("@result")
     if several is not None and one is not None:
         raise _NoResult("both @result and @results: which is it?")
     if several is not None:
         entries = _list(several, "@results")
         parts = [_record("" if it is None else it, "an entry of @results") for it in entries]
-        pairs = [_pair(it) for it in parts if _record(it.get("@result"), "@result")]
+        found = [_measurement(it) for it in parts if _record(it.get("@result"), "@result")]
     elif one is not None:
-        pairs = [_pair(stdout)] if _record(one, "@result") else []
+        found = [_measurement(stdout)] if _record(one, "@result") else []
     else:
         sizes = [key for key in stdout if _MATRIX_SIZE.match(key)]
-        pairs = [_of_size(_record(stdout[key], key)) for key in sizes]
+        found = [_of_size(_record(stdout[key], key)) for key in sizes]
         if not sizes:
             raise _NoResult("the object has no @result")
-    if not pairs:
+    if not found:
         raise _NoResult("its @result is empty")
-    yield from pairs
+    yield from found
 
 
-def _pair(part: Mapping[str, Any]) -> tuple[float, str]:
-    """Rate and unit of ``{"@parameters": {…}, "@result": {…}}``."""
+def _measurement(part: Mapping[str, Any]) -> _Measurement:
+    """The measurement in ``{"@parameters": {…}, "@result": {…}}``."""
     result = _record(part.get("@result"), "@result")
     parameters = _record(part.get("@parameters"), "@parameters")
     _name(parameters.get("device"), "@parameters.device")
@@ -81,16 +104,17 @@ def _pair(part: Mapping[str, Any]) -> tuple[float, str]:
         raise _NoResult(f"the unit {unit[:40]!r} is none of {', '.join(UNITS)}")
     rate = _rate(result, unit)
     _duration(result.get("elapsed"), "elapsed")
-    for value in _list(result.get("repetitions"), "repetitions"):
+    repetitions = _list(result.get("repetitions"), "repetitions")
+    for value in repetitions:
         _duration(0.0 if value is None else value, "repetitions")
-    return rate, unit
+    return rate, unit, tuple(float(it) for it in repetitions)
 
 
-def _of_size(entry: Mapping[str, Any]) -> tuple[float, str]:
+def _of_size(entry: Mapping[str, Any]) -> _Measurement:
     """Of what one historic script printed for each size of its matrices."""
     rate = _rate(entry, _DEFAULT_UNIT)
     _duration(entry.get("elapsed_ms"), "elapsed_ms")
-    return rate, _DEFAULT_UNIT
+    return rate, _DEFAULT_UNIT, ()
 
 
 def _rate(result: Mapping[str, Any], unit: str) -> float:

@@ -17,6 +17,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from common.stability import left_out_text
 from common.terminal import printable
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.outcomes import Outcome
@@ -107,6 +108,12 @@ def print_outcomes(
             log = outcome.folder / "results"
             fault = f"printed no result: {printable(outcome.fault)}; " if outcome.fault else ""
             click.echo(f"{_jobs(outcome.failed)} failed: {fault}see {log}/*/log", err=True)
+        for text in dict.fromkeys(left_out_text(it.left_out) for it in outcome.noise):
+            if text:
+                label = printable(outcome.label)
+                click.echo(f"left out of comparisons: {label}: {text}", err=True)
+        for warning in outcome.warnings:
+            click.echo(f"warning: {printable(warning)}", err=True)
         if outcome.failure is not None:
             click.echo(f"not built: see {outcome.folder / 'build' / 'log'}", err=True)
     command = "thoth stacks" if ingested else f"thoth ingest inspections {shlex.quote(str(out))}"
@@ -128,7 +135,7 @@ def _jobs(number: int) -> str:
 def _table(outcomes: Sequence[Outcome]) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("stack", no_wrap=True)
-    for heading in ("measured", "failed", "median rate"):
+    for heading in ("measured", "failed", "left out", "spread", "median rate"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("inspection", no_wrap=True)
     for outcome in outcomes:
@@ -136,6 +143,8 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
             escape(_stack(outcome)),
             str(outcome.measured),
             str(outcome.failed),
+            str(max((sum(it.left_out.values()) for it in outcome.noise), default=0)),
+            _spread(outcome),
             _rate(outcome),
             escape(outcome.inspection_id),
         )
@@ -145,8 +154,13 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
 def _stack(outcome: Outcome) -> str:
     if outcome.failure is not None:
         return f"not built: {outcome.failure.reason}"
-    named = " ".join(filter(None, [outcome.component, outcome.component_version]))
-    return printable(named) or "unknown"
+    return printable(outcome.label)
+
+
+def _spread(outcome: Outcome) -> str:
+    """The largest of all measurements."""
+    known = [it.variation for it in outcome.noise if it.variation is not None]
+    return f"{max(known):.1%}" if known else "–"
 
 
 def _rate(outcome: Outcome) -> str:
@@ -182,6 +196,15 @@ def _document(outcomes: Sequence[Outcome], out: Path) -> dict[str, Any]:
                 "component_version": outcome.component_version,
                 "jobs_measured": outcome.measured,
                 "jobs_failed": outcome.failed,
+                "measurements": [
+                    {
+                        "jobs": it.jobs,
+                        "left_out": dict(it.left_out),
+                        "spread_pct": None if it.variation is None else 100 * it.variation,
+                    }
+                    for it in outcome.noise
+                ],
+                "warnings": list(outcome.warnings),
                 "median_rate": outcome.median_rate,
                 "unit": outcome.unit,
             }

@@ -35,7 +35,7 @@ def version_record(name: str, version: str, release: Record) -> list[Any]:
         "purl": package_version(name, version, index).purl,
         "version": version,
         "index_name": index,
-        "state": (ReleaseState.UNSOLVABLE if requires is None else ReleaseState.SOLVED).value,
+        "state": _state(release).value,
         "requires_python": release.get("requires_python"),
         "yanked": release.get("yanked", False),
         "uploaded_at": release.get("uploaded_at"),
@@ -50,6 +50,13 @@ def version_record(name: str, version: str, release: Record) -> list[Any]:
     return [told.get(field) for field in VersionRecord._fields]
 
 
+def _state(release: Record) -> ReleaseState:
+    if release.get("unread"):
+        return ReleaseState.UNREAD
+    unsolvable = release.get("requires", []) is None
+    return ReleaseState.UNSOLVABLE if unsolvable else ReleaseState.SOLVED
+
+
 def _edge(raw: str) -> list[Any]:
     parsed = parse_requirement(raw)
     return [parsed.name, parsed.specifier, parsed.marker, list(parsed.extras), parsed.url]
@@ -58,8 +65,9 @@ def _edge(raw: str) -> list[Any]:
 def snapshot_of(index: Index, roots: Iterable[str], where: Environment = ENVIRONMENT) -> Snapshot:
     """The closure of ``roots`` in an index, as the graph would give it.
 
-    A release has ``requires``, and may have ``yanked``, ``requires_python``, ``wheels``,
-    ``index``, ``uploaded_at``; the key ``2.0 other`` is version 2.0 on an index of that name.
+    A release has ``requires``, and may have ``unread``, ``yanked``, ``requires_python``,
+    ``wheels``, ``index``, ``uploaded_at``; the key ``2.0 other`` is version 2.0 on an index of
+    that name.
     """
 
     def read(wanted: Sequence[Wanted]) -> list[PackageRecord]:

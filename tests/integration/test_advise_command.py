@@ -209,16 +209,6 @@ def test_why_and_why_not(known: Stores, project: Path) -> None:
     assert told["conflict"]["steps"]
 
 
-def test_guard_says_what_changes_and_that_nothing_is_settled(known: Stores, tmp_path: Path) -> None:
-    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
-    old.write_text("core==1.0\nweb==2.0\n", encoding="utf-8")
-    new.write_text("core==1.1\nweb==2.0\n", encoding="utf-8")
-    done = thoth(known.settings, "guard", str(old), str(new), *WHERE)
-    assert done.returncode == 0, done.stderr
-    assert "core: 1.0 → 1.1" in done.stdout
-    assert "nothing about speed is settled" in done.stdout
-
-
 def test_a_release_without_hashes_gives_a_stack_and_no_lock(stores: Stores, tmp_path: Path) -> None:
     files = [wheel_of("core", "1.0"), sdist_of("core", "1.0")]
     deliver(stores, [release("core", "1.0", files=[{**it, "sha256": None} for it in files])])

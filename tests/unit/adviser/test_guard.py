@@ -1,4 +1,4 @@
-"""Two locks compared: what is settled, and what is not."""
+"""Two locks compared: harm, no harm, and what is missing to tell."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from adviser.explain import Change
-from adviser.guard import Guarded, guard
+from adviser.guard import Guarded, GuardOutcome, guard, versions_without_candidate
 from adviser.scoring.judging import Verdict
 from common.environments import Environment
 from graph.candidates import KnownVulnerability
-from graph.evidence import Evidence
+from graph.evidence import ADVISORIES, Evidence
 from tests.factories.asked import NOTHING
-from tests.factories.evidence import ELSEWHERE, GAIN, HERE, Bench, jobs, measured
+from tests.factories.evidence import ELSEWHERE, GAIN, HERE, Bench, jobs, measured, series
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 
 INDEX: Index = {"fast": {"2": {}, "1": {}}, "rest": {"1": {}}}
@@ -30,94 +30,160 @@ def guarded(
     return guard(old, new, snapshot_of(INDEX, ["fast", "rest"]), evidence, where, hardware)
 
 
-def test_a_settled_loss_speaks_against_an_upgrade() -> None:
-    told = guarded(TWO, ONE, measured().evidence())
-    assert told.harmful
-    (claim,) = told.slower
+def kinds(upgrade: Guarded) -> list[tuple[str, str | None]]:
+    return [(it.kind.value, it.package) for it in upgrade.missing]
+
+
+def test_a_settled_loss_is_harm() -> None:
+    upgrade = guarded(TWO, ONE, measured().evidence())
+    assert upgrade.outcome is GuardOutcome.HARM
+    (claim,) = upgrade.slower
     assert (claim.package, claim.verdict) == ("fast", Verdict.SLOWER)
-    assert told.changes == (Change("fast", "1", "2"),)
+    assert upgrade.changes == (Change("fast", "1", "2"),)
 
 
-def test_a_settled_gain_does_not() -> None:
-    told = guarded(ONE, TWO, measured().evidence())
-    assert [it.verdict for it in told.claims] == [Verdict.FASTER]
-    assert not told.harmful
+def test_a_settled_gain_is_no_harm() -> None:
+    upgrade = guarded(ONE, TWO, measured().evidence())
+    assert [it.verdict for it in upgrade.claims] == [Verdict.FASTER]
+    assert upgrade.outcome is GuardOutcome.NO_HARM
+    assert (upgrade.missing, upgrade.unmeasured) == ((), ())
 
 
-def test_what_is_not_settled_is_only_named() -> None:
+def test_speed_needs_no_metadata() -> None:
+    index: Index = {"fast": {it: {"unread": True} for it in "21"}, "rest": {"1": {"unread": True}}}
+    snapshot = snapshot_of(index, ["fast", "rest"])
+    assert snapshot.packages["fast"] == ()
+    slower = guard(TWO, ONE, snapshot, measured().evidence(), ENVIRONMENT, HERE)
+    assert [it.verdict for it in slower.slower] == [Verdict.SLOWER]
+    assert slower.outcome is GuardOutcome.HARM
+    faster = guard(ONE, TWO, snapshot, measured().evidence(), ENVIRONMENT, HERE)
+    assert faster.outcome is GuardOutcome.UNKNOWN
+    (missing,) = faster.missing
+    assert missing.message == "fast 2: its metadata are not read"
+    assert missing.remedy == "thoth packages add 'fast==2'"
+
+
+def test_a_comparison_without_a_verdict_is_missing() -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1"), jobs(count=3))
     bench.measure(bench.stack("fast==2", "rest==1"), jobs(-GAIN, count=3))
-    told = guarded(ONE, TWO, bench.evidence())
-    assert (told.claims, told.unsettled, told.harmful) == ((), ("fast",), False)
+    upgrade = guarded(ONE, TWO, bench.evidence())
+    assert (upgrade.claims, kinds(upgrade)) == ((), [("verdict", "fast")])
+    assert upgrade.outcome is GuardOutcome.UNKNOWN
+    assert "fast 2 next to 1: undetermined" in upgrade.missing[0].message
 
 
-def test_other_hardware_settles_nothing_here() -> None:
-    told = guarded(TWO, ONE, measured().evidence(), hardware=ELSEWHERE)
-    assert (told.claims, told.harmful) == ((), False)
+def test_settled_harm_outweighs_what_is_missing() -> None:
+    bench = measured()
+    for version in "12":
+        bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(count=3), series("PiConv2D"))
+    upgrade = guarded(TWO, ONE, bench.evidence())
+    assert kinds(upgrade) == [("verdict", "fast")]
+    assert upgrade.outcome is GuardOutcome.HARM
 
 
-def test_a_vulnerability_that_comes_speaks_against_one_that_goes_does_not() -> None:
+def test_a_package_that_was_never_measured_here_is_named_and_blocks_nothing() -> None:
+    for upgrade in (
+        guarded(TWO, ONE, NOTHING),
+        guarded(TWO, ONE, measured().evidence(), hardware=ELSEWHERE),
+    ):
+        assert (upgrade.claims, upgrade.missing, upgrade.unmeasured) == ((), (), ("fast",))
+        assert upgrade.outcome is GuardOutcome.NO_HARM
+
+
+def test_a_library_that_indicators_measure_has_to_be_compared_here() -> None:
+    snapshot = snapshot_of({"numpy": {"2": {}, "1": {}}}, ["numpy"])
+    upgrade = guard({"numpy": "1"}, {"numpy": "2"}, snapshot, NOTHING, ENVIRONMENT, HERE)
+    assert (kinds(upgrade), upgrade.unmeasured) == ([("measurement", "numpy")], ())
+    assert upgrade.outcome is GuardOutcome.UNKNOWN
+    comes = guard({}, {"numpy": "2"}, snapshot, NOTHING, ENVIRONMENT, HERE)
+    assert comes.outcome is GuardOutcome.NO_HARM
+
+
+def test_without_advisories_nobody_knows_of_vulnerabilities() -> None:
+    silent = replace(NOTHING, sources={ADVISORIES: None})
+    upgrade = guarded(ONE, TWO, silent)
+    assert kinds(upgrade) == [("advisories", None)]
+    assert guarded(ONE, ONE, silent).outcome is GuardOutcome.NO_HARM
+
+
+def test_a_new_vulnerability_is_harm_and_one_that_goes_is_not() -> None:
     found = snapshot_of(INDEX, ["fast", "rest"])
     newer, older = found.packages["fast"]
     bad = replace(newer, vulnerabilities=(KnownVulnerability("CVE-1", "high"),))
     snapshot = replace(found, packages={**found.packages, "fast": (bad, older)})
     comes = guard(ONE, TWO, snapshot, NOTHING, ENVIRONMENT, HERE)
     assert [(it.id, it.version) for it in comes.introduced] == [("CVE-1", "2")]
-    assert comes.harmful
+    assert comes.outcome is GuardOutcome.HARM
     goes = guard(TWO, ONE, snapshot, NOTHING, ENVIRONMENT, HERE)
-    assert [it.id for it in goes.removed] == ["CVE-1"]
-    assert not goes.harmful
+    assert [(it.id, it.version) for it in goes.removed] == [("CVE-1", "2")]
+    assert goes.outcome is GuardOutcome.NO_HARM
 
 
-def test_a_new_version_that_nobody_knows_is_named() -> None:
-    told = guarded(ONE, {"fast": "9", "rest": "1"}, NOTHING)
-    assert told.unknown == {"fast": "9: nothing is known of this version"}
-    assert told.unknown_before == {}
+def test_vulnerabilities_need_no_metadata_either() -> None:
+    snapshot = snapshot_of(INDEX, ["fast", "rest"])
+    nine = {"fast": "9", "rest": "1"}
+    assert versions_without_candidate(ONE, nine, snapshot) == [("fast", "9")]
+    affected = {("fast", "9"): [KnownVulnerability("CVE-1", "high")]}
+    comes = guard(ONE, nine, snapshot, NOTHING, ENVIRONMENT, HERE, affected)
+    assert [it.id for it in comes.introduced] == ["CVE-1"]
+    goes = guard(nine, ONE, snapshot, NOTHING, ENVIRONMENT, HERE, affected)
+    assert ([it.id for it in goes.removed], goes.outcome) == (["CVE-1"], GuardOutcome.NO_HARM)
 
 
-def test_an_old_version_that_nobody_knows_is_named() -> None:
-    told = guarded({"fast": "0.9", "rest": "1"}, ONE, NOTHING)
-    assert told.unknown_before == {"fast": "0.9: nothing is known of this version"}
-    assert not told.harmful
+def test_a_new_version_that_is_not_known_is_missing_and_an_old_one_is_not() -> None:
+    upgrade = guarded(ONE, {"fast": "9", "rest": "1"}, NOTHING)
+    assert kinds(upgrade) == [("metadata", "fast")]
+    assert upgrade.outcome is GuardOutcome.UNKNOWN
+    assert guarded({"fast": "0.9", "rest": "1"}, ONE, NOTHING).missing == ()
+
+
+def test_a_new_version_that_cannot_be_installed_here_is_named_with_the_reason() -> None:
+    index: Index = {"fast": {"2": {"requires_python": ">=3.13"}, "1": {}}, "rest": {"1": {}}}
+    upgrade = guard(ONE, TWO, snapshot_of(index, ["fast", "rest"]), NOTHING, ENVIRONMENT, HERE)
+    (missing,) = upgrade.missing
+    assert (missing.kind.value, missing.remedy) == ("metadata", None)
+    assert ">=3.13" in missing.message
 
 
 def test_one_version_written_in_two_ways_is_no_change() -> None:
-    told = guarded(ONE, {"fast": "1.0", "rest": "1.0.0"}, measured().evidence())
-    assert (told.changes, told.claims, told.unknown) == ((), (), {})
+    same = guarded(ONE, {"fast": "1.0", "rest": "1.0.0"}, measured().evidence())
+    assert (same.changes, same.claims, same.missing) == ((), (), ())
     upgrade = guarded(
         {"fast": "1.0", "rest": "1"}, {"fast": "2.0", "rest": "1"}, measured().evidence()
     )
     assert [it.verdict for it in upgrade.claims] == [Verdict.FASTER]
 
 
-def test_a_version_that_was_taken_back_speaks_against_an_upgrade() -> None:
+def test_a_yanked_version_is_harm() -> None:
     index: Index = {"fast": {"2": {"yanked": True}, "1": {}}, "rest": {"1": {}}}
     snapshot = snapshot_of(index, ["fast", "rest"])
     comes = guard(ONE, TWO, snapshot, NOTHING, ENVIRONMENT, HERE)
     assert [(it.name, it.version) for it in comes.yanked] == [("fast", "2")]
-    assert comes.harmful
+    assert comes.outcome is GuardOutcome.HARM
     goes = guard(TWO, ONE, snapshot, NOTHING, ENVIRONMENT, HERE)
-    assert (goes.yanked, goes.harmful) == ((), False)
+    assert (goes.yanked, goes.outcome) == ((), GuardOutcome.NO_HARM)
 
 
 def test_locks_that_were_measured_as_they_are_are_compared_though_several_packages_differ() -> None:
-    index: Index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
+    index: Index = {name: {"2": {}, "1": {}} for name in ("numpy", "rest")}
     bench = Bench()
-    old, new = bench.stack("fast==1", "rest==1"), bench.stack("fast==2", "rest==2")
+    old, new = bench.stack("numpy==1", "rest==1"), bench.stack("numpy==2", "rest==2")
     bench.measure(old, jobs(count=40))
     bench.measure(new, jobs(-GAIN, count=40))
-    snapshot = snapshot_of(index, ["fast", "rest"])
-    both = {"fast": "2", "rest": "2"}
-    told = guard(ONE, both, snapshot, bench.evidence(), ENVIRONMENT, HERE)
-    assert told.claims == ()
-    (claim,) = told.stacks
+    snapshot = snapshot_of(index, ["numpy", "rest"])
+    one, two = ({"numpy": it, "rest": it} for it in "12")
+    upgrade = guard(one, two, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    assert (upgrade.claims, upgrade.missing, upgrade.unmeasured) == ((), (), ())
+    (claim,) = upgrade.stacks
     assert (claim.stack, claim.baseline_stack) == (new, old)
-    assert (claim.verdict, claim.differs) == (Verdict.SLOWER, ("fast", "rest"))
-    assert told.harmful
-    assert not guard(both, ONE, snapshot, bench.evidence(), ENVIRONMENT, HERE).harmful
-    elsewhere = guard(ONE, both, snapshot, bench.evidence(), ENVIRONMENT, ELSEWHERE)
-    assert (elsewhere.stacks, elsewhere.open_stacks, elsewhere.harmful) == ((), (), False)
+    assert (claim.verdict, claim.differs) == (Verdict.SLOWER, ("numpy", "rest"))
+    assert upgrade.outcome is GuardOutcome.HARM
+    back = guard(two, one, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    assert back.outcome is GuardOutcome.NO_HARM
+    elsewhere = guard(one, two, snapshot, bench.evidence(), ENVIRONMENT, ELSEWHERE)
+    assert (elsewhere.stacks, elsewhere.unmeasured) == ((), ("rest",))
+    assert kinds(elsewhere) == [("measurement", "numpy")]
 
 
 def test_a_lock_that_is_only_part_of_a_measured_stack_is_not_compared_as_a_whole() -> None:
@@ -127,18 +193,19 @@ def test_a_lock_that_is_only_part_of_a_measured_stack_is_not_compared_as_a_whole
     bench.measure(bench.stack("fast==2", "rest==2", "more==1"), jobs(-GAIN, count=40))
     snapshot = snapshot_of(index, ["fast", "rest", "more"])
     both = {"fast": "2", "rest": "2"}
-    told = guard(ONE, both, snapshot, bench.evidence(), ENVIRONMENT, HERE)
-    assert (told.stacks, told.open_stacks, told.harmful) == ((), (), False)
+    upgrade = guard(ONE, both, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    assert (upgrade.stacks, upgrade.missing) == ((), ())
+    assert upgrade.unmeasured == ("fast", "rest")
 
 
-def test_stacks_that_few_jobs_compare_as_a_whole_are_named() -> None:
+def test_stacks_that_few_jobs_compare_as_a_whole_lack_a_verdict() -> None:
     index: Index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1"), jobs(count=2))
     bench.measure(bench.stack("fast==2", "rest==2"), jobs(count=2))
     snapshot = snapshot_of(index, ["fast", "rest"])
-    told = guard(ONE, {"fast": "2", "rest": "2"}, snapshot, bench.evidence(), ENVIRONMENT, HERE)
-    assert (told.stacks, told.open_stacks) == ((), ("PiMatmul",))
+    upgrade = guard(ONE, {"fast": "2", "rest": "2"}, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    assert (upgrade.stacks, kinds(upgrade)) == ((), [("verdict", None)])
 
 
 def test_versions_that_nobody_asked_about_take_no_part() -> None:

@@ -7,7 +7,8 @@ from statistics import NormalDist, StatisticsError
 
 import pytest
 
-from adviser.scoring.spread import MAD_TO_SD, between_job_sd, robust_variation, spread_ratio
+from adviser.scoring.spread import between_job_sd, spread_ratio
+from common.stability import MAD_TO_SD, robust_variation
 
 
 def test_the_factor_fits_normal_noise() -> None:

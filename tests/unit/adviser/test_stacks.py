@@ -16,10 +16,11 @@ from rich.console import Console
 from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Stacks
 from adviser.scoring.histories import DRIFT, histories_of
+from adviser.scoring.notes import claim_note
 from adviser.scoring.performance import performance_of
 from adviser.scoring.verdicts import smallest_difference
 from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
-from adviser.tables import group_table, stacks_document
+from adviser.tables import group_notes, group_table, stacks_document
 from common.measurements import Unit
 from graph.evidence import Evidence, Reading, Series
 from graph.repositories.observations import UNKNOWN_STACK, MeasuredObservation
@@ -145,6 +146,41 @@ def test_unstable_jobs_are_shown_and_left_out() -> None:
     assert (stack.jobs, stack.unstable) == (7, ("spread", "throttled"))
     assert stack.median_rate == pytest.approx(1e9)
     assert stack.variation == pytest.approx(1.4826 * 0.005)
+
+
+def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
+    """Paired jobs of two stacks, of which some are unstable and so leave others alone."""
+    reasons = {NEW: {0: "throttled", 1: "spread"}, OLD: {1: "spread", 5: "steal"}}
+    rows = [
+        but(row, host="h1", block=str(n), unstable_reason=reasons[row.reading.stack].get(n))
+        for several in (jobs(1e9, 12), jobs(1.3e9, 12, **OLDER))
+        for n, row in enumerate(several)
+    ]
+    group = only(compare_stacks(rows))
+    counts = {"spread": 2, "steal": 1, "throttled": 1, "unpaired": 2}
+    older, newest = group.stacks
+    assert older.left_out == counts
+    assert newest.left_out == {"spread": 1, "throttled": 1}
+    assert stacks_document([group])["groups"][0]["stacks"][0]["left_out"] == counts
+    stacks = {NEW: (purl("tensorflow==2.10.0"),), OLD: (purl("tensorflow==2.9.3"),)}
+    series = replace(rows[0].series, python_version="3.11")
+    evidence = Evidence(DAY, (series,), tuple(row.reading for row in rows), stacks)
+    (claim,) = performance_of(
+        evidence, Stacks(evidence), {"tensorflow": stacks[NEW][0]},
+        {"tensorflow": {it for them in stacks.values() for it in them}},
+        Circumstances(series.hardware_digest, "3.11"),
+    ).claims  # fmt: skip
+    assert claim.left_out == counts
+    text = "2 with scattered repetitions, 1 with stolen CPU time, 1 throttled, 2 without a partner"
+    assert text in claim_note(claim).message
+    assert f"  {older.label}: {text}" in group_notes(group)
+
+
+def test_jobs_that_spread_widely_are_a_warning() -> None:
+    wild = [observed(f"w{n}", rate * 1e9) for n, rate in enumerate((0.2, 0.5, 1.0, 1.7, 1.8))]
+    (warning,) = group_notes(only(compare_stacks(wild)))
+    assert "tensorflow 2.10.0 (aa020000): the jobs spread by 104 %" in warning
+    assert list(group_notes(only(compare_stacks(jobs(1e9))))) == []
 
 
 def test_a_stack_of_unstable_jobs_has_no_median() -> None:

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from common.reasons import Instability
-from common.stability import JobConditions, instability, within_job_spread
+from common.stability import (
+    JobConditions,
+    instability,
+    noise_warnings,
+    within_job_spread,
+)
 
 REASONS = Path(__file__).parents[3] / "docs" / "reference" / "reasons.md"
 
@@ -46,3 +51,13 @@ def test_every_reason_has_its_line() -> None:
     section = REASONS.read_text("utf-8").partition("## Why a job is left out of comparisons\n")[2]
     table = section.partition("\n## ")[0]
     assert set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)) == set(Instability)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "variation", "count"),
+    [({}, None, 0), ({}, 0.25, 0), ({"spread": 5}, 0.1, 0), ({"spread": 6}, 0.26, 2)],
+)
+def test_much_noise_is_a_warning(
+    left_out: dict[str, int], variation: float | None, count: int
+) -> None:
+    assert len(list(noise_warnings("numpy", 10, left_out, variation))) == count

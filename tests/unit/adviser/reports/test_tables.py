@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from adviser.advise import advise
-from adviser.reports.tables import certificate_line, report_view
+from adviser.reports.tables import certificate_line, coverage_lines, report_view
 from graph.candidates import KnownVulnerability
 from tests.factories.asked import NOTHING, advised, asked, snapshot_for
 from tests.unit.adviser.reports.test_claims import kept
@@ -80,10 +80,29 @@ def test_versions_that_the_environment_excludes_are_known_too() -> None:
     assert line.startswith("infeasible among the 2 known versions; ")
 
 
-def test_the_nearest_stack_and_the_day_of_what_is_known_are_shown() -> None:
+def test_the_day_of_what_is_known_is_shown() -> None:
     text = shown(report_of(kept()), 300)
-    assert "this very stack was measured: 20 stable jobs on this class" in text
     assert "info: as of 2026-01-01; last read or told: pypi 2026-01-01" in text
+
+
+def test_the_nearest_measured_stack_is_for_those_who_ask_for_details() -> None:
+    report = report_of(kept())
+    assert "coverage: " not in shown(report, 300)
+    out = io.StringIO()
+    Console(file=out, width=300, highlight=False).print(report_view(report, verbose=True))
+    assert "coverage: this stack was measured: 20 stable jobs on this class" in out.getvalue()
+
+
+def test_a_nearest_stack_that_differs_is_told_with_its_packages() -> None:
+    differs = [{"name": it, "ours": "2.0", "theirs": "1.0"} for it in "abcdefghijk"]
+    nearest = {"differences": differs, "jobs": 1, "hardware_label": "this class"}
+    more, line = coverage_lines({"measured_elsewhere": 2, "nearest": nearest})
+    assert more == "coverage: 2 more packages were measured on other hardware"
+    assert line.startswith(
+        "coverage: the nearest measured stack has 1 stable job on this class and differs in 11"
+        " packages: a 1.0 instead of 2.0, b"
+    )
+    assert line.endswith("j 1.0 instead of 2.0, …")
 
 
 def test_that_there_is_nothing_to_change_to_is_told_first() -> None:

@@ -283,9 +283,9 @@ def test_only_what_took_part_is_evidence_and_the_rest_is_counted() -> None:
     on_host = {it.observation_id for it in stable if it.host == "h1"}
     assert (claim.jobs, claim.baseline_jobs) == (8, 8)
     assert set(claim.evidence) == on_host
-    assert claim.left_out == {"other_host": 33, "unstable": 6}
+    assert claim.left_out == {"other_host": 33, "throttled": 6}
     assert claim.as_of is None, "of those that took part nobody said when"
-    assert "left out: 33 on another host, 6 unstable" in claim_note(claim).message
+    assert "left out: 33 on another host, 6 throttled" in claim_note(claim).message
 
 
 def test_a_job_without_a_partner_is_counted_as_left_out() -> None:

@@ -18,7 +18,7 @@ from pis.amun.launchers import Job
 from pis.amun.output import parsed_output
 from pis.amun.readings import readings_of
 from pis.amun.specification import load_specification
-from tests.factories.inspections import inspection, job_document
+from tests.factories.inspections import inspection, job_document, measured, printed
 from tests.factories.specifications import SCRIPT, specification
 
 GOOD = {"rate": 12.5, "elapsed": 1.0}
@@ -82,6 +82,28 @@ def test_what_the_runner_calls_measured_is_what_ingest_calls_so(
     outcomes = {it.outcome for it in document.observations}  # type: ignore[union-attr]
     assert bool(readings_of(result).rates) == (outcomes == {Outcome.MEASURED})
     assert (readings_of(result).fault is None) == (exit_code != 0 or outcomes == {Outcome.MEASURED})
+
+
+@pytest.mark.parametrize("spread", [0.005, 0.9])
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"conditions": {"throttled": True, "swapped": True}}, "throttled"),
+        ({"conditions": {"swapped": True}}, "swapped"),
+        ({"usage": {"ru_nswap": 1}}, "swapped"),
+        ({"conditions": {"steal_share": 0.02}}, "steal"),
+        ({"conditions": {"steal_share": None}}, None),
+    ],
+)
+def test_what_the_runner_calls_unstable_is_what_ingest_calls_so(
+    changes: dict[str, Any], reason: str | None, spread: float
+) -> None:
+    result = job_document(0, printed(measured(200.0, spread=spread)), **changes)
+    (document,) = parse_inspections(inspection(result))
+    (observation,) = document.observations  # type: ignore[union-attr]
+    wanted = reason or ("spread" if spread > 0.1 else None)
+    assert readings_of(result).unstable == (observation.unstable_reason,) == (wanted,)
 
 
 def finished(stdout: bytes, truncated: bool = False) -> Finished:

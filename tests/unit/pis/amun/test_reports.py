@@ -11,7 +11,7 @@ import pytest
 
 from pis.amun.installer import BuildLog, failed, reason_of
 from pis.amun.launchers import BuildFailed, Job
-from pis.amun.outcomes import Outcome
+from pis.amun.outcomes import Noise, Outcome
 from pis.amun.reports import Lines, print_outcomes
 from tests.factories.specifications import measured
 
@@ -126,3 +126,34 @@ def test_an_identifier_stays_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
     long = replace(MEASURED, inspection_id=f"inspection-{'x' * 150}-1f2e3d4c")
     print_outcomes([long], OUT, as_json=False, ingested=False)
     assert long.inspection_id in capsys.readouterr().out
+
+
+NOISY = replace(
+    MEASURED,
+    noise=(Noise(10, {"spread": 1, "steal": 5}, 0.97), Noise(10, {}, 0.02)),
+)
+
+
+def test_noise_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    print_outcomes([NOISY], OUT, as_json=False, ingested=False)
+    told = capsys.readouterr()
+    assert "97.0%" in told.out
+    lines = told.err.splitlines()
+    assert lines[:3] == [
+        "left out of comparisons: numpy 2.2.6: "
+        "1 with scattered repetitions, 5 with stolen CPU time",
+        "warning: numpy 2.2.6: comparisons leave out 6 of 10 jobs",
+        "warning: numpy 2.2.6: the jobs spread by 97 %, so only large differences can be settled",
+    ]
+    print_outcomes([NOISY], OUT, as_json=True, ingested=False)
+    (document,) = json.loads(capsys.readouterr().out)["inspections"]
+    assert document["measurements"][0] == {
+        "jobs": 10, "left_out": {"spread": 1, "steal": 5}, "spread_pct": 97.0,
+    }  # fmt: skip
+    assert len(document["warnings"]) == 2
+
+
+def test_steady_jobs_are_no_news(capsys: pytest.CaptureFixture[str]) -> None:
+    steady = replace(MEASURED, noise=(Noise(10, {}, 0.02),))
+    print_outcomes([steady], OUT, as_json=False, ingested=True)
+    assert capsys.readouterr().err == "next: thoth stacks\n"

@@ -1,0 +1,153 @@
+"""``thoth guard`` as a pipeline runs it: three outcomes, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import select
+
+from graph.engine import Stores
+from graph.projection import sync
+from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.tables import HardwareRow
+from ingest.advisories.sync import sync_source
+from ingest.cli import ingest
+from tests.factories.advisories import affected, osv, write_archive
+from tests.factories.inspections import (
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.factories.releases import release
+from tests.services.commands import thoth
+from tests.services.index import package_index
+
+WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SLOW = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
+FAST = [1.25 * rate for rate in SLOW]
+
+
+@pytest.fixture
+def measured(stores: Stores, tmp_path: Path) -> Stores:
+    """NumPy 2.1.0 is faster than 2.0.0; nobody has read the metadata of any version."""
+    folder = tmp_path / "inspections"
+    stacks = (
+        ("inspection-matmul-0000000a", SLOW, {"numpy": "2.0.0"}),
+        ("inspection-matmul-0000000b", FAST, {"numpy": "2.1.0"}),
+    )
+    for turn, (name, rates, packages) in enumerate(stacks):
+        files = inspection_files(stack_jobs(rates, name, turn), specification_document(packages))
+        write(folder / name, files)
+    done = CliRunner().invoke(ingest, ["inspections", str(folder)], obj=stores.settings)
+    assert done.exit_code == 0, done.output
+    return stores
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> tuple[str, str]:
+    """Locks with the slower and with the faster version."""
+    slow, fast = tmp_path / "slow.txt", tmp_path / "fast.txt"
+    slow.write_text("numpy==2.0.0\n", encoding="utf-8")
+    fast.write_text("numpy==2.1.0\n", encoding="utf-8")
+    return str(slow), str(fast)
+
+
+def guard(stores: Stores, *arguments: str, **more: str) -> CompletedProcess[str]:
+    with stores.engine.connect() as connection:
+        hardware = connection.scalars(select(HardwareRow.digest)).one()
+    at = (*WHERE, "--hardware", hardware)
+    return thoth(stores.settings, "guard", *arguments, *at, **more)
+
+
+def kinds(done: CompletedProcess[str]) -> list[str]:
+    document: dict[str, Any] = json.loads(done.stdout)
+    return [it["kind"] for it in document["missing"]]
+
+
+def read_metadata(stores: Stores, *affecting: dict[str, Any], archive: Path) -> None:
+    """Both versions are read, and so are advisories."""
+    with stores.engine.begin() as connection:
+        releases = [release("numpy", version) for version in ("2.0.0", "2.1.0")]
+        deliveries = [ReleaseDelivery(it, "test", NOW) for it in releases]
+        add_releases(connection, stores.settings, deliveries)
+    sync_source(stores.settings, stores.engine, str(write_archive(archive, list(affecting))))
+    sync(stores.engine, stores.driver, database=stores.database)
+
+
+def test_a_measured_loss_is_harm_though_nobody_has_read_the_metadata(
+    measured: Stores, locks: tuple[str, str]
+) -> None:
+    slow, fast = locks
+    done = guard(measured, fast, slow)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "slower: numpy 2.0.0 next to 2.1.0: 2" in done.stdout
+    assert done.stdout.splitlines()[-1] == "result: harm"
+
+
+def test_a_gain_without_metadata_and_advisories_is_unknown(
+    measured: Stores, locks: tuple[str, str]
+) -> None:
+    done = guard(measured, *locks)
+    assert done.returncode == 4, done.stderr
+    assert "faster: numpy 2.1.0 next to 2.0.0" in done.stdout
+    lines = [it for it in done.stdout.splitlines() if it.startswith("missing: ")]
+    assert lines == [
+        "missing: numpy 2.1.0: its metadata are not read "
+        "(`thoth packages add 'numpy==2.1.0'` or --fetch)",
+        "missing: no advisories are read, so no vulnerability is known (`thoth advisories sync`)",
+    ]
+    allowed = guard(measured, *locks, "--allow-unknown", "--json")
+    assert allowed.returncode == 0
+    assert json.loads(allowed.stdout)["outcome"] == "unknown"
+    assert kinds(allowed) == ["metadata", "advisories"]
+
+
+def test_a_gain_with_metadata_and_advisories_is_no_harm(
+    measured: Stores, locks: tuple[str, str], tmp_path: Path
+) -> None:
+    archive = tmp_path / "all.zip"
+    read_metadata(measured, osv("GHSA-1", affected("other")), archive=archive)
+    done = guard(measured, *locks)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "result: no harm"
+    slow, fast = locks
+    assert guard(measured, fast, slow, "--allow-unknown").returncode == 1
+
+
+def test_an_advisory_about_a_version_that_nobody_has_read_is_harm(
+    measured: Stores, locks: tuple[str, str], tmp_path: Path
+) -> None:
+    bad = osv("GHSA-aaaa-bbbb-cccc", affected("numpy", ("introduced", "2.1.0")))
+    archive = write_archive(tmp_path / "all.zip", [bad])
+    sync_source(measured.settings, measured.engine, str(archive))
+    done = guard(measured, *locks)
+    assert done.returncode == 1, done.stderr
+    assert "vulnerable: numpy 2.1.0 has GHSA-aaaa-bbbb-cccc" in done.stdout
+
+
+def test_fetch_reads_the_changed_versions_and_nothing_else(
+    measured: Stores, locks: tuple[str, str]
+) -> None:
+    shutil.rmtree(measured.settings.home / "cache", ignore_errors=True)
+    with package_index(protected=False, json=True, ranges=True, validators=True) as index:
+        for version in ("2.0.0", "2.1.0", "2.2.0"):
+            index.add_wheel("numpy", version)
+        where = {"PACKAGE_INDEXES": f"pypi={index.url}"}
+        done = guard(measured, *locks, "--fetch", "--json", **where)
+    assert done.returncode == 4, done.stderr
+    assert "reading numpy==2.0.0, numpy==2.1.0 from pypi" in done.stderr
+    assert kinds(done) == ["advisories"]
+
+
+def test_locks_that_are_the_same_are_no_harm(measured: Stores, locks: tuple[str, str]) -> None:
+    done = guard(measured, locks[0], locks[0])
+    assert (done.returncode, done.stdout) == (0, "the locks are the same\n")
