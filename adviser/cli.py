@@ -55,8 +55,10 @@ def stacks(
     """
     from rich.console import Console
 
+    from adviser.scoring.judging import family_text
     from adviser.stacks import compare_stacks, identical_pairs
     from adviser.tables import (
+        compared,
         group_notes,
         group_table,
         self_check_document,
@@ -88,6 +90,8 @@ def stacks(
         for note in group_notes(group):
             console.print(note, highlight=False)
         console.print()
+    if count := compared(shown):
+        console.print(family_text(count), highlight=False)
     if not groups and (indicator or hardware):
         raise NothingMeasured("no measurement has this indicator and hardware")
     if not groups:

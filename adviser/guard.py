@@ -90,6 +90,7 @@ class Guarded:
     :param claims: settled comparisons of the changed packages on this hardware, one by one
     :param stacks: settled comparisons of the two locks as a whole, if several packages differ and
         both locks were measured here as they are
+    :param comparisons: how many comparisons share the error rate of the claims
     :param introduced: vulnerabilities that come with the new lock
     :param removed: those that go with the old one
     :param yanked: changed packages whose new version was yanked
@@ -101,6 +102,7 @@ class Guarded:
     changes: tuple[Change, ...]
     claims: tuple[Claim, ...]
     stacks: tuple[Claim, ...]
+    comparisons: int
     introduced: tuple[Harm, ...]
     removed: tuple[Harm, ...]
     yanked: tuple[Withdrawn, ...]
@@ -145,8 +147,9 @@ def guard(
     circumstances = Circumstances(hardware or None, environment.python_version)
     both = [it.name for it in changes if it.advised and it.forced]
     measured = _claims(evidence, circumstances, before, after, changes)
-    claims = [it for it in measured if it.package is not None]
-    stacks = [it for it in measured if it.package is None]
+    here = [it for it in measured if it.same_hardware]
+    claims = [it for it in here if it.package is not None]
+    stacks = [it for it in here if it.package is None]
     settled = {it.comparison_key for it in stacks if _is_settled(it)}
     unsettled = [
         *(it for it in stacks if not _is_settled(it)),
@@ -157,6 +160,7 @@ def guard(
         changes=changes,
         claims=tuple(filter(_is_settled, claims)),
         stacks=tuple(filter(_is_settled, stacks)),
+        comparisons=sum(it.tested for it in measured),
         introduced=tuple(_only_in(after, before, changes)),
         removed=tuple(_only_in(before, after, changes)),
         yanked=tuple(_yanked(after, changes)),
@@ -250,7 +254,7 @@ def _claims(
     after: _Side,
     changes: Sequence[Change],
 ) -> tuple[Claim, ...]:
-    """What was measured on this hardware of the changed versions, and of both locks as a whole."""
+    """What was measured of the changed versions, and of both locks as a whole."""
     stacks = Stacks(evidence)
     old, new = before.purls, after.purls
     versions = {
@@ -260,8 +264,7 @@ def _claims(
     whole = None
     if len(changes) > 1 and measured[0] is not None and measured[1] is not None:
         whole = measured[0], measured[1]
-    claims = upgrade_claims(evidence, stacks, old, versions, circumstances, whole)
-    return tuple(it for it in claims if it.same_hardware)
+    return upgrade_claims(evidence, stacks, old, versions, circumstances, whole)
 
 
 def _measured_stack(stacks: Stacks, side: _Side) -> str | None:

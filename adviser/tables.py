@@ -12,7 +12,7 @@ from rich.table import Table
 
 from adviser.measured import short_digest
 from adviser.scoring.estimates import Method
-from adviser.scoring.judging import Verdict
+from adviser.scoring.judging import Verdict, family_document
 from adviser.scoring.lacking import Need
 from adviser.scoring.next_jobs import Further
 from adviser.scoring.selfcheck import SelfCheck
@@ -182,11 +182,18 @@ def _missing(comparison: Comparison) -> Iterator[str]:
         yield f"base +{theirs}"
 
 
+def compared(groups: Sequence[StackGroup]) -> int:
+    """How many comparisons of these groups had jobs enough for a verdict."""
+    comparisons = (it.comparison for group in groups for it in group.stacks)
+    return sum(it is not None and it.tested for it in comparisons)
+
+
 def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dict[str, Any]:
     """The answer as JSON values; keys are those of ``docs/reference/stacks.md``."""
     return {
         "version": DOCUMENT_VERSION,
         "hidden_groups": hidden_groups,
+        "family": family_document(compared(groups)),
         "groups": [_group_document(group) for group in groups],
     }
 

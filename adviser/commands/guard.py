@@ -65,6 +65,7 @@ def guard(
     from adviser.commands.printing import print_json, print_lines, print_note
     from adviser.reports.claims import claim_document
     from adviser.reports.values import plain
+    from adviser.scoring.judging import family_document
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
@@ -86,7 +87,8 @@ def guard(
             name: [claim_document(it) for it in them]
             for name, them in (("claims", upgrade.claims), ("stacks", upgrade.stacks))
         }
-        print_json({"outcome": upgrade.outcome.value, **plain(upgrade), **claims})
+        family = family_document(upgrade.comparisons)
+        print_json({"outcome": upgrade.outcome.value, "family": family, **plain(upgrade), **claims})
     else:
         print_lines(_lines(upgrade, fetched=fetch))
     code = _CODES[upgrade.outcome.value]
@@ -94,6 +96,7 @@ def guard(
 
 
 def _lines(upgrade: Guarded, *, fetched: bool) -> Iterator[str]:
+    from adviser.scoring.judging import family_text
     from adviser.scoring.notes import claim_note
 
     if not upgrade.changes:
@@ -113,6 +116,8 @@ def _lines(upgrade: Guarded, *, fetched: bool) -> Iterator[str]:
     yield from (_missing_line(it, fetched=fetched) for it in upgrade.missing)
     if upgrade.unmeasured:
         yield f"not measured on this hardware: {', '.join(upgrade.unmeasured)}"
+    if upgrade.comparisons:
+        yield family_text(upgrade.comparisons)
     yield _RESULTS[upgrade.outcome.value]
 
 

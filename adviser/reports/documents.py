@@ -40,7 +40,7 @@ from adviser.reports.values import plain
 from adviser.resolver.results import Conflict, Stack
 from adviser.scoring.assessments import Claim, Level
 from adviser.scoring.criteria import SCALE
-from adviser.scoring.judging import ALPHA
+from adviser.scoring.judging import family_document
 from adviser.scoring.next_jobs import next_claims
 from common.inspection import canonical_json, digest
 from common.packages import Purl
@@ -96,7 +96,7 @@ def result_document(advice: Advice, known: Known) -> dict[str, Any]:
         "search": _search(advice),
         "conflict": _conflict(advice.resolution.conflict),
         "next_jobs": [_next_jobs(it) for it in next_claims(advice.assessment.claims)],
-        "family": {"comparisons": advice.assessment.comparisons, "error_rate": ALPHA},
+        "family": family_document(advice.assessment.comparisons),
         "baseline": {
             "reason": advice.baseline_reason,
             "versions": None if advice.baseline is None else dict(advice.baseline),

@@ -50,6 +50,21 @@ class Verdict(StrEnum):
 VERDICTS = (Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FASTER)
 
 
+def family_document(comparisons: int) -> dict[str, float]:
+    """How many comparisons of an answer share its error rate, as JSON values."""
+    return {"comparisons": comparisons, "error_rate": ALPHA}
+
+
+def family_text(comparisons: int) -> str:
+    """The same in one sentence.
+
+    >>> family_text(3)
+    'The chance of even one false claim among these 3 comparisons is at most 5 %.'
+    """
+    among = f"among these {comparisons} comparisons" if comparisons > 1 else "of this comparison"
+    return f"The chance of even one false claim {among} is at most {ALPHA:.0%}.".replace("%", " %")
+
+
 @dataclass(frozen=True, slots=True)
 class Judgements:
     """What may be said of many comparisons that are judged together.
