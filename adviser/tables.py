@@ -172,7 +172,7 @@ def _missing(comparison: Comparison) -> Iterator[str]:
         yield "run in turns"
         return
     elif comparison.needs is Need.MARGIN:
-        yield "too close to δ"
+        yield "over 1,000 jobs"
     elif comparison.needs is Need.HOSTS:
         yield "on more hosts"
     what = "run" if comparison.needs is Need.RUNS else "job"

@@ -32,7 +32,7 @@ say "4. Releases in: what could be installed, and what it requires"
 run thoth packages import "$(dirname "$0")/packages.jsonl.gz" --as-of 2026-11-21
 run thoth packages closure flask numpy --python 3.12 --platform linux_x86_64
 
-say "5. Advice: latest is not always fastest"
+say "5. Advice: what is settled to be faster, and the newest of what is not"
 echo "The sample project runs on NumPy 2.0.2. What should it run on, on the machine of the samples?"
 run thoth advise "$(dirname "$0")/project" --type performance --python 3.11 --platform manylinux_2_28_x86_64 --hardware fa9f8e70
 

@@ -29,7 +29,7 @@ class Need(StrEnum):
     HERE = "here"
     #: Jobs on a host that both stacks run on, or on further ones.
     HOSTS = "hosts"
-    #: The difference is so close to δ that no number of jobs that anybody runs tells.
+    #: More than 1,000 jobs: the difference is too close to δ, or the jobs vary too much.
     MARGIN = "margin"
 
 

@@ -48,7 +48,7 @@ def notes_of(
 
     told: dict[Purl, list[Claim]] = defaultdict(list)
     for claim in claims:
-        if claim.purl is not None:
+        if claim.purl is not None and claim.beside_baseline:
             told[claim.purl].append(claim)
 
     def notes(stack: Collection[Purl]) -> tuple[Justification, ...]:
@@ -202,7 +202,7 @@ def lacking(it: Claim) -> str:
         " jobs that run in turns",
         Need.HERE: f" from elsewhere, {MIN_JOBS} jobs of each on this hardware would tell more",
         Need.HOSTS: f", {_further_hosts(it, more)} would tell",
-        Need.MARGIN: f", too close to {it.delta_pct:.1f} % for any number of jobs to tell",
+        Need.MARGIN: ", more than 1,000 jobs of each would be needed",
     }
     return told[it.needs]
 

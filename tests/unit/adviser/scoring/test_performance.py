@@ -367,7 +367,7 @@ def test_elsewhere_on_two_hosts_and_on_the_border_no_number_of_jobs_is_made_up()
     border.measure(border.stack("fast==2"), jobs(math.log(1.02) + 0.0001, 400))
     (claim,) = claims_about(border, ["fast==1"], ["fast==2"])
     assert (claim.needs, claim.jobs_missing, claim.chance) == (Need.MARGIN, 0, 0)
-    assert "too close to 2.0 % for any number of jobs to tell" in claim_note(claim).message
+    assert "more than 1,000 jobs of each would be needed" in claim_note(claim).message
 
 
 def test_all_that_is_looked_at_is_adjusted_for_together() -> None:
