@@ -1,0 +1,177 @@
+"""How often an answer over identical stacks claims anything, and how often a gain is found.
+
+Samples are made directly, so that a thousand answers take seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from adviser.scoring.estimates import Method, SeriesSpread
+from adviser.scoring.jobs import Place
+from adviser.scoring.judging import Verdict
+from adviser.scoring.moderation import variance_prior
+from adviser.scoring.samples import Sample
+from adviser.scoring.turns import turn_variances
+from adviser.scoring.verdicts import Comparison, Contest, compare_all, compare_candidates
+
+
+def turns(
+    draw: np.random.Generator, candidates: int, blocks: int, noise: float, *, reference: int = 1
+) -> list[list[tuple[Place, float]]]:
+    """Identical stacks that ran in turns: of each its jobs, those of the baseline first.
+
+    :param reference: jobs of the baseline in a block; the others have one
+    """
+    hours = draw.normal(0, 0.1, blocks)
+    return [
+        [
+            (Place("h1", f"run:{block}"), hours[block] + draw.normal(0, noise))
+            for block in range(blocks)
+            for _ in range(1 if stack else reference)
+        ]
+        for stack in range(candidates + 1)
+    ]
+
+
+def contest(stacks: list[list[tuple[Place, float]]]) -> Contest:
+    """The first stack as the baseline of the others, with what all of them show of the noise."""
+    variances = turn_variances({str(n): jobs for n, jobs in enumerate(stacks)})
+    samples = [
+        Sample(
+            str(n),
+            tuple(rate for _, rate in jobs),
+            "key",
+            tuple(place for place, _ in jobs),
+            {host: them[str(n)] for host, them in variances.items() if str(n) in them},
+        )
+        for n, jobs in enumerate(stacks)
+    ]
+    priors = {host: variance_prior(list(them.values())) for host, them in variances.items()}
+    return Contest(samples[0], samples[1:], spread=SeriesSpread(turns=priors))
+
+
+def compared(one: Contest) -> list[Comparison]:
+    return compare_candidates(one.baseline, one.candidates, spread=one.spread)
+
+
+def faster(stack: list[tuple[Place, float]], gain: float) -> list[tuple[Place, float]]:
+    return [(place, rate + math.log1p(gain)) for place, rate in stack]
+
+
+@pytest.mark.parametrize("candidates", [1, 5, 20])
+def test_of_answers_over_five_jobs_of_identical_stacks_hardly_any_claims_a_difference(
+    candidates: int,
+) -> None:
+    draw, claimed = np.random.default_rng(81), 0
+    for _ in range(1000):
+        found = compared(contest(turns(draw, candidates, 5, 0.05)))
+        assert all(it.method is Method.PAIRED for it in found)
+        claimed += any(it.verdict.different for it in found)
+    # 4/9 of 2 % are promised; 15 or fewer of a thousand are seen in 98 % of all cases.
+    assert stats.binom.ppf(0.98, 1000, 0.02 * 4 / 9) == 15
+    assert claimed <= 15
+
+
+def test_a_gain_of_ten_per_cent_is_found_next_to_a_reference_that_runs_five_times_a_turn() -> None:
+    draw, found = np.random.default_rng(82), 0
+    for _ in range(200):
+        base, first, *others = turns(draw, 20, 10, 0.05, reference=5)
+        (one, *_) = compared(contest([base, faster(first, 0.10), *others]))
+        found += one.verdict is Verdict.FASTER
+    assert found >= 0.88 * 200
+
+
+def test_all_groups_of_a_page_together_hardly_ever_claim_anything() -> None:
+    draw, pages = np.random.default_rng(83), 0
+    for _ in range(200):
+        page = [
+            Contest(base, others)
+            for base, *others in (
+                [Sample(str(n), tuple(draw.normal(0, 0.15, 5)), "key") for n in range(6)]
+                for _ in range(20)
+            )
+        ]
+        pages += any(it.verdict.different for group in compare_all(page) for it in group)
+    assert pages <= 0.05 * 200
+
+
+def copied(sample: Sample, hosts: int) -> Sample:
+    """The same jobs on so many hosts: hosts that agree exactly."""
+    names = [f"h{number}" for number in range(1, hosts + 1)]
+    return replace(
+        sample,
+        log_rates=sample.log_rates * hosts,
+        places=tuple(place._replace(host=name) for name in names for place in sample.places),
+        turn_variances={name: it for name in names for it in sample.turn_variances.values()},
+    )
+
+
+def test_hosts_that_agree_find_what_one_host_finds() -> None:
+    """A gain of 10 % among twenty candidates, on one to four hosts that show exactly the same."""
+    draw = np.random.default_rng(84)
+    found = dict.fromkeys((1, 2, 3, 4), 0)
+    for _ in range(40):
+        base, first, *others = turns(draw, 20, 6, 0.05)
+        one = contest([base, faster(first, 0.10), *others])
+        claimed_before = False
+        for hosts in found:
+            spread = SeriesSpread(turns={f"h{n + 1}": one.spread.turns["h1"] for n in range(hosts)})
+            more = [copied(it, hosts) for it in one.candidates]
+            base_there = copied(one.baseline, hosts)
+            first_of_them = compare_candidates(base_there, more, spread=spread)[0]
+            claimed = first_of_them.verdict is Verdict.FASTER
+            assert claimed or not claimed_before, f"{hosts} hosts lose what fewer found"
+            claimed_before = claimed
+            found[hosts] += claimed
+    assert 0 < found[1] < found[2] <= found[3] <= found[4]
+
+
+def test_three_hosts_with_noise_of_their_own_find_more_than_one() -> None:
+    draw = np.random.default_rng(85)
+    found = dict.fromkeys((1, 2, 3), 0)
+    for _ in range(40):
+        speeds = draw.normal(0, 0.05, (21, 3, 6)) + draw.normal(0, 0.1, (1, 3, 6))
+        speeds[1] += math.log(1.10)
+        for hosts in found:
+            places = [Place(f"h{host}", f"run:{n}") for host in range(hosts) for n in range(6)]
+            base, *others = (
+                Sample(str(n), tuple(speeds[n, :hosts].ravel()), "key", tuple(places))
+                for n in range(21)
+            )
+            found[hosts] += compare_candidates(base, others)[0].verdict is Verdict.FASTER
+    assert found[1] < found[2] < found[3]
+    assert found[3] >= 20
+
+
+rates = st.lists(st.integers(-60, 60), min_size=5, max_size=9)
+
+
+@settings(max_examples=150)
+@given(rates, st.lists(rates, min_size=1, max_size=5), st.booleans())
+def test_a_second_identical_host_never_turns_a_claim_into_none(
+    baseline: list[int], candidates: list[list[int]], in_turns: bool
+) -> None:
+    samples = [
+        Sample(
+            str(n),
+            tuple(rate / 256 for rate in arm),
+            "key",
+            tuple(Place("h1", f"run:{i}" if in_turns else None, str(i)) for i in range(len(arm))),
+        )
+        for n, arm in enumerate([baseline, *candidates])
+    ]
+    verdicts = [
+        [it.verdict for it in compare_candidates(base, others)]
+        for hosts in (1, 2)
+        for base, *others in [[copied(it, hosts) for it in samples]]
+    ]
+    for one, two in zip(*verdicts, strict=True):
+        assert two is one or one is Verdict.UNDETERMINED
