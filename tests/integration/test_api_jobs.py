@@ -43,8 +43,9 @@ from graph.repositories.tokens import Scope
 from tests.factories.releases import release
 from tests.integration.test_advise_command import deliver
 from tests.services.commands import ROOT
-from tests.services.jobs import client_of, ended, jobs_in, run_jobs, until, worker_process
+from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
 from tests.services.ports import closed_port
+from tests.services.waiting import wait_until
 
 INDEXES = f"pypi=http://127.0.0.1:{closed_port()}/simple"
 ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"}}
@@ -99,7 +100,7 @@ def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: S
     where = f"/api/v2/requests/{name}"
     built = f"/amun/api/v1/inspect/{name}/status"
     with worker_process(known.settings) as first:
-        until(lambda: client.get(built).get_json()["status"]["build"])
+        wait_until(lambda: client.get(built).get_json()["status"]["build"], "the stack is built")
         assert client.get(where).get_json()["state"] == "running"
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
@@ -227,8 +228,8 @@ def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
     built = f"/amun/api/v1/inspect/{name}/status"
     for _ in range(MAX_ATTEMPTS + 1):
         with worker_process(known.settings, script=HASTY) as worker:
-            until(lambda: client.get(where).get_json()["state"] == "running")
-            until(lambda: client.get(built).get_json()["status"]["build"])
+            wait_until(lambda: client.get(where).get_json()["state"] == "running", "it runs")
+            wait_until(lambda: client.get(built).get_json()["status"]["build"], "it is built")
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(60) == 0
         assert jobs_in(known.engine) == [("inspections.run", "todo")]
@@ -463,7 +464,10 @@ def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_i
     died.wait(30)
     assert embedded.died(PostgreSQL)
     with keeping_stores(own_home, look_s=0.1):
-        until(lambda: (now := embedded.record_of(PostgreSQL)) is not None and now.ready)
+        wait_until(
+            lambda: (now := embedded.record_of(PostgreSQL)) is not None and now.ready,
+            "PostgreSQL is ready again",
+        )
     embedded.stop()
     assert not embedded.died(PostgreSQL)
 

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +22,7 @@ from pis.amun.inspect import Order, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job, Script
 from pis.amun.launchers.ray import ClusterUnavailable, NodeLost, RayLauncher
 from pis.amun.specification import Specification, load_specification
+from tests.services.waiting import DEADLINE_S, wait_until
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
@@ -83,14 +83,13 @@ class Cluster:
             "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False);"
             "sys.exit(sum(it['Alive'] for it in ray.nodes()) != int(sys.argv[2]))"
         )
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            words = [sys.executable, "-c", ask, self.address, str(count)]
-            if subprocess.run(words, capture_output=True, check=False).returncode == 0:
-                return
+        words = [sys.executable, "-c", ask, self.address, str(count)]
+
+        def answer() -> bool:
             assert all(node.poll() is None for node in self.nodes), self.logs()
-            time.sleep(0.5)
-        pytest.fail(self.logs())
+            return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+        wait_until(answer, f"{count} nodes answer")
 
     def logs(self) -> str:
         return "".join(it.read_text(errors="replace") for it in self.folder.glob("node-*.log"))
@@ -109,7 +108,7 @@ def stop(node: subprocess.Popen[bytes]) -> None:
         node.wait(5)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(node.pid, signal.SIGKILL)
-    node.wait(20)
+    node.wait(DEADLINE_S)
 
 
 def free_port() -> int:
