@@ -42,6 +42,7 @@ from graph.repositories import analyses
 from graph.repositories.tokens import Scope
 from tests.factories.releases import release
 from tests.integration.test_advise_command import deliver
+from tests.requirements import needs
 from tests.services.commands import ROOT
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
 from tests.services.ports import closed_port
@@ -94,6 +95,7 @@ def execute(engine: Engine, statement: str) -> None:
         connection.execute(text(statement))
 
 
+@needs("bwrap")
 def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: Stores) -> None:
     body = {"script": SLEEPS, "timeout_s": 60}
     name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
@@ -219,6 +221,7 @@ def _run_now(settings: Settings, engine: Engine) -> None:
     run_jobs(settings)
 
 
+@needs("bwrap")
 def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
     client: FlaskClient, known: Stores
 ) -> None:
@@ -334,6 +337,7 @@ def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: 
     assert "thoth:cron.refresh" not in due
 
 
+@needs("bwrap")
 def test_a_busy_worker_returns_what_is_stalled(client: FlaskClient, known: Stores) -> None:
     """It is at a job all the while, so a job that returns others would wait for its end."""
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
