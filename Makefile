@@ -4,13 +4,24 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Processes that share the tests; each takes about 2 GiB of memory for its own stores.
 WORKERS ?= 2
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+DEV    := embedded,server,ray,kubernetes,dev
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+# Install Thoth, editable, so that a change of the code needs no new install. pip shows its progress.
+# $(1): extras, $(2): size of the download, $(3): size on disk
+define install
+	@echo "Installing Thoth [$(1)] into $(VENV), once: about $(2) to download, $(3) on disk."
+	@began=$$(date +%s) && \
+	$(PIP) install --constraint constraints.txt --editable '.[$(1)]' && \
+	echo "Installed $$($(PIP) list --format freeze | wc -l) packages into $(VENV) in $$(($$(date +%s) - began)) s."
+	@touch $@
+endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint bench up down clean
+.PHONY: help demo setup test test-bare lint bench up down clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh samples/demo.sh
@@ -18,7 +29,12 @@ demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
 test: $(VENV)/.dev ## all tests, on real stores, from nothing
+	@echo "Running all tests in $(WORKERS) processes: about 20 minutes on two processors."
+	@echo "The first run also installs PyTorch and TensorFlow, to measure them: 7 GB in ~/.cache/thoth-tests."
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+
+test-bare: $(VENV)/.dev ## the tests around optional programs, as if none of these were installed
+	$(BIN)/python -m pytest --without-programs --numprocesses $(WORKERS)
 
 lint: $(VENV)/.dev ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
@@ -41,13 +57,9 @@ clean: ## remove the environment (data stays where `thoth status` says)
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Installed editable, so that a change of the code needs no new install.
 $(VENV)/.embedded: setup.cfg constraints.txt | $(VENV)/bin/python
-	@echo "Installing into $(VENV) (once) …"
-	@$(PIP) --editable '.[embedded]'
-	@touch $@
+	$(call install,embedded,240 MB,0.8 GB)
 
 $(VENV)/.dev: setup.cfg constraints.txt | $(VENV)/bin/python
-	@echo "Installing into $(VENV) (once) …"
-	@$(PIP) --editable '.[embedded,server,ray,kubernetes,dev]'
-	@touch $@ $(VENV)/.embedded
+	$(call install,$(DEV),430 MB,1.7 GB)
+	@touch $(VENV)/.embedded

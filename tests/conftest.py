@@ -12,10 +12,12 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import neo4j
@@ -35,6 +37,7 @@ from graph.engine import (
     relational_url,
 )
 from graph.migrate import migrate_graph, migrate_relational
+from tests.requirements import INSTALLED_ON_CI, hide_programs, missing, needs
 from tests.services.served import served
 
 __all__ = ["served"]
@@ -47,11 +50,55 @@ _numbers = itertools.count(1)
 for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
 
+# `nohup` and shell scripts start background jobs with these signals ignored, and an ignored signal
+# stays ignored in every program that a test starts. A handler, by contrast, is not inherited.
+for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, lambda *_: None)
+
 # How long an example takes says how busy the machine is, and nothing of the code.
 hypothesis.settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--without-programs",
+        action="store_true",
+        help="hide bubblewrap, Java and other optional programs, and run the modules that name one",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("without_programs", False):
+        folder = tempfile.TemporaryDirectory(prefix="thoth-programs-")
+        config.add_cleanup(folder.cleanup)
+        hide_programs(Path(folder.name))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _callspec(item).get("graph_settings") == "neo4j":
+            item.add_marker(needs("neo4j"))
+    if config.getoption("without_programs", False):
+        affected = {item.path for item in items if item.get_closest_marker(needs().name)}
+        config.hook.pytest_deselected(items=[it for it in items if it.path not in affected])
+        items[:] = [it for it in items if it.path in affected]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for program in itertools.chain(*(it.args for it in item.iter_markers(needs().name))):
+        if reason := missing(program):
+            if os.environ.get("CI") and program in INSTALLED_ON_CI:
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)
+
+
+def _callspec(item: pytest.Item) -> dict[str, Any]:
+    """Parameters of a test, by name."""
+    return dict(item.callspec.params) if hasattr(item, "callspec") else {}
 
 
 class _OneNeo4j(LoadScopeScheduling):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 import zipfile
 from typing import Any
 
@@ -12,6 +11,7 @@ import httpx
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from tests.services.served import Served
+from tests.services.waiting import wait_until
 
 #: Also as the value of a member that is called for what it is.
 SECRET = "w0rd-that-nobody-logs"
@@ -121,8 +121,8 @@ def test_no_password_of_a_body_is_in_any_log(served: Served) -> None:
 
 
 def end(client: httpx.Client, analysis_id: str) -> str:
-    until = time.monotonic() + 120
-    while (state := client.get(f"/api/v2/requests/{analysis_id}").json()["state"]) not in TERMINAL:
-        assert time.monotonic() < until, analysis_id
-        time.sleep(0.1)
-    return str(state)
+    def end_state() -> str | None:
+        state = str(client.get(f"/api/v2/requests/{analysis_id}").json()["state"])
+        return state if state in TERMINAL else None
+
+    return wait_until(end_state, f"{analysis_id} has ended")

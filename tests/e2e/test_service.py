@@ -11,8 +11,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from common.settings import Settings
 from graph.embedded import EmbeddedStores
 from graph.engine import relational_engine
 from tests.services.served import Served, end, serving
+from tests.services.waiting import DEADLINE_S, wait_until, waiting_for_locks
 
 ADVISE = "/api/v1/advise/python"
 QUERY = {
@@ -36,13 +36,6 @@ REQUEST = {
     "application_stack": {"requirements": PIPFILE, "requirements_lock": ""},
     "runtime_environment": {"python_version": "3.11"},
 }
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +68,9 @@ def test_a_request_is_answered_by_a_worker(served: Served) -> None:
         accepted = client.post(ADVISE, params=QUERY, json=REQUEST)
         assert accepted.status_code == 202, accepted.text
         url = f"{ADVISE}/{accepted.json()['analysis_id']}/status"
-        eventually(
+        wait_until(
             lambda: client.get(url).json()["status"]["state"] in {"succeeded", "failed"},
-            "the analysis has no end",
+            "the analysis has ended",
         )
 
 
@@ -100,17 +93,17 @@ def test_a_killed_worker_is_replaced_and_its_successor_works(own: Served) -> Non
     supervisor = psutil.Process(own.worker.pid)
     (killed,) = supervisor.children()
     killed.send_signal(signal.SIGKILL)
-    eventually(
+    wait_until(
         lambda: {it.pid for it in supervisor.children()} not in ({killed.pid}, set()),
-        "no worker was started again",
+        "a worker is started again",
     )
     with own.client(own.token("advise", "read")) as client:
         accepted = client.post(ADVISE, params=QUERY, json=REQUEST)
         assert accepted.status_code == 202, accepted.text
         url = f"{ADVISE}/{accepted.json()['analysis_id']}/status"
-        eventually(
+        wait_until(
             lambda: client.get(url).json()["status"]["state"] in {"succeeded", "failed"},
-            "the analysis has no end",
+            "the analysis has ended",
         )
         assert "thoth_worker_restarts_total 1.0" in client.get("/metrics").text
 
@@ -139,7 +132,7 @@ def test_the_supervisors_death_ends_its_children(own: Served) -> None:
     children = psutil.Process(own.worker.pid).children()
     own.worker.kill()
     own.worker.wait()
-    _, alive = psutil.wait_procs(children, timeout=60)
+    _, alive = psutil.wait_procs(children, timeout=DEADLINE_S)
     assert not alive
 
 
@@ -148,24 +141,21 @@ def test_a_request_that_runs_is_finished_before_the_end(own: Served) -> None:
     served = psutil.Process(own.server.pid).children()
     secret = own.token("read")
     engine = relational_engine(own.settings)
-    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     try:
         with ThreadPoolExecutor(1) as pool, engine.connect() as holder:
             holder.execute(text("LOCK TABLE tokens"))  # whoever shows a token waits for it
-            # Within a transaction the first look at others would be the last.
-            looking = engine.execution_options(isolation_level="AUTOCOMMIT")
-            with own.client(secret) as client, looking.connect() as watcher:
+            with own.client(secret) as client:
                 answer = pool.submit(client.get, "/api/v1")
-                eventually(lambda: watcher.scalar(waiting) == 1, "no request runs")
+                wait_until(lambda: waiting_for_locks(engine) == 1, "a request runs")
                 own.server.send_signal(signal.SIGTERM)
-                eventually(lambda: not accepts(own), "it still takes requests")
+                wait_until(lambda: not accepts(own), "it takes no more requests")
                 assert own.server.poll() is None
                 holder.rollback()
-                assert answer.result(60).status_code == 200
+                assert answer.result(DEADLINE_S).status_code == 200
     finally:
         engine.dispose()
     assert end(own.server) == 0
-    assert not psutil.wait_procs(served, timeout=10)[1]
+    assert not psutil.wait_procs(served, timeout=DEADLINE_S)[1]
     assert not list((own.settings.home / "run" / "metrics").glob("serve@*"))
 
 
@@ -188,12 +178,12 @@ def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
             env=environ, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
-        eventually(lambda: "service_ready" in log.read_text("utf-8"), "it does not start")
+        wait_until(lambda: "service_ready" in log.read_text("utf-8"), "the service starts", log=log)
         children = psutil.Process(up.pid).children()
         assert len(children) == 4
         up.send_signal(signal.SIGINT)
-        assert up.wait(90) == 0, log.read_text("utf-8")
-        assert not psutil.wait_procs(children, timeout=10)[1]
+        assert up.wait(DEADLINE_S) == 0, log.read_text("utf-8")
+        assert not psutil.wait_procs(children, timeout=DEADLINE_S)[1]
         stores = EmbeddedStores(Settings.from_env({"THOTH_HOME": str(tmp_path)}))
         assert [stores.record_of(kind) for kind in stores.kinds] == [None, None]
     finally:
@@ -204,7 +194,7 @@ def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
 def test_others_do_not_reach_it_without_tls() -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "api", "serve", "--host", "0.0.0.0", "--port", "0"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert refused.returncode == 2
     assert "--tls-self-signed" in refused.stderr

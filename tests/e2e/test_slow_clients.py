@@ -10,19 +10,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from sqlalchemy import text
 
-from api.slow_clients import BODY_S, PROMPT_S
 from graph.engine import relational_engine
 from tests.services.served import Served, end
+from tests.services.waiting import wait_until
 
 #: To two threads, each of which would wait for some seconds for each of them.
 MANY = 40
@@ -91,11 +91,12 @@ def small(served: Served, *options: str) -> Iterator[Small]:
             env={**served.environ, "BODY_LIMIT_MB": "1"}, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
-        until = time.monotonic() + 120
-        while "service_ready" not in log.read_text("utf-8"):
+
+        def is_ready() -> bool:
             assert server.poll() is None, log.read_text("utf-8")
-            assert time.monotonic() < until, log.read_text("utf-8")
-            time.sleep(0.05)
+            return "service_ready" in log.read_text("utf-8")
+
+        wait_until(is_ready, "the server is ready", log=log)
         line = next(it for it in log.read_text("utf-8").splitlines() if it.startswith("Serving "))
         yield Small(int(line.rpartition(":")[2]), "--tls-self-signed" in options, served)
         assert end(server) == 0
@@ -158,31 +159,39 @@ def dripping(connections: list[socket.socket], drop: bytes) -> Iterator[None]:
 def flooding(connect: Callable[[], socket.socket], flood: bytes) -> Iterator[None]:
     """Send as fast as it is taken, and connect anew when that ends."""
     enough = threading.Event()
-    begun = threading.Barrier(5)
+    at_it: set[threading.Thread] = set()
 
     def pour() -> None:
-        first = True
         while not enough.is_set():
             try:
                 with connect() as it:
-                    if first:
-                        begun.wait(PATIENCE_S)
-                        first = False
+                    it.sendall(flood[:2])
+                    at_it.add(threading.current_thread())
                     while not enough.is_set():
                         it.sendall(flood)
             except OSError:
                 continue
 
-    threads = [threading.Thread(target=pour) for _ in range(begun.parties - 1)]
+    threads = [threading.Thread(target=pour) for _ in range(4)]
     for it in threads:
         it.start()
     try:
-        begun.wait(PATIENCE_S)
+        wait_until(lambda: len(at_it) == len(threads), "all of them send")
         yield
     finally:
         enough.set()
         for it in threads:
             it.join()
+
+
+def open_at(server: Small, connections: list[socket.socket]) -> int:
+    """How many of the connections the server has not closed yet."""
+    ours = {it.getsockname()[1] for it in connections}
+    return sum(
+        it.laddr.port == server.port and it.raddr.port in ours
+        for it in psutil.net_connections("tcp")
+        if it.status == psutil.CONN_ESTABLISHED
+    )
 
 
 def statuses(connections: list[socket.socket]) -> set[int]:
@@ -265,7 +274,6 @@ def test_who_does_not_hang_up_keeps_nobody_waiting(server: Small) -> None:
 
 def test_empty_lines_without_end_keep_nobody_waiting(server: Small) -> None:
     with flooding(server.secured, b"\r\n" * MIB):
-        time.sleep(1.0)  # all of them are at it
         assert all(lives(server) for _ in range(3))
 
 
@@ -294,8 +302,8 @@ def test_who_does_not_read_that_it_may_go_on_is_not_waited_for(plain: Small) -> 
             it.sendall((HALF_A_HEAD + b"\r\n") * number + expecting + last)
         with plain.client() as client:
             assert all(client.get("/livez").status_code == 200 for _ in range(100))
-        # A thread comes to each in turn, and waits for the last ones from then on.
-        time.sleep(BODY_S + PROMPT_S * len(connections))
+        # A thread comes to each in turn, waits, and hangs up.
+        wait_until(lambda: not open_at(plain, connections), "the server has hung up on all")
         # One that still waited would go on answering.
         assert not any(b"Connection: close" in all_of(it) for it in connections)
 

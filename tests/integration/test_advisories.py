@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.services.commands import row_counts, thoth, thoth_json
 from tests.services.ports import closed_port
 from tests.services.projection import answer as graph_answer
 from tests.services.projection import project, verified
+from tests.services.waiting import wait_until, waiting_for_locks
 
 VERSIONS = (
     "flask==2.2.4",
@@ -255,20 +257,17 @@ def test_the_number_of_statements_does_not_grow_with_the_advisories(record: Reco
 
 def test_versions_and_advisories_that_come_at_once_meet(record: Record) -> None:
     record.sync(requests_headers())
-    ready = threading.Event()
-
-    def add() -> None:
-        with record.engine.begin() as connection:
-            match_versions(connection, add_versions(connection, "flask==1.0"))
-            ready.set()
-            # The other one waits for the end of this transaction, or it would not see the row.
-            threading.Event().wait(0.3)
-
-    thread = threading.Thread(target=add)
-    thread.start()
-    assert ready.wait(10)
-    record.sync(osv("GHSA-1"))
-    thread.join()
+    synced = threading.Event()
+    with ThreadPoolExecutor(1) as pool, record.engine.begin() as connection:
+        match_versions(connection, add_versions(connection, "flask==1.0"))
+        syncing = pool.submit(record.sync, osv("GHSA-1"))
+        syncing.add_done_callback(lambda _: synced.set())
+        # It waits for the end of this transaction, or it would not see the row.
+        wait_until(
+            lambda: waiting_for_locks(record.engine) > 0 or synced.is_set(),
+            "the advisories have been read or wait for a lock",
+        )
+    syncing.result()
     assert record.pairs == [("GHSA-1", "flask@1.0")]
 
 

@@ -14,8 +14,9 @@ from flask.testing import FlaskClient
 from common.settings import Settings
 from graph.engine import Stores
 from graph.repositories.tokens import Scope
-from tests.services.jobs import client_of, jobs_in, run_jobs, until
+from tests.services.jobs import client_of, jobs_in, run_jobs
 from tests.services.listener import listener
+from tests.services.waiting import wait_until
 
 #: What stands for the one index that the service is configured with.
 KNOWN = "https://index.example/simple"
@@ -96,7 +97,7 @@ def test_no_index_of_a_request_is_asked(client: FlaskClient, stores: Stores) -> 
         for host in ("127.0.0.1", "::1"):
             with socket.create_connection((host, ear.port), 5):
                 pass
-        assert until(lambda: len(ear.heard) == 2)
+        wait_until(lambda: len(ear.heard) == 2, "both connections are heard")
 
 
 def _advise(client: FlaskClient, url: str) -> Any:

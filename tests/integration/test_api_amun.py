@@ -15,6 +15,7 @@ from graph.repositories.documents import body_of
 from graph.repositories.tokens import Scope
 from graph.tables import Document
 from pis.catalogue import INDICATORS
+from tests.requirements import needs
 from tests.services.commands import row_counts
 from tests.services.jobs import client_of, run_jobs
 
@@ -37,6 +38,7 @@ def client(stores: Stores) -> Iterator[FlaskClient]:
         yield made
 
 
+@needs("bwrap")
 def test_a_script_is_submitted_run_confined_and_taken_in(
     client: FlaskClient, stores: Stores
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_specification_with_secrets_is_refused_without_repeating_them(
     assert client.get(f"{BASE}/inspect").get_json()["inspections"] == []
 
 
+@needs("bwrap")
 def test_passwords_of_indexes_are_neither_kept_nor_shown(
     client: FlaskClient, stores: Stores
 ) -> None:

@@ -42,9 +42,11 @@ from graph.repositories import analyses
 from graph.repositories.tokens import Scope
 from tests.factories.releases import release
 from tests.integration.test_advise_command import deliver
+from tests.requirements import needs
 from tests.services.commands import ROOT
-from tests.services.jobs import client_of, ended, jobs_in, run_jobs, until, worker_process
+from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
 from tests.services.ports import closed_port
+from tests.services.waiting import wait_until
 
 INDEXES = f"pypi=http://127.0.0.1:{closed_port()}/simple"
 ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"}}
@@ -93,13 +95,14 @@ def execute(engine: Engine, statement: str) -> None:
         connection.execute(text(statement))
 
 
+@needs("bwrap")
 def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: Stores) -> None:
     body = {"script": SLEEPS, "timeout_s": 60}
     name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
     where = f"/api/v2/requests/{name}"
     built = f"/amun/api/v1/inspect/{name}/status"
     with worker_process(known.settings) as first:
-        until(lambda: client.get(built).get_json()["status"]["build"])
+        wait_until(lambda: client.get(built).get_json()["status"]["build"], "the stack is built")
         assert client.get(where).get_json()["state"] == "running"
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
@@ -218,6 +221,7 @@ def _run_now(settings: Settings, engine: Engine) -> None:
     run_jobs(settings)
 
 
+@needs("bwrap")
 def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
     client: FlaskClient, known: Stores
 ) -> None:
@@ -227,8 +231,8 @@ def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
     built = f"/amun/api/v1/inspect/{name}/status"
     for _ in range(MAX_ATTEMPTS + 1):
         with worker_process(known.settings, script=HASTY) as worker:
-            until(lambda: client.get(where).get_json()["state"] == "running")
-            until(lambda: client.get(built).get_json()["status"]["build"])
+            wait_until(lambda: client.get(where).get_json()["state"] == "running", "it runs")
+            wait_until(lambda: client.get(built).get_json()["status"]["build"], "it is built")
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(60) == 0
         assert jobs_in(known.engine) == [("inspections.run", "todo")]
@@ -333,6 +337,7 @@ def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: 
     assert "thoth:cron.refresh" not in due
 
 
+@needs("bwrap")
 def test_a_busy_worker_returns_what_is_stalled(client: FlaskClient, known: Stores) -> None:
     """It is at a job all the while, so a job that returns others would wait for its end."""
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
@@ -463,7 +468,10 @@ def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_i
     died.wait(30)
     assert embedded.died(PostgreSQL)
     with keeping_stores(own_home, look_s=0.1):
-        until(lambda: (now := embedded.record_of(PostgreSQL)) is not None and now.ready)
+        wait_until(
+            lambda: (now := embedded.record_of(PostgreSQL)) is not None and now.ready,
+            "PostgreSQL is ready again",
+        )
     embedded.stop()
     assert not embedded.died(PostgreSQL)
 

@@ -13,6 +13,7 @@ import pytest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.repositories.tokens import Scope
+from tests.requirements import needs
 from tests.services.index import Index, package_index, status
 from tests.services.jobs import client_of, run_jobs
 from tests.services.listener import listener
@@ -165,6 +166,7 @@ def file(index: Index, name: str, target: str) -> None:
     index.facts[f"{name}-1.0-{WHEEL}"]["url"] = target
 
 
+@needs("bwrap")
 def test_no_variable_and_no_lock_leads_an_installer_elsewhere(stores: Stores) -> None:
     with package_index(protected=False, json=True) as index, listener() as ear:
         digest = index.add_wheel("parrot", "1.0").removeprefix("sha256:")

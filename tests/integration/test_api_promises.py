@@ -19,7 +19,8 @@ from graph.repositories.tokens import Scope
 from tests.factories.releases import release
 from tests.integration.test_advise_command import deliver
 from tests.services.commands import ROOT, row_counts
-from tests.services.jobs import client_of, ended, jobs_in, run_jobs, until, worker_process
+from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
+from tests.services.waiting import wait_until
 
 KNOWN = "https://index.example/simple"
 ADVICE, ADVISE = "/api/v2/advice", "/api/v1/advise/python?recommendation_type=latest"
@@ -87,8 +88,7 @@ def test_what_the_queue_has_no_room_for_is_refused_and_not_stored(
 def test_an_advice_that_is_made_soon_is_done_when_the_post_returns(
     client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert analyses.PATIENCE_S == 0.3
-    # How soon depends on what else this machine does.
+    # How soon an advice is made depends on what else this machine does.
     monkeypatch.setattr(analyses, "PATIENCE_S", 60.0)
     with worker_process(known.settings):
         ours = client.post(ADVICE, json=asked())
@@ -115,8 +115,8 @@ def test_what_is_due_runs(known: Stores) -> None:
     settings = replace(known.settings, ingest_sources=(source,))
     assert row_counts(known.engine)["inspections"] == 0
     with worker_process(settings, **schedule):
-        until(lambda: row_counts(known.engine)["inspections"])
-        until(lambda: "cron.nightly" not in _running(known))
+        wait_until(lambda: row_counts(known.engine)["inspections"], "inspections are stored")
+        wait_until(lambda: "cron.nightly" not in _running(known), "the nightly run has ended")
     with known.engine.connect() as connection:
         failed = text("SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'")
         assert connection.scalar(failed) == 0

@@ -150,9 +150,9 @@ def test_a_package_of_ten_thousand_releases_costs_as_much_as_one_of_few(
         index.add_file("many", f"many-1.{number}-py3-none-any.whl", b"no wheel")
     for number in (9_998, 9_999):
         wheels(index, "many", f"1.{number}")
-    began = time.monotonic()
+    began = time.process_time()
     report = add(at, relational, "many", bounds=Bounds(max_versions=2))
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
     assert report.read == {"solved": 2}
     assert len(files_asked_for(index)) == 2
 

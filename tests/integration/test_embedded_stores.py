@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from common.settings import Settings
 from graph.embedded import EmbeddedStores
 from graph.embedded.service import RunRecord, read_record
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
+from tests.services.waiting import DEADLINE_S, wait_until
 
 THOTH = [sys.executable, "-m", "graph"]
 
@@ -62,7 +62,7 @@ def kill(pid: int) -> None:
     process = psutil.Process(pid)
     process.kill()
     with contextlib.suppress(psutil.NoSuchProcess):
-        process.wait(10)
+        process.wait(DEADLINE_S)
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -108,7 +108,9 @@ def test_starters_at_the_same_time_start_one_of_each(own_home: Settings) -> None
         subprocess.Popen([*THOTH, "up", "--json"], stdout=subprocess.PIPE, env=environ)
         for _ in range(3)
     ]
-    answers = [json.loads(starter.communicate(timeout=120)[0])["stores"] for starter in starters]
+    answers = [
+        json.loads(starter.communicate(timeout=DEADLINE_S)[0])["stores"] for starter in starters
+    ]
     assert len({tuple(store["pid"] for store in stores) for stores in answers}) == 1
     assert sum(store["started"] for stores in answers for store in stores) == 2
 
@@ -231,16 +233,22 @@ def test_stores_without_their_records_are_adopted(
     assert pids_of(running) == before
 
 
-@pytest.mark.parametrize("after_s", [0.3, 0.9, 2.0])
-def test_a_starter_killed_during_the_first_start_does_no_harm(after_s: float) -> None:
+@pytest.mark.parametrize(
+    "reached",
+    ["postgresql.new-*/data/*", "postgresql/postmaster.pid", "run/graph.json"],
+    ids=["initdb", "postgresql", "graph"],
+)
+def test_a_starter_killed_during_the_first_start_does_no_harm(reached: str) -> None:
     with tempfile.TemporaryDirectory(prefix="thoth-starter-") as folder:
         settings = Settings.from_env({"THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"})
         environ = {**os.environ, "THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"}
         environ["PYTHONPATH"] = os.pathsep.join(sys.path)
         starter = subprocess.Popen([*THOTH, "up"], stderr=subprocess.DEVNULL, env=environ)
-        time.sleep(after_s)
-        starter.kill()
-        starter.wait()
+        try:
+            wait_until(lambda: any(settings.home.glob(reached)), f"{reached} is there")
+        finally:
+            starter.kill()
+            starter.wait()
         try:
             assert_both_answer(settings)
         finally:
@@ -289,13 +297,11 @@ def assert_unavailable(settings: Settings, port: int) -> None:
         connect_timeout_s=2.0,
     )
     for relational in (True, False):
-        began = time.monotonic()
         with (
             pytest.raises(StoreUnavailable) as caught,
             open_stores(lost, relational=relational, graph=not relational),
         ):
             pass
-        assert time.monotonic() - began < 8
         assert "hidden" not in str(caught.value)
         assert "_URL" in (caught.value.hint or "")
 
@@ -376,7 +382,4 @@ def test_a_stopped_engine_is_not_reused(own_home: Settings) -> None:
 
 def assert_restarted(settings: Settings) -> None:
     stores = EmbeddedStores(settings)
-    deadline = time.monotonic() + 20
-    while not any(store.now for store in stores.start(graph=False)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: any(store.now for store in stores.start(graph=False)), "it is started anew")

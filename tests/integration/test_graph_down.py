@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,6 @@ from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts, thoth, thoth_json
 from tests.services.ports import closed_port, silent_port
-
-#: A command may wait for a store that is silent, but not for long.
-PATIENCE_S = 30
 
 
 @pytest.fixture(params=["closed", "silent"])
@@ -43,9 +39,7 @@ def without_graph(stores: Stores, port: int) -> Settings:
 
 def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead_port: int) -> None:
     blind = without_graph(stores, dead_port)
-    began = time.monotonic()
     done = thoth(blind, "ingest", "inspections", str(GENERATIONS))
-    assert time.monotonic() - began < PATIENCE_S
     assert done.returncode == 0, done.stderr
     assert "19 read: 19 new" in done.stdout
     behind = lag(stores.engine).count
@@ -82,9 +76,7 @@ def test_the_next_ingest_catches_up_by_itself(stores: Stores) -> None:
 def test_commands_of_the_graph_say_so_and_end(
     stores: Stores, dead_port: int, arguments: tuple[str, ...]
 ) -> None:
-    began = time.monotonic()
     done = thoth(without_graph(stores, dead_port), *arguments)
-    assert time.monotonic() - began < PATIENCE_S
     assert_one_error(done.returncode, done.stderr, "the graph", "GRAPH_URL")
 
 
@@ -94,9 +86,7 @@ def test_without_the_record_nothing_is_taken_in_and_one_line_says_why(
     url = f"postgresql://thoth:unheard@127.0.0.1:{dead_port}/thoth"
     lost = replace(settings, database_url=url, connect_timeout_s=2.0)
     for arguments in (("ingest", "inspections", str(GENERATIONS)), ("stacks",)):
-        began = time.monotonic()
         done = thoth(lost, *arguments)
-        assert time.monotonic() - began < PATIENCE_S
         assert_one_error(done.returncode, done.stderr, "PostgreSQL", "DATABASE_URL")
 
 

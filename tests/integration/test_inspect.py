@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,9 @@ from adviser.answering.hardware import own_hardware
 from common.settings import Settings
 from pis.amun.pinning import pinned_specification
 from tests.factories.specifications import HASH
+from tests.requirements import needs
 from tests.services.commands import ROOT, THOTH, thoth, thoth_json, variables
+from tests.services.waiting import DEADLINE_S, wait_until
 
 #: The smallest indicator that there is.
 QUICK = {"matrix_size": 32, "min_time": 0.05}
@@ -133,12 +134,12 @@ def test_a_run_that_was_ended_goes_on_where_it_was(
     folder = tmp_path / "temporary"
     folder.mkdir()
     running = start(at_home, *arguments, TMPDIR=str(folder))
-    wait_for(lambda: len(results(out)) >= 3)
+    wait_until(lambda: len(results(out)) >= 3, "three jobs have ended")
     children = psutil.Process(running.pid).children(recursive=True)
     running.send_signal(number)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=DEADLINE_S)
     assert running.returncode == code, said
-    psutil.wait_procs(children, timeout=30)
+    psutil.wait_procs(children, timeout=DEADLINE_S)
     assert not [it for it in children if it.is_running()]
     before = results(out)
     assert 3 <= len(before) < 8
@@ -167,23 +168,16 @@ def start(settings: Settings, *arguments: str, **more: str) -> subprocess.Popen[
     )
 
 
-def wait_for(ask: Any) -> None:
-    until = time.monotonic() + 120
-    while not ask():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_a_second_process_on_the_same_folder_is_told_so(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     arguments = ["inspect", str(pinned[0]), "--jobs", "50", "--out", str(out)]
     running = start(at_home, *arguments)
-    wait_for(lambda: results(out))
+    wait_until(lambda: results(out), "a job has ended")
     second = thoth(at_home, *arguments)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    running.communicate(timeout=DEADLINE_S)
     assert second.returncode == 5
     assert str(out) in second.stderr
 
@@ -204,6 +198,7 @@ def how(mine: dict[str, Any], ending: str, **fields: Any) -> dict[str, Any]:
     return {**mine, "environment": [{"name": "HOW", "value": ending}], **fields}
 
 
+@needs("bwrap")
 def test_scripts_of_ones_own_run_confined_and_may_fail(
     at_home: Settings, mine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +225,7 @@ def test_scripts_of_ones_own_run_confined_and_may_fail(
     assert not any(b"hidden-word" in text for text in texts)
 
 
+@needs("bwrap")
 def test_a_script_may_have_a_path_of_its_own(
     at_home: Settings, mine: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -241,6 +237,7 @@ def test_a_script_may_have_a_path_of_its_own(
     assert "a word" in result["stderr"]
 
 
+@needs("bwrap")
 def test_a_rate_that_ingest_refuses_is_not_measured(
     at_home: Settings, mine: dict[str, Any], tmp_path: Path
 ) -> None:

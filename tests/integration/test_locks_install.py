@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from common.environments import host_environment
 from common.releases import ReleaseFile, kind_of_file
+from tests.requirements import needs
 from tests.services.index import Index, package_index
 
 #: ``app`` needs ``lib`` and, with an extra, ``helper``; newer ones of each are there, too.
@@ -197,7 +197,7 @@ def test_what_was_written_is_read_again(index: Index, project: Project, tmp_path
             assert all(it.hashes for it in lock.entries)
 
 
-@pytest.mark.skipif(shutil.which("pipenv") is None, reason="pipenv is not installed")
+@needs("pipenv")
 def test_pipenv_takes_its_lock_and_installs_it(index: Index, tmp_path: Path) -> None:
     manifest = f'[[source]]\nname = "main"\nurl = "{index.url}"\nverify_ssl = false\n'
     manifest += '[packages]\nApp = {version = "*", extras = ["more"]}\n'

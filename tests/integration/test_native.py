@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -34,6 +33,7 @@ from ingest.native.environments import analyze_host, analyze_image
 from ingest.native.recording import differences, record_analysis
 from ingest.native.wheels import analyze_wheel
 from tests.factories.native import AARCH64, elf, layer, write_wheel
+from tests.requirements import needs
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.projection import answer, project, verified
 
@@ -252,8 +252,6 @@ def test_a_broken_library_ends_in_exit_code_1(settings: Settings, tmp_path: Path
 @pytest.fixture
 def podman_image(image: Path) -> str:
     """An image that podman has, made of ``image``."""
-    if shutil.which("podman") is None:
-        pytest.skip("podman is not installed")
     name = "localhost/thoth-native-test:1"
     done = subprocess.run(
         ["podman", "import", str(image), name],  # noqa: S607
@@ -264,6 +262,7 @@ def podman_image(image: Path) -> str:
     return name
 
 
+@needs("podman")
 def test_an_image_of_podmans_is_analysed_by_name(podman_image: str, image: Path) -> None:
     try:
         found = analyze_image(podman_image)

@@ -7,9 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from graph.projection import verify
 from ingest.runs import run_nightly
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
+from tests.services.waiting import DEADLINE_S, wait_until
 
 SOURCES = tuple(str(GENERATIONS / name) for name in ("2019", "2020-02", "directories"))
 
@@ -79,12 +79,12 @@ def at_work(nightly: Settings) -> Iterator[None]:
 
     def on_document() -> None:
         working.set()
-        go_on.wait(60)
+        go_on.wait(DEADLINE_S)
 
     thread = threading.Thread(target=run_nightly, args=(nightly, SOURCES, on_document))
     thread.start()
     try:
-        assert working.wait(60)
+        assert working.wait(DEADLINE_S)
         yield
     finally:
         go_on.set()
@@ -127,11 +127,10 @@ def test_a_run_that_was_killed_leaves_no_lock(stores: Stores, nightly: Settings)
 
 def run_when_free(nightly: Settings) -> int:
     """New documents of a run; PostgreSQL needs a moment to miss the one that was killed."""
-    deadline = time.monotonic() + 10
-    while True:
-        try:
+
+    def new_documents() -> int | None:
+        with suppress(AlreadyRunning):
             return run_nightly(nightly, SOURCES, lambda: None).inspections.new
-        except AlreadyRunning:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+        return None
+
+    return wait_until(new_documents, "no other nightly run is at work")

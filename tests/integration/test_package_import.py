@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from tests.factories.releases import (
     solver_document,
     write_dump,
 )
+from tests.services.waiting import wait_until
 
 
 def command(settings: Settings, *arguments: Path | str) -> Result:
@@ -287,10 +287,8 @@ def test_killed_in_the_middle_and_run_again_nothing_is_missing_or_twice(
     run.send_signal(signal.SIGKILL)
     run.wait()
     run.stdout.close()
-    deadline = time.monotonic() + 5
-    while (before := count(stores, PackageVersionRow.purl)) == 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert 0 < before < 3_000
+    before = wait_until(lambda: count(stores, PackageVersionRow.purl), "releases are stored")
+    assert before < 3_000
     report = import_releases(stores.settings, stores.engine, [str(dump)], Reading())
     assert report.new + report.known == 3_000
     assert 0 < report.new <= 3_000 - before

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -22,6 +21,7 @@ from graph.projection import verify
 from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
 from tests.services.index import Index, package_index, status
 from tests.services.ports import closed_port
+from tests.services.waiting import DEADLINE_S, wait_until
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def at_work(settings: Settings, index: Index) -> Iterator[subprocess.Popen[bytes
     """A crawl that waits for a file of the last package, which never comes."""
 
     def hang(handler: BaseHTTPRequestHandler) -> None:
-        index.closing.wait(30)
+        index.closing.wait()
         handler.close_connection = True
 
     index.answers["/files/lib/lib-2.0-py3-none-any.whl"] = hang
@@ -163,13 +163,11 @@ def at_work(settings: Settings, index: Index) -> Iterator[subprocess.Popen[bytes
 
 
 def wait_for(engine: Engine, query: str, wanted: Any) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    def holds() -> bool:
         with engine.connect() as connection:
-            if connection.scalar(text(query)) == wanted:
-                return
-        time.sleep(0.05)
-    raise AssertionError(query)
+            return bool(connection.scalar(text(query)) == wanted)
+
+    wait_until(holds, f"{query}: {wanted}")
 
 
 _STORED = "SELECT count(*) FROM package_versions WHERE name = 'app'"
@@ -198,7 +196,7 @@ def test_an_interrupted_crawl_ends_with_130_and_keeps_its_queue(
     with at_work(stores.settings, index) as process:
         wait_for(stores.engine, _QUEUED, 3)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(DEADLINE_S) == 130
     wait_for(stores.engine, _QUEUED, 3)
 
 

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +22,8 @@ from pis.amun.inspect import Order, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job, Script
 from pis.amun.launchers.ray import ClusterUnavailable, NodeLost, RayLauncher
 from pis.amun.specification import Specification, load_specification
+from tests.requirements import needs
+from tests.services.waiting import DEADLINE_S, wait_until
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
@@ -83,14 +84,13 @@ class Cluster:
             "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False);"
             "sys.exit(sum(it['Alive'] for it in ray.nodes()) != int(sys.argv[2]))"
         )
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            words = [sys.executable, "-c", ask, self.address, str(count)]
-            if subprocess.run(words, capture_output=True, check=False).returncode == 0:
-                return
+        words = [sys.executable, "-c", ask, self.address, str(count)]
+
+        def answer() -> bool:
             assert all(node.poll() is None for node in self.nodes), self.logs()
-            time.sleep(0.5)
-        pytest.fail(self.logs())
+            return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+        wait_until(answer, f"{count} nodes answer")
 
     def logs(self) -> str:
         return "".join(it.read_text(errors="replace") for it in self.folder.glob("node-*.log"))
@@ -109,7 +109,7 @@ def stop(node: subprocess.Popen[bytes]) -> None:
         node.wait(5)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(node.pid, signal.SIGKILL)
-    node.wait(20)
+    node.wait(DEADLINE_S)
 
 
 def free_port() -> int:
@@ -166,6 +166,7 @@ def results(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(it.read_text()) for it in sorted(folder.glob("results/*/result"))]
 
 
+@needs("bwrap")
 def test_blocks_go_to_nodes_whole_and_nothing_else_runs_beside(
     launcher: RayLauncher, tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ def test_blocks_go_to_nodes_whole_and_nothing_else_runs_beside(
     assert len({frozenset(job["inspection_id"] for job in block) for block in starters}) == 1
 
 
+@needs("bwrap")
 def test_two_nodes_run_at_a_time_and_one_node_one_job(launcher: RayLauncher) -> None:
     prepared = launcher.prepare(inspection_of(specification()))
     assert prepared.log.count("Python ") >= 2
@@ -204,6 +206,7 @@ def test_two_nodes_run_at_a_time_and_one_node_one_job(launcher: RayLauncher) -> 
         assert earlier[1] <= later[0]
 
 
+@needs("bwrap")
 def test_a_job_sees_neither_rays_nor_the_nodes_variables(launcher: RayLauncher) -> None:
     prepared = launcher.prepare(inspection_of(specification()))
     job = Job("inspection-test-00000000", 0, "run", 0, 1, False)
@@ -224,6 +227,7 @@ def test_nodes_without_the_hardware_are_not_used_and_none_left_is_a_failed_build
         launcher.prepare(inspection_of(greedy))
 
 
+@needs("bwrap")
 def test_a_stack_that_cannot_be_built_says_so_with_the_nodes_log(launcher: RayLauncher) -> None:
     lock = {"_meta": {}, "default": {
         "no-such-package-of-ours": {"version": "==1.0", "hashes": ["sha256:" + "0" * 64]},
@@ -256,6 +260,7 @@ print(json.dumps([places, codes]))
 """
 
 
+@needs("bwrap")
 def test_nodes_of_another_release_get_the_code_that_runs_here(cluster: Cluster) -> None:
     other = cluster.folder / "other"
     described = other / "thoth-0.0.0.dist-info"
@@ -277,6 +282,7 @@ def test_nodes_of_another_release_get_the_code_that_runs_here(cluster: Cluster) 
         cluster.nodes.remove(node)
 
 
+@needs("bwrap")
 def test_a_node_that_goes_away_costs_one_job(cluster: Cluster) -> None:
     node = cluster.start("--address", cluster.address)
     try:

@@ -83,7 +83,7 @@ class Listener:
     """A server on the loopback that counts who reaches it."""
 
     def __init__(self) -> None:
-        self.reached = 0
+        self._arrivals: list[object] = []
         self.stream = socket.create_server(("127.0.0.1", 0))
         self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.datagrams.bind(("127.0.0.1", 0))
@@ -103,13 +103,26 @@ class Listener:
             )
         ]
 
+    @property
+    def reached(self) -> int:
+        """Connections and datagrams that arrived."""
+        return len(self._arrivals)
+
     def _count(self, act: Callable[[], object]) -> None:
         while not self.stopping.is_set():
             with contextlib.suppress(TimeoutError):
-                reached = act()
-                self.reached += 1
-                if isinstance(reached, tuple):
-                    reached[0].close()
+                arrived = act()
+                self._arrivals.append(arrived)
+                if isinstance(arrived, tuple):
+                    arrived[0].close()
+
+    def reach(self) -> None:
+        """Reach each of the three sockets once, from outside."""
+        socket.create_connection(self.stream.getsockname()).close()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"x", self.datagrams.getsockname())
+        with socket.socket(socket.AF_UNIX) as sender:
+            sender.connect(self.abstract.getsockname())
 
     def __enter__(self) -> Listener:
         for thread in self.threads:

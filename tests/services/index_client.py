@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +18,11 @@ from common.settings import Settings
 from tests.services.index import PASSWORD, Index
 
 LIMITS = Limits(
-    attempts=2, connect_s=0.5, silence_s=0.3, deadline_s=0.8, pause_s=0.01, page_bytes=1 << 20,
+    attempts=2, connect_s=30, silence_s=30, deadline_s=60, pause_s=0.01, page_bytes=1 << 20,
     metadata_bytes=64 << 10, archive_bytes=1 << 20,
 )  # fmt: skip
+#: For an index that does not answer. Another one may need longer on a busy machine.
+IMPATIENT = replace(LIMITS, silence_s=0.3, deadline_s=0.8)
 
 T = TypeVar("T")
 

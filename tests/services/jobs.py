@@ -6,8 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +23,7 @@ from common.settings import Settings
 from graph.engine import relational_engine
 from graph.repositories.tokens import Scope, create_token
 from tests.services.commands import ROOT, variables
+from tests.services.waiting import wait_until
 
 
 def run_jobs(settings: Settings, queues: Iterable[QueueName] = QueueName) -> None:
@@ -88,23 +88,14 @@ def client_of(settings: Settings, *scopes: Scope) -> Iterator[FlaskClient]:
         app.extensions["thoth"].close()
 
 
-def ended(client: FlaskClient, where: str, patience_s: float = 90.0) -> dict[str, Any]:
+def ended(client: FlaskClient, where: str) -> dict[str, Any]:
     """A request at its end."""
 
-    def look() -> dict[str, Any] | None:
+    def ended_document() -> dict[str, Any] | None:
         document: dict[str, Any] = client.get(where).get_json()
         return document if document["state"] not in ("pending", "running") else None
 
-    return until(look, patience_s)
-
-
-def until(look: Callable[[], Any], patience_s: float = 90.0) -> Any:
-    """What ``look`` finds as soon as it finds something."""
-    deadline = time.monotonic() + patience_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "nothing came of it"
-        time.sleep(0.1)
-    return found
+    return wait_until(ended_document, f"{where} has ended")
 
 
 def jobs_in(engine: Engine) -> list[tuple[str, str]]:

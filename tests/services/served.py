@@ -14,7 +14,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,9 +27,8 @@ from common.settings import Settings
 from graph.embedded import EmbeddedStores
 from graph.engine import relational_engine
 from graph.repositories.service_figures import workers
+from tests.services.waiting import DEADLINE_S, wait_until
 
-#: A machine that does much else may need long for it.
-_START_S = 120.0
 _STOP_S = 60.0
 _OURS = ("THOTH_HOME", "DATABASE_URL", "GRAPH_URL", "RATE_LIMIT", "PACKAGE_INDEXES")
 
@@ -64,7 +62,7 @@ class Served:
         """A command on the same stores."""
         return subprocess.run(
             _command(*arguments), env=dict(self.environ), capture_output=True, text=True,
-            timeout=_START_S, check=False,
+            timeout=DEADLINE_S, check=False,
         )  # fmt: skip
 
     def token(self, *scopes: str) -> str:
@@ -138,28 +136,30 @@ def _start(environ: Mapping[str, str], log: Path, *arguments: str) -> subprocess
 
 
 def _address(server: subprocess.Popen[bytes], log: Path) -> str:
-    until = time.monotonic() + _START_S
-    while time.monotonic() < until and server.poll() is None:
-        for line in log.read_text("utf-8").splitlines():
-            if line.startswith("Serving "):
-                return line.split()[1].replace("127.0.0.1", "localhost")
-        time.sleep(0.05)
-    pytest.fail(f"the service did not start:\n{log.read_text('utf-8')}")
+    def address() -> str | None:
+        assert server.poll() is None, log.read_text("utf-8")
+        lines = log.read_text("utf-8").splitlines()
+        serving = (line.split()[1] for line in lines if line.startswith("Serving "))
+        return next(serving, None)
+
+    url = wait_until(address, "the service says where it listens", log=log)
+    return url.replace("127.0.0.1", "localhost")
 
 
 def _wait(served: Served) -> None:
     """Until it is ready, and a worker gave a sign of life."""
-    until = time.monotonic() + _START_S
     engine = relational_engine(served.settings)
+
+    def ready() -> bool:
+        for process, log in ((served.server, served.log), (served.worker, served.worker_log)):
+            assert process.poll() is None, log.read_text("utf-8")
+        # In a longer transaction, the time of PostgreSQL would stand still.
+        with engine.connect() as connection:
+            working = workers(connection, timedelta(seconds=20))
+        return bool(working) and client.get("/readyz").status_code == 200
+
     try:
-        with served.client() as client, engine.connect() as connection:
-            while time.monotonic() < until and served.server.poll() is None:
-                ready = client.get("/readyz").status_code == 200
-                if ready and workers(connection, timedelta(seconds=20)):
-                    return
-                connection.rollback()  # what it sees of time would stand still
-                time.sleep(0.1)
+        with served.client() as client:
+            wait_until(ready, "the service and a worker are ready", log=served.worker_log)
     finally:
         engine.dispose()
-    logs = served.log.read_text("utf-8") + served.worker_log.read_text("utf-8")
-    pytest.fail(f"the service is not ready:\n{logs}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
 from pis.amun.jobs import Ended
+from tests.requirements import needs
 from tests.services.confined import Listener, refusals, run
+from tests.services.waiting import wait_until
+
+pytestmark = needs("bwrap")
 
 
 def test_memory_that_no_process_maps_is_refused(tmp_path: Path) -> None:
@@ -90,9 +92,8 @@ def variables_in(said: str) -> dict[str, str]:
 
 def test_no_socket_leads_out(tmp_path: Path) -> None:
     with Listener() as listener:
-        socket.create_connection(listener.stream.getsockname()).close()
-        while not listener.reached:
-            time.sleep(0.01)
+        listener.reach()
+        wait_until(lambda: listener.reached == 3, "all three sockets are reached from here")
         finished = run(
             """
 import socket
@@ -118,11 +119,13 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
             *map(str, listener.ports),
             listener.abstract.getsockname()[1:].decode(),
         )
-        time.sleep(0.2)
+        # What the script sent has been received when these are, in their order.
+        listener.reach()
+        wait_until(lambda: listener.reached >= 6, "all three sockets are reached again")
     answers = refusals(finished)
     assert len(answers) == 10
     assert [it for it in answers.items() if "CAME" in it[1]] == []
-    assert listener.reached == 1
+    assert listener.reached == 6
 
 
 def test_nothing_outside_can_be_written(tmp_path: Path) -> None:

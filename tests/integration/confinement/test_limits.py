@@ -9,7 +9,10 @@ from pathlib import Path
 
 from pis.amun.jobs import Ended
 from pis.amun.limits import GIBIBYTE, MEBIBYTE
+from tests.requirements import needs
 from tests.services.confined import LIMITS, refusals, run
+
+pytestmark = needs("bwrap")
 
 
 def test_a_fork_bomb_ends_and_the_limit_is_named(tmp_path: Path, marker: str) -> None:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.requirements import needs
 from tests.services.confined import ROOT
+
+pytestmark = needs("bwrap")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the whole pack runs as an ordinary user already")

@@ -15,9 +15,11 @@ from pis.amun.jobs import Ended
 from pis.amun.launchers import Inspection, Job, Prepared, Script
 from pis.amun.launchers.local import run_here
 from pis.amun.specification import load_specification
+from tests.requirements import needs
 from tests.services.confined import run
 
 
+@needs("bwrap")
 def test_an_honest_script_runs_and_its_output_and_exit_code_arrive(tmp_path: Path) -> None:
     finished = run(
         "print(os.environ['WANTED'], sys.argv[1]); sys.exit(7)",
@@ -30,6 +32,7 @@ def test_an_honest_script_runs_and_its_output_and_exit_code_arrive(tmp_path: Pat
     assert finished.stderr == b""
 
 
+@needs("bwrap")
 def test_an_honest_script_may_use_threads_processes_and_files(tmp_path: Path) -> None:
     finished = run(
         """
@@ -47,6 +50,7 @@ print(os.listdir("."), os.cpu_count() > 0)
     assert finished.stdout.decode().split("\n")[:4] == ["3", "thread", "1000", "['here'] True"]
 
 
+@needs("bwrap")
 def test_a_signal_is_told_as_one_and_a_large_exit_code_is_taken_for_one(tmp_path: Path) -> None:
     crashed = of_job(run("os.kill(os.getpid(), 11)", tmp_path))
     assert (crashed.ended, crashed.exit_code) == (Ended.SIGNALLED, -11)
@@ -54,6 +58,7 @@ def test_a_signal_is_told_as_one_and_a_large_exit_code_is_taken_for_one(tmp_path
     assert (ended.ended, ended.exit_code) == (Ended.EXITED, 100)
 
 
+@needs("bwrap")
 def test_a_forged_result_is_recorded_as_output_and_nothing_else(tmp_path: Path) -> None:
     forged = """
 import json, os, sys
@@ -94,6 +99,7 @@ sys.exit(4)
     assert not written["start_datetime"].startswith("1970")
 
 
+@needs("bwrap")
 def test_a_jobs_variables_do_not_reach_programs_outside(tmp_path: Path) -> None:
     outside = tmp_path / "loader"
     finished = run(

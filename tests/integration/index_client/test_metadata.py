@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import json
+import threading
 import time
 import zipfile
 from dataclasses import replace
@@ -21,6 +22,7 @@ from common.indexes.core_metadata import parse_core_metadata
 from common.settings import Settings
 from tests.services.index import JSON, Index, status
 from tests.services.index_client import ask, metadata_of, only_file, page
+from tests.services.waiting import wait_until
 
 
 def test_a_metadata_file_is_preferred(index: Index, settings: Settings) -> None:
@@ -236,14 +238,18 @@ def test_a_download_is_checked_and_leaves_nothing_if_it_is_another(
 
 
 def test_no_more_than_four_connections_are_open(index: Index, settings: Settings) -> None:
+    lock = threading.Lock()
     open_now, most = 0, 0
 
     def slowly(handler: BaseHTTPRequestHandler) -> None:
         nonlocal open_now, most
-        open_now += 1
-        most = max(most, open_now)
-        time.sleep(0.05)
-        open_now -= 1
+        with lock:
+            open_now += 1
+            most = max(most, open_now)
+        wait_until(lambda: most >= 4, "four connections are open")
+        time.sleep(0.05)  # a fifth one would come meanwhile
+        with lock:
+            open_now -= 1
         body = json.dumps({"meta": {"api-version": "1.0"}, "name": "x", "files": []}).encode()
         status(200, body, Content_Type=JSON)(handler)
 
@@ -254,4 +260,4 @@ def test_no_more_than_four_connections_are_open(index: Index, settings: Settings
         await asyncio.gather(*(client.project(name) for name in names))
 
     ask(settings, all_of)
-    assert 2 <= most <= 4
+    assert most == 4

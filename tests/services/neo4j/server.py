@@ -16,7 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,12 +26,13 @@ from filelock import FileLock
 from neo4j.exceptions import ClientError, DriverError, Neo4jError
 from platformdirs import user_cache_path
 
+from tests.services.waiting import wait_until
+
 VERSION = "5.26.28"
 IMAGE = f"neo4j:{VERSION}-community"
 POM = Path(__file__).with_name("pom.xml")
 
 _ASSEMBLE_TIMEOUT_S = 900
-_START_TIMEOUT_S = 120
 _JDK = 17
 
 #: What an analyst's query may not do and only the configuration can refuse;
@@ -77,17 +77,22 @@ def neo4j_server(folder: Path) -> Iterator[Neo4jServer]:
         user = os.environ.get("NEO4J_TEST_USER", "neo4j")
         yield Neo4jServer(url, user, os.environ.get("NEO4J_TEST_PASSWORD", ""))
         return
+    if reason := missing():
+        raise Neo4jMissing(reason)
+    java, _ = java_at_least(_JDK)
+    maven = shutil.which("mvn")
+    started = _assembled(java, jars(maven), folder) if java and maven else _container()
+    with started as server:
+        yield server
+
+
+def missing() -> str | None:
+    """Why no Neo4j can be had here, and how to get one; None if one can."""
     java, reason = java_at_least(_JDK)
     maven = shutil.which("mvn")
-    if java and maven:
-        with _assembled(java, jars(maven), folder) as server:
-            yield server
-        return
-    if _docker_answers():
-        with _container() as server:
-            yield server
-        return
-    raise Neo4jMissing(
+    if os.environ.get("NEO4J_TEST_URL") or (java and maven) or _docker_answers():
+        return None
+    return (
         f"no Neo4j for the tests: NEO4J_TEST_URL is not set, {reason or 'Java was found'},"
         f" {'Maven was found' if maven else 'mvn is not on PATH'}, and no Docker engine answers."
         f" Install a JDK {_JDK} or newer with Maven (Debian: openjdk-17-jdk-headless maven), or"
@@ -183,15 +188,14 @@ def _with_password(url: str, process: subprocess.Popen[bytes], log: Path) -> Neo
     Over Bolt, as a parameter: a password in arguments could be read by all.
     """
     password = secrets.token_urlsafe(24)
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline:
+
+    def answers() -> bool:
         if process.poll() is not None:
-            break
-        if _set_password(url, password):
-            return Neo4jServer(url, "neo4j", password)
-        time.sleep(0.25)
-    shown = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-    raise Neo4jMissing(f"Neo4j did not start within {_START_TIMEOUT_S} s: {shown}")
+            raise Neo4jMissing(f"Neo4j ended: {log.read_text('utf-8', 'replace')[-2000:]}")
+        return _set_password(url, password)
+
+    wait_until(answers, "Neo4j answers", log=log)
+    return Neo4jServer(url, "neo4j", password)
 
 
 def _set_password(url: str, password: str) -> bool:
@@ -247,26 +251,23 @@ def _container() -> Iterator[Neo4jServer]:
         raise Neo4jMissing(f"Docker could not start {IMAGE}: {started.stderr[-2000:]}")
     try:
         server = Neo4jServer(f"bolt://127.0.0.1:{port}", "neo4j", password)
-        _wait_for(server)
+        wait_until(lambda: _answers(server), f"{IMAGE} answers")
         yield server
     finally:
         remove = ["docker", "rm", "--force", started.stdout.strip()]
         subprocess.run(remove, capture_output=True, timeout=60, check=False)
 
 
-def _wait_for(server: Neo4jServer) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        with (
-            suppress(DriverError, Neo4jError, OSError),
-            neo4j.GraphDatabase.driver(
-                server.url, auth=(server.user, server.password), connection_timeout=2.0
-            ) as driver,
-        ):
-            driver.verify_connectivity()
-            return
-        time.sleep(0.5)
-    raise Neo4jMissing(f"{IMAGE} did not answer within {_START_TIMEOUT_S} s")
+def _answers(server: Neo4jServer) -> bool:
+    with (
+        suppress(DriverError, Neo4jError, OSError),
+        neo4j.GraphDatabase.driver(
+            server.url, auth=(server.user, server.password), connection_timeout=2.0
+        ) as driver,
+    ):
+        driver.verify_connectivity()
+        return True
+    return False
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 from api.supervisor import Child, Supervisor
+from tests.services.waiting import wait_until
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
 STUBBORN = (
@@ -25,15 +26,16 @@ def dies(code: int) -> tuple[str, ...]:
     return (sys.executable, "-c", f"raise SystemExit({code})")
 
 
-def signal_when(condition: object, number: signal.Signals = signal.SIGTERM) -> threading.Thread:
-    """Send this process a signal once ``condition`` holds, or after a minute."""
-    assert callable(condition)
+def signal_when(
+    condition: Callable[[], bool], number: signal.Signals = signal.SIGTERM
+) -> threading.Thread:
+    """Send this process a signal once ``condition`` holds, or after the deadline."""
 
     def wait() -> None:
-        until = time.monotonic() + 60
-        while not condition() and time.monotonic() < until:
-            time.sleep(0.05)
-        os.kill(os.getpid(), number)
+        try:
+            wait_until(condition, "the children are at work")
+        finally:
+            os.kill(os.getpid(), number)
 
     thread = threading.Thread(target=wait)
     thread.start()

@@ -36,7 +36,7 @@ def test_secrets_of_addresses_go_and_the_rest_stays(text: str, public: str) -> N
 
 
 def test_megabytes_of_what_looks_like_addresses_take_no_time() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for hostile in ("://", "://a:", "://a@", "@", "://x?", "#://", "git@://"):
         without_secrets(hostile * 300_000)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -23,6 +23,7 @@ from common.errors import (
     ServiceFailed,
     StoreUnavailable,
 )
+from tests.services.waiting import DEADLINE_S
 
 
 def failing_with(error: BaseException) -> click.Command:
@@ -124,7 +125,7 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> 
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=30) == 141
+        assert process.wait(DEADLINE_S) == 141
     assert error_file.read_text() == ""
 
 

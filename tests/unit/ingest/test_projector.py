@@ -9,6 +9,7 @@ import pytest
 
 from common.errors import ProjectionFailed, StoreUnavailable
 from ingest.projector import BackgroundProjector
+from tests.services.waiting import DEADLINE_S
 
 
 def test_it_projects_once_more_when_it_is_left() -> None:
@@ -39,7 +40,7 @@ def test_rows_that_the_graph_refuses_do_not_stop_the_next_ones() -> None:
 
     with BackgroundProjector(project) as projector:
         projector.wake()
-        assert first.wait(5)
+        assert first.wait(DEADLINE_S)
     assert len(runs) >= 2
     assert isinstance(projector.error, ProjectionFailed)
 
@@ -54,7 +55,7 @@ def test_a_bug_surfaces() -> None:
 
 def test_a_graph_that_never_answers_is_given_up() -> None:
     never = threading.Event()
-    with BackgroundProjector(lambda _: never.wait(20), patience_s=0.2) as projector:
+    with BackgroundProjector(lambda _: never.wait(DEADLINE_S), patience_s=0.2) as projector:
         projector.wake()
     never.set()
     assert isinstance(projector.error, StoreUnavailable)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -15,6 +14,7 @@ import pytest
 
 from pis.catalogue import INDICATORS
 from pis.scripts import CannotStart, run_script
+from tests.services.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).parents[3]
 QUICK = ["--matrix-size=16", "--reps=3", "--min-time=0.001", "--threads=1"]
@@ -162,8 +162,8 @@ def test_a_measurement_ends_with_the_command(
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as process:
         script = started_by(process.pid)
         process.send_signal(number)
-        assert process.wait(timeout=30) == code
-    script.wait(timeout=10)
+        assert process.wait(DEADLINE_S) == code
+    script.wait(DEADLINE_S)
     if number is signal.SIGKILL:
         assert pi("run", "matmul", *QUICK, TMPDIR=str(tmp_path)).returncode == 0
     assert not list(tmp_path.glob("thoth-*"))
@@ -171,13 +171,16 @@ def test_a_measurement_ends_with_the_command(
 
 def started_by(pid: int) -> psutil.Process:
     """The script that a command runs, when it is at work."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
+
+    def script() -> psutil.Process | None:
         for child in psutil.Process(pid).children():
-            if Path(child.cmdline()[0]).name.startswith("python"):
+            # setpriv starts the script: until it has, both have its path in their arguments.
+            program, *arguments = child.cmdline() or [""]
+            if "setpriv" not in program and any(it.endswith("pi_matmul.py") for it in arguments):
                 return child
-        time.sleep(0.05)
-    raise AssertionError("no script was started")
+        return None
+
+    return wait_until(script, "the script runs")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 import struct
 import subprocess
 from contextlib import suppress
@@ -20,6 +19,7 @@ from common.native import Interface, NativeLibrary
 from common.reasons import Reason
 from ingest.native.elf import read_library
 from tests.factories.native import AARCH64, I386, elf
+from tests.requirements import needs
 
 RICH = elf(
     soname="libx.so.1",
@@ -145,7 +145,7 @@ def _real() -> list[Path]:
     return sorted(Path(np.__file__).parent.rglob("*.so"))[:20] + sorted(system)[:60]
 
 
-@pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf is not installed")
+@needs("readelf")
 def test_real_libraries_are_read_as_readelf_reads_them() -> None:
     compared = 0
     for path in _real():

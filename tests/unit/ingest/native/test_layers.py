@@ -14,6 +14,7 @@ from ingest.native import layers
 from ingest.native.trees import FolderTree, resolve
 from tests.factories.images import Members, tree
 from tests.factories.native import Folder, Hardlink, Symlink
+from tests.services.waiting import DEADLINE_S
 
 DEEP = Symlink("/".join(["x"] * 2_040))
 
@@ -119,5 +120,5 @@ def test_neither_a_link_nor_a_pipe_is_opened(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=open_pipe, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(DEADLINE_S)
     assert refused == ["[Errno 22] not a regular file"]

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,9 +15,10 @@ import pytest
 from pis.amun import installer
 from pis.amun.installer import BuildLog, run_installer
 from pis.amun.launchers import BuildFailed
+from tests.services.waiting import DEADLINE_S, wait_until
 
 #: Stands for uv with a worker of its own.
-SLEEPS = "#!/bin/sh\nsleep 60 &\necho $! > worker.part\nmv worker.part worker\nexec sleep 60\n"
+SLEEPS = "#!/bin/sh\nsleep 600 &\necho $! > worker.part\nmv worker.part worker\nexec sleep 600\n"
 PROGRAM = """
 import sys, uv
 from pathlib import Path
@@ -39,21 +40,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def worker_of(folder: Path) -> psutil.Process:
-    until = time.monotonic() + 30
-    while not (folder / "worker").exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until((folder / "worker").exists, "the installer's worker runs")
     return psutil.Process(int((folder / "worker").read_text()))
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """At once or soon; nobody may be there to collect it."""
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
-        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.02)
-    return False
+    """Whether a process has ended; nobody may be there to collect it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE or not process.is_running()
+    except psutil.NoSuchProcess:
+        return True
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
@@ -64,16 +60,23 @@ def test_the_installer_ends_with_its_runner(folder: Path, number: signal.Signals
         worker = worker_of(folder)
         (started,) = psutil.Process(process.pid).children()
         process.send_signal(number)
-        process.wait(timeout=30)
-    assert is_gone(started)
+        process.wait(DEADLINE_S)
+    wait_until(lambda: is_gone(started), "the installer has ended")
     if number is signal.SIGKILL:  # only the kernel could act: uv's workers end with their pipes
         worker.kill()
-    assert is_gone(worker)
+    wait_until(lambda: is_gone(worker), "the installer's worker has ended")
 
 
 def test_the_installer_ends_with_its_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(folder / "uv"))
-    monkeypatch.setattr(installer, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(installer, "TIMEOUT_S", 0.1)
+    communicate = subprocess.Popen.communicate
+
+    def communicate_when_at_work(process: subprocess.Popen[str], timeout: float) -> Any:
+        worker_of(folder)
+        return communicate(process, timeout=timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate_when_at_work)
     with pytest.raises(BuildFailed) as failed:
         run_installer([], {"PATH": "/usr/bin:/bin"}, folder, BuildLog())
     assert failed.value.reason == "timed-out"
