@@ -29,7 +29,7 @@ from graph.commands.cypher import cypher
 from graph.embedded import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
-from graph.projection.inspections import IN, OBSERVED, OF
+from graph.projection.inspections import IN, OBSERVED
 from graph.projection.kinds import NODES
 from graph.projection.model import EdgeKind, NodeKind
 from graph.reader import QueryResult, open_reader, run_query
@@ -39,7 +39,7 @@ from tests.services.fixtures import PRODUCTS
 from tests.services.neo4j.server import Neo4jServer
 
 COUNT = 25_000
-EDGES: tuple[EdgeKind, ...] = (IN, OBSERVED, OF)
+EDGES: tuple[EdgeKind, ...] = (IN, OBSERVED)
 LISTING = "MATCH (p:Package) RETURN p.name AS name"
 
 _BATCH = 5_000
