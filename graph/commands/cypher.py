@@ -50,7 +50,7 @@ _LONGEST_QUERY = 1_000_000
     "row_limit",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help="List no more rows, and say so; QUERY_ROW_LIMIT is the most and the default.",
+    help="List at most this many rows; QUERY_ROW_LIMIT is the most and the default.",
 )
 @click.pass_obj
 def cypher(
@@ -92,8 +92,8 @@ def cypher(
     render(result, form, sys.stdout)
     if result.truncated:
         to_stderr(
-            f"only the first {row_limit} rows are listed, and there are more:"
-            " --limit and QUERY_ROW_LIMIT set how many"
+            f"only the first {row_limit} rows; there are more: --limit and QUERY_ROW_LIMIT"
+            " set how many"
         )
 
 

@@ -19,7 +19,7 @@ import neo4j
 import pytest
 import sqlalchemy
 from click.testing import CliRunner, Result
-from sqlalchemy import Double, Integer, func, select
+from sqlalchemy import Double, Integer, func, select, update
 
 from api.app import create_app
 from api.service import EXTENSION
@@ -33,7 +33,9 @@ from graph.projection.inspections import IN, OBSERVED
 from graph.projection.kinds import NODES
 from graph.projection.model import EdgeKind, NodeKind
 from graph.reader import QueryResult, open_reader, run_query
+from graph.repositories.listings import providers_of
 from graph.repositories.tokens import Scope, create_token
+from graph.tables import ArtifactRow
 from tests.factories.large_record import fill
 from tests.services.fixtures import PRODUCTS
 from tests.services.neo4j.server import Neo4jServer
@@ -136,9 +138,7 @@ def empty(session: neo4j.Session) -> None:
 
 
 @pytest.mark.parametrize("kind", NODES, ids=lambda kind: kind.label)
-def test_aggregates_over_a_label_are_those_of_the_record(
-    large: LargeGraph, kind: NodeKind
-) -> None:
+def test_aggregates_over_a_label_are_those_of_the_record(large: LargeGraph, kind: NodeKind) -> None:
     rows = kind.rows.subquery()
     key = rows.c[kind.key]
     expected = select(func.count(), func.count(key.distinct()), func.min(key), func.max(key))
@@ -203,6 +203,14 @@ def test_an_answer_ends_at_the_limit_of_rows_and_says_so(large: LargeGraph) -> N
     assert (len(cut.rows), cut.truncated) == (10_000, True)
     whole = large.ask(LISTING, row_limit=COUNT)
     assert (len(set(whole.rows)), whole.truncated) == (COUNT, False)
+
+
+def test_every_release_that_provides_a_module_is_listed(home: Settings) -> None:
+    engine = relational_engine(home)
+    with engine.connect() as connection:
+        connection.execute(update(ArtifactRow).values(imports=["shared"]))
+        assert len(providers_of(connection, "shared")) == COUNT
+    engine.dispose()
 
 
 @pytest.mark.parametrize(
