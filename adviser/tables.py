@@ -98,7 +98,9 @@ def _caption(group: StackGroup) -> str:
     if any(it.comparison and it.comparison.needs is Need.TURNS for it in group.stacks):
         parts.append(_TURNS)
     if group.next_jobs:
-        parts.append(f"Measure next: {'; '.join(map(_further, group.next_jobs[:_NEXT]))}.")
+        rest = len(group.next_jobs) - _NEXT
+        jobs = [*map(_further, group.next_jobs[:_NEXT]), *([f"{rest} more"] if rest > 0 else [])]
+        parts.append(f"Measure next: {'; '.join(jobs)}.")
     return " ".join(parts)
 
 

@@ -1,8 +1,9 @@
-"""Analysts' queries: read only, within limits of time and rows, all of them kept by the store.
+"""Analysts' queries: read only, within a limit of time and a limit on the rows that they return.
 
 A query passes three gates. The store's own plan of it (``EXPLAIN``) may neither write nor load
 files nor call procedures outside :data:`PROCEDURES`; it runs as a user who may only read
-(ArcadeDB) or in read access mode (Neo4j); and the store ends it at the limit of time.
+(ArcadeDB) or in read access mode (Neo4j); and the store ends it at the limit of time. Rows are
+fetched up to their limit and one more, which tells whether there are more.
 """
 
 from __future__ import annotations

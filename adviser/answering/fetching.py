@@ -9,6 +9,7 @@ from adviser.answering.lacking import Answers, Lack, lacks_of
 from adviser.asked import Asked
 from adviser.resolver.requests import Request
 from common.errors import ProjectionFailed
+from common.terminal import first_few
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
 from graph.patience import patience
@@ -94,7 +95,7 @@ class _Fetching:
             if not texts or index in self._silent:
                 continue
             self._tried.update((index, text) for text in texts)
-            self._tell(f"reading {_names(texts)} from {index}")
+            self._tell(f"reading {first_few(texts, _SHOWN)} from {index}")
             options = ["--index", index, "--no-watch", *(["--pre"] if prereleases else [])]
             if self._add([*options, "--", *texts]) == _NO_ANSWER:
                 self._silent.add(index)
@@ -133,7 +134,7 @@ def _told(index: str, answer: IndexAnswer, lack: Lack) -> str:
         return f"{index} does not have it"
     if answer.state == "failed":
         return f"{index} gave no page of it: {answer.trouble}"
-    return f"{index} has no release that can be chosen and is {_names(lack.texts)}"
+    return f"{index} has no release that can be chosen and is {first_few(lack.texts, _SHOWN)}"
 
 
 def _welcome(request: Request, lack: Lack) -> bool:
@@ -143,13 +144,10 @@ def _welcome(request: Request, lack: Lack) -> bool:
 
 def _silence(index: str, names: Collection[str]) -> str:
     again = " ".join(sorted(names)[:_SHOWN])
+    more = len(names) - _SHOWN
     return (
         f"error: the index {index} does not answer, so the advice goes on with what is known; "
         f"check its address (PACKAGE_INDEXES) and the network, then run this again or "
         f"`thoth packages add {again} --index {index}`"
+        + (f", and the same for {more} more packages" if more > 0 else "")
     )
-
-
-def _names(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

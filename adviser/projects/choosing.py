@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.problems import InvalidProject, refuse, shown
 from common.reasons import Reason
+from common.terminal import first_few
 
 if TYPE_CHECKING:
     from adviser.projects.project import AskedRequirement, Project
@@ -83,6 +84,6 @@ def _named(
             f"has no {kind} {shown(name)}",
             place=project.source,
             field=f"{kind}s",
-            hint=f"it has {', '.join(sorted(known)[:20]) or 'none'}",
+            hint=f"it has {first_few(sorted(known), 20) or 'none'}",
         )
     return found

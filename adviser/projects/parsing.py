@@ -28,6 +28,7 @@ from adviser.projects.requirements_files import (
     read_requirements,
 )
 from common.reasons import Reason
+from common.terminal import first_few
 
 PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"
 REQUIREMENTS_IN, REQUIREMENTS_TXT = "requirements.in", "requirements.txt"
@@ -104,7 +105,7 @@ def _manifest(files: Mapping[str, bytes]) -> str:
     if not found and PYPROJECT in files:
         found = [PYPROJECT]  # which tells what is missing from it
     if not found:
-        names = ", ".join(sorted(files)[:5]) or "no file"
+        names = first_few(sorted(files), 5) or "no file"
         refuse(
             Reason.MISSING_FIELD,
             f"nothing says what is required: {names}",

@@ -15,6 +15,7 @@ from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, Project, ProjectFormat, WarningCode
 from adviser.projects.uv_table import read_uv
 from common.reasons import Reason
+from common.terminal import first_few
 
 _Asked = tuple[AskedRequirement, ...]
 
@@ -261,7 +262,7 @@ def _flat(
                 Reason.INCLUDE_MISSING,
                 f"includes the group {shown(member)}, which there is not",
                 f"{name}:dependency-groups.{next(reversed(path))}",
-                f"there are {', '.join(sorted(lines)[:20])}",
+                f"there are {first_few(sorted(lines), 20)}",
             )
         elif member not in seen:
             seen.add(member)

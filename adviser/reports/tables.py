@@ -183,7 +183,9 @@ def _why(why: Mapping[str, Any]) -> str:
     ]
     harms = why.get("vulnerabilities", ())
     more = [f"and {len(harms) - _VULNERABLE} more vulnerabilities"] * (len(harms) > _VULNERABLE)
-    return "; ".join([str(why["message"]), *told[:_MEASURED], *harms[:_VULNERABLE], *more])
+    if told[_MEASURED:]:
+        told[_MEASURED:] = [f"and {len(told) - _MEASURED} more measurements"]
+    return "; ".join([str(why["message"]), *told, *harms[:_VULNERABLE], *more])
 
 
 def _fetched(note: Mapping[str, Any]) -> Mapping[str, Any]:

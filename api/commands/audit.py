@@ -25,12 +25,15 @@ def audit(settings: Settings, limit: int, as_json: bool) -> None:
     from graph.repositories.audit import latest_writes
 
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        found = latest_writes(connection, limit)
+        found = latest_writes(connection, limit + 1)  # one more tells whether there are more
+    listed, truncated = found[:limit], len(found) > limit
+    if truncated:
+        click.echo(f"only the newest {limit}; there are more: --limit sets how many", err=True)
     if as_json:
-        writes = [{**asdict(it), "at": it.at.astimezone(UTC).isoformat()} for it in found]
-        click.echo(json.dumps({"writes": writes}, indent=2))
+        writes = [{**asdict(it), "at": it.at.astimezone(UTC).isoformat()} for it in listed]
+        click.echo(json.dumps({"writes": writes, "truncated": truncated}, indent=2))
         return
-    for it in found:
+    for it in listed:
         who, made = it.token_id or "anonymous", it.subject or "-"
         line = f"{it.at:%Y-%m-%d %H:%M:%S}  {who}  {it.address}  {it.method} {it.route}"
         click.echo(printable(f"{line}  {it.status}  {made}  {it.request_id}"))

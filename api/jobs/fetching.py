@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from api.jobs.results import store_result
 from api.jobs.workshop import Workshop
 from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
+from common.terminal import first_few
 from graph.repositories.analyses import Analysis
 from graph.repositories.index_answers import IndexAnswer, answers_of, asked_since
 from ingest.crawl.bounds import Bounds
@@ -39,16 +41,17 @@ class Queued:
     """What became of packages that an advice lacks.
 
     :param names: whose fetch is in the queue now
-    :param overloaded: whether some were left out because too much waits
+    :param left_out: how many others have to wait for the next request
     """
 
     names: tuple[str, ...]
-    overloaded: bool = False
+    left_out: int = 0
 
     def __str__(self) -> str:
-        more = len(self.names) - _SHOWN
-        shown = ", ".join(self.names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        return f"queued for ingestion: {shown}; ask again when they are read"
+        rest = f"; {self.left_out} more packages wait for your next request"
+        shown = first_few(self.names, _SHOWN)
+        queued = f"queued for ingestion: {shown}; ask again when they are read"
+        return queued + rest * bool(self.left_out)
 
 
 def fetch(
@@ -91,18 +94,16 @@ def fetch_lacking(shop: Workshop, advice: Advice) -> Queued | None:
     if not jobs:
         return None
     names = []
-    overloaded = False
     with shop.service.writing() as connection:
-        for name, job in jobs.items():
+        for name, job in islice(jobs.items(), MAX_FETCHES):
             try:
                 shop.service.queue.admit(connection, job.queue)
             except Overloaded:
-                overloaded = True
                 break
             # One that waits already is as good.
             shop.service.queue.enqueue(connection, job)
             names.append(name)
-    return Queued(tuple(names), overloaded) if names else None
+    return Queued(tuple(names), len(jobs) - len(names)) if names else None
 
 
 def _jobs(shop: Workshop, advice: Advice) -> Iterator[tuple[str, Job]]:
@@ -113,7 +114,7 @@ def _jobs(shop: Workshop, advice: Advice) -> Iterator[tuple[str, Job]]:
     with shop.service.reading() as connection:
         answers = answers_of(connection, names)
         recent = asked_since(connection, names, ASKED_AGAIN_AFTER)
-    for lack in lacks_of(advice.snapshot, request, answers)[:MAX_FETCHES]:
+    for lack in lacks_of(advice.snapshot, request, answers):
         index = _turn(lack, known, recent, answers)
         if index is not None:
             arguments = {

@@ -14,7 +14,7 @@ from api.schemas import work as schemas
 from api.security import needs
 from api.service import service
 from api.waiting import answer_within
-from graph.commands.rendering import plain
+from graph.commands.rendering import as_document
 from graph.engine import graph_database
 from graph.reader import QueryResult, open_reader, run_query
 from graph.repositories.progress import progress
@@ -51,14 +51,7 @@ class Cypher(MethodView):
                     timeout_s=timeout_s, row_limit=row_limit, database=graph_database(settings),
                 )  # fmt: skip
 
-        result = answer_within(longest_s, ask)
-        return {
-            "columns": list(result.columns),
-            "rows": [
-                dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows
-            ],
-            "truncated": result.truncated,
-        }
+        return as_document(answer_within(longest_s, ask))
 
 
 def _within(field: str, wanted: float | None, most: float) -> float:

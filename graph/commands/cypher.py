@@ -50,7 +50,7 @@ _LONGEST_QUERY = 1_000_000
     "row_limit",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help="Give no more rows; QUERY_ROW_LIMIT is the most and the default.",
+    help="List at most this many rows; QUERY_ROW_LIMIT is the most and the default.",
 )
 @click.pass_obj
 def cypher(
@@ -91,7 +91,10 @@ def cypher(
         )
     render(result, form, sys.stdout)
     if result.truncated:
-        click.echo(f"only the first {row_limit} rows; there are more", err=True)
+        to_stderr(
+            f"only the first {row_limit} rows; there are more: --limit and QUERY_ROW_LIMIT"
+            " set how many"
+        )
 
 
 def _query_of(query: str | None, file: Path | None) -> str:

@@ -116,6 +116,8 @@ def _print_kind(kind: KindReport) -> None:
     for difference in kind.differences:
         names = f" ({', '.join(difference.properties)})" if difference.properties else ""
         click.echo(f"  {difference.how}: {difference.key}{names}")
+    if kind.truncated:
+        click.echo("  and more")
 
 
 def _print_sync(report: SyncReport, as_json: bool) -> None:

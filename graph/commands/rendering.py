@@ -25,11 +25,21 @@ _UNCUT = 100_000
 def render(result: QueryResult, form: str, out: TextIO) -> None:
     """Write ``result`` to ``out`` in one of :data:`FORMATS`."""
     if form == "json":
-        out.write(_as_json(result))
+        json.dump(as_document(result), out, ensure_ascii=False, indent=2, allow_nan=False)
+        out.write("\n")
     elif form == "csv":
         out.write(_as_csv(result))
     else:
         _write_table(result, out)
+
+
+def as_document(result: QueryResult) -> dict[str, Any]:
+    """``result`` as the command and the service give it in JSON."""
+    return {
+        "columns": list(result.columns),
+        "rows": [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows],
+        "truncated": result.truncated,
+    }
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
@@ -125,11 +135,6 @@ def _joined(*parts: str) -> str:
 def _properties(entity: Node | Relationship) -> dict[str, Any]:
     """By name: products give properties in different orders."""
     return {key: plain(entity[key]) for key in sorted(entity.keys())}
-
-
-def _as_json(result: QueryResult) -> str:
-    rows = [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows]
-    return json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def _as_csv(result: QueryResult) -> str:

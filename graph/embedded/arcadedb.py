@@ -14,7 +14,7 @@ from neo4j.exceptions import DriverError, Neo4jError
 
 from common.errors import ServiceFailed
 from graph.embedded import processes
-from graph.embedded.home import write_private
+from graph.embedded.home import Home, read_json, write_private
 from graph.embedded.service import Service
 
 USER, READER, DATABASE = "root", "analyst", "neo4j"
@@ -49,11 +49,17 @@ class ArcadeDB(Service):
     def prepare(self) -> None:
         config = self.home.graph / "config"
         config.mkdir(exist_ok=True, mode=0o700)
-        groups = groups_of(self.settings.query_row_limit, self.settings.query_timeout_s)
-        write_private(config / "server-groups.json", json.dumps(groups, indent=2))
+        groups = groups_of(self.settings.query_timeout_s)
+        write_private(_groups_file(self.home), json.dumps(groups, indent=2))
         self._forget_users_older_than_passwords(config / "server-users.jsonl")
         write_private(self.home.run / "graph.logging", _LOGGING)
         write_private(self.arguments, "\n".join(map(_quoted, self._arguments())) + "\n")
+
+    @classmethod
+    def is_outdated(cls, home: Home) -> bool:
+        databases = (read_json(_groups_file(home)) or {}).get("databases", {})
+        groups = databases.get("*", {}).get("groups", {})
+        return any(group.get("resultSetLimit", -1) != -1 for group in groups.values())
 
     def command(self, port: int) -> list[str]:
         java = str(_wheel() / "jre" / "bin" / "java")
@@ -112,16 +118,16 @@ class ArcadeDB(Service):
             users.unlink()
 
 
-def groups_of(row_limit: int, timeout_s: float) -> dict[str, Any]:
-    """ArcadeDB's groups: an analyst reads, within limits that the store itself enforces.
+def groups_of(timeout_s: float) -> dict[str, Any]:
+    """ArcadeDB's groups: an analyst reads, within a time that the store itself enforces.
 
-    One row more than the limit is given out, so that a reader can tell a full
-    answer from a cut one.
+    No group has a ``resultSetLimit``: ArcadeDB applies it to every scan inside a query, so that
+    counts and aggregates would silently be wrong. :mod:`graph.reader` limits the rows instead.
     """
 
-    def group(rows: int, timeout_ms: int, access: list[str], records: list[str]) -> dict[str, Any]:
+    def group(timeout_ms: int, access: list[str], records: list[str]) -> dict[str, Any]:
         return {
-            "resultSetLimit": rows,
+            "resultSetLimit": -1,
             "readTimeout": timeout_ms,
             "access": access,
             "types": {"*": {"access": records}},
@@ -130,11 +136,15 @@ def groups_of(row_limit: int, timeout_s: float) -> dict[str, Any]:
     manage = ["updateSecurity", "updateSchema", "updateDatabaseSettings"]
     write = ["createRecord", "readRecord", "updateRecord", "deleteRecord"]
     groups = {
-        "admin": group(-1, -1, manage, write),
-        "readonly": group(row_limit + 1, int(timeout_s * 1000), [], ["readRecord"]),
-        "*": group(-1, -1, [], []),
+        "admin": group(-1, manage, write),
+        "readonly": group(int(timeout_s * 1000), [], ["readRecord"]),
+        "*": group(-1, [], []),
     }
     return {"databases": {"*": {"groups": groups}}, "version": 2}
+
+
+def _groups_file(home: Home) -> Path:
+    return home.graph / "config" / "server-groups.json"
 
 
 def _quoted(argument: str) -> str:

@@ -69,6 +69,11 @@ class Service(ABC):
     def answers(self, port: int) -> bool:
         """Whether a query is answered."""
 
+    @classmethod
+    def is_outdated(cls, home: Home) -> bool:
+        """Whether the store in ``home`` has a configuration that this version must replace."""
+        return False
+
     @property
     def log(self) -> Path:
         """Where the store's output goes."""
@@ -93,9 +98,13 @@ class Service(ABC):
     def ensure_running(self) -> bool:
         """Start the store unless it runs, and wait until it answers a query.
 
+        A store that runs with an outdated configuration is restarted.
+
         :returns: whether it was started now
         :raises ServiceFailed: with the end of its log
         """
+        if self.is_outdated(self.home):
+            self.stop()
         running = self.running()
         if running is not None:
             self._wait_until_ready(running)

@@ -66,7 +66,8 @@ class EmbeddedStores:
         wanted: dict[type[Service], bool] = {PostgreSQL: relational, ArcadeDB: graph}
         kinds = [kind for kind in self.kinds if wanted[kind]]
         records = [self.record_of(kind) for kind in kinds]
-        if all(record is not None and record.ready for record in records):
+        outdated = [kind.name for kind in kinds if kind.is_outdated(self.home)]
+        if not outdated and all(record is not None and record.ready for record in records):
             return [
                 Started(kind.name, record, now=False)
                 for kind, record in zip(kinds, records, strict=True)
@@ -77,6 +78,9 @@ class EmbeddedStores:
             if any(service.running() is None for service in services):
                 names = " and ".join(service.name for service in services)
                 announce(f"Starting {names} in {self.settings.home} …")
+            elif outdated:
+                names = " and ".join(outdated)
+                announce(f"Restarting {names} with the configuration of this version …")
             with ThreadPoolExecutor(len(services)) as pool:
                 return list(pool.map(_start, services))
 

@@ -48,7 +48,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class KindReport:
-    """One kind on both sides; ``differences`` names at most ten."""
+    """One kind on both sides.
+
+    :param differences: the first ten
+    :param truncated: whether there are more
+    """
 
     kind: str
     record_count: int
@@ -56,6 +60,7 @@ class KindReport:
     record_digest: str
     graph_digest: str
     differences: tuple[Difference, ...]
+    truncated: bool
 
     @property
     def equal(self) -> bool:
@@ -131,13 +136,15 @@ def _compare(kind: Kind, record: Connection, session: neo4j.Session) -> KindRepo
     found = _fingerprint(kind, _graph_rows(kind, session))
     differing = [i for i in range(_BUCKETS) if expected.buckets[i] != found.buckets[i]]
     suspects = set(differing[:_NAMED])
+    differences = _differences(kind, record, session, suspects) if suspects else []
     return KindReport(
         kind=kind.label,
         record_count=expected.count,
         graph_count=found.count,
         record_digest=expected.digest,
         graph_digest=found.digest,
-        differences=tuple(_differences(kind, record, session, suspects)) if suspects else (),
+        differences=tuple(differences[:_NAMED]),
+        truncated=len(differences) > _NAMED or len(differing) > _NAMED,
     )
 
 
@@ -176,7 +183,7 @@ def _differences(
     expected = _suspected(kind, _record_rows(kind, record), suspects)
     found = _suspected(kind, _graph_rows(kind, session), suspects)
     keys = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
-    return [_difference(kind, key, expected.get(key), found.get(key)) for key in keys[:_NAMED]]
+    return [_difference(kind, key, expected.get(key), found.get(key)) for key in keys]
 
 
 def _suspected(kind: Kind, rows: Iterable[Row], suspects: set[int]) -> dict[str, list[Row]]:

@@ -74,7 +74,7 @@ def known_systems(connection: Connection) -> list[KnownSystem]:
     return [KnownSystem(str(name), str(version), str(python)) for name, version, python in rows]
 
 
-def providers_of(connection: Connection, module: str, *, limit: int = 1000) -> list[ProvidedModule]:
+def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
     """Releases whose wheels have a top-level module, by the wheels that were analysed.
 
     :param module: such as ``sklearn``; case matters, as it does to an import
@@ -88,7 +88,6 @@ def providers_of(connection: Connection, module: str, *, limit: int = 1000) -> l
             )
         )
         .order_by(table.name, table.version)
-        .limit(limit)
     )
     return [ProvidedModule(*row, module) for row in connection.execute(query)]
 

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from common.releases import ReleaseFile, ReleaseState, as_json_time
-from common.terminal import printable
+from common.terminal import first_few, printable
 from graph.repositories.crawls import Watched
 from graph.repositories.index_status import IndexStatus
 from graph.repositories.merging import KnownRelease
@@ -51,27 +51,22 @@ def print_status(indexes: Sequence[IndexStatus], days: int) -> None:
         _line("watched", str(status.watched) if status.watched else "")
         _line("queue", counts({name: count for name, count in status.queue.items() if count}))
         _line(f"last {days} days", counts(status.events))
-        _line("missing", _list(status.missing))
-        _line("failed", _list([f"{it['name']} [{it['problem']}]" for it in status.failed]))
-        _line(
-            "given up",
-            _list([f"{it['name']} {it['version']} [{it['problem']}]" for it in status.given_up]),
-        )
+        _line("missing", first_few(status.missing, _SHOWN))
+        failed = [f"{it['name']} [{it['problem']}]" for it in status.failed]
+        _line("failed", first_few(failed, _SHOWN))
+        given_up = [f"{it['name']} {it['version']} [{it['problem']}]" for it in status.given_up]
+        _line("given up", first_few(given_up, _SHOWN))
         alarms = [
             " ".join(filter(None, (it["name"], it["version"], it.get("file"), f"[{it['kind']}]")))
             for it in status.alarms
         ]
-        _line("alarms", f"{status.alarm_count}: {_list(alarms)}" if alarms else "")
+        listed = first_few(alarms, _SHOWN, status.alarm_count)
+        _line("alarms", f"{status.alarm_count}: {listed}" if status.alarm_count else "")
 
 
 def _line(label: str, text: str) -> None:
     if text:
         click.echo(f"  {label:<12}  {printable(text)}")
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def _span(status: IndexStatus) -> str:
@@ -114,6 +109,8 @@ def print_package(view: PackageView, *, details: bool) -> None:
         detail = json.dumps(event.detail) if event.detail else ""
         words = f"{_minute(event.occurred_at)} {event.index} {event.version} {event.kind} {detail}"
         click.echo(printable(words.rstrip()))
+    if more := len(view.events[_SHOWN:]):
+        click.echo(f"and {more} earlier events: --json lists them")
 
 
 def _print_releases(view: PackageView) -> None:

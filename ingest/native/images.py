@@ -15,7 +15,7 @@ from typing import Any
 
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
-from common.terminal import printable
+from common.terminal import first_few, printable
 from ingest.native.blobs import (
     Blobs,
     FolderBlobs,
@@ -185,7 +185,7 @@ def _refuse_several(entries: list[dict[str, Any]]) -> None:
         if (name := next(filter(None, (_note(entry, it) for it in _NAMES)), ""))
     }
     if len(set(named.values())) > 1:
-        called = ", ".join(printable(name[:80]) for name in sorted(named)[:20])
+        called = first_few([printable(name[:80]) for name in sorted(named)], 20)
         raise InvalidDocument(
             Reason.OUT_OF_RANGE, f"it must hold one image, and holds {called}", field="manifests"
         )

@@ -30,6 +30,7 @@ from common.fields import (
 )
 from common.inspection import SchemaVersion, canonical_json
 from common.reasons import Reason
+from common.terminal import first_few
 from ingest.documents import RawDocument
 from ingest.parsers.json_documents import load_json
 from ingest.parsers.runner import is_ours
@@ -140,8 +141,8 @@ def _kind_of(value: Any) -> SchemaVersion:
         return SchemaVersion.Y2020_02_DICTIONARY
     if "base" in value and value.keys() & {"python", "script", "build", "run"}:
         raise _unknown("the document is a specification without results, so nothing was inspected")
-    keys = ", ".join(sorted(value)[:12])
-    raise _unknown(f"no known generation has the keys {keys[:200]!r}")
+    keys = first_few([key[:40] for key in sorted(value)], 12)
+    raise _unknown(f"no known generation has the keys {keys!r}")
 
 
 def _is_result_list(value: Any) -> bool:

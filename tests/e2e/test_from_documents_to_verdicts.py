@@ -76,7 +76,7 @@ def test_from_documents_to_verdicts(fresh: Installation) -> None:
     # Each of these stacks was inspected once, on a night of its own: what differs may be the night.
     assert {it["verdict"] for it in comparisons(fresh.json("stacks", "--json"))} == {"undetermined"}
 
-    rows = fresh.json("cypher", OUTCOMES, "--format", "json")
+    rows = fresh.json("cypher", OUTCOMES, "--format", "json")["rows"]
     assert rows == [{"outcome": "crashed", "seen": 2}, {"outcome": "measured", "seen": 89}]
     assert "refused" in fresh.run("thoth", "cypher", "CREATE (n:Package)").stderr
 

@@ -293,10 +293,13 @@ class TestWrites:
         listed = CliRunner().invoke(audit, ["--json"], obj=settings)
         writes = json.loads(listed.stdout)["writes"]
         assert [it["subject"] for it in writes] == [again.json["analysis_id"], made[0]]
-        told = CliRunner().invoke(audit, ["--limit", "1"], obj=settings).stdout
-        (line,) = told.splitlines()
+        newest = CliRunner().invoke(audit, ["--limit", "1"], obj=settings)
+        (line,) = newest.stdout.splitlines()
         assert again.json["analysis_id"] in line
         assert "anonymous  127.0.0.1  POST /api/v1/advise/python  202" in line
+        assert newest.stderr == "only the newest 1; there are more: --limit sets how many\n"
+        whole = CliRunner().invoke(audit, ["--limit", "2", "--json"], obj=settings)
+        assert (json.loads(whole.stdout)["truncated"], whole.stderr) == (False, "")
 
 
 def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> None:

@@ -13,6 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
+from api.jobs import fetching
 from api.jobs.queue import QueueName
 from graph.engine import Stores
 from graph.projection import lag
@@ -89,6 +90,27 @@ def test_advice_is_asked_for_replayed_and_questioned(client: FlaskClient, known:
     assert client.get(f"{advice}/why-not?requirement=core>=2").status_code == 405
     lines = client.get(done["log"]).get_json()["lines"]
     assert any("attempt 1" in it["message"] for it in lines)
+
+
+def test_packages_beyond_the_bound_of_fetches_are_counted_and_queued_next(
+    known: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "MAX_FETCHES", 1)
+    with package_index(protected=False, json=True) as index:
+        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
+        with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
+            body = {"files": {"requirements.in": "app\nlib\n"}, "environment": {"python": "3.11"}}
+            queued = []
+            for _ in range(2):
+                made = client.post("/api/v2/advice?force=true", json=body)
+                run_jobs(settings)
+                lines = client.get(f"{made.headers['Location']}/log").get_json()["lines"]
+                queued += [it["message"] for it in lines if "queued" in it["message"]]
+    again = "ask again when they are read"
+    assert queued == [
+        f"queued for ingestion: app; {again}; 1 more packages wait for your next request",
+        f"queued for ingestion: lib; {again}",
+    ]
 
 
 def test_what_an_advice_lacks_is_queued_for_ingestion_and_read(known: Stores) -> None:

@@ -43,7 +43,7 @@ def test_a_table_shows_nodes_edges_and_paths_in_cyphers_notation(asked: Settings
 
 
 def test_json_holds_labels_properties_and_types(asked: Settings) -> None:
-    [row] = json.loads(ask(asked, PATH, "--format", "json").stdout)
+    [row] = json.loads(ask(asked, PATH, "--format", "json").stdout)["rows"]
     assert row["p"]["labels"] == ["Package"]
     assert row["p"]["properties"] == {"name": "numpy", "rate": 1.5, "since": "2020-01-02"}
     assert row["e"] == {"type": "HAS_VERSION", "properties": {"order": 1}}
@@ -69,7 +69,7 @@ def test_a_query_comes_from_a_file_or_standard_input(asked: Settings, tmp_path: 
 def test_parameters_are_json_or_text(asked: Settings) -> None:
     query = "RETURN $number AS number, $list AS list, $name AS name"
     parameters = ["--param", "number=3", "--param", "list=[1, null]", "--param", "name=a=b"]
-    [row] = json.loads(ask(asked, query, *parameters, "--format", "json").stdout)
+    [row] = json.loads(ask(asked, query, *parameters, "--format", "json").stdout)["rows"]
     assert row == {"number": 3, "list": [1, None], "name": "a=b"}
 
 

@@ -22,7 +22,8 @@ from sqlalchemy import text
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
-from graph.embedded import EmbeddedStores
+from graph.embedded import EmbeddedStores, processes
+from graph.embedded.home import write_private
 from graph.embedded.service import RunRecord, read_record
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
 from tests.services.waiting import DEADLINE_S, wait_until
@@ -154,6 +155,33 @@ def test_an_analyst_of_the_embedded_graph_cannot_write(own_home: Settings) -> No
         assert session.run("MATCH (n) RETURN count(n) AS n").single() is not None
         with pytest.raises(Forbidden):
             session.run("CREATE (:Anything)").consume()
+
+
+def test_a_graph_that_an_earlier_version_started_is_restarted_without_a_limit_on_scans(
+    running: EmbeddedStores, own_home: Settings
+) -> None:
+    with open_stores(own_home) as stores, stores.driver.session(database="neo4j") as session:
+        session.run("UNWIND range(1, 10) AS n CREATE (:Counted {n: n})").consume()
+    before = pids_of(running)
+    file = running.home.graph / "config" / "server-groups.json"
+    groups = json.loads(file.read_text())
+    groups["databases"]["*"]["groups"]["readonly"]["resultSetLimit"] = 3
+    write_private(file, json.dumps(groups))
+    # The running store reads the file again within seconds.
+    assert processes.wait_for(lambda: counted_by_analyst(own_home) == 3, 60)
+    messages: list[str] = []
+    started = {store.name: store.now for store in running.start(messages.append)}
+    assert started == {"PostgreSQL": False, "the graph": True}
+    assert messages == ["Restarting the graph with the configuration of this version …"]
+    assert counted_by_analyst(own_home) == 10
+    assert pid_of(running, "postgresql") in before
+    assert not any(store.now for store in running.start())
+
+
+def counted_by_analyst(settings: Settings) -> int:
+    query = "MATCH (c:Counted) WHERE c.n > 0 RETURN count(c) AS number"
+    with reader_driver(settings) as driver, driver.session(database="neo4j") as session:
+        return int(session.run(query).single(strict=True)["number"])
 
 
 @pytest.mark.parametrize("key", ["postgresql", "graph"])

@@ -135,6 +135,20 @@ def test_verify_names_what_is_missing_extra_and_different(stores: Stores, rows: 
     assert "Inspection" not in kinds
 
 
+def test_verify_says_whether_there_are_more_differences_than_it_names(
+    stores: Stores, rows: Rows
+) -> None:
+    project(stores)
+    extra = "UNWIND range(1, $count) AS n CREATE (:BaseImage {name: $name + n, document_id: 'x'})"
+    for name, count, truncated in (("ten", 10, False), ("one more", 1, True)):
+        answer(stores, extra, name=name, count=count)
+        (images,) = (kind for kind in verified(stores).kinds if not kind.equal)
+        assert (len(images.differences), images.truncated) == (10, truncated)
+        shown = CliRunner().invoke(graph_commands, ["verify"], obj=stores.settings)
+        assert ("  and more" in shown.stdout.splitlines()) is truncated
+    assert shown.exit_code == 1
+
+
 #: What drifted, the kind that shows it, how, and the properties that differ.
 DRIFTS = (
     ("SET edge.specifier = '>=99'", "different", ("specifier",)),

@@ -467,6 +467,9 @@ def test_open_comparisons_are_named_where_jobs_tell_most_first() -> None:
     assert (second.chance, second.jobs, second.baseline_jobs) == (0.0, 4, 0)
     text = " ".join(shown(group, 400).split())
     assert f"Measure next: {first.candidate} +{first.jobs} jobs" in text
+    assert "more." not in text
+    many = " ".join(shown(replace(group, next_jobs=group.next_jobs * 3), 600).split())
+    assert "; 3 more." in many
 
 
 def in_one_night(stack: int, night: int, level: float) -> list[MeasuredObservation]:

@@ -112,9 +112,9 @@ def test_waiting_ends_at_the_limit() -> None:
 
 
 def test_an_analyst_reads_within_limits_and_nothing_else() -> None:
-    groups = groups_of(row_limit=100, timeout_s=2.5)["databases"]["*"]["groups"]
+    groups = groups_of(timeout_s=2.5)["databases"]["*"]["groups"]
     assert groups["readonly"] == {
-        "resultSetLimit": 101,
+        "resultSetLimit": -1,
         "readTimeout": 2500,
         "access": [],
         "types": {"*": {"access": ["readRecord"]}},

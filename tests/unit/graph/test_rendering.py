@@ -44,7 +44,7 @@ def test_a_table_obeys_no_control_characters() -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_no_rows_are_shown_as_such(form: str) -> None:
     shown = _rendered(QueryResult(("name",), (), truncated=False), form)
-    assert shown.strip() == "[]" if form == "json" else "name" in shown
+    assert "name" in shown
 
 
 def test_a_long_value_is_never_cut_in_a_pipe() -> None:

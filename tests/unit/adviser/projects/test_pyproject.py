@@ -163,6 +163,10 @@ def test_requests_choose_extras_and_groups() -> None:
     with pytest.raises(InvalidProject, match="no group 'none'") as caught:
         project.asked(groups=["none"])
     assert caught.value.hint == "it has dev, more"
+    many = "".join(f"g{n:02}=[]\n" for n in range(22))
+    with pytest.raises(InvalidProject) as caught:
+        read(f"[project]\n[dependency-groups]\n{many}").asked(groups=["none"])
+    assert (caught.value.hint or "").endswith(", g18, g19 and 2 more")
 
 
 def test_dynamic_dependencies_are_told() -> None:

@@ -52,6 +52,16 @@ def test_a_loss_that_decided_shows_its_measurement() -> None:
     assert "worse" not in row
 
 
+def test_measurements_that_are_not_shown_are_counted() -> None:
+    report = report_of(kept())
+    packages = report["result"]["report"]["products"][0]["packages"]
+    (why,) = (it["why"] for it in packages if it["name"] == "fast")
+    why["claims"] = [*why["claims"]] * 5
+    (row,) = [line for line in shown(report, 400).splitlines() if line.startswith("fast")]
+    assert row.count("next to the baseline") == 2
+    assert "and 3 more measurements" in row
+
+
 def test_a_vulnerability_that_decided_is_named() -> None:
     request = asked("core\n")
     snap = snapshot_for(request)

@@ -1,0 +1,105 @@
+"""A record with many rows in every table that the graph shows, made by PostgreSQL itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    Connection,
+    Double,
+    Integer,
+    Text,
+    case,
+    cast,
+    column,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, array
+
+from graph.tables import (
+    AdviceObservation,
+    AdviceRow,
+    AdvisedStack,
+    AffectedVersion,
+    ArtifactInterface,
+    ArtifactRow,
+    Base,
+    Document,
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    NativeEnvironmentInterface,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
+    ObservationRow,
+    PackageRow,
+    PackageVersionRow,
+    RequirementRow,
+    RuntimeEnvironmentRow,
+    StackPackage,
+    StackRow,
+    VulnerabilityRow,
+)
+
+#: Every table that the graph shows, those before what refers to them.
+TABLES: tuple[type[Base], ...] = (
+    Document, PackageRow, PackageVersionRow, RequirementRow, VulnerabilityRow, AffectedVersion,
+    NativeInterfaceRow, ArtifactRow, ArtifactInterface, NativeEnvironmentRow,
+    NativeEnvironmentInterface, StackRow, StackPackage, HardwareRow, RuntimeEnvironmentRow,
+    IndicatorRow, InspectionRow, ObservationRow, AdviceRow, AdvisedStack, AdviceObservation,
+)  # fmt: skip
+
+_NUMBER: Any = column("number", Integer)
+_NAME = literal("name-") + func.lpad(cast(_NUMBER, Text), 6, "0")
+#: Four of five observations are measured.
+_IS_MEASURED = _NUMBER % 5 != 0
+
+#: Values that a constraint or a test asks for.
+_SPECIAL: dict[Column[Any] | Any, Any] = {
+    Document.location: null(),
+    PackageVersionRow.state: literal("solved"),
+    ObservationRow.outcome: case((_IS_MEASURED, "measured"), else_="crashed"),
+    ObservationRow.rate: case((_IS_MEASURED, cast(_NUMBER, Double)), else_=null()),
+    ObservationRow.unit: case((_IS_MEASURED, "FLOP/s"), else_=null()),
+    RuntimeEnvironmentRow.python_version: literal("3.") + cast(10 + _NUMBER % 3, Text),
+}
+
+
+def fill(connection: Connection, count: int) -> None:
+    """Insert ``count`` rows into each of :data:`TABLES`; the caller owns the transaction.
+
+    All names and keys of row ``n`` are ``name-n``, so that every foreign key leads from row
+    ``n`` to row ``n`` and need not be checked. Nothing is put into the outbox.
+    """
+    connection.execute(text("SET LOCAL session_replication_role = replica"))
+    special = {one.expression: value for one, value in _SPECIAL.items()}
+    for model in TABLES:
+        columns = list(model.__table__.columns)
+        values = [special.get(one, _value(one)).label(one.name) for one in columns]
+        numbers = func.generate_series(1, count).table_valued(_NUMBER).render_derived()
+        rows = select(*values).select_from(numbers)
+        connection.execute(insert(model).from_select([one.name for one in columns], rows))
+
+
+def _value(one: Column[Any]) -> Any:
+    """An expression for row ``number`` of a column."""
+    if isinstance(one.type, ARRAY):
+        item = _NAME if isinstance(one.type.item_type, Text) else cast(_NUMBER, Double)
+        return array([item])
+    if isinstance(one.type, JSONB):
+        return cast(literal("{}"), JSONB)
+    by_type = {
+        str: _NAME,
+        bool: _NUMBER % 2 == 0,
+        bytes: literal(b"{}"),
+        datetime: func.to_timestamp(_NUMBER),
+    }
+    return by_type.get(one.type.python_type, _NUMBER)
