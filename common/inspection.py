@@ -27,6 +27,8 @@ class SchemaVersion(StrEnum):
 
     #: One document: specification, status and a ``job_log`` keyed by matrix size.
     Y2019 = "inspection-2019"
+    #: One document: specification, status and a list of ``job_logs``.
+    Y2020_02_JOB_LOGS = "inspection-2020-02-job-logs"
     #: One result document with the requirements beside the measurement.
     Y2020_02 = "inspection-2020-02"
     #: The same, several of them in a dictionary keyed by inspection.

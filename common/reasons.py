@@ -22,6 +22,7 @@ class Reason(StrEnum):
     DUPLICATE_KEY = "duplicate_key"
     NESTED_TOO_DEEP = "nested_too_deep"
     UNKNOWN_SCHEMA = "unknown_schema"
+    FOREIGN_BENCHMARK = "foreign_benchmark"
     MISSING_FIELD = "missing_field"
     WRONG_TYPE = "wrong_type"
     OUT_OF_RANGE = "out_of_range"
