@@ -59,6 +59,8 @@ class Exclusion(StrEnum):
     #: The PyTorch matmul that stopped the clock on a GPU without synchronising
     #: measured the launch, not the product; nothing recorded can mend it.
     PYTORCH_MATMUL_UNSYNCHRONISED = "pytorch-matmul-unsynchronised"
+    #: The host ended the build or the job, which says nothing of the stack.
+    HOST_PROBLEM = "host-problem"
 
 
 class Instability(StrEnum):
