@@ -27,6 +27,8 @@ class SchemaVersion(StrEnum):
 
     #: One document: specification, status and a ``job_log`` keyed by matrix size.
     Y2019 = "inspection-2019"
+    #: One document: specification, status and a list of ``job_logs``.
+    Y2020_02_JOB_LOGS = "inspection-2020-02-job-logs"
     #: One result document with the requirements beside the measurement.
     Y2020_02 = "inspection-2020-02"
     #: The same, several of them in a dictionary keyed by inspection.
@@ -44,6 +46,8 @@ class Outcome(StrEnum):
     NO_RESULT = "no_result"
     #: The stack could not be installed, so there was no job.
     BUILD_FAILED = "build_failed"
+    #: The host ended the build or the job (:mod:`common.host_problems`): no word on the stack.
+    HOST_PROBLEM = "host_problem"
 
 
 def canonical_json(value: Any) -> bytes:
@@ -122,7 +126,7 @@ class Observation:
     :param rate: in ``unit``, after any ``correction``; ``reported_rate`` is what the document
         said, in the same unit
     :param repetitions_s: raw durations, where the document has them
-    :param quarantine_reason: why it is compared with nothing although it was measured
+    :param quarantine_reason: why it is compared with nothing and says nothing of the stack
     :param unstable_reason: which rule flagged the job
     :param failure_reason: code of why a build failed, or of what ended a job other than itself
     :param failure_message: the same for a person
@@ -184,6 +188,6 @@ class InspectionDocument:
 
     @property
     def job_count(self) -> int:
-        """Jobs of the inspection; each has one observation or more."""
-        ran = (it for it in self.observations if it.outcome is not Outcome.BUILD_FAILED)
-        return len({observation.job_id for observation in ran})
+        """Jobs of the inspection that the host did not end; each has one observation or more."""
+        others = (Outcome.BUILD_FAILED, Outcome.HOST_PROBLEM)
+        return len({it.job_id for it in self.observations if it.outcome not in others})

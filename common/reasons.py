@@ -22,6 +22,7 @@ class Reason(StrEnum):
     DUPLICATE_KEY = "duplicate_key"
     NESTED_TOO_DEEP = "nested_too_deep"
     UNKNOWN_SCHEMA = "unknown_schema"
+    FOREIGN_BENCHMARK = "foreign_benchmark"
     MISSING_FIELD = "missing_field"
     WRONG_TYPE = "wrong_type"
     OUT_OF_RANGE = "out_of_range"
@@ -58,6 +59,8 @@ class Exclusion(StrEnum):
     #: The PyTorch matmul that stopped the clock on a GPU without synchronising
     #: measured the launch, not the product; nothing recorded can mend it.
     PYTORCH_MATMUL_UNSYNCHRONISED = "pytorch-matmul-unsynchronised"
+    #: The host ended the build or the job, which says nothing of the stack.
+    HOST_PROBLEM = "host-problem"
 
 
 class Instability(StrEnum):

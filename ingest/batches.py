@@ -86,7 +86,8 @@ class Recorder(Generic[Delivered, Added]):
     kind: str
     add: Callable[[Connection, Settings, Sequence[Delivered]], Added]
     on_recorded: Callable[[Batch[Delivered], Added], None]
-    _read_whole: bool = True
+    #: Whether the last source was read to its end; single documents of it may have been refused.
+    read_whole: bool = True
 
     def record_source(self, source: str, batches: Iterable[Batch[Delivered]]) -> int:
         """Record all of ``source``; what was refused before and was not again is mended.
@@ -96,9 +97,9 @@ class Recorder(Generic[Delivered, Added]):
         """
         with relational_errors(self.settings), self.engine.begin() as connection:
             began = now(connection)
-        self._read_whole = True
+        self.read_whole = True
         self.record(batches)
-        if not self._read_whole:
+        if not self.read_whole:
             return 0
         with relational_errors(self.settings), self.engine.begin() as connection:
             return resolve_source(connection, stored_source(source), began, self.kind)
@@ -118,7 +119,7 @@ class Recorder(Generic[Delivered, Added]):
         with relational_errors(self.settings), self.engine.begin() as connection:
             added = self.add(connection, self.settings, batch.deliveries)
             add_refusals(connection, map(self._refused, batch.refusals))
-        self._read_whole &= not any(
+        self.read_whole &= not any(
             it.error.reason in _NOT_READ and not it.place for it in batch.refusals
         )
         logger.info(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from ingest.commands.packages import packages
 from ingest.commands.places import absolute_source
 
 if TYPE_CHECKING:
+    from ingest.documents import Skipped
     from ingest.runs import RunReport
 
 __all__ = ["advisories", "analyze", "ingest", "packages"]
@@ -28,25 +29,36 @@ def ingest() -> None:
 @ingest.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
+@click.option("--list-skipped", is_flag=True, help="List the files that are not inspections.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def inspections(
-    context: click.Context, sources: tuple[str, ...], dry_run: bool, as_json: bool
+    context: click.Context,
+    sources: tuple[str, ...],
+    dry_run: bool,
+    list_skipped: bool,
+    as_json: bool,
 ) -> None:
     """Take in inspections from files, folders, .tar.gz, .zip or URLs such as s3://bucket/prefix.
+
+    Inspections are recognised by their content, whatever their file name. Other files are
+    skipped and counted; results of other benchmarks are named.
 
     The same content is stored once. What cannot be taken in goes to the quarantine,
     the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
+    from ingest.pipeline import ignore_skipped
     from ingest.runs import check, run
 
     settings: Settings = context.obj
     places = [absolute_source(source) for source in sources]
+    skipped: list[Skipped] | None = [] if list_skipped else None
+    on_skipped = ignore_skipped if skipped is None else skipped.append
     with ExitStack() as stack:
         on_document = _progress(stack, places, quiet=as_json)
-        report = (check if dry_run else run)(settings, places, on_document)
-    _finish(context, report, as_json=as_json, dry_run=dry_run)
+        report = (check if dry_run else run)(settings, places, on_document, on_skipped)
+    _finish(context, report, as_json=as_json, dry_run=dry_run, skipped=skipped)
 
 
 @ingest.command()
@@ -111,10 +123,15 @@ def _progress(stack: ExitStack, sources: list[str], *, quiet: bool) -> Callable[
 
 
 def _finish(
-    context: click.Context, report: RunReport, *, as_json: bool, dry_run: bool = False
+    context: click.Context,
+    report: RunReport,
+    *,
+    as_json: bool,
+    dry_run: bool = False,
+    skipped: Sequence[Skipped] | None = None,
 ) -> None:
     from ingest.reports import print_report
 
-    print_report(report, as_json=as_json, dry_run=dry_run)
+    print_report(report, as_json=as_json, dry_run=dry_run, skipped=skipped)
     if not report.clean:
         context.exit(1)

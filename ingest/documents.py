@@ -53,6 +53,19 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file in a source that is not an inspection; nothing of it is taken in.
+
+    :param place: where inside ``source``; the path of a file
+    :param reason: why, in words that are the same for all files of the kind
+    """
+
+    source: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How much a source may make us read.
 
@@ -62,6 +75,8 @@ class Limits:
     :param ratio: unpacked to packed bytes; JSON in gzip stays below 60
     :param allow_http: follow ``http(s)://``: only where a person named the URL
     :param lines: take ``.jsonl`` and the like too, in which each line is a document
+    :param by_content: take inspections whatever their file name, and give the files that are
+        none as :class:`Skipped`; otherwise only the names of files count
     """
 
     document_bytes: int = 64 * MEBIBYTE
@@ -70,3 +85,4 @@ class Limits:
     ratio: float = 200.0
     allow_http: bool = False
     lines: bool = False
+    by_content: bool = False

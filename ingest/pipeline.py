@@ -13,7 +13,7 @@ from common.inspection import InspectionDocument
 from common.settings import Settings
 from graph.repositories.inspections import Delivery, add_inspections
 from ingest.batches import Batch, Recorder, in_batches
-from ingest.documents import Limits, Refusal
+from ingest.documents import Limits, Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections
 from ingest.sources import documents_of
 
@@ -27,6 +27,7 @@ class IngestReport:
     :param read: documents met, refused ones included
     :param known: documents that were in the record before, or met twice
     :param mended: entries of the quarantine that were met no more
+    :param skipped: files that are not inspections, by the reason
     """
 
     read: int = 0
@@ -34,6 +35,7 @@ class IngestReport:
     known: int = 0
     quarantined: int = 0
     mended: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
     stacks_unknown: int = 0
     observations: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -66,26 +68,41 @@ class IngestReport:
             "known": self.known,
             "quarantined": self.quarantined,
             "mended": self.mended,
+            "skipped": self.skipped.total(),
+            "skipped_reasons": dict(self.skipped),
             "stacks_unknown": self.stacks_unknown,
             "observations": dict(self.observations),
             "reasons": dict(self.reasons),
         }
 
 
+def ignore_skipped(skipped: Skipped) -> None:
+    """For callers that take no interest in skipped files."""
+
+
 def read_inspections(
-    sources: Iterable[str], limits: Limits, on_document: Callable[[], None] = lambda: None
+    sources: Iterable[str],
+    limits: Limits,
+    on_document: Callable[[], None] = lambda: None,
+    on_skipped: Callable[[Skipped], None] = ignore_skipped,
 ) -> Iterator[Batch[Delivery]]:
-    """Read and parse ``sources`` into batches of bounded size, in order."""
-    found = _inspections_in(sources, limits, on_document)
+    """Read and parse ``sources`` into batches of bounded size, in order.
+
+    :param on_skipped: called with each file that is not an inspection
+    """
+    found = _inspections_in(sources, limits, on_document, on_skipped)
     return in_batches(found, lambda delivery: len(delivery.document.body))
 
 
 def _inspections_in(
-    sources: Iterable[str], limits: Limits, on_document: Callable[[], None]
+    sources: Iterable[str],
+    limits: Limits,
+    on_document: Callable[[], None],
+    on_skipped: Callable[[Skipped], None],
 ) -> Iterator[Delivery | Refusal]:
     """A dictionary of inspections brings several; each document read is told by itself."""
     for source in sources:
-        for raw in documents_of(source, limits):
+        for raw in documents_of(source, limits, on_skipped):
             if isinstance(raw, Refusal):
                 yield raw
             else:
@@ -95,16 +112,30 @@ def _inspections_in(
 
 
 def check_inspections(
-    sources: Iterable[str], limits: Limits, on_document: Callable[[], None] = lambda: None
+    sources: Iterable[str],
+    limits: Limits,
+    on_document: Callable[[], None] = lambda: None,
+    on_skipped: Callable[[Skipped], None] = ignore_skipped,
 ) -> IngestReport:
     """What ingest would make of ``sources`` in an empty record; nothing is written."""
     report = IngestReport()
+    count_skipped = _counting(report, on_skipped)
     seen: set[str] = set()
-    for batch in read_inspections(sources, limits, on_document):
+    for batch in read_inspections(sources, limits, on_document, count_skipped):
         new = {str(it.document.document_id) for it in batch.deliveries} - seen
         report.count_batch(batch, new)
         seen |= new
     return report
+
+
+def _counting(
+    report: IngestReport, on_skipped: Callable[[Skipped], None]
+) -> Callable[[Skipped], None]:
+    def count(skipped: Skipped) -> None:
+        report.skipped[skipped.reason] += 1
+        on_skipped(skipped)
+
+    return count
 
 
 def ingest_inspections(
@@ -114,6 +145,7 @@ def ingest_inspections(
     limits: Limits,
     *,
     on_document: Callable[[], None] = lambda: None,
+    on_skipped: Callable[[Skipped], None] = ignore_skipped,
     on_commit: Callable[[], None] = lambda: None,
 ) -> IngestReport:
     """Take in every document of ``sources``, each once, and quarantine what cannot be.
@@ -121,6 +153,7 @@ def ingest_inspections(
     Documents and their outbox entries are committed batch by batch, so an
     interrupted run is resumed by running it again.
 
+    :param on_skipped: called with each file that is not an inspection
     :param on_commit: called after each batch, such as to wake the projector
     :raises StoreUnavailable: if a store is lost; what was committed stays
     """
@@ -131,7 +164,8 @@ def ingest_inspections(
         on_commit()
 
     recorder = Recorder(settings, engine, KIND, add_inspections, recorded)
+    count_skipped = _counting(report, on_skipped)
     for source in sources:
-        batches = read_inspections([source], limits, on_document)
+        batches = read_inspections([source], limits, on_document, count_skipped)
         report.mended += recorder.record_source(source, batches)
     return report

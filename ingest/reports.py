@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -14,13 +16,24 @@ from rich.table import Table
 
 from common.terminal import printable
 from graph.repositories.quarantine import QuarantineEntry
+from ingest.documents import Skipped
 from ingest.runs import NightlyReport, RunReport
 
 
-def print_report(report: RunReport, *, as_json: bool, dry_run: bool) -> None:
-    """One line per kind, and what a person should do next."""
+def print_report(
+    report: RunReport,
+    *,
+    as_json: bool,
+    dry_run: bool,
+    skipped: Sequence[Skipped] | None = None,
+) -> None:
+    """One line per kind, and what a person should do next.
+
+    :param skipped: the skipped files, if they are to be listed
+    """
     if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, **report.as_json()}, indent=2))
+        listed = {} if skipped is None else {"skipped_files": [asdict(it) for it in skipped]}
+        click.echo(json.dumps({"dry_run": dry_run, **report.as_json(), **listed}, indent=2))
         return
     seen = report.inspections
     verb = "can be taken in" if dry_run else "new"
@@ -40,6 +53,8 @@ def print_report(report: RunReport, *, as_json: bool, dry_run: bool) -> None:
         reasons = ", ".join(f"{count} {code}" for code, count in seen.reasons.most_common())
         where = "" if dry_run else "; see `thoth ingest quarantine`"
         click.echo(f"refused       {reasons}{where}")
+    if seen.skipped:
+        _print_skipped(seen.skipped, skipped)
     if isinstance(report, NightlyReport):
         _print_parts(report)
     if report.graph_error is not None:
@@ -51,6 +66,17 @@ def print_report(report: RunReport, *, as_json: bool, dry_run: bool) -> None:
         click.echo(
             f"graph         {'up to date' if not report.lag else f'{report.lag} entries wait'}"
         )
+
+
+def _print_skipped(counts: Counter[str], files: Sequence[Skipped] | None) -> None:
+    """How many files were skipped and why; each of them if they are to be listed."""
+    click.echo(f"skipped       {counts.total()} files that are not inspections")
+    for reason, count in counts.most_common():
+        click.echo(f"              {reason}: {count}")
+    if files is None:
+        click.echo("              `thoth ingest inspections --list-skipped` lists them")
+    for it in files or ():
+        click.echo(f"              {printable(f'{it.source}/{it.place}')}: {it.reason}")
 
 
 def _print_parts(report: NightlyReport) -> None:

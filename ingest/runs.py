@@ -16,8 +16,14 @@ from graph.repositories.crawls import is_following
 from graph.repositories.quarantine import QuarantineEntry, forget, open_refusals
 from graph.repositories.texts import as_named
 from ingest.beside import graph_beside, start_side_by_side
-from ingest.documents import Limits
-from ingest.pipeline import KIND, IngestReport, check_inspections, ingest_inspections
+from ingest.documents import Limits, Skipped
+from ingest.pipeline import (
+    KIND,
+    IngestReport,
+    check_inspections,
+    ignore_skipped,
+    ingest_inspections,
+)
 from ingest.projector import BackgroundProjector
 from ingest.record import only_one, open_record
 
@@ -89,17 +95,27 @@ class NightlyReport(RunReport):
         }
 
 
-def check(settings: Settings, sources: Sequence[str], on_document: Callable[[], None]) -> RunReport:
+def check(
+    settings: Settings,
+    sources: Sequence[str],
+    on_document: Callable[[], None],
+    on_skipped: Callable[[Skipped], None] = ignore_skipped,
+) -> RunReport:
     """What a run would do in an empty record; no store is started or written."""
-    return RunReport(check_inspections(sources, _OPERATOR_LIMITS, on_document))
+    return RunReport(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
 
 
-def run(settings: Settings, sources: Sequence[str], on_document: Callable[[], None]) -> RunReport:
+def run(
+    settings: Settings,
+    sources: Sequence[str],
+    on_document: Callable[[], None],
+    on_skipped: Callable[[Skipped], None] = ignore_skipped,
+) -> RunReport:
     """Take in ``sources`` while the graph catches up beside."""
     start_side_by_side(settings)
     with open_record(settings) as engine:
         with graph_beside(settings, engine) as projector:
-            report = _ingest(settings, engine, projector, sources, on_document)
+            report = _ingest(settings, engine, projector, sources, on_document, on_skipped)
         return RunReport(report, lag(engine).count, projector.error)
 
 
@@ -150,10 +166,11 @@ def _ingest(
     projector: BackgroundProjector,
     sources: Sequence[str],
     on_document: Callable[[], None],
+    on_skipped: Callable[[Skipped], None] = ignore_skipped,
 ) -> IngestReport:
     return ingest_inspections(
         settings, engine, sources, _OPERATOR_LIMITS,
-        on_document=on_document, on_commit=projector.wake,
+        on_document=on_document, on_skipped=on_skipped, on_commit=projector.wake,
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def _advisories(advice: Advice) -> Iterator[Note]:
     level = Level.WARNING if advice.asked.kind.refuses_vulnerable else Level.INFO
     message = (
         "no advisories are known, so that no version counts as vulnerable, whether it is or not: "
-        "`thoth advisories sync` reads them"
+        "`thoth advisories sync --osv` reads them"
     )
     yield Note(NoteCode.NO_ADVISORIES, level, message)
 

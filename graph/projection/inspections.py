@@ -150,6 +150,19 @@ def project_inspections(
         session.execute_write(_create, some)
 
 
+def project_corrected_inspections(
+    connection: Connection, session: neo4j.Session, keys: Iterable[str]
+) -> None:
+    """Overwrite the inspections of ``keys`` and their observations; create those that are missing.
+
+    Their edges never change.
+    """
+    wanted = list(dict.fromkeys(keys))
+    project_inspections(connection, session, wanted)
+    for some in _chunks(_read(connection, wanted)):
+        session.execute_write(_update, some)
+
+
 def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
     if not keys:
         return
@@ -203,6 +216,12 @@ def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> Non
     # An inspection whose jobs saw several machines or environments is rare.
     write(tx, RAN_ON.create, _further(inspections, "hardware"))
     write(tx, IN.create, _further(inspections, "environments"))
+
+
+def _update(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> None:
+    write(tx, INSPECTION.update, [each.properties for each in inspections])
+    observations = [row[1:] for each in inspections for row in each.observations]
+    write(tx, OBSERVATION.update, observations)
 
 
 def _further(inspections: list[_Inspection], name: str) -> list[Row]:

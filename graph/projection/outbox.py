@@ -18,7 +18,7 @@ from graph.projection.advice import project_advice
 from graph.projection.environments import RUNTIME_ENVIRONMENTS
 from graph.projection.hardware import HARDWARE_CLASSES
 from graph.projection.indicators import PERFORMANCE_INDICATORS
-from graph.projection.inspections import project_inspections
+from graph.projection.inspections import project_corrected_inspections, project_inspections
 from graph.projection.kinds import NODES
 from graph.projection.model import NodeKind, Subject
 from graph.projection.mutable import Mutable, project_mutable
@@ -100,6 +100,7 @@ PROJECTORS: dict[str, Projector] = {
     "runtime_environment": _of(RUNTIME_ENVIRONMENTS),
     "indicator": _of(PERFORMANCE_INDICATORS),
     "inspection": project_inspections,
+    "corrected_inspection": project_corrected_inspections,
     "advice": project_advice,
 }
 

@@ -33,10 +33,14 @@ class SourceState:
     as_of: datetime
 
 
+#: Earlier releases recorded sources that could not be read, too, as having no advisories.
+HAS_ADVISORIES = AdvisorySource.advisories > 0
+
+
 def source_states(connection: Connection) -> list[SourceState]:
-    """All sources that were ever read to their end, by name."""
+    """All sources that advisories were read from, to their end, by name."""
     columns = (getattr(AdvisorySource, name) for name in _COLUMNS)
-    query = select(*columns).order_by(AdvisorySource.source)
+    query = select(*columns).where(HAS_ADVISORIES).order_by(AdvisorySource.source)
     return [SourceState(*row) for row in connection.execute(query)]
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, any_, func, select
 from common.inspection import canonical_json
 from common.packages import Purl
 from graph.evidence import ADVISORIES, Evidence, KnownHarm, Reading, Series
+from graph.repositories.advisory_sources import HAS_ADVISORIES
 from graph.repositories.affected import texts
 from graph.repositories.readings import measured, minor, reading_of, series_of
 from graph.snapshot import Snapshot
@@ -149,7 +150,7 @@ def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime |
     )
     # An index that was asked again and had nothing new is as fresh as that answer.
     found |= dict(connection.execute(asked.group_by(IndexProject.index_name)).all())
-    advisories = select(AdvisorySource.source, AdvisorySource.as_of)
+    advisories = select(AdvisorySource.source, AdvisorySource.as_of).where(HAS_ADVISORIES)
     archives: dict[str, datetime | None] = dict(connection.execute(advisories).all())
     found |= archives or {ADVISORIES: None}
     return dict(sorted(found.items()))

@@ -90,12 +90,19 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
 
 
 def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
-    """Pages are the fresher word where there are any."""
+    """Pages are the fresher word where there are any.
+
+    A project that an index failed to give is as old as the last page that it did give.
+    """
+    asked: set[str] = set()
     for index, state, count, oldest, newest in connection.execute(_PROJECTS):
         status = of(index)
         status.projects[state] = count
-        if state == "known":
-            status.oldest, status.newest = oldest, newest
+        if state != "missing" and newest is not None:
+            if index not in asked:
+                status.oldest = status.newest = None
+            asked.add(index)
+            _widen(status, oldest, newest)
     for row in connection.execute(_TROUBLED):
         if row.state == "missing":
             of(row.index_name).missing.append(row.name)

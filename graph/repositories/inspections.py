@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ARRAY, Connection, Integer, Text, bindparam, text
 
 from common.inspection import (
     Hardware,
     Indicator,
     InspectionDocument,
     Observation,
+    Outcome,
     RuntimeEnvironment,
 )
 from common.settings import Settings
@@ -65,6 +66,17 @@ _OBSERVATION_COLUMNS = (
 )
 
 
+_MARK_HOST_PROBLEMS = text(
+    "UPDATE observations SET outcome = 'host_problem', quarantine_reason = 'host-problem'"
+    " WHERE observation_id = ANY(:observations) AND outcome <> 'host_problem'"
+    " RETURNING document_id"
+).bindparams(bindparam("observations", type_=ARRAY(Text)))
+_COUNT_JOBS = text(
+    "UPDATE inspections SET job_count = counted.jobs"
+    " FROM unnest(:ids, :jobs) AS counted (id, jobs) WHERE document_id = counted.id"
+).bindparams(bindparam("ids", type_=ARRAY(Text)), bindparam("jobs", type_=ARRAY(Integer)))
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """An inspection and where it was read from."""
@@ -77,6 +89,9 @@ def add_inspections(
     connection: Connection, settings: Settings, deliveries: Sequence[Delivery]
 ) -> set[str]:
     """Store each inspection once; the caller owns the transaction.
+
+    Of inspections that were stored before, problems of the host are set right: earlier releases
+    stored them as failures of the stack.
 
     Whatever the number of deliveries, the number of statements is the same.
 
@@ -98,6 +113,7 @@ def add_inspections(
         *_add_stacks(connection, documents),
         *_add_circumstances(connection, documents),
         *_add_measurements(connection, documents),
+        *_set_host_problems_right(connection, [it.document for it in unique.values()]),
     ]
     outbox = table_of(OutboxEntry)
     copy_rows(connection, outbox.name, outbox, entries, ("kind", "key"))
@@ -179,6 +195,29 @@ def _add_measurements(
         _OBSERVATION_COLUMNS,
     )  # fmt: skip
     return _entries("inspection", new)
+
+
+def _set_host_problems_right(
+    connection: Connection, documents: Sequence[InspectionDocument]
+) -> list[tuple[str, str]]:
+    counts = {
+        it.document_id: it.job_count
+        for it in documents
+        if any(seen.outcome is Outcome.HOST_PROBLEM for seen in it.observations)
+    }
+    if not counts:
+        return []
+    observations = [
+        seen.observation_id
+        for it in documents
+        for seen in it.observations
+        if seen.outcome is Outcome.HOST_PROBLEM
+    ]
+    changed = connection.scalars(_MARK_HOST_PROBLEMS, {"observations": observations}).all()
+    if changed:
+        ids, jobs = list(counts), list(counts.values())
+        connection.execute(_COUNT_JOBS, {"ids": ids, "jobs": jobs})
+    return _entries("corrected_inspection", sorted(set(changed)))
 
 
 def _observation_row(document_id: str, seen: Observation) -> tuple[Any, ...]:

@@ -25,9 +25,11 @@ _PROGRESS = text(
 _BACKLOG = text(
     """
     SELECT
+        (SELECT max(asked_at) FROM index_projects) AS asked_at,
         greatest(
-            (SELECT max(asked_at) FROM index_projects), (SELECT max(as_of) FROM advisory_sources)
-        ) AS asked_at,
+            (SELECT max(as_of) FROM index_projects),
+            (SELECT max(as_of) FROM advisory_sources WHERE advisories > 0)
+        ) AS answered_at,
         (SELECT count(*) FROM (SELECT FROM outbox LIMIT :counted) few) AS waiting,
         (SELECT created_at FROM outbox ORDER BY entry_id LIMIT 1) AS waiting_since
     """
@@ -53,12 +55,14 @@ class Progress:
 class Backlog:
     """What the graph does not show yet.
 
-    :param asked_at: when an index or a source of advisories was last asked
+    :param asked_at: when an index was last asked, whether or not it answered
+    :param answered_at: when an index or a source of advisories last answered
     :param waiting: entries of the outbox, counted up to :data:`COUNTED`
     :param waiting_since: when the oldest of them was written
     """
 
     asked_at: datetime | None
+    answered_at: datetime | None
     waiting: int
     waiting_since: datetime | None
 

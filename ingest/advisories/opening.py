@@ -79,7 +79,10 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
 
 def _documents_in(path: Path, named: str) -> Iterator[RawDocument | Refusal]:
     for found in documents_in_file(path, named, LIMITS):
-        yield Refusal(named, found) if isinstance(found, InvalidDocument) else found
+        if isinstance(found, InvalidDocument):
+            yield Refusal(named, found)
+        elif isinstance(found, RawDocument):
+            yield found
 
 
 def _sha256(path: Path) -> str | None:

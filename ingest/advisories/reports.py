@@ -19,7 +19,7 @@ from graph.repositories.advisory_lists import AdvisoryCounts, KnownVulnerability
 from graph.repositories.advisory_sources import SourceState
 from ingest.advisories.runs import SyncRun
 
-_NEVER = "none; `thoth advisories sync SOURCE`, or set ADVISORIES"
+_NEVER = "none; `thoth advisories sync --osv` reads the archive in ADVISORIES"
 #: Versions named one by one; more are only counted.
 _NAMED = 6
 
@@ -40,6 +40,8 @@ def print_sync(run: SyncRun, *, as_json: bool, dry_run: bool) -> None:
         )
     for words in _remarks(run):
         click.echo(words)
+    if report.as_of is None:
+        click.echo("source           not recorded: no advisory about a Python package was read")
     if not dry_run:
         click.echo(f"vulnerabilities  {len(report.vulnerabilities)} new or changed")
         click.echo(f"versions         {len(report.versions)} of those known here are concerned")

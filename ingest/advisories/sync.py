@@ -40,6 +40,8 @@ BATCH = 2_500
 class AdvisoryReport:
     """What became of the advisories of a source.
 
+    :param as_of: when the source was like that; ``None`` if it could not be read to its end, or
+        has no advisory about a Python package, so that it counts as no knowledge
     :param unchanged: the source is what it was, so nothing of it was read
     :param read: documents met, refused ones included
     :param skipped: documents that were in the record before
@@ -88,6 +90,11 @@ class AdvisoryReport:
             self.unreadable_versions += advisory.unreadable_versions
 
     @property
+    def advisories(self) -> int:
+        """Advisories about Python packages in the source."""
+        return self.read - self.foreign - self.quarantined
+
+    @property
     def known(self) -> int:
         """Documents that brought nothing new."""
         return self.skipped + self.repeated
@@ -124,6 +131,8 @@ def check_source(source: str, on_document: Callable[[], None] = lambda: None) ->
             foreign = len(batch.deliveries) - len(ours)
             report.count(batch, AdvisoriesAdded(new=len(fresh), foreign=foreign))
             report.updated += len(ours) - len(fresh)
+    if not report.advisories:
+        report.as_of = None
     return report
 
 
@@ -139,6 +148,8 @@ def sync_source(
 
     It is committed batch by batch, so an interrupted run is resumed by running it again.
     A source that is what it was is not read; one in which something was refused is.
+    A source that cannot be read to its end, or that has nothing about Python packages, is not
+    recorded: what is known of it stays as it is, with its date.
 
     :param source: a folder, a file, an archive or a URL
     :raises StoreUnavailable: if a store is lost or a server does not answer
@@ -162,6 +173,9 @@ def sync_source(
             recorder = Recorder(settings, engine, KIND, add_advisories, recorded)
             batches = _batches(opened.documents, documents, report, on_document)
             report.mended = recorder.record_source(source, batches)
+            if not (recorder.read_whole and report.advisories):
+                report.as_of = None
+                return report
     with relational_errors(settings), engine.begin() as connection:
         save_source(connection, _state(report, opened, known))
     return report
@@ -176,7 +190,7 @@ def _state(report: AdvisoryReport, opened: OpenedSource, known: SourceState | No
             report.source, validators.etag, validators.last_modified, known.sha256,
             known.advisories, as_of,
         )  # fmt: skip
-    count = report.read - report.foreign - report.quarantined
+    count = report.advisories
     if report.quarantined:
         return SourceState(report.source, None, None, None, count, as_of)
     etag, last_modified = opened.validators.etag, opened.validators.last_modified

@@ -17,15 +17,21 @@ def advisories() -> None:
 
 @advisories.command("sync")
 @click.argument("source", required=False)
+@click.option("--osv", is_flag=True, help="Read the archive at the address in ADVISORIES.")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
-def sync_command(context: click.Context, source: str | None, dry_run: bool, as_json: bool) -> None:
+def sync_command(
+    context: click.Context, source: str | None, osv: bool, dry_run: bool, as_json: bool
+) -> None:
     """Take in what is new in SOURCE: a zip of OSV documents, a folder, a file or a URL.
 
-    Without SOURCE, the one in ADVISORIES. A source that did not change is not read
-    again. What cannot be taken in goes to the quarantine, the rest goes on, and the
-    exit code is 1. An interrupted run is resumed by running it again.
+    Without SOURCE, or with --osv, the archive in ADVISORIES is read. OSV publishes one for
+    Python packages: PyPI/all.zip in its public bucket.
+
+    A source that did not change is not read again. What cannot be taken in goes to the
+    quarantine, the rest goes on, and the exit code is 1. An interrupted run is resumed by
+    running it again.
     """
     from ingest.advisories.reports import print_sync
     from ingest.advisories.runs import SyncRun, run_sync
@@ -33,9 +39,14 @@ def sync_command(context: click.Context, source: str | None, dry_run: bool, as_j
     from ingest.commands.places import absolute_source
 
     settings: Settings = context.obj
+    if source and osv:
+        raise click.UsageError("--osv reads the archive in ADVISORIES: leave SOURCE out")
     named = source or settings.advisories
     if named is None:
-        raise click.UsageError("name a SOURCE, or set ADVISORIES")
+        raise click.UsageError(
+            "ADVISORIES is not set. Name a SOURCE, or set ADVISORIES to the address of OSV's "
+            "archive for Python packages, PyPI/all.zip in its public bucket"
+        )
     place = absolute_source(named)
     with ExitStack() as stack:
         on_document = _progress(stack, place, quiet=as_json)

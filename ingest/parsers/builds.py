@@ -1,4 +1,4 @@
-"""A stack that could not be installed: an observation without a job."""
+"""A build that failed, for the stack or for its host: an observation without a job."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from datetime import datetime
 
 from common.fields import Record, integer_of, text_of, time_of
 from common.hardware import Allowance, hardware_class
+from common.host_problems import is_host_build
 from common.inspection import Indicator, Observation, Outcome, digest, digest_bytes
+from common.reasons import Exclusion
 from ingest.parsers.results import UNKNOWN_INDICATOR
+from ingest.parsers.runner import flag_of
 from ingest.parsers.specification import Specification, environment_of
 
 #: Why a build failed, where its status names no reason.
@@ -35,12 +38,16 @@ def observation_of_build(
     hardware = hardware_class({}, Allowance())
     job_id = digest_bytes(canonical)
     message = text_of(status, "message", "$", _LONGEST_READ)
+    reason = text_of(status, "reason", "$") or BUILD_FAILED
     exit_code = integer_of(status, "exit_code", "$", -_INT32, _INT32)
+    by_host = is_host_build(reason, message or "")
+    if "host_problem" in status:
+        by_host = flag_of(status, "host_problem", "$")
     return Observation(
         observation_id=digest([job_id, 0]),
         job_id=job_id,
         position=0,
-        outcome=Outcome.BUILD_FAILED,
+        outcome=Outcome.HOST_PROBLEM if by_host else Outcome.BUILD_FAILED,
         exit_code=1 if exit_code is None else exit_code,
         indicator=indicator,
         hardware=hardware,
@@ -48,7 +55,8 @@ def observation_of_build(
         parameters={},
         device=None,
         comparison_key=digest([indicator.indicator_id, {}, None, hardware.digest]),
-        failure_reason=text_of(status, "reason", "$") or BUILD_FAILED,
+        quarantine_reason=Exclusion.HOST_PROBLEM if by_host else None,
+        failure_reason=reason,
         failure_message=message and message[:_LONGEST_MESSAGE],
         started_at=time_of(status, "started_at", "$", now),
         ended_at=time_of(status, "finished_at", "$", now),

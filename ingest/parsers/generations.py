@@ -2,6 +2,7 @@
 
 =============================  ==================================================================
 inspection-2019                ``inspection_id``, ``specification``, ``status`` and one ``job_log``
+inspection-2020-02-job-logs    the same with several ``job_logs``, each of them a result
 inspection-2020-02             a result with ``requirements_locked`` and ``build_log`` beside it
 inspection-2020-02-dictionary  several of them: ``{inspection: [result, …]}``
 inspection-directory           ``build/specification``, ``build/status``, ``results/N/result`` …
@@ -102,8 +103,7 @@ def deliveries_of(raw: RawDocument) -> Iterator[Delivery | InvalidDocument]:
         value, canonical = _load(raw.data)
         kind = _kind_of(value)
         if kind is not SchemaVersion.Y2020_02_DICTIONARY:
-            single = _y2019 if kind is SchemaVersion.Y2019 else _y2020_02
-            yield single(value, canonical)
+            yield _SINGLE[kind](value, canonical)
             return
     except InvalidDocument as error:
         yield error
@@ -135,9 +135,13 @@ def _kind_of(value: Any) -> SchemaVersion:
         raise _unknown(f"schema_version {str(claimed)[:60]!r} is not known", "$.schema_version")
     if "job_log" in value:
         return SchemaVersion.Y2019
+    if "job_logs" in value:
+        return SchemaVersion.Y2020_02_JOB_LOGS
     if value.keys() >= _RESULT_KEYS:
         return SchemaVersion.Y2020_02
-    if any(_is_result_list(inner) for inner in value.values()):
+    if any(map(_is_result_list, value.values())) and all(
+        isinstance(inner, list) for inner in value.values()
+    ):
         return SchemaVersion.Y2020_02_DICTIONARY
     if "base" in value and value.keys() & {"python", "script", "build", "run"}:
         raise _unknown("the document is a specification without results, so nothing was inspected")
@@ -173,6 +177,28 @@ def _y2019(value: Record, canonical: bytes) -> Delivery:
     )
 
 
+def _job_logs(value: Record, canonical: bytes) -> Delivery:
+    logs = value["job_logs"]
+    if not isinstance(logs, list):
+        raise wrong_type(logs, "a list of results", "$.job_logs")
+    if not logs:
+        raise _unknown("an inspection without job logs", "$.job_logs")
+    jobs = []
+    for index, log in enumerate(logs):
+        at = path("$.job_logs", index)
+        jobs.append(Job(as_record(log, at), canonical_json(log), Spot(at=at)))
+    specification = value.get("specification")
+    return Delivery(
+        SchemaVersion.Y2020_02_JOB_LOGS,
+        text_of(value, "inspection_id", "$"),
+        tuple(jobs),
+        canonical,
+        Spot(at="$.specification"),
+        specification=None if specification is None else canonical_json(specification),
+        created={"@created": value.get("created")},
+    )
+
+
 def _y2020_02(value: Record, canonical: bytes) -> Delivery:
     return Delivery(
         SchemaVersion.Y2020_02,
@@ -183,6 +209,14 @@ def _y2020_02(value: Record, canonical: bytes) -> Delivery:
         lock=canonical_lock(value.get("requirements_locked"), "$.requirements_locked"),
         pipfile=canonical_lock(value.get("requirements"), "$.requirements"),
     )
+
+
+#: How documents of the generations that are one inspection in one file are read.
+_SINGLE = {
+    SchemaVersion.Y2019: _y2019,
+    SchemaVersion.Y2020_02_JOB_LOGS: _job_logs,
+    SchemaVersion.Y2020_02: _y2020_02,
+}
 
 
 def _dictionary_entry(name: str, results: Any, spot: Spot) -> Delivery:

@@ -161,6 +161,11 @@ def _of_output(
 ) -> list[Observation]:
     measured = [] if facts.crashed else measurements_of(stdout, stderr, "$.stdout")
     indicator = _indicator_of(stdout, sha, named, bool(measured))
+    if facts.run.host_problem:
+        return [_observation(
+            facts, 0, position, Outcome.HOST_PROBLEM, indicator,
+            failure_reason=facts.run.ended, quarantine_reason=Exclusion.HOST_PROBLEM,
+        )]  # fmt: skip
     if not measured:
         outcome = Outcome.CRASHED if facts.crashed else Outcome.NO_RESULT
         failure = facts.run.ended

@@ -20,11 +20,14 @@ from common.fields import (
     wrong_type,
 )
 from common.hardware import Allowance
+from common.host_problems import is_host_end
 from common.measurements import THREAD_VARIABLES
 from common.reasons import Reason
 from common.stability import JobConditions
 
 DOCUMENT_VERSION = 1
+
+_INT32 = 2**31 - 1
 
 #: How a job ends that ended by itself.
 _EXITED = "exited"
@@ -36,6 +39,7 @@ class Run:
 
     :param block: names the jobs that ran in turns with this one, if it was so
     :param ended: what ended the job, if not the job itself
+    :param host_problem: whether the host ended it, so that it says nothing of the stack
     :param bundled: name of the indicator, if its script is one of the project's own
     :param inspection: identifier of the inspection that the job belongs to
     """
@@ -47,6 +51,7 @@ class Run:
     block: str | None = None
     turn: int | None = None
     ended: str | None = None
+    host_problem: bool = False
     steal_share: float | None = None
     conditions: JobConditions = field(default_factory=JobConditions)
     limits: Allowance | None = None
@@ -73,14 +78,22 @@ def run_of(result: Record) -> Run:
         block=block,
         turn=turn,
         ended=None if ended == _EXITED else ended,
+        host_problem=_ended_by_host(result, ended),
         steal_share=steal,
         conditions=JobConditions(
-            throttled=_flag(conditions, "throttled", "$.conditions"),
-            swapped=swapped or _flag(conditions, "swapped", "$.conditions"),
+            throttled=flag_of(conditions, "throttled", "$.conditions"),
+            swapped=swapped or flag_of(conditions, "swapped", "$.conditions"),
             steal_share=steal or 0.0,
         ),
         limits=_limits(result),
     )
+
+
+def _ended_by_host(result: Record, ended: str | None) -> bool:
+    """By the runner's mark; earlier releases made none."""
+    if "host_problem" in result:
+        return flag_of(result, "host_problem", "$")
+    return is_host_end(ended, integer_of(result, "exit_code", "$", -_INT32, _INT32) or 0)
 
 
 def is_ours(document: Record) -> bool:
@@ -102,7 +115,7 @@ def is_ours(document: Record) -> bool:
 
 def _bundled(script: Record) -> str | None:
     at = "$.script"
-    return text_of(script, "name", at) if _flag(script, "bundled", at) else None
+    return text_of(script, "name", at) if flag_of(script, "bundled", at) else None
 
 
 def _schedule(schedule: Record) -> tuple[str | None, int | None]:
@@ -111,7 +124,7 @@ def _schedule(schedule: Record) -> tuple[str | None, int | None]:
     run = text_of(schedule, "run", at, 100)
     block = integer_of(schedule, "block", at)
     turn = integer_of(schedule, "turn", at)
-    interleaved = _flag(schedule, "interleaved", at) and run is not None and block is not None
+    interleaved = flag_of(schedule, "interleaved", at) and run is not None and block is not None
     return f"{run}:{block}" if interleaved else None, turn
 
 
@@ -140,7 +153,7 @@ def thread_variables(variables: Record, at: str) -> dict[str, str]:
     return threads
 
 
-def _flag(record: Record, key: str, at: str) -> bool:
+def flag_of(record: Record, key: str, at: str) -> bool:
     """A boolean; ``False`` if it is missing."""
     value: Any = record.get(key)
     if value is not None and type(value) is not bool:

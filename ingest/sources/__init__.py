@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from common.errors import InvalidDocument
-from ingest.documents import Limits, RawDocument, Refusal
+from ingest.documents import Limits, RawDocument, Refusal, Skipped
 from ingest.sources.archives import count_in_zip
 from ingest.sources.folders import count_in_folder, documents_in_file, documents_in_folder
 from ingest.sources.layout import LINE_SUFFIXES, is_archive, unreadable
@@ -20,13 +21,18 @@ __all__ = [
     "Limits",
     "RawDocument",
     "Refusal",
+    "Skipped",
     "count_hint",
     "documents_of",
     "stored_source",
 ]
 
 
-def documents_of(source: str, limits: Limits = DEFAULT_LIMITS) -> Iterator[RawDocument | Refusal]:
+def documents_of(
+    source: str,
+    limits: Limits = DEFAULT_LIMITS,
+    on_skipped: Callable[[Skipped], None] | None = None,
+) -> Iterator[RawDocument | Refusal]:
     """Every document of ``source``, one at a time, in a stable order.
 
     What cannot be read comes as a refusal, with its place in ``source``, so that
@@ -35,13 +41,22 @@ def documents_of(source: str, limits: Limits = DEFAULT_LIMITS) -> Iterator[RawDo
     They name ``stored_source(source)``, which is the source less any credentials.
 
     :param source: a file, a folder, an archive or an fsspec URL such as ``s3://bucket/prefix``
+    :param on_skipped: called with each file that is not an inspection. If it is given, files
+        count by their content; otherwise by their names, and the others are passed over
     """
     named = stored_source(source)
-    for found in _found(source, named, limits):
-        yield Refusal(named, found) if isinstance(found, InvalidDocument) else found
+    for found in _found(source, named, replace(limits, by_content=on_skipped is not None)):
+        if isinstance(found, InvalidDocument):
+            yield Refusal(named, found)
+        elif isinstance(found, RawDocument):
+            yield found
+        elif on_skipped is not None:
+            on_skipped(found)
 
 
-def _found(source: str, named: str, limits: Limits) -> Iterator[RawDocument | InvalidDocument]:
+def _found(
+    source: str, named: str, limits: Limits
+) -> Iterator[RawDocument | InvalidDocument | Skipped]:
     local = local_path(source)
     if local is None:
         yield from documents_at_url(source, named, limits)

@@ -19,7 +19,14 @@ from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.documents import MEBIBYTE, Limits, RawDocument
+from ingest.documents import MEBIBYTE, Limits, RawDocument, Skipped
+from ingest.sources.content import (
+    NOT_NAMED_LIKE_ONE,
+    NOT_READABLE,
+    recognised,
+    screened,
+    skipped_by_name,
+)
 from ingest.sources.layout import (
     BOMB_FLOOR_BYTES,
     bomb,
@@ -37,7 +44,7 @@ from ingest.sources.layout import (
 )
 from ingest.sources.lines import documents_in_lines
 
-Found = RawDocument | InvalidDocument
+Found = RawDocument | InvalidDocument | Skipped
 Opener = Callable[[], BinaryIO]
 
 #: No header of an archive is that long; a longer read was asked for by a forged one.
@@ -95,7 +102,7 @@ class _Bounded(io.RawIOBase):
 def documents_in_archive(
     opened: Opener, name: str, source: str, place: str, limits: Limits
 ) -> Iterator[Found]:
-    """Every document of an archive; archives within it are left alone.
+    """Every document of an archive, and every skipped file; archives within it are left alone.
 
     It is read twice: for the names, which tell when an inspection is complete
     and whether the archive is a bomb, and for the documents.
@@ -104,6 +111,8 @@ def documents_in_archive(
     :param place: where in ``source`` the archive is; empty if it is the source
     """
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
+    skipped: Counter[str] = Counter()
+    has_documents = False
     try:
         with opened() as stream:
             packed = stream.seek(0, io.SEEK_END)
@@ -112,7 +121,12 @@ def documents_in_archive(
             for member in members(stream, limits):
                 survey.add(member)
         with opened() as stream:
-            yield from _Reader(source, place, limits, survey).documents(members(stream, limits))
+            for found in _Reader(source, place, limits, survey).documents(members(stream, limits)):
+                if isinstance(found, Skipped):
+                    skipped[found.reason] += 1
+                else:
+                    has_documents = True
+                yield found
     except InvalidDocument as error:
         error.place = error.place or place
         yield error
@@ -121,8 +135,8 @@ def documents_in_archive(
     except _BROKEN as error:
         yield _broken(error, place)
     else:
-        if not (survey.parts or survey.documents or survey.leaving):
-            yield empty(place, survey.skipped, "archive")
+        if not has_documents:
+            yield empty(place, skipped, "archive")
 
 
 def _is_packing(error: OSError) -> bool:
@@ -149,9 +163,6 @@ class _Survey:
     parts: Counter[str] = field(default_factory=Counter)
     members: int = 0
     size: int = 0
-    documents: int = 0
-    leaving: int = 0
-    skipped: int = 0
 
     def add(self, member: _Member) -> None:
         """Count one member.
@@ -166,18 +177,9 @@ class _Survey:
             raise bomb(f"unpacks to more than {self.limits.archive_bytes} bytes", self.place)
         if self.size > BOMB_FLOOR_BYTES and self.size > self.limits.ratio * self.packed:
             raise bomb(f"{self.packed} bytes claim to unpack to {self.size} and more", self.place)
-        self._sort_in(member)
-
-    def _sort_in(self, member: _Member) -> None:
         part = inspection_part(_clean(member.name))
-        if _leaves(member):
-            self.leaving += 1
-        elif part:
+        if part and not _leaves(member):
             self.parts[part[0]] += 1
-        elif is_document(member.name) or is_lines(member.name, self.limits):
-            self.documents += 1
-        else:
-            self.skipped += 1
 
 
 @dataclass(slots=True)
@@ -215,13 +217,33 @@ class _Reader:
                 yield self._document(member, name)
             elif is_lines(name, self.limits):
                 yield from self._lines(member, name)
+            else:
+                yield self._other_file(member, name)
 
     def _document(self, member: _Member, name: str) -> Found:
         inside = self._inside(name)
         try:
-            return RawDocument(self.source, inside, data=self._read(member, inside))
+            raw = RawDocument(self.source, inside, data=self._read(member, inside))
         except InvalidDocument as error:
             return error
+        return screened(raw, self.limits)
+
+    def _other_file(self, member: _Member, name: str) -> Found:
+        """A file whose name says nothing: an inspection by its content, or skipped."""
+        inside = self._inside(name)
+        by_content = self.limits.by_content
+        reason = skipped_by_name(name, in_archive=True) if by_content else NOT_NAMED_LIKE_ONE
+        if reason is None and member.method not in _METHODS:
+            reason = NOT_READABLE
+        if reason is not None:
+            return Skipped(self.source, inside, reason)
+        try:
+            with member.open() as stream:
+                return recognised(stream, self.source, inside, self.limits)
+        except InvalidDocument as error:
+            return error
+        except (OSError, *_BROKEN):  # such as a password
+            return Skipped(self.source, inside, NOT_READABLE)
 
     def _lines(self, member: _Member, name: str) -> Iterator[Found]:
         inside = self._inside(name)

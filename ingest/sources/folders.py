@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
-from ingest.documents import Limits, RawDocument
+from ingest.documents import Limits, RawDocument, Skipped
 from ingest.sources.archives import documents_in_archive
+from ingest.sources.content import (
+    NO_REGULAR_FILE,
+    NOT_NAMED_LIKE_ONE,
+    NOT_READABLE,
+    SURPLUS,
+    recognised,
+    screened,
+    skipped_by_name,
+)
 from ingest.sources.layout import (
     MAX_DEPTH,
     empty,
@@ -28,7 +38,7 @@ from ingest.sources.layout import (
 )
 from ingest.sources.lines import documents_in_lines
 
-Found = RawDocument | InvalidDocument
+Found = RawDocument | InvalidDocument | Skipped
 
 
 def documents_in_file(path: Path, source: str, limits: Limits) -> Iterator[Found]:
@@ -37,43 +47,47 @@ def documents_in_file(path: Path, source: str, limits: Limits) -> Iterator[Found
 
 
 def documents_in_folder(path: Path, source: str, limits: Limits) -> Iterator[Found]:
-    """Every document beneath a folder, in the order of their paths.
+    """Every document beneath a folder, and every skipped file, in the order of their paths.
 
     Links that lead out of the folder are not followed, nor are links to folders.
     Memory holds one inspection at a time.
     """
-    walk = _Walk(source, path.resolve(), limits)
-    yield from walk.folder(path, "")
-    if walk.nothing_found:
-        yield empty("", walk.skipped)
+    skipped: Counter[str] = Counter()
+    has_documents = False
+    for found in _Walk(source, path.resolve(), limits).folder(path, ""):
+        if isinstance(found, Skipped):
+            skipped[found.reason] += 1
+        else:
+            has_documents = True
+        yield found
+    if not has_documents:
+        yield empty("", skipped)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Walk:
     source: str
     root: Path
     limits: Limits
-    skipped: int = 0
-    nothing_found: bool = field(default=True)
 
     def folder(self, folder: Path, place: str, depth: int = 0) -> Iterator[Found]:
         """``folder`` itself as an inspection, then what else is in it."""
         if depth > MAX_DEPTH:
-            self.nothing_found = False
             yield too_deep(place)
             return
         try:
             with os.scandir(folder) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            self.nothing_found = False
             yield unreadable(place, error)
             return
         folders = [entry.name for entry in ordered if entry.is_dir(follow_symlinks=False)]
-        parts = self._parts(folder, set(folders) & {"build", "results"})
+        parts, surplus = self._parts(folder, set(folders) & {"build", "results"})
         if parts:
-            self.nothing_found = False
             yield self._inspection(folder, place, parts)
+            for name in surplus:
+                inner = f"{place}/{name}" if place else name
+                yield Skipped(self.source, inner, skipped_by_name(inner) or SURPLUS)
         for entry in ordered:
             inner = f"{place}/{entry.name}" if place else entry.name
             if entry.name in folders:
@@ -83,19 +97,26 @@ class _Walk:
             else:
                 yield from self._file(Path(entry.path), inner)
 
-    def _parts(self, folder: Path, names: set[str]) -> list[str]:
-        """Paths of the files that make ``folder`` an inspection; empty if it is none."""
+    def _parts(self, folder: Path, names: set[str]) -> tuple[list[str], list[str]]:
+        """Paths of the files that make ``folder`` an inspection, and of files beside these.
+
+        Both are empty if the folder is no inspection.
+        """
         parts: list[str] = []
+        surplus: list[str] = []
         for name in sorted(names):
             for base, folders, files in os.walk(folder / name):
                 folders.sort()
                 inner = Path(base).relative_to(folder).as_posix()
-                parts += [f"{inner}/{file}" for file in files if inspection_part(f"{inner}/{file}")]
+                for file in sorted(files):
+                    path = f"{inner}/{file}"
+                    (parts if inspection_part(path) else surplus).append(path)
                 if inner.count("/") >= 1:
+                    surplus += [f"{inner}/{deeper}/" for deeper in folders]
                     folders.clear()
         # A folder of build logs alone says nothing of an inspection.
         tells = any(part == "build/specification" or part.endswith("/result") for part in parts)
-        return parts if tells else []
+        return (parts, surplus) if tells else ([], [])
 
     def _inspection(self, folder: Path, place: str, parts: list[str]) -> Found:
         files: dict[str, bytes] = {}
@@ -118,21 +139,34 @@ class _Walk:
     def _file(self, path: Path, place: str) -> Iterator[Found]:
         lines = is_lines(path.name, self.limits)
         if not (lines or is_document(path.name) or is_archive(path.name)):
-            self.skipped += 1
+            yield self._other_file(path, place)
             return
         try:
             allowed = self._allowed(path)
         except OSError as error:
-            self.nothing_found = False
             yield unreadable(place, error)
             return
         if allowed is None:
-            self.nothing_found = False
             reason = "a link out of the folder, a pipe or a device; name a link's target instead"
             yield unreadable(place, reason)
             return
-        self.nothing_found = False
         yield from _documents_of_file(allowed, self.source, place, self.limits)
+
+    def _other_file(self, path: Path, place: str) -> Found:
+        """A file whose name says nothing: an inspection by its content, or skipped."""
+        reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
+        if reason is not None:
+            return Skipped(self.source, place, reason)
+        try:
+            allowed = self._allowed(path)
+            if allowed is None:
+                return Skipped(self.source, place, NO_REGULAR_FILE)
+            with allowed.open("rb") as stream:
+                return recognised(stream, self.source, place, self.limits)
+        except OSError:
+            return Skipped(self.source, place, NOT_READABLE)
+        except InvalidDocument as error:
+            return error
 
     def _allowed(self, path: Path) -> Path | None:
         """The file to read; ``None`` for a link out of the folder, a pipe or a device."""
@@ -157,7 +191,7 @@ def _documents_of_file(path: Path, source: str, place: str, limits: Limits) -> I
         yield from documents_in_archive(opened, path.name, source, place, limits)
         return
     try:
-        yield RawDocument(source, place, data=_read(path, place, limits))
+        yield screened(RawDocument(source, place, data=_read(path, place, limits)), limits)
     except OSError as error:
         yield unreadable(place, error)
     except InvalidDocument as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections import Counter
 from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
@@ -14,6 +15,10 @@ from ingest.documents import MEBIBYTE, Limits
 _INSPECTION_FILE = re.compile(
     r"(?:(?P<folder>.+)/)?"
     r"(?P<inner>build/(?:specification|log|Dockerfile|status)|results/[0-9]{1,9}/(?:result|hwinfo|log))\Z"
+)
+_UNFINISHED_FILE = re.compile(
+    r"(?:\A|/)(?:build|results/[0-9]{1,9})(?:\.part|\.old)?"
+    r"/(?:specification|log|Dockerfile|status|result|hwinfo)\Z"
 )
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 DOCUMENT_SUFFIXES = (".json", ".json.gz")
@@ -35,6 +40,15 @@ def inspection_part(path: str) -> tuple[str, str] | None:
     """
     found = _INSPECTION_FILE.match(path)
     return (found["folder"] or "", found["inner"]) if found else None
+
+
+def is_unfinished_part(path: str) -> bool:
+    """Whether a file belongs to an inspection folder that is still being written.
+
+    >>> is_unfinished_part("inspection-a/results/3.part/result")
+    True
+    """
+    return _UNFINISHED_FILE.search(path) is not None
 
 
 def is_document(name: str) -> bool:
@@ -73,9 +87,13 @@ def unreadable(place: str, error: BaseException | str) -> InvalidDocument:
     return InvalidDocument(Reason.UNREADABLE, cause, place=place)
 
 
-def empty(place: str, others: int, what: str = "folder") -> InvalidDocument:
-    """The refusal of a folder or archive without a single document."""
-    files = f", only {others} other files" if others else ""
+def empty(place: str, others: Counter[str], what: str = "folder") -> InvalidDocument:
+    """The refusal of a folder or archive without a single document.
+
+    :param others: how many files were skipped, by their reason
+    """
+    counted = ", ".join(f"{reason}: {count}" for reason, count in others.most_common(5))
+    files = f", only {others.total()} other files ({counted})" if others else ""
     return InvalidDocument(Reason.EMPTY_FOLDER, f"no documents in this {what}{files}", place=place)
 
 
@@ -102,18 +120,19 @@ def cause_of(error: BaseException) -> str:
     return said[:300] or type(error).__name__
 
 
-def read_bounded(stream: BinaryIO, place: str, limits: Limits) -> bytes:
+def read_bounded(stream: BinaryIO, place: str, limits: Limits, head: bytes = b"") -> bytes:
     """The rest of ``stream``, of which little more than a document's limit is ever held.
 
+    :param head: what was read of it before; the result begins with it
     :raises InvalidDocument: if there is more
     """
-    data = _read_up_to(stream, limits.document_bytes)
+    data = head + read_up_to(stream, limits.document_bytes - len(head))
     if len(data) > limits.document_bytes:
         raise too_large(place, None, limits)
     return data
 
 
-def _read_up_to(stream: BinaryIO, most: int) -> bytes:
+def read_up_to(stream: BinaryIO, most: int) -> bytes:
     """The rest of ``stream``, or somewhat more than ``most`` bytes of it.
 
     Read in pieces, because one large read sets its whole buffer aside first.
@@ -133,7 +152,7 @@ def unpack_document(stream: BinaryIO, packed: int, place: str, limits: Limits) -
     """
     try:
         with gzip.GzipFile(fileobj=stream) as unpacked:
-            data = _read_up_to(cast(BinaryIO, unpacked), limits.document_bytes)
+            data = read_up_to(cast(BinaryIO, unpacked), limits.document_bytes)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, cause_of(error), place=place) from None
     if len(data) > BOMB_FLOOR_BYTES and len(data) > limits.ratio * packed:

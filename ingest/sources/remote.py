@@ -5,6 +5,7 @@ Credentials come from the environment alone, as the store's own tools take them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,8 +14,16 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from common.errors import InvalidDocument
-from ingest.documents import Limits, RawDocument
+from ingest.documents import Limits, RawDocument, Skipped
 from ingest.sources.archives import documents_in_archive
+from ingest.sources.content import (
+    NOT_NAMED_LIKE_ONE,
+    NOT_READABLE,
+    SURPLUS,
+    recognised,
+    screened,
+    skipped_by_name,
+)
 from ingest.sources.layout import (
     MAX_DEPTH,
     empty,
@@ -33,14 +42,14 @@ from ingest.sources.layout import (
 from ingest.sources.lines import documents_in_lines
 from ingest.sources.urls import check_url
 
-Found = RawDocument | InvalidDocument
+Found = RawDocument | InvalidDocument | Skipped
 
 _STORES = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
 _WEB = ("http", "https")
 
 
 def documents_at_url(url: str, source: str, limits: Limits) -> Iterator[Found]:
-    """Every document under an fsspec URL, one listing an inspection.
+    """Every document under an fsspec URL and every skipped file, one listing an inspection.
 
     ``http(s)`` is followed only where ``limits`` allow it, and only to the file named.
 
@@ -79,12 +88,16 @@ class _Remote:
             name = self.source.removesuffix("?…").rstrip("/").rpartition("/")[2]
             yield from self._file({**info, "name": self.root}, name, "")
             return
-        found = False
-        for document in self._folder(self.root):
-            found = True
-            yield document
-        if not found:
-            yield empty("", 0)
+        skipped: Counter[str] = Counter()
+        has_documents = False
+        for found in self._folder(self.root):
+            if isinstance(found, Skipped):
+                skipped[found.reason] += 1
+            else:
+                has_documents = True
+            yield found
+        if not has_documents:
+            yield empty("", skipped)
 
     def _folder(self, folder: str, depth: int = 0) -> Iterator[Found]:
         if depth > MAX_DEPTH:
@@ -100,9 +113,14 @@ class _Remote:
             for entry in entries
             if entry["type"] == "directory"
         }
-        parts = self._parts(folder) if folders.keys() & {"build", "results"} else {}
+        parts: dict[str, Any] = {}
+        surplus: list[str] = []
+        if folders.keys() & {"build", "results"}:
+            parts, surplus = self._parts(folder)
         if parts:
             yield self._inspection(folder, parts)
+            for path in map(self._place, surplus):
+                yield Skipped(self.source, path, skipped_by_name(path) or SURPLUS)
         for entry in entries:
             name = str(entry["name"]).rstrip("/").rpartition("/")[2]
             if name not in folders:
@@ -110,10 +128,14 @@ class _Remote:
             elif not (parts and name in ("build", "results")):
                 yield from self._folder(folders[name], depth + 1)
 
-    def _parts(self, folder: str) -> dict[str, Any]:
-        """Files that make ``folder`` an inspection, by their path in it, with their sizes."""
+    def _parts(self, folder: str) -> tuple[dict[str, Any], list[str]]:
+        """Files that make ``folder`` an inspection, with their sizes, and files beside these.
+
+        The first are named by their path in the folder. Both are empty if it is no inspection.
+        """
         prefix = folder.rstrip("/") + "/"
-        parts = {}
+        parts: dict[str, Any] = {}
+        surplus: list[str] = []
         for name in ("build", "results"):
             try:
                 listing = self.system.find(prefix + name, detail=True)
@@ -123,8 +145,10 @@ class _Remote:
                 inner = path.removeprefix(prefix)
                 if inspection_part(inner):
                     parts[inner] = info
+                else:
+                    surplus.append(path)
         tells = any(part == "build/specification" or part.endswith("/result") for part in parts)
-        return parts if tells else {}
+        return (parts, surplus) if tells else ({}, [])
 
     def _inspection(self, folder: str, parts: dict[str, Any]) -> Found:
         place = self._place(folder)
@@ -160,6 +184,21 @@ class _Remote:
                 yield unreadable(place, error)
         elif is_document(name) or not place:
             yield self._document(path, size, name, place)
+        else:
+            yield self._other_file(path, place)
+
+    def _other_file(self, path: str, place: str) -> Found:
+        """A file whose name says nothing: an inspection by its content, or skipped."""
+        reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
+        if reason is not None:
+            return Skipped(self.source, place, reason)
+        try:
+            with self.system.open(path, "rb") as stream:
+                return recognised(stream, self.source, place, self.limits)
+        except InvalidDocument as error:
+            return error
+        except _driver_errors():
+            return Skipped(self.source, place, NOT_READABLE)
 
     def _document(self, path: str, size: int | None, name: str, place: str) -> Found:
         if size is not None and size > self.limits.document_bytes:
@@ -167,17 +206,14 @@ class _Remote:
         try:
             with self.system.open(path, "rb") as stream:
                 if is_gzipped_document(name):
-                    return RawDocument(
-                        self.source,
-                        place,
-                        data=unpack_document(stream, size or 1, place, self.limits),
-                    )
-                data = read_bounded(stream, place, self.limits)
+                    data = unpack_document(stream, size or 1, place, self.limits)
+                else:
+                    data = read_bounded(stream, place, self.limits)
         except InvalidDocument as error:
             return error
         except _driver_errors() as error:
             return unreadable(place, error)
-        return RawDocument(self.source, place, data=data)
+        return screened(RawDocument(self.source, place, data=data), self.limits)
 
     def _place(self, path: str) -> str:
         return path.rstrip("/").removeprefix(self.root).lstrip("/")

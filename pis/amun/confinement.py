@@ -11,6 +11,7 @@ import itertools
 import math
 import os
 import platform
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,9 @@ _START = 'echo 1000 >/proc/self/oom_score_adj; exec 9<"$1"; shift; exec "$@"'
 
 #: What programs see that put up the walls: nothing of the job's.
 _OUR_VARIABLES = ("--clearenv", "--setenv", "PATH", "/usr/bin:/bin")
+
+#: How the programs that put up the sandbox begin what they say.
+_REFUSALS = re.compile(rb"(?:bwrap|setpriv|prlimit): ")
 
 _INSTALL = "install bubblewrap and util-linux (setpriv, prlimit) with the system's package manager"
 _ALLOW = (
@@ -133,7 +137,14 @@ def confined(
 
 
 def of_job(finished: Finished) -> Finished:
-    """``finished`` said of the job: bubblewrap tells the signal that ended it as a shell does."""
+    """``finished`` said of the job: bubblewrap tells the signal that ended it as a shell does.
+
+    A job that the sandbox's own programs refused never began. A script that prints what they
+    print only loses its say.
+    """
+    refused = finished.exit_code and not finished.stdout and _REFUSALS.match(finished.stderr)
+    if finished.ended is Ended.EXITED and refused:
+        return replace(finished, ended=Ended.LAUNCH_FAILED)
     if finished.ended is not Ended.EXITED or finished.exit_code <= _SIGNALLED:
         return finished
     return replace(finished, ended=Ended.SIGNALLED, exit_code=_SIGNALLED - finished.exit_code)

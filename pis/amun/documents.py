@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from common.host_problems import is_host_build, is_host_end
 from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
 from pis.amun.jobs import Ended, Finished
 from pis.amun.launchers import Inspection, Job, JobResult, Prepared
@@ -60,6 +61,11 @@ class BuildStatus:
     launcher: str
 
     @property
+    def host_problem(self) -> bool:
+        """Whether the host is to blame, so that the failure says nothing of the stack."""
+        return self.reason is not None and is_host_build(self.reason, self.message)
+
+    @property
     def state(self) -> str:
         """``succeeded`` or ``failed``."""
         return "succeeded" if self.reason is None else "failed"
@@ -69,6 +75,7 @@ class BuildStatus:
         return {
             "state": self.state,
             "reason": self.reason,
+            "host_problem": self.host_problem,
             "message": self.message,
             "exit_code": self.exit_code,
             "started_at": written_time(self.started_at),
@@ -88,6 +95,7 @@ def job_result(inspection: Inspection, job: Job, finished: Finished, ran: Ran) -
         "script_sha256": script.sha256,
         "exit_code": finished.exit_code,
         "ended": str(finished.ended),
+        "host_problem": is_host_end(finished.ended, finished.exit_code),
         "stdout": parsed_output(finished.stdout, truncated=finished.stdout_truncated),
         "stderr": decoded(finished.stderr),
         "truncated": {"stdout": finished.stdout_truncated, "stderr": finished.stderr_truncated},
@@ -207,13 +215,14 @@ def finished_jobs(folder: Path) -> frozenset[int]:
 
 
 def measured_jobs(folder: Path) -> frozenset[int]:
-    """Those of the finished jobs that began; the others say nothing of the stack."""
-    began = (it for it in finished_jobs(folder) if _began(read_job(folder, it)))
-    return frozenset(began)
+    """Those of the finished jobs that the host did not end; the others run again."""
+    return frozenset(it for it in finished_jobs(folder) if not is_host_result(read_job(folder, it)))
 
 
-def _began(result: Mapping[str, Any]) -> bool:
-    return result.get("ended") != Ended.LAUNCH_FAILED
+def is_host_result(result: Mapping[str, Any]) -> bool:
+    """Whether a job was ended by the host, so that it says nothing of the stack."""
+    exit_code = result.get("exit_code")
+    return is_host_end(result.get("ended"), exit_code if isinstance(exit_code, int) else 0)
 
 
 def environments_of(folder: Path) -> frozenset[str]:

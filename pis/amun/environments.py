@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from common.host_problems import reason_of
 from common.inspection import digest
 from common.packages import DEFAULT_INDEX
 from common.settings import Settings
@@ -69,7 +70,8 @@ def build_environment(
         interpreter's if unset
     :param say: called with each line of the build log as it comes
     :raises BuildFailed: ``python-not-found``, ``hash-mismatch``, ``no-wheel``,
-        ``index-unreachable``, ``timed-out`` or ``build-failed``, with the log
+        ``index-unreachable``, ``timed-out``, ``disk-full``, ``host-failed``,
+        ``launcher-unavailable`` or ``build-failed``, with the log
     """
     log = BuildLog(say)
     home = settings.home / "environments"
@@ -84,7 +86,7 @@ def build_environment(
                 lock, interpreter, path, name, settings, log
             )
     except (OSError, UnicodeError) as error:
-        raise failed("build-failed", str(error), log) from error
+        raise failed(reason_of(error) or "build-failed", str(error), log) from error
 
 
 def environment_digest(lock: Lock, interpreter: Interpreter) -> str:

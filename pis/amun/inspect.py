@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from common.errors import AlreadyRunning, ProjectError
+from common.host_problems import HOST_FAILED, reason_of
 from common.inspection import digest
 from pis.amun.documents import (
     BuildStatus,
@@ -244,7 +245,8 @@ def _prepared(launcher: Launcher, inspection: Inspection) -> Prepared:
     except Exception as error:  # libraries of launchers raise kinds of their own
         logger.exception("build_failed", extra={"inspection_id": inspection.inspection_id})
         hint = getattr(error, "hint", None) or ""
-        raise BuildFailed("build-failed", _words(error), hint=hint) from error
+        reason = reason_of(error) or HOST_FAILED
+        raise BuildFailed(reason, _words(error), hint=hint) from error
 
 
 def _require_same_environment(prepared: Prepared, folder: Path) -> None:

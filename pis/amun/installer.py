@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from common.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE
 from pis.amun.indexes import without_credentials
 from pis.amun.launchers import BuildFailed
 from pis.amun.processes import run_group
@@ -17,7 +18,7 @@ TIMEOUT_S = 3600.0
 #: The first that matches what the installer said tells why it failed.
 _REASONS = (
     ("hash-mismatch", r"[Hh]ash mismatch|[Hh]ashes? (?:do|does) not match|no matching hash"),
-    ("build-failed", r"No space left on device|Disk quota exceeded"),
+    (DISK_FULL, r"No space left on device|Disk quota exceeded"),
     (
         "index-unreachable",
         r"error sending request|client error|dns error|[Cc]onnection (?:refused|reset)"
@@ -37,6 +38,7 @@ _HINTS = {
     "index-unreachable": "see that this machine reaches its package index, and run again",
     "no-wheel": "choose a version that has a wheel for this Python and platform; nothing is built",
     "timed-out": "run again: what was downloaded is kept",
+    DISK_FULL: "make room where THOTH_HOME and the temporary folder are, and run again",
 }
 
 Say = Callable[[str], None]
@@ -79,7 +81,7 @@ def run_installer(
         command = [find_uv_bin(), "--no-progress", "--color", "never", *arguments]
         done = run_group(command, environment, folder, TIMEOUT_S)
     except FileNotFoundError as error:
-        raise failed("build-failed", f"uv cannot be run: {error}", log, 127) from None
+        raise failed(LAUNCHER_UNAVAILABLE, f"uv cannot be run: {error}", log, 127) from None
     except subprocess.TimeoutExpired:
         raise failed("timed-out", f"not done after {TIMEOUT_S:.0f} s", log, 124) from None
     log.write(done.stderr)

@@ -45,6 +45,8 @@ class Ended(StrEnum):
     TIMED_OUT = "timed-out"
     OUTPUT_LIMIT = "output-limit"
     MEMORY_LIMIT = "memory-limit"
+    #: The machine itself ran short of memory, whatever took it.
+    HOST_MEMORY = "host-memory"
     PROCESS_LIMIT = "process-limit"
     LAUNCH_FAILED = "launch-failed"
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from common.packages import distributions_of
 from common.stability import noise_warnings, robust_variation
-from pis.amun.documents import finished_jobs, read_job
+from pis.amun.documents import finished_jobs, is_host_result, read_job
 from pis.amun.launchers import BuildFailed, Inspection
 from pis.amun.readings import Readings, readings_of
 
@@ -35,7 +35,10 @@ class Outcome:
     """One inspection after an invocation.
 
     :param state: ``measured`` if every job was, ``failed`` if one was not,
-        ``build_failed`` if there was nothing to run them in
+        ``build_failed`` if there was nothing to run them in, ``host_problem`` if the host kept
+        the build or a job from coming to an end, and nothing else went wrong
+    :param failed: jobs that were not measured, those that the host ended included
+    :param host_problems: jobs that the host ended; they run again
     :param rates: of the jobs that were measured, for each of their measurements in order
     :param unit: of the rates
     :param noise: of each measurement that its jobs made, in the order in which they print them
@@ -54,6 +57,7 @@ class Outcome:
     #: What is wrong with the output of the first job that ended well and has no result.
     fault: str | None = None
     noise: tuple[Noise, ...] = ()
+    host_problems: int = 0
 
     @property
     def label(self) -> str:
@@ -63,12 +67,12 @@ class Outcome:
     @property
     def warnings(self) -> Iterator[str]:
         """What a person should know at once about the noise of its jobs, no text twice."""
-        found = (
+        texts = (
             warning
             for it in self.noise
             for warning in noise_warnings(self.label, it.jobs, it.left_out, it.variation)
         )
-        return iter(dict.fromkeys(found))
+        return iter(dict.fromkeys(texts))
 
     @property
     def median_rate(self) -> float | None:
@@ -86,12 +90,12 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
     units = {unit for readings in read for unit in readings.units}
     component = next((str(it["component"]) for it in said if it.get("component")), None)
     failed = len(results) - len(said)
-    state = "build_failed" if failure else "failed" if failed else "measured"
+    host_problems = sum(map(is_host_result, results))
     locked = inspection.specification.lock.version_of(*distributions_of(_historic(component)))
     return Outcome(
         inspection_id=inspection.inspection_id,
         folder=folder,
-        state=state,
+        state=_state(failure, failed, host_problems),
         component=component,
         component_version=locked,
         measured=len(said),
@@ -101,6 +105,7 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
         failure=failure,
         fault=next((it.fault for it in read if it.fault), None),
         noise=tuple(_noise(read)),
+        host_problems=host_problems,
     )
 
 
@@ -111,6 +116,14 @@ def _noise(read: Sequence[Readings]) -> Iterator[Noise]:
         rates = [it.rates[place] for it in made if not it.unstable[place]]
         variation = robust_variation(rates) if len(rates) > 1 else None
         yield Noise(len(made), dict(sorted(reasons.items())), variation)
+
+
+def _state(failure: BuildFailed | None, failed: int, host_problems: int) -> str:
+    if failure is not None:
+        return "host_problem" if failure.host_problem else "build_failed"
+    if failed > host_problems:
+        return "failed"
+    return "host_problem" if host_problems else "measured"
 
 
 def _historic(component: str | None) -> str | None:

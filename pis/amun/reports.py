@@ -116,6 +116,8 @@ def print_outcomes(
             click.echo(f"warning: {printable(warning)}", err=True)
         if outcome.failure is not None:
             click.echo(f"not built: see {outcome.folder / 'build' / 'log'}", err=True)
+        if outcome.state == "host_problem":
+            click.echo("a problem of this host, which says nothing of the stack", err=True)
     command = "thoth stacks" if ingested else f"thoth ingest inspections {shlex.quote(str(out))}"
     click.echo(f"next: {command}", err=True)
 

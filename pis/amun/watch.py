@@ -54,18 +54,16 @@ class Watch:
         most = self.limits.processes
         if most is not None and held.tasks >= most:
             return Ended.PROCESS_LIMIT
-        if self._too_much_memory(held):
-            return Ended.MEMORY_LIMIT
-        return None
+        return self._memory_breach(held)
 
-    def _too_much_memory(self, held: Footprint) -> bool:
+    def _memory_breach(self, held: Footprint) -> Ended | None:
         most = self.limits.memory_bytes
         if most is None:
-            return False
-        if available_bytes() < _SPARE_BYTES:
-            return True
+            return None
         # Exact figures hold up the process that they are of, so they are a second look.
-        return held.resident_bytes > most and proportional_bytes(held.pids) > most
+        if held.resident_bytes > most and proportional_bytes(held.pids) > most:
+            return Ended.MEMORY_LIMIT
+        return Ended.HOST_MEMORY if available_bytes() < _SPARE_BYTES else None
 
 
 def footprint(pid: int) -> Footprint:

@@ -135,6 +135,31 @@ def document_2019(**job_log: Any) -> dict[str, Any]:
     }
 
 
+def document_with_job_logs(jobs: int = 3, **changes: Any) -> dict[str, Any]:
+    """A document of 2020-02 with all jobs of an inspection; published without file extension."""
+    logs = []
+    for number in range(jobs):
+        log = document_2020_02(datetime=f"2020-02-12T14:58:{number:02d}.000000")
+        log["stdout"]["framework"] = log["stdout"].pop("component")
+        for key in ("requirements", "requirements_locked", "build_log"):
+            del log[key]
+        logs.append(log)
+    pods = [{"exit_code": 0, "reason": "Completed", "state": "terminated"}] * jobs
+    return {
+        "build_log": "Step 1/19",
+        "created": "2020-02-12T14:54:57.643346",
+        "inspection_id": "inspection-test-e666815e",
+        "job_logs": logs,
+        "specification": specification(environment=None),
+        "status": {
+            "build": {"exit_code": 0, "reason": "Completed", "state": "terminated"},
+            "job": {"completions": jobs, "pods": pods, "succeeded": jobs},
+            "workflow": {"phase": "Succeeded"},
+        },
+        **changes,
+    }
+
+
 def document_2020_02(**changes: Any) -> dict[str, Any]:
     """A result of 2020-02 with its lock beside it, and the spelling of py-cpuinfo 5."""
     document = result_document(

@@ -95,6 +95,7 @@ def main() -> None:
     _write_wrong_rate()
     _write_2019()
     _write_2020_02()
+    _write_job_logs()
     _write_other_index(draw)
     _write_unsynchronised()
 
@@ -326,6 +327,31 @@ def _write_2020_02() -> None:
     names = [f"inspection-conv2d-{_hex(version, 8)}" for version in ("2.0.1", "2.1.0")]
     _write(folder / "dictionary.json", {names[0]: [first], names[1]: [second]})
     _write(folder / "single.json", single)
+
+
+def _write_job_logs() -> None:
+    """All jobs of an inspection in one document, published without file extension."""
+    name = f"inspection-conv2d-{_hex('1.13.1', 8)}"
+    logs = []
+    for number, rate in enumerate((2.28, 2.31, 2.29)):
+        result = _document_2020_02(f"{name}-x7k{number}p", "1.13.1", rate)
+        lock, pipfile = result.pop("requirements_locked"), result.pop("requirements")
+        del result["build_log"]
+        result["datetime"] = f"2020-02-12T14:58:{31 + number}.000417"
+        logs.append(result)
+    document = {
+        "build_log": "Successfully built\n",
+        "created": "2020-02-12T14:54:57.643346",
+        "inspection_id": name,
+        "job_logs": logs,
+        "specification": {
+            "base": "images.example/python-36",
+            "python": {"requirements": pipfile[0], "requirements_locked": lock[0]},
+            "script": "https://code.example/performance/master/tensorflow/conv2d.py",
+        },
+        "status": {"build": {"exit_code": 0, "reason": "Completed", "state": "terminated"}},
+    }
+    _write(FOLDER / "2020-02" / name, document)
 
 
 def _document_2020_02(host: str, version: str, rate: float) -> dict[str, Any]:

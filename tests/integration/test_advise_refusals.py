@@ -135,6 +135,22 @@ def test_without_advisories_nothing_looks_clean(known: Stores, tmp_path: Path) -
     assert "advisories never" in done.stdout
 
 
+def test_advisories_that_could_not_be_read_are_still_not_known(
+    known: Stores, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
+    (tmp_path / "page.zip").write_text("<html>Sorry</html>", encoding="utf-8")
+    for name in ("nosuch.zip", "page.zip"):
+        done = thoth(known.settings, "advisories", "sync", str(tmp_path / name))
+        assert done.returncode == 1
+        assert "not recorded: no advisory about a Python package was read" in done.stdout
+    done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--type", "security")
+    assert "warning: no advisories are known" in done.stdout
+    assert "`thoth advisories sync --osv` reads them" in " ".join(done.stdout.split())
+    done = thoth(known.settings, "advisories", "status")
+    assert "sources          none" in done.stdout
+
+
 def test_a_lock_beside_its_pipfile_is_checked_against_it(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "Pipfile").write_text(
         '[[source]]\nname = "pypi"\nurl = "https://index.example/simple"\nverify_ssl = true\n'

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from common.settings import Settings
 from graph.engine import Stores
 from graph.repositories.advisory_lists import vulnerabilities_of
+from graph.repositories.advisory_sources import source_states
 from graph.repositories.affected import match_versions
+from graph.repositories.progress import backlog
+from ingest.advisories.sync import check_source, sync_source
 from tests.factories.advisories import (
     CRITICAL,
     HIGH,
@@ -242,6 +246,59 @@ def test_broken_documents_are_quarantined_and_the_rest_goes_on(record: Record) -
     assert (mended.new, mended.mended) == (1, 1)
 
 
+def unread_sources(folder: Path) -> list[Path]:
+    """Sources that tell nothing of Python packages, each in its own way."""
+    whole = write_archive(folder / "whole.zip", [osv("GHSA-1")]).read_bytes()
+    elsewhere = osv("GHSA-9", affected("left-pad") | {"package": {"ecosystem": "npm", "name": "x"}})
+    (folder / "cut.zip").write_bytes(whole[:-40])
+    (folder / "page.json").write_text("<html>Sorry</html>", encoding="utf-8")
+    (folder / "empty").mkdir()
+    with zipfile.ZipFile(folder / "notes.zip", "w") as archive:
+        archive.writestr("README.md", "?")
+    write_archive(folder / "refused.zip", [osv("GHSA-1") | {"modified": "yesterday"}])
+    write_archive(folder / "npm.zip", [elsewhere])
+    names = ("nosuch.zip", "cut.zip", "page.json", "empty", "notes.zip", "refused.zip", "npm.zip")
+    return [folder / name for name in names]
+
+
+def test_a_source_that_was_not_read_is_no_knowledge(record: Record) -> None:
+    for source in unread_sources(record.folder):
+        report = sync_source(record.settings, record.engine, str(source))
+        assert (report.as_of, report.advisories) == (None, 0), source
+        assert check_source(str(source)).as_of is None, source
+    assert record.rows("SELECT source FROM advisory_sources") == []
+    with record.engine.connect() as connection:
+        assert backlog(connection).answered_at is None
+
+
+def test_what_is_known_of_a_source_stays_when_it_cannot_be_read(record: Record) -> None:
+    record.sync(osv("GHSA-1"), osv("GHSA-2"))
+    known = record.rows("SELECT * FROM advisory_sources")
+    archive = record.folder / "all.zip"
+    whole = archive.read_bytes()
+    for broken in (whole[:-40], b"", b"PK and nothing else"):
+        archive.write_bytes(broken)
+        assert sync_source(record.settings, record.engine, str(archive)).as_of is None
+        assert record.rows("SELECT * FROM advisory_sources") == known
+    archive.unlink()
+    assert sync_source(record.settings, record.engine, str(archive)).as_of is None
+    assert record.rows("SELECT * FROM advisory_sources") == known
+    archive.write_bytes(whole)
+    assert sync_source(record.settings, record.engine, str(archive)).unchanged
+
+
+def test_sources_that_earlier_releases_recorded_unread_are_no_knowledge(record: Record) -> None:
+    with record.engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO advisory_sources (source, advisories, as_of)"
+                " VALUES ('/nowhere/nosuch.zip', 0, now())"
+            )
+        )
+        assert source_states(connection) == []
+        assert backlog(connection).answered_at is None
+
+
 def test_the_number_of_statements_does_not_grow_with_the_advisories(record: Record) -> None:
     record.add(*(f"package-{number}==1.{minor}" for number in range(30) for minor in range(10)))
     counts = []
@@ -302,7 +359,7 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
     source = str(write_archive(tmp_path / "all.zip", documents))
     assert thoth_json(stores.settings, "advisories", "sync", source, "--dry-run")["dry_run"]
     assert row_counts(stores.engine)["advisories"] == 0
-    done = thoth_json(stores.settings, "advisories", "sync", ADVISORIES=source)
+    done = thoth_json(stores.settings, "advisories", "sync", "--osv", ADVISORIES=source)
     assert (done["advisories"]["new"], done["graph"]) == (3, {"lag": 0, "error": None})
     status = thoth_json(stores.settings, "advisories", "status")
     assert status["vulnerabilities"] == {"high": 2}
@@ -321,6 +378,8 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
     ("arguments", "code", "words"),
     [
         (("sync",), 2, "set ADVISORIES"),
+        (("sync", "--osv"), 2, "PyPI/all.zip in its public bucket"),
+        (("sync", "--osv", "all.zip"), 2, "leave SOURCE out"),
         (("list", "flask==final"), 2, "not a version"),
         (("list", "../flask"), 2, "not the name of a package"),
         (("sync", "/nowhere/all.zip"), 1, "unreadable"),

@@ -17,6 +17,7 @@ from common.indexes.configured import index_of
 from common.settings import Settings
 from graph.repositories.crawls import Watched, watch
 from graph.repositories.index_status import index_status
+from graph.repositories.progress import backlog
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.crawler import crawl
 from ingest.crawl.errands import Errand
@@ -317,6 +318,37 @@ def test_a_page_for_logging_in_is_a_failure_and_nothing_is_lost(
     assert rows(relational, "SELECT listed FROM release_files") == [(True,)]
     index.answers.clear()
     assert one(refresh_indexes(at, relational)).clean
+
+
+def test_an_index_that_fails_is_no_fresher_than_its_last_answer(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    for name in ("app", "other"):
+        wheels(index, name, "1.0")
+    add(at, relational, "app", "other")
+    with relational.begin() as connection:
+        connection.execute(text("UPDATE index_projects SET as_of = now() - interval '30 days'"))
+        before = backlog(connection).answered_at
+    index.answers["/simple/app/"] = LOGIN
+    assert not one(refresh_indexes(at, relational)).clean
+    with relational.connect() as connection:
+        (told,) = index_status(connection, 7)
+    assert told.projects == {"known": 1, "failed": 1}
+    assert told.oldest == before
+    assert before is not None
+    assert told.newest is not None
+    assert told.newest > before
+    index.answers["/simple/other/"] = LOGIN
+    with relational.begin() as connection:
+        connection.execute(text("UPDATE index_projects SET as_of = :then"), {"then": before})
+    assert not one(refresh_indexes(at, relational)).clean
+    with relational.connect() as connection:
+        (told,) = index_status(connection, 7)
+        assert (told.oldest, told.newest) == (before, before)
+        found = backlog(connection)
+    assert found.answered_at == before
+    assert found.asked_at is not None
+    assert found.asked_at > before
 
 
 def test_a_project_that_loses_all_its_files_is_an_alarm_once(

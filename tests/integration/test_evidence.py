@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import event, select
+from sqlalchemy import event, select, update
 
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Code
@@ -24,7 +24,7 @@ from graph.projection import sync
 from graph.repositories.evidence import INSPECTIONS, evidence_for
 from graph.repositories.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot, load_snapshot
-from graph.tables import HardwareRow, ObservationRow
+from graph.tables import AdvisorySource, HardwareRow, ObservationRow
 from ingest.advisories.sync import sync_source
 from ingest.cli import ingest
 from tests.factories.advisories import affected, osv, write_archive
@@ -147,6 +147,12 @@ def test_every_source_says_how_old_it_is(filled: Stores, tmp_path: Path) -> None
     (advisories,) = set(sources) - {"pypi", INSPECTIONS}
     assert advisories == str(tmp_path / "all.zip")
     assert sources[advisories] is not None
+
+
+def test_a_source_without_advisories_is_no_evidence(filled: Stores) -> None:
+    with filled.engine.begin() as connection:
+        connection.execute(update(AdvisorySource).values(advisories=0))
+    assert read(filled, "numpy")[1].sources[ADVISORIES] is None
 
 
 def test_equal_evidence_has_equal_bytes(filled: Stores) -> None:

@@ -33,6 +33,7 @@ from ingest.pipeline import ingest_inspections
 from tests.factories.documents import (
     directory_files,
     document_2020_02,
+    document_with_job_logs,
     encoded,
     lock,
     result_document,
@@ -41,7 +42,7 @@ from tests.factories.documents import (
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts
 
-INSPECTIONS, JOBS, OBSERVATIONS = 19, 89, 91
+INSPECTIONS, JOBS, OBSERVATIONS = 20, 92, 94
 
 
 def command(settings: Settings, *arguments: str) -> Result:
@@ -119,6 +120,45 @@ def test_content_is_stored_once_whatever_its_name_and_spelling(
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     assert deliver(stores.settings, moved)["inspection"]["new"] == 0
     assert row_counts(stores.engine)["documents"] == 2
+
+
+def test_an_inspection_without_file_extension_comes_in_whole(
+    stores: Stores, tmp_path: Path
+) -> None:
+    document = encoded(document_with_job_logs(20))
+    alone = write(tmp_path / "alone", {"inspection-test-e666815e": document})
+    report = deliver(stores.settings, alone / "inspection-test-e666815e")["inspection"]
+    assert (report["read"], report["new"], report["stacks_unknown"]) == (1, 1, 0)
+    assert report["observations"] == {"measured": 20}
+    for folder in (alone, write(tmp_path / "among", {"deep/copy": document, "x.txt": b"?"})):
+        report = deliver(stores.settings, folder)["inspection"]
+        assert (report["read"], report["known"], report["quarantined"]) == (1, 1, 0)
+    assert report["skipped_reasons"] == {"not an inspection": 1}
+
+
+def test_skipped_files_are_counted_and_listed(stores: Stores, tmp_path: Path) -> None:
+    write(tmp_path, {
+        "run/mlperf_log_summary.txt": b"MLPerf Results Summary\nScenario : Offline\n",
+        "notes.txt": b"?",
+        "one.json": encoded(document_2020_02()),
+    })  # fmt: skip
+    counted = command(stores.settings, "inspections", str(tmp_path), "--dry-run")
+    assert counted.exit_code == 0
+    assert "skipped       2 files that are not inspections" in counted.output
+    assert "result of MLPerf Inference: 1\n" in counted.output
+    assert "--list-skipped" in counted.output
+    listed = command(stores.settings, "inspections", str(tmp_path), "--dry-run", "--list-skipped")
+    assert f"{tmp_path}/run/mlperf_log_summary.txt: result of MLPerf Inference\n" in listed.output
+    assert f"{tmp_path}/notes.txt: not an inspection\n" in listed.output
+    result = command(stores.settings, "inspections", str(tmp_path), "--list-skipped", "--json")
+    report = json.loads(result.stdout)
+    assert report["inspection"]["skipped"] == 2
+    assert report["skipped_files"] == [
+        {"source": str(tmp_path), "place": "notes.txt", "reason": "not an inspection"},
+        {"source": str(tmp_path), "place": "run/mlperf_log_summary.txt",
+         "reason": "result of MLPerf Inference"},
+    ]  # fmt: skip
+    assert quarantined(stores.settings) == []
 
 
 @pytest.mark.parametrize("sizes", [(10, 20), (20, 10), (10, 20, 10)])
@@ -225,9 +265,10 @@ def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_pat
     packed(tree / "bomb.zip", {"zeros.json": bytes(32 * 2**20)})
     packed(tree / "leaving.zip", {"../../evil.json": GOOD, "inside.json": GOOD})
     write(empty, {"notes.txt": b"?"})
+    write(tree.with_name("foreign"), {"summary.txt": b"MLPerf Results Summary\n"})
     write(closed, {"secret.json": GOOD})
     (closed / "secret.json").chmod(0)
-    sources = [tree, empty, tmp_path / "missing"]
+    sources = [tree, empty, tmp_path / "foreign" / "summary.txt", tmp_path / "missing"]
     if os.geteuid() != 0:  # root may read everything
         sources.append(closed)
     report = deliver(stores.settings, *sources, code=1)
@@ -242,6 +283,7 @@ def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_pat
         ("tree", "bomb.zip"): Reason.ARCHIVE_BOMB,
         ("tree", "leaving.zip/../../evil.json"): Reason.ARCHIVE_PATH,
         ("empty", ""): Reason.EMPTY_FOLDER,
+        ("summary.txt", ""): Reason.FOREIGN_BENCHMARK,
         ("missing", ""): Reason.UNREADABLE,
     }
     if os.geteuid() != 0:
@@ -340,12 +382,13 @@ def test_a_dry_run_writes_nothing_and_starts_no_store(tmp_path: Path) -> None:
 
 
 def test_the_json_report_keeps_its_shape(stores: Stores, tmp_path: Path) -> None:
-    write(tmp_path, {"a.json": GOOD, "b.json": b"{"})
+    write(tmp_path, {"a.json": GOOD, "b.json": b"{", "notes.txt": b"?"})
     report = deliver(stores.settings, tmp_path, code=1)
     assert report == {
         "dry_run": False,
         "inspection": {
-            "read": 2, "new": 1, "known": 0, "quarantined": 1, "mended": 0, "stacks_unknown": 0,
+            "read": 2, "new": 1, "known": 0, "quarantined": 1, "mended": 0, "skipped": 1,
+            "skipped_reasons": {"not an inspection": 1}, "stacks_unknown": 0,
             "observations": {Outcome.MEASURED: 1}, "reasons": {Reason.TRUNCATED_JSON: 1},
         },
         "graph": {"lag": 0, "error": None},

@@ -261,11 +261,30 @@ def test_a_stack_that_cannot_be_built_is_a_recorded_result(
     assert done.returncode == 1
     report = json.loads(done.stdout)["inspections"]
     assert [it["reason"] for it in report] == ["hash-mismatch", "hardware-not-met"]
-    assert {it["state"] for it in report} == {"build_failed"}
+    assert [it["state"] for it in report] == ["build_failed", "host_problem"]
     for it in report:
         log = (Path(it["folder"]) / "build/log").read_text()
         assert log.endswith(f"[{it['reason']}]\n")
     assert "2 new" in done.stderr, done.stderr
+    assert "1 build failed, 1 host problem" in done.stderr
+
+
+def test_a_missing_sandbox_says_nothing_of_the_stack(
+    settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "sh").symlink_to("/bin/sh")
+    out = tmp_path / "out"
+    arguments = ["inspect", write(tmp_path, mine), "--out", str(out), "--ingest"]
+    done = thoth(settings, *arguments, THOTH_HOME=str(home), PATH=str(programs))
+    assert done.returncode == 1
+    assert "bwrap is not installed [cannot-confine]" in done.stderr
+    assert "a problem of this host, which says nothing of the stack" in done.stderr
+    assert "1 host problem" in done.stdout
+    (folder,) = out.glob("inspection-*")
+    status = json.loads((folder / "build/status").read_text())
+    assert (status["reason"], status["host_problem"]) == ("cannot-confine", True)
 
 
 def test_all_that_is_wrong_is_told_before_anything_runs(

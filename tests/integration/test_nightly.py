@@ -48,11 +48,11 @@ def nightly(stores: Stores) -> Settings:
 
 def test_every_source_is_read_and_projected(stores: Stores, nightly: Settings) -> None:
     report = thoth_json(nightly, "ingest", "nightly")
-    assert report["inspection"]["new"] == report["inspection"]["read"] == 19
+    assert report["inspection"]["new"] == report["inspection"]["read"] == 20
     assert report["graph"] == {"lag": 0, "error": None}
     assert verify(stores.engine, stores.driver, database=stores.database).equal
     again = thoth_json(nightly, "ingest", "nightly")
-    assert (again["inspection"]["new"], again["inspection"]["known"]) == (0, 19)
+    assert (again["inspection"]["new"], again["inspection"]["known"]) == (0, 20)
 
 
 def test_a_source_that_is_missing_holds_up_no_other(
@@ -63,7 +63,7 @@ def test_a_source_that_is_missing_holds_up_no_other(
     assert done.returncode == 1
     assert "1 unreadable" in done.stdout
     counts = row_counts(stores.engine)
-    assert (counts["inspections"], counts["quarantine"]) == (19, 1)
+    assert (counts["inspections"], counts["quarantine"]) == (20, 1)
 
 
 def test_without_sources_it_says_what_to_set(settings: Settings) -> None:
@@ -103,7 +103,7 @@ def test_the_second_of_two_ends_at_once_and_disturbs_nothing(
         assert done.stderr.splitlines()[-1] == "error: another nightly run is at work"
         # A person may deliver by hand meanwhile.
         assert thoth_json(nightly, "ingest", "inspections", SOURCES[0])["inspection"]["new"] == 1
-    assert row_counts(stores.engine)["inspections"] == 19
+    assert row_counts(stores.engine)["inspections"] == 20
     assert thoth(nightly, "ingest", "nightly").returncode == 0
 
 
@@ -121,7 +121,7 @@ def test_a_run_that_was_killed_leaves_no_lock(stores: Stores, nightly: Settings)
         with pytest.raises(AlreadyRunning):
             run_nightly(nightly, SOURCES, lambda: None)
         process.send_signal(signal.SIGKILL)
-    assert run_when_free(nightly) == 19
+    assert run_when_free(nightly) == 20
     assert verify(stores.engine, stores.driver, database=stores.database).equal
 
 

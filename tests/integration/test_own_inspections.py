@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from common.reasons import Reason
 from graph.engine import Stores
@@ -24,13 +24,14 @@ from tests.factories.inspections import (
     Record,
     failed_status,
     inspection_files,
+    job_document,
     measured,
     printed,
     specification_document,
     stack_jobs,
     write,
 )
-from tests.services.commands import thoth, thoth_json
+from tests.services.commands import row_counts, thoth, thoth_json
 from tests.services.projection import answer, project, verified
 
 OLD, NEW, BROKEN = (f"inspection-matmul-0000000{digit}" for digit in "abc")
@@ -256,3 +257,34 @@ def test_a_build_without_results_that_did_not_fail_is_refused(
 ) -> None:
     write(tmp_path / OLD, inspection_files())
     assert str(Reason.UNKNOWN_SCHEMA) in take_in(stores, tmp_path, code=1)
+
+
+def test_stored_problems_of_the_host_are_set_right_when_they_are_delivered_again(
+    stores: Stores, tmp_path: Path
+) -> None:
+    killed = job_document(1, "", exit_code=-9, ended="signalled")
+    unbuilt = inspection_files((), None, failed_status("cannot-confine", "bwrap is not installed"))
+    write(tmp_path / OLD, inspection_files([job_document(0), killed]))
+    write(tmp_path / NEW, unbuilt)
+    columns = (ObservationRow.outcome, ObservationRow.quarantine_reason, InspectionRow.job_count)
+    assert "3: 2 host problem, 1 measured" in take_in(stores, tmp_path)
+    right = rows(stores, *columns)
+    assert sorted(it[0] for it in right) == ["host_problem", "host_problem", "measured"]
+    with stores.engine.begin() as connection:  # as an earlier release stored them
+        connection.execute(
+            text(
+                "UPDATE observations SET quarantine_reason = NULL, outcome ="
+                " CASE failure_reason WHEN 'signalled' THEN 'crashed' ELSE 'build_failed' END"
+                " WHERE outcome = 'host_problem'"
+            )
+        )
+        connection.execute(text("UPDATE inspections SET job_count = 2 WHERE job_count = 1"))
+    rebuild(stores.engine, stores.driver, database=stores.database)
+    take_in(stores, tmp_path)
+    assert rows(stores, *columns) == right
+    query = "MATCH (o:Observation) RETURN o.outcome AS outcome, count(o) AS seen ORDER BY outcome"
+    assert answer(stores, query) == [["host_problem", 2], ["measured", 1]]
+    assert verified(stores).equal
+    before = row_counts(stores.engine)
+    take_in(stores, tmp_path)
+    assert row_counts(stores.engine) == before

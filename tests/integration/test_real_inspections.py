@@ -12,7 +12,7 @@ import pytest
 
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Reason
-from ingest.documents import Refusal
+from ingest.documents import Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections
 from ingest.sources import RawDocument, documents_of
 
@@ -95,3 +95,42 @@ def test_documents_of_other_kinds_are_refused() -> None:
         documents, refusals = ingested(folder)
         assert documents == []
         assert {refusal.error.reason for refusal in refusals} <= {Reason.UNKNOWN_SCHEMA}
+
+
+#: The system of each folder of other benchmarks' results.
+SYSTEMS = {
+    "aibench": "AIBench",
+    "aiia-dnn": "AIIA DNN benchmark",
+    "dawnbench": "DAWNBench",
+    "deepbench": "DeepBench",
+    "edge-aibench": "Edge AIBench",
+    "hpe-dlcookbook": "HPE Deep Learning Benchmarking Suite",
+    "ianvs": "KubeEdge Ianvs",
+    "jetson": "NVIDIA Jetson benchmarks",
+    "mlperf-inference-v0.5": "MLPerf Inference",
+    "mlperf-training-v0.5": "MLPerf Training",
+    "mlperf-training-v0.6": "MLPerf Training",
+    "perfzero": "PerfZero",
+    "pytorch-benchmark": "pytorch-benchmark",
+    "tf-cnn-benchmarks": "tf_cnn_benchmarks",
+}
+
+
+@pytest.mark.parametrize("folder", SYSTEMS)
+def test_results_of_other_benchmarks_are_skipped_by_name(folder: str) -> None:
+    skipped: list[Skipped] = []
+    (refusal,) = documents_of(str(DATA / folder), on_skipped=skipped.append)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error.reason == Reason.EMPTY_FOLDER
+    results = [it for it in skipped if it.reason != "empty" and it.place != "README.md"]
+    assert results
+    assert {it.reason for it in results} == {f"result of {SYSTEMS[folder]}"}
+
+
+def test_no_inspection_is_skipped_for_its_content() -> None:
+    for folder in ("inspections", "inspections-2020-02", "inspections-legacy-2019"):
+        skipped: list[Skipped] = []
+        documents = list(documents_of(str(DATA / "thoth" / folder), on_skipped=skipped.append))
+        assert documents
+        assert not any(isinstance(it, Refusal) for it in documents)
+        assert skipped == []

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from common.errors import ProjectError
+from common.host_problems import is_host_build
 from pis.amun.specification import Specification
 
 
 class BuildFailed(ProjectError):
     """What a stack needs could not be made; recorded as a result of its own.
 
-    :param reason: stable code: ``python-not-found``, ``hash-mismatch``, ``no-wheel``,
-        ``index-unreachable``, ``hardware-not-met``, ``native-packages-missing``,
-        ``cannot-confine``, ``image-unavailable``, ``timed-out`` or ``build-failed``
+    :param reason: stable code: ``hash-mismatch``, ``no-wheel``, ``build-failed``, or one of
+        :data:`common.host_problems.BUILD_REASONS`
     :param log: everything that was said until then
     :param exit_code: of the program that failed; 1 if none did
     """
@@ -28,6 +28,11 @@ class BuildFailed(ProjectError):
         self.log = log
         self.exit_code = exit_code
         self.hint = hint or None
+
+    @property
+    def host_problem(self) -> bool:
+        """Whether the host is to blame, so that the failure says nothing of the stack."""
+        return is_host_build(self.reason, self.message)
 
     def __str__(self) -> str:
         return f"{self.message} [{self.reason}]"

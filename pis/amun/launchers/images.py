@@ -12,6 +12,7 @@ from pathlib import Path
 from shutil import which
 from urllib.parse import urlsplit, urlunsplit
 
+from common.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE, reason_of
 from common.settings import Settings
 from pis.amun.environments import requirements_of
 from pis.amun.indexes import installer_environment
@@ -42,6 +43,7 @@ _REASONS = (
         r"|requested access to the resource is denied|[Uu]nable to copy from source"
         r"|failed to resolve source metadata|[Cc]annot connect to the Docker daemon",
     ),
+    (DISK_FULL, r"No space left on device|Disk quota exceeded"),
     ("hash-mismatch", r"DO NOT MATCH THE HASHES"),
     ("index-unreachable", r"NewConnectionError|ReadTimeoutError|SSLError|Max retries exceeded"),
     ("no-wheel", r"No matching distribution found"),
@@ -104,7 +106,8 @@ def find_engine() -> Engine:
         path = which(name)
         if path is not None:
             return Engine(name, path)
-    raise BuildFailed("build-failed", "neither podman nor docker is installed", hint=_INSTALL)
+    message = "neither podman nor docker is installed"
+    raise BuildFailed(LAUNCHER_UNAVAILABLE, message, hint=_INSTALL)
 
 
 def prepared_of(
@@ -150,8 +153,10 @@ def build_image(inspection: Inspection, settings: Settings, log: BuildLog) -> Im
         with scratch_folder("image") as folder:
             identifier = _build(engine, recipe, inspection, settings, folder, log)
         return _ask(engine, identifier, inspection.specification, log)
-    except (InvalidRecipe, OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise failed("build-failed", str(error), log) from error
+    except subprocess.TimeoutExpired as error:
+        raise failed("timed-out", str(error), log) from error
+    except (InvalidRecipe, OSError, ValueError) as error:
+        raise failed(reason_of(error) or "build-failed", str(error), log) from error
 
 
 def isolation() -> list[str]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from common.errors import ProjectError
+from common.host_problems import LAUNCHER_UNAVAILABLE
 from common.settings import Settings
 from pis.amun.documents import job_result
 from pis.amun.installer import BuildLog, Say, failed
@@ -99,7 +100,8 @@ def push(image: Image, registry: str | None, log: BuildLog) -> str:
     :raises BuildFailed: if there is no registry, or it refuses
     """
     if registry is None or not is_reference(f"{registry}/thoth:x"):
-        error = failed("build-failed", "no registry is set that images could be pushed to", log)
+        message = "no registry is set that images could be pushed to"
+        error = failed(LAUNCHER_UNAVAILABLE, message, log)
         error.hint = _REGISTRY
         raise error
     engine = find_engine()
@@ -110,7 +112,7 @@ def push(image: Image, registry: str | None, log: BuildLog) -> str:
         log.write(done.stdout + done.stderr)
         if done.returncode:
             message = f"the image could not be pushed to {registry}"
-            raise failed("build-failed", message, log, done.returncode)
+            raise failed(LAUNCHER_UNAVAILABLE, message, log, done.returncode)
     return reference
 
 

@@ -16,6 +16,7 @@ from tests.factories.documents import (
     directory_files,
     document_2019,
     document_2020_02,
+    document_with_job_logs,
     encoded,
     lock,
     result_document,
@@ -103,6 +104,44 @@ def test_one_bad_inspection_of_a_dictionary_leaves_the_others() -> None:
     assert isinstance(first, InspectionDocument)
     assert isinstance(second, Refusal)
     assert second.error.field == "$.b[0].exit_code"
+
+
+def test_a_document_with_job_logs_is_one_inspection_with_all_its_jobs() -> None:
+    document = parsed(single(document_with_job_logs(20)))
+    assert document.schema_version is SchemaVersion.Y2020_02_JOB_LOGS
+    assert document.name == "inspection-test-e666815e"
+    assert document.job_count == len(document.observations) == 20
+    assert document.created_at == datetime(2020, 2, 12, 14, 54, 57, 643346, tzinfo=UTC)
+    assert document.stack is not None
+    assert [package.name for package in document.stack.packages] == ["numpy", "tensorflow"]
+    seen = document.observations[7]
+    assert (seen.outcome, seen.indicator.component) == (Outcome.MEASURED, "tensorflow")
+    assert seen.ended_at == datetime(2020, 2, 12, 14, 58, 7, tzinfo=UTC)
+
+
+def test_one_broken_job_log_refuses_the_whole_document() -> None:
+    document = document_with_job_logs(3)
+    document["job_logs"][1]["exit_code"] = "0"
+    refusal = refused(single(document))
+    assert (refusal.error.reason, refusal.error.field) == (
+        Reason.WRONG_TYPE, "$.job_logs[1].exit_code",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("logs", [[], None, {"0": {}}, "[]", [[]]])
+def test_job_logs_that_are_none_refuse_the_whole_document(logs: Any) -> None:
+    refusal = refused(single(document_with_job_logs(job_logs=logs)))
+    assert refusal.error.field.startswith("$.job_logs")
+
+
+def test_a_document_with_a_list_of_results_among_other_keys_is_no_dictionary() -> None:
+    document = document_with_job_logs()
+    document["logs"] = document.pop("job_logs")
+    refusal = refused(single(document))
+    assert refusal.error.reason == Reason.UNKNOWN_SCHEMA
+    assert "'build_log, created, inspection_id, logs, specification, status'" in (
+        refusal.error.message
+    )
 
 
 def test_a_single_document_of_2020_02_has_the_same_jobs_as_in_the_dictionary() -> None:

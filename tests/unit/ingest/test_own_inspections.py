@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from common.host_problems import BUILD_REASONS
 from common.inspection import InspectionDocument, Observation, Outcome
 from common.measurements import Unit
-from common.reasons import Reason
+from common.reasons import Exclusion, Reason
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections
 from tests.factories.documents import directory, result_document, stdout
@@ -275,12 +276,34 @@ def test_output_that_is_no_measurement_is_no_result(output: Any) -> None:
     assert (seen.outcome, seen.failure_reason) == (Outcome.NO_RESULT, None)
 
 
-@pytest.mark.parametrize("ended", ["timed-out", "memory-limit", "output-limit", "launch-failed"])
+@pytest.mark.parametrize("ended", ["timed-out", "memory-limit", "output-limit"])
 @pytest.mark.parametrize("exit_code", [0, -15])
 def test_a_job_that_was_ended_is_a_crash_whatever_it_printed(ended: str, exit_code: int) -> None:
     seen = observed(exit_code=exit_code, ended=ended)
     assert (seen.outcome, seen.failure_reason) == (Outcome.CRASHED, ended)
     assert (seen.exit_code, seen.rate) == (exit_code, None)
+
+
+@pytest.mark.parametrize(
+    ("ended", "exit_code"),
+    [("launch-failed", 127), ("host-memory", -9), ("signalled", -9), ("signalled", -15)],
+)
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_job_that_the_host_ended_says_nothing_of_the_stack(
+    ended: str, exit_code: int, marked: bool
+) -> None:
+    mark = {"host_problem": True} if marked else {}  # documents of earlier releases have none
+    document = parsed(inspection(job_document(0, "", exit_code=exit_code, ended=ended, **mark)))
+    (seen,) = document.observations
+    assert (seen.outcome, seen.failure_reason) == (Outcome.HOST_PROBLEM, ended)
+    assert seen.quarantine_reason == Exclusion.HOST_PROBLEM
+    assert document.job_count == 0
+
+
+@pytest.mark.parametrize("exit_code", [-11, -6, -4, -8, -7])
+def test_a_signal_that_a_fault_raises_is_a_crash(exit_code: int) -> None:
+    seen = observed(exit_code=exit_code, ended="signalled")
+    assert (seen.outcome, seen.quarantine_reason) == (Outcome.CRASHED, None)
 
 
 def test_a_crash_is_of_the_indicator_that_was_to_be_run() -> None:
@@ -326,18 +349,51 @@ def failed(**parts: Any) -> Observation:
 
 
 def test_a_failed_build_is_an_observation() -> None:
-    document = parsed(inspection(status=failed_status("hardware-not-met", "no such CPU")))
+    document = parsed(inspection(status=failed_status("no-wheel", "no such release")))
     (seen,) = document.observations
     assert document.name == "inspection-matmul-1f2e3d4c"
     assert document.job_count == 0
     assert document.stack is not None
     assert (seen.outcome, seen.exit_code) == (Outcome.BUILD_FAILED, 1)
-    assert (seen.failure_reason, seen.failure_message) == ("hardware-not-met", "no such CPU")
+    assert (seen.failure_reason, seen.failure_message) == ("no-wheel", "no such release")
+    assert seen.quarantine_reason is None
     assert (seen.indicator.name, seen.indicator.component) == ("PiMatmul", "numpy")
     assert seen.hardware.identity == {"source": "unknown"}
     assert seen.environment.os_name is None
     assert (seen.started_at, seen.ended_at) == (BEGAN, BEGAN + timedelta(seconds=9))
     assert document.created_at == BEGAN
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        *((reason, "in words") for reason in sorted(BUILD_REASONS)),
+        ("build-failed", "cause: No space left on device (os error 28)"),
+        ("build-failed", "neither podman nor docker is installed"),
+        ("build-failed", "uv cannot be run: no such file"),
+        ("build-failed", "ClusterUnavailable: no Ray cluster answers"),
+    ],
+)
+def test_a_build_that_the_host_failed_says_nothing_of_the_stack(reason: str, message: str) -> None:
+    document = parsed(inspection(status=failed_status(reason, message)))
+    (seen,) = document.observations
+    assert (seen.outcome, seen.failure_reason) == (Outcome.HOST_PROBLEM, reason)
+    assert seen.quarantine_reason == Exclusion.HOST_PROBLEM
+    assert document.job_count == 0
+
+
+@pytest.mark.parametrize("reason", ["hash-mismatch", "no-wheel", "build-failed"])
+def test_other_failed_builds_are_of_the_stack(reason: str) -> None:
+    assert failed(status=failed_status(reason)).outcome is Outcome.BUILD_FAILED
+
+
+def test_the_runners_mark_counts_more_than_the_reason() -> None:
+    marked = {**failed_status("build-failed"), "host_problem": True}
+    assert failed(status=marked).outcome is Outcome.HOST_PROBLEM
+    cleared = {**failed_status("timed-out"), "host_problem": False}
+    assert failed(status=cleared).outcome is Outcome.BUILD_FAILED
+    wrong = inspection(status={**failed_status(), "host_problem": "yes"})
+    assert refused(wrong) == (Reason.WRONG_TYPE, "build/status:$.host_problem")
 
 
 def test_a_failed_build_without_reason_has_one_all_the_same() -> None:

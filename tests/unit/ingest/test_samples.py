@@ -27,7 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def documents(source: Path) -> list[InspectionDocument]:
     found = []
-    for raw in documents_of(str(source)):
+    for raw in documents_of(str(source), on_skipped=lambda skipped: pytest.fail(repr(skipped))):
         assert isinstance(raw, RawDocument), raw
         for document in parse_inspections(raw):
             assert isinstance(document, InspectionDocument), document

@@ -17,10 +17,15 @@ import pytest
 
 from common.inspection import InspectionDocument
 from common.reasons import Reason
-from ingest.documents import Limits, RawDocument, Refusal
+from ingest.documents import Limits, RawDocument, Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections
 from ingest.sources import count_hint, documents_of, stored_source
-from tests.factories.documents import directory_files, document_2020_02, encoded
+from tests.factories.documents import (
+    directory_files,
+    document_2020_02,
+    document_with_job_logs,
+    encoded,
+)
 from tests.factories.inspections import inspection_files, job_document
 
 SMALL = Limits(document_bytes=100_000)
@@ -452,3 +457,141 @@ def test_other_protocols_are_not_followed(url: str) -> None:
 
 def test_a_prefix_that_is_not_there_is_unreadable() -> None:
     assert refusals("memory://nothing/here") == [(Reason.UNREADABLE, "")]
+
+
+JOB_LOGS = encoded(document_with_job_logs())
+SUMMARY = b"""================================================
+MLPerf Results Summary
+================================================
+SUT name : PySUT
+Scenario : Offline
+Samples per second: 5540.1
+"""
+DAWN = b'{"version": "v1.0", "codeURL": "https://code.example/models", "latency": 24.9}'
+
+
+def by_content(
+    source: str, limits: Limits = SMALL
+) -> tuple[dict[str, RawDocument], dict[str, str], list[str]]:
+    """Documents and the reasons of skipped files, by their places, and the reasons of refusals."""
+    skipped: list[Skipped] = []
+    found = list(documents_of(source, limits, skipped.append))
+    return (
+        {raw.place: raw for raw in found if isinstance(raw, RawDocument)},
+        {it.place: it.reason for it in skipped},
+        [f"{it.error.reason}: {it.error.message}" for it in found if isinstance(it, Refusal)],
+    )
+
+
+def untidy_tree() -> dict[str, bytes]:
+    """Inspections with and without file extension among files of all kinds."""
+    return {
+        **{f"inspection-a/{part}": data for part, data in directory_files().items()},
+        "inspection-a/results/0/trace": b"?",
+        "inspection-a/results/0/deeper/trace": b"?",
+        "inspection-b/results/0.part/result": encoded(document_2020_02()),
+        "inspection-test-e666815e": JOB_LOGS,
+        "with-mark": b"\xef\xbb\xbf\n " + JOB_LOGS,
+        "loose.json": LOOSE,
+        "mlperf_log_summary.txt": SUMMARY,
+        "renamed": SUMMARY,
+        "dawn.json": DAWN,
+        "solver": b'{"metadata": {}, "result": {}}',
+        "notes.txt": b"?",
+        "nothing": b"",
+    }
+
+
+DOCUMENTS = {"inspection-a", "inspection-test-e666815e", "with-mark", "loose.json"}
+SKIPPED = {
+    "inspection-a/results/0/trace": "not a part of its inspection folder",
+    "inspection-a/results/0/deeper/": "not a part of its inspection folder",
+    "inspection-b/results/0.part/result": "part of an unfinished inspection folder",
+    "mlperf_log_summary.txt": "result of MLPerf Inference",
+    "renamed": "result of MLPerf Inference",
+    "dawn.json": "result of DAWNBench",
+    "solver": "not an inspection",
+    "notes.txt": "not an inspection",
+    "nothing": "empty",
+}
+
+
+def test_inspections_are_recognised_by_content_and_what_is_skipped_is_listed(
+    tmp_path: Path,
+) -> None:
+    folder = write_tree(tmp_path / "tree", untidy_tree())
+    documents, skipped, refused = by_content(folder)
+    assert (documents.keys(), skipped, refused) == (DOCUMENTS, SKIPPED, [])
+    assert documents["inspection-test-e666815e"].data == JOB_LOGS
+
+
+def test_archives_and_urls_are_recognised_by_content_too(tmp_path: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe({f"/bucket/untidy/{name}": data for name, data in untidy_tree().items()})
+    expected = {place: reason for place, reason in SKIPPED.items() if "deeper" not in place}
+    deeper = {"inspection-a/results/0/deeper/trace": "not a part of its inspection folder"}
+    documents, skipped, refused = by_content("memory://bucket/untidy")
+    assert (documents.keys(), skipped, refused) == (DOCUMENTS, expected | deeper, [])
+    memory.rm("/bucket", recursive=True)
+    # An archive is read in its own order, so a file tells nothing of the folder it is in.
+    plain = {place: reason if "a part" not in reason else "not an inspection"
+             for place, reason in (expected | deeper).items()}  # fmt: skip
+    for archive in (
+        write_zip(tmp_path / "a.zip", untidy_tree().items()),
+        write_tar(tmp_path / "a.tar.gz", untidy_tree().items()),
+    ):
+        documents, skipped, refused = by_content(archive)
+        assert (documents.keys(), skipped, refused) == (DOCUMENTS, plain, [])
+
+
+def test_a_source_that_is_another_benchmarks_result_is_refused_by_name(tmp_path: Path) -> None:
+    for name, data, system in (
+        ("summary.txt", SUMMARY, "MLPerf Inference"),
+        ("entry.json", DAWN, "DAWNBench"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        documents, skipped, (refusal,) = by_content(str(tmp_path / name))
+        assert (documents, skipped) == ({}, {})
+        assert refusal.startswith(f"{Reason.FOREIGN_BENCHMARK}: a result of {system}")
+
+
+def test_a_source_of_skipped_files_alone_is_refused_with_their_reasons(tmp_path: Path) -> None:
+    files = {"a.txt": SUMMARY, "b.json": DAWN, "c": SUMMARY, "d": b"?"}
+    message = (
+        "only 4 other files (result of MLPerf Inference: 2, result of DAWNBench: 1, "
+        "not an inspection: 1)"
+    )
+    for source in (
+        write_tree(tmp_path / "tree", files),
+        write_zip(tmp_path / "a.zip", files.items()),
+    ):
+        documents, skipped, (refusal,) = by_content(source)
+        assert (documents, len(skipped)) == ({}, 4)
+        assert refusal.startswith(f"{Reason.EMPTY_FOLDER}: ")
+        assert refusal.endswith(message)
+
+
+def test_what_claims_to_be_an_inspection_is_never_skipped(tmp_path: Path) -> None:
+    files = {"cut": JOB_LOGS[:-100], "large": JOB_LOGS + b" " * 100_000}
+    documents, skipped, refused = by_content(write_tree(tmp_path, files))
+    assert (documents.keys(), skipped) == ({"cut"}, {})
+    (refusal,) = parse_inspections(documents["cut"])
+    assert isinstance(refusal, Refusal)
+    assert refusal.error.reason == Reason.TRUNCATED_JSON
+    assert [it.partition(":")[0] for it in refused] == [Reason.FILE_TOO_LARGE]
+
+
+def test_files_that_cannot_be_opened_are_skipped_with_the_reason(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "outside").symlink_to("/etc/hostname")
+    (tmp_path / "inspection").write_bytes(JOB_LOGS)
+    documents, skipped, refused = by_content(str(tmp_path))
+    assert (documents.keys(), refused) == ({"inspection"}, [])
+    elsewhere = "link that leads elsewhere, pipe or device"
+    assert skipped == {"pipe": elsewhere, "outside": elsewhere, "broken": "not readable"}
+
+
+def test_other_readers_take_no_file_by_its_content(tmp_path: Path) -> None:
+    folder = write_tree(tmp_path, {"inspection": JOB_LOGS, "dawn.json": DAWN})
+    assert documents(folder).keys() == {"dawn.json"}

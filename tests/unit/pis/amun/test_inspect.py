@@ -127,6 +127,8 @@ def test_a_launcher_that_fails_leaves_a_result(tmp_path: Path) -> None:
     (outcome,) = run(ScriptedLauncher([OSError("node is gone")]), tmp_path, stack())
     result = json.loads((outcome.folder / "results/0/result").read_text())
     assert (result["ended"], result["exit_code"]) == ("launch-failed", 127)
+    assert result["host_problem"] is True
+    assert outcome.state == "host_problem"
     assert "node is gone" in result["stderr"]
 
 
@@ -201,9 +203,21 @@ class Broken(ScriptedLauncher):
 def test_whatever_a_build_raises_is_recorded(tmp_path: Path) -> None:
     (outcome,) = run(Broken(), tmp_path, stack())
     assert outcome.failure is not None
-    assert outcome.failure.reason == "build-failed"
+    assert (outcome.failure.reason, outcome.state) == ("host-failed", "host_problem")
     status = json.loads((outcome.folder / "build/status").read_text())
-    assert (status["reason"], status["message"]) == ("build-failed", "RuntimeError: lost")
+    assert (status["reason"], status["message"]) == ("host-failed", "RuntimeError: lost")
+    assert status["host_problem"] is True
+
+
+def test_a_job_that_the_host_ended_runs_again(tmp_path: Path) -> None:
+    killed = {**measured(), "exit_code": -9, "ended": "signalled", "stdout": {}}
+    crashed = {**killed, "exit_code": -11}
+    (outcome,) = run(ScriptedLauncher([killed, measured()]), tmp_path, stack(), jobs=2)
+    assert (outcome.state, outcome.failed, outcome.host_problems) == ("host_problem", 1, 1)
+    again = ScriptedLauncher([crashed])
+    (outcome,) = run(again, tmp_path, stack(), jobs=2)
+    assert [job.number for job in again.jobs] == [0]
+    assert (outcome.state, outcome.failed, outcome.host_problems) == ("failed", 1, 0)
 
 
 class Elsewhere(ScriptedLauncher):

@@ -81,7 +81,7 @@ def test_a_build_log_never_has_a_password() -> None:
     ("said", "reason"),
     [
         ("error: Hash mismatch for `numpy==2.2.6`", "hash-mismatch"),
-        ("cause: No space left on device (os error 28)", "build-failed"),
+        ("cause: No space left on device (os error 28)", "disk-full"),
         ("error sending request for url (http://x/)", "index-unreachable"),
         ("cause: dns error", "index-unreachable"),
         ("Because numpy==1.7.0 has no usable\n wheels and you require", "no-wheel"),

@@ -1,0 +1,75 @@
+"""Problems of the host: they end a build or a job, and say nothing of the stack.
+
+The executor marks them in its documents, and ingest records them as outcome ``host_problem``.
+Documents of earlier releases have no mark: there the reason code, or the message, tells.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import signal
+
+DISK_FULL = "disk-full"
+LAUNCHER_UNAVAILABLE = "launcher-unavailable"
+HOST_FAILED = "host-failed"
+
+#: Reasons of failed builds for which the stack is not to blame.
+BUILD_REASONS = frozenset(
+    {
+        "cannot-confine", "python-not-found", "index-unreachable", "hardware-not-met",
+        "native-packages-missing", "image-unavailable", "timed-out",
+        DISK_FULL, LAUNCHER_UNAVAILABLE, HOST_FAILED,
+    }
+)  # fmt: skip
+
+#: What ended a job for which the stack is not to blame.
+JOB_ENDS = frozenset({"launch-failed", "host-memory"})
+
+#: Signals that come from outside: from the kernel when memory is short, from a person or from
+#: a service manager. What a fault raises, such as SIGSEGV, is not among them.
+_OUTSIDE = frozenset(
+    -it for it in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+)
+
+#: Earlier releases called these ``build-failed``.
+_MESSAGES = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Too many open files"
+    r"|Cannot allocate memory|uv cannot be run|neither podman nor docker is installed"
+    r"|no registry is set that images|the image could not be pushed|ClusterUnavailable|NodeLost"
+)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSED = frozenset(
+    {errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
+)
+
+
+def is_host_build(reason: str, message: str) -> bool:
+    """Whether a build failed for a problem of the host.
+
+    >>> is_host_build("cannot-confine", "bwrap is not installed")
+    True
+    >>> is_host_build("no-wheel", "numpy has no wheel for this Python")
+    False
+    """
+    return reason in BUILD_REASONS or _MESSAGES.search(message) is not None
+
+
+def is_host_end(ended: str | None, exit_code: int) -> bool:
+    """Whether a job was ended by a problem of the host.
+
+    >>> is_host_end("signalled", -9), is_host_end("signalled", -11)
+    (True, False)
+    """
+    return ended in JOB_ENDS or (ended == "signalled" and exit_code in _OUTSIDE)
+
+
+def reason_of(error: BaseException) -> str | None:
+    """The reason code of an error that is the host's; ``None`` for any other error."""
+    if isinstance(error, MemoryError):
+        return HOST_FAILED
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in _FULL:
+        return DISK_FULL
+    return HOST_FAILED if error.errno in _REFUSED else None

@@ -1,0 +1,1 @@
+"""Results of other benchmarks; :mod:`ingest.benchmarks.systems` recognises their files."""

@@ -1,0 +1,101 @@
+"""Result files of other benchmarks are recognised by what is in them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from ingest.benchmarks.systems import HEAD_BYTES, SYSTEMS, system_of
+from tests.factories.documents import document_2020_02, encoded, specification
+
+NVPROF = b"==635== NVPROF is profiling process 635, command: python "
+
+
+def workbook(texts: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+        archive.writestr("xl/sharedStrings.xml", texts)
+    return packed.getvalue()
+
+
+#: A few lines of each system's files, by the key of the system.
+SAMPLES = {
+    "mlperf-training": [
+        b":::MLL 1560400998.76 run_start: {}",
+        b"clearing caches\n:::MLPv0.5.0 ssd 1544237576.8 (ssd.py:3) run_start",
+        b"MLPerf: resnet [06/13/19 00:30:56], run_start",
+        b'{"interconnect": "x", "os": "y", "libraries": "z", "compilers": "gcc"}',
+    ],
+    "mlperf-inference": [
+        b"====\r\nMLPerf Results Summary\r\n====",
+        b"\nNo warnings encountered during test.\n\nNo errors encountered during test.",
+        b"TestScenario.Offline qps=44.11, mean=2.3486",
+        b"DONEaccuracy=76.034%, good=38017, total=50000",
+        b"*.SingleStream.target_latency = 10",
+        b'{"system_name": "x", "host_processor_model_name": "y"}',
+    ],
+    "tf-cnn-benchmarks": [
+        b"Step\tImg/sec\ttotal_loss\n1\timages/sec: 208.7 +/- 0.0 (jitter = 0.0)\t7.9",
+        b'{"global_step": 1, "name": "current_examples_per_sec", "value": 102.0}',
+    ],
+    "perfzero": [b'{\n "ml_framework_info": {  # Summary'],
+    "pytorch-benchmark": [b"device: cpu\nmachine_info:\n  cpu: 1\ntiming:\n  batch_size_1:"],
+    "deepbench": [
+        workbook(b"<t>Dense Matrix Multiplication</t>"),
+        b"    m       n      k      a_t     b_t      precision  time (usec)",
+    ],
+    "dawnbench": [
+        b'{"codeURL": "https://code.example", "costPerHour": 1}',
+        b"\xef\xbb\xbfhours\tepoch\ttop1Accuracy\r\n0.1\t1\t29.5",
+    ],
+    "hpe-dlbs": [b'Running\n__exp.framework__= "tensorflow"', b"__results.time__=[1, 2]"],
+    "aiot-bench": [b"device fingerprint:x\nvips:50"],
+    "edge-aibench": [b"lane,detection,light,sign\n0.1,0.2,0.3,0.4", NVPROF + b"label_image.py x"],
+    "aibench": [b"timeStamp,elapsed,label,responseCode,x", NVPROF + b"train.py"],
+    "aiia-dnn": ["processor_name：x\ntest_name：y".encode()],
+    "jetson": [b"Model Name: ResNet50 \nFPS:0.00", b"| **Model Name** | **FPS** |"],
+    "aiperf": [b"Final Score : 56.1 GFLOPS"],
+    "ianvs": [
+        b"rank,algorithm,f1_score,paradigm,basemodel",
+        b"| rank | algorithm | accuracy | BWT | paradigm | basemodel |",
+    ],
+}
+
+
+def test_every_system_has_samples() -> None:
+    assert SAMPLES.keys() == {system.key for system in SYSTEMS}
+    assert len({system.title for system in SYSTEMS}) == len(SYSTEMS)
+
+
+@pytest.mark.parametrize(
+    ("key", "data"), [(key, data) for key, samples in SAMPLES.items() for data in samples]
+)
+def test_a_result_is_recognised_by_its_content(key: str, data: bytes) -> None:
+    system = system_of(data)
+    assert system is not None
+    assert system.key == key
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"# Results\n\nThe images are in another folder.",
+        encoded(document_2020_02()),
+        encoded(specification()),
+        b"\x7fELF\x02\x01",
+        b"PK\x03\x04 no archive",
+        workbook(b"<t>Expenses</t>"),
+    ],
+)
+def test_other_files_are_of_no_system(data: bytes) -> None:
+    assert system_of(data) is None
+
+
+def test_a_workbook_that_unpacks_to_too_much_is_searched_in_part() -> None:
+    data = workbook(b" " * 64 * HEAD_BYTES + b"Dense Matrix Multiplication")
+    assert len(data) < HEAD_BYTES
+    assert system_of(data) is None
