@@ -176,10 +176,10 @@ def _why(why: Mapping[str, Any]) -> str:
     if why["code"] != "scores_better":
         return str(why["message"])
     told = [
-        f"it is {it['observed_pct']:+.1f} % next to the baseline in {it['indicator']}"
-        f" ({it['jobs']} and {it['baseline_jobs']} jobs)"
+        f"{why['newer']} ran at {it['observed_pct']:+.1f} % next to the baseline in"
+        f" {it['indicator']} ({it['jobs']} and {it['baseline_jobs']} jobs)"
         for it in why.get("claims", ())
-        if it["verdict"] != "undetermined"
+        if it["verdict"] != "undetermined" and it.get("beside_baseline", True)
     ]
     harms = why.get("vulnerabilities", ())
     more = [f"and {len(harms) - _VULNERABLE} more vulnerabilities"] * (len(harms) > _VULNERABLE)

@@ -22,6 +22,8 @@ EFFECT_SDS = (0.02, 0.05, 0.1)
 
 #: Chance of a verdict that further jobs are planned for (Cohen 1988).
 POWER = 0.8
+#: The chance that is planned for where :data:`POWER` is out of reach.
+EVEN = 0.5
 
 #: Numbers of further jobs that are looked at.
 _STEPS = np.unique(np.concatenate([np.arange(1, 21), np.geomspace(21, 1000, 24).round()]))
@@ -131,10 +133,15 @@ class OpenEffects:
 
 
 def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
-    """The smallest number of further jobs that gives a verdict with a chance of :data:`POWER`."""
+    """The smallest number of further jobs that gives a verdict with a chance of :data:`POWER`.
+
+    Where no number does, the smallest that gives one with an even chance.
+    """
     count = len(comparisons.so_far)
     different, equal = comparisons.with_more(np.broadcast_to(_STEPS, (count, len(_STEPS))), prior)
-    likely = different + equal >= POWER
+    any_verdict = different + equal
+    likely = any_verdict >= POWER
+    likely |= ~likely.any(axis=1, keepdims=True) & (any_verdict >= EVEN)
     first = np.argmax(likely, axis=1)
     reached = likely.any(axis=1)
     rows = np.arange(count)
