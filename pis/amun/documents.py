@@ -107,6 +107,7 @@ def job_result(inspection: Inspection, job: Job, finished: Finished, ran: Ran) -
         "host": host(),
         "launcher": ran.launcher,
         "confined": ran.confined,
+        "trusted_script": script.trusted,
         "limits": {
             "cpus": ran.cpus,
             "cpu_quota": ran.cpu_quota,

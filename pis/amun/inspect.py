@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from common.errors import AlreadyRunning, ProjectError
+from common.errors import AlreadyRunning, InvalidArgument, ProjectError
 from common.host_problems import HOST_FAILED, reason_of
 from common.inspection import digest
 from pis.amun.documents import (
@@ -60,6 +60,8 @@ class Order:
     :param timeout_s: of each job; its own if unset
     :param submission: makes identifiers other than those of equal specifications; without one
         the same specification is the same inspection
+    :param trust_script: run scripts that are not bundled as the user of this process, without a
+        sandbox. Only the command line sets it: never a request, and no field of a document
     """
 
     out: Path
@@ -67,6 +69,7 @@ class Order:
     interleaved: bool = True
     timeout_s: float | None = None
     submission: str | None = None
+    trust_script: bool = False
     reference_jobs: int | None = None
 
     def jobs_per_block(self, inspections: int) -> list[int]:
@@ -100,7 +103,10 @@ def inspect(
 
     :returns: one outcome a specification, in their order
     :raises AlreadyRunning: if another process works on ``order.out``
+    :raises InvalidArgument: if scripts are to be trusted on other machines than this one
     """
+    if order.trust_script and launcher.name != "local":
+        raise InvalidArgument("scripts are trusted on this machine only: --launcher local")
     inspections = inspections_of(specifications, launcher.name, order)
     order.out.mkdir(parents=True, exist_ok=True)
     try:
@@ -123,12 +129,14 @@ def inspections_of(
     per_block = order.jobs_per_block(len(specifications))
     for given, jobs in zip(specifications, per_block, strict=True):
         specification = _as_ordered(given, order, jobs)
-        script = script_to_run(specification)
-        named = {
+        script = script_to_run(specification, trust=order.trust_script)
+        named: dict[str, Any] = {
             "specification": _identity(specification.document),
             "script": script.sha256,
             "launcher": launcher,
         }
+        if script.trusted:  # jobs with and without a sandbox are no sample of one thing
+            named["trusted_script"] = True
         if order.submission is not None:
             named["submission"] = order.submission
         occurrence = seen[digest(named)]
@@ -139,14 +147,17 @@ def inspections_of(
     return made
 
 
-def script_to_run(specification: Specification) -> Script:
-    """The script of a specification, with its command line."""
+def script_to_run(specification: Specification, *, trust: bool = False) -> Script:
+    """The script of a specification, with its command line.
+
+    :param trust: whether a script that is not bundled is vouched for
+    """
     if specification.script in INDICATORS:
         name = specification.script
         text, arguments = script_of(name), arguments_of(name, specification.parameters)
         return Script(text, name, _sha256(text), (*arguments, "--quiet"))
     text = specification.script or ""
-    return Script(text, None, _sha256(text))
+    return Script(text, None, _sha256(text), trusted=trust)
 
 
 def _as_ordered(specification: Specification, order: Order, per_block: int) -> Specification:

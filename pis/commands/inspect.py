@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +72,10 @@ class _Seconds(click.FloatRange):
 @click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True)
 @click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
               help="Longest run of a job in seconds, instead of its own.")  # fmt: skip
+@click.option(
+    "--trust-script", is_flag=True,
+    help="Run scripts of your own as you, on this machine, without a sandbox.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def inspect(  # noqa: PLR0913, PLR0917 - one for each option
@@ -83,12 +88,16 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     out: Path | None,
     launcher: str,
     timeout: float | None,
+    trust_script: bool,
     as_json: bool,
 ) -> None:
     """Measure the stacks of specifications (files of JSON, or - for standard input).
 
     A stack that cannot be built and a job that fails are recorded, and the exit code
     is 1. What finished stays: the same command goes on where it was interrupted.
+
+    A script of your own runs in a sandbox made by bubblewrap. With --trust-script it runs as you
+    and can do whatever you can: use it for scripts that you wrote or read.
     """
     from pis.amun.inspect import Order
     from pis.amun.inspect import inspect as run
@@ -96,13 +105,20 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     from pis.amun.reports import print_outcomes
 
     settings: Settings = context.obj
+    if trust_script and launcher != "local":
+        raise click.UsageError("--trust-script is for --launcher local, which runs on this machine")
     ingest_command = _ingest_command(context) if ingest else None
     checked = _checked(specifications, settings, launcher)
     _require_folders(out, settings, launcher)
-    folder = (out or settings.home / "inspections").absolute()
-    order = Order(folder, jobs, interleave, timeout, reference_jobs=reference_jobs)
+    order = Order(
+        (out or settings.home / "inspections").absolute(), jobs, interleave, timeout,
+        trust_script=trust_script, reference_jobs=reference_jobs,
+    )  # fmt: skip
     if launcher == "local":
         _warn_if_busy()
+    if trust_script:
+        user = "root" if os.geteuid() == 0 else "you"
+        click.echo(f"--trust-script: your own scripts run as {user}, without a sandbox", err=True)
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         observer = stack.enter_context(_observer(quiet=as_json))
@@ -110,9 +126,17 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         stack.enter_context(_telling_how_to_resume())
         outcomes = run(checked, runs_on, order, observer)
     print_outcomes(outcomes, order.out, as_json=as_json, ingested=ingest)
+    if launcher == "local" and any(_lacks_sandbox(it) for it in outcomes):
+        click.echo(
+            "hint: --trust-script runs a script of your own as you, without a sandbox", err=True
+        )
     refused = ingest_command is not None and _ingest(context, ingest_command, outcomes, as_json)
     if refused or any(outcome.state != "measured" for outcome in outcomes):
         context.exit(1)
+
+
+def _lacks_sandbox(outcome: Outcome) -> bool:
+    return outcome.failure is not None and outcome.failure.reason == "cannot-confine"
 
 
 def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:

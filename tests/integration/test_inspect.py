@@ -269,6 +269,34 @@ def test_a_stack_that_cannot_be_built_is_a_recorded_result(
     assert "1 build failed, 1 host problem" in done.stderr
 
 
+def test_a_script_of_ones_own_runs_as_its_user_where_that_is_asked_for(
+    settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "sh").symlink_to("/bin/sh")
+    out = tmp_path / "out"
+    without_sandbox = {"THOTH_HOME": str(home), "PATH": str(programs)}
+    specs = [write(tmp_path, mine, "well.json"), write(tmp_path, how(mine, "crash"), "crash.json")]
+    arguments = ["inspect", *specs, "--out", str(out), "--ingest", "--json"]
+    refused = thoth(settings, *arguments, **without_sandbox)
+    assert "hint: --trust-script" in refused.stderr
+    done = thoth(settings, *arguments, "--trust-script", **without_sandbox)
+    assert "your own scripts run as" in done.stderr
+    report = json.loads(done.stdout)["inspections"]
+    assert [it["state"] for it in report] == ["measured", "failed"], done.stderr
+    assert "1 crashed, 1 measured" in done.stderr
+    ids = [it["inspection_id"] for it in report]
+    well, crash = (json.loads((out / name / "results/0/result").read_text()) for name in ids)
+    for result in (well, crash):
+        assert (result["trusted_script"], result["confined"]) == (True, False)
+        assert result["script"] == {"name": None, "bundled": False}
+    assert "a word" in well["stderr"]
+    assert crash["exit_code"] == 3
+    assert "without a sandbox: --trust-script" in (out / ids[0] / "build/log").read_text()
+    assert not set(ids) & {it["inspection_id"] for it in json.loads(refused.stdout)["inspections"]}
+
+
 def test_a_missing_sandbox_says_nothing_of_the_stack(
     settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -54,17 +54,24 @@ class Script:
 
     :param name: of the bundled indicator, ``None`` for a submitted script
     :param sha256: of the text's UTF-8 bytes, hexadecimal
+    :param trusted: whether the person who runs it vouches for it, on the command line
     """
 
     text: str
     name: str | None
     sha256: str
     arguments: tuple[str, ...] = ()
+    trusted: bool = False
 
     @property
     def bundled(self) -> bool:
-        """Whether the script is ours; others run confined."""
+        """Whether the script is ours."""
         return self.name is not None
+
+    @property
+    def confined(self) -> bool:
+        """Whether the script runs in a sandbox or not at all."""
+        return not (self.bundled or self.trusted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,10 @@ def prepare_here(inspection: Inspection, settings: Settings, say: Say | None = N
         log.write(note)
     _require_hardware(specification.run, log)
     _require_packages(specification.packages, log)
-    if not inspection.script.bundled:
+    if inspection.script.confined:
         _require_walls(log)
+    elif inspection.script.trusted:
+        log.write("the script runs as the user who started it, without a sandbox: --trust-script")
     try:
         environment = build_environment(
             specification.lock, settings, specification.python_version, say
@@ -109,13 +111,13 @@ def run_here(prepared: Prepared, job: Job, launcher: str) -> JobResult:
     cpus = separate_cores(math.ceil(wanted)) if wanted else None
     variables = _variables(specification, Path(prepared.python), cpus)
     with scratch_folder("job") as folder:
-        start = _confined if not script.bundled else _bundled
+        start = _confined if script.confined else _unconfined
         finished = start(prepared, folder, limits, variables, cpus)
     groups = read_limits()
     memory = [it for it in (groups.memory_bytes, limits.memory_bytes) if it is not None]
     ran = Ran(
         launcher=launcher,
-        confined=not script.bundled,
+        confined=script.confined,
         cpus=len(cpus) if cpus else len(os.sched_getaffinity(0)),
         cpu_quota=groups.cpu_quota,
         memory_bytes=min(memory, default=None),
@@ -126,25 +128,27 @@ def run_here(prepared: Prepared, job: Job, launcher: str) -> JobResult:
 
 
 def limits_of(specification: Specification, script: Script) -> Limits:
-    """What one job may take; our own scripts have no limit but that of time."""
-    if script.bundled:
+    """What one job may take; a script without a sandbox has no limits but time and output."""
+    if not script.confined:
         return Limits(wall_s=specification.timeout_s)
     memory_bytes = specification.run.memory_bytes or CONFINED.memory_bytes
     return replace(CONFINED, wall_s=specification.timeout_s, memory_bytes=memory_bytes)
 
 
-def _bundled(
+def _unconfined(
     prepared: Prepared,
     folder: Path,
     limits: Limits,
     variables: Mapping[str, str],
     cpus: list[int] | None,
 ) -> Finished:
-    script = prepared.inspection.script
-    path = _written(folder, script)
+    inspection = prepared.inspection
+    workdir = folder / "work"
+    _write_files(workdir, inspection.specification.files)
+    path = _written(folder, inspection.script)
     environment = {**variables, "HOME": str(folder), "TMPDIR": str(folder)}
-    command = [prepared.python, str(path), *script.arguments]
-    return run_job(command, environment=environment, limits=limits, workdir=folder, cpus=cpus)
+    command = [prepared.python, str(path), *inspection.script.arguments]
+    return run_job(command, environment=environment, limits=limits, workdir=workdir, cpus=cpus)
 
 
 def _confined(

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from common.errors import AlreadyRunning
+from api.jobs.inspections import order_of
+from common.errors import AlreadyRunning, InvalidArgument
+from common.settings import Settings
 from pis.amun import nvidia
 from pis.amun.documents import read_build, recover
 from pis.amun.inspect import Order, inspect, inspections_of
@@ -218,6 +220,31 @@ def test_a_job_that_the_host_ended_runs_again(tmp_path: Path) -> None:
     (outcome,) = run(again, tmp_path, stack(), jobs=2)
     assert [job.number for job in again.jobs] == [0]
     assert (outcome.state, outcome.failed, outcome.host_problems) == ("failed", 1, 0)
+
+
+def test_a_trusted_script_is_another_inspection_and_needs_this_machine(tmp_path: Path) -> None:
+    own = stack(script=SCRIPT)
+    confined, trusted = (
+        inspections_of([own], "local", Order(tmp_path, trust_script=it))[0] for it in (False, True)
+    )
+    assert (confined.script.confined, trusted.script.confined) == (True, False)
+    assert confined.inspection_id != trusted.inspection_id
+    bundled = [
+        inspections_of([stack()], "local", Order(tmp_path, trust_script=it))[0].inspection_id
+        for it in (False, True)
+    ]
+    assert bundled[0] == bundled[1]
+    elsewhere = ScriptedLauncher()
+    elsewhere.name = "ray"
+    with pytest.raises(InvalidArgument, match="on this machine only"):
+        inspect([own], elsewhere, Order(tmp_path, trust_script=True), Quiet())
+    assert elsewhere.prepared == []
+
+
+def test_requests_to_the_service_never_trust_a_script() -> None:
+    order = order_of(Settings.from_env({}), "submission")
+    assert order.trust_script is False
+    assert order == Order(order.out, submission="submission")
 
 
 class Elsewhere(ScriptedLauncher):
