@@ -29,7 +29,7 @@ from graph.projection.model import (
 )
 from graph.projection.stacks import STACK, project_stacks
 from graph.projection.write import missing, project_subject, write
-from graph.tables import Document, InspectionRow, ObservationRow
+from graph.tables import Document, InspectionRow, ObservationRow, RuntimeEnvironmentRow
 
 #: What a parameter may be as a property.
 Scalar = bool | int | float | str | None
@@ -70,6 +70,10 @@ OBSERVATION = NodeKind(
         ObservationRow.comparison_key,
         ObservationRow.hardware_digest.label("hardware"),
         InspectionRow.stack_digest.label("stack"),
+        # Series are told apart by it: 3.11 of 3.11.7.
+        func.substring(RuntimeEnvironmentRow.python_version, r"^[^.]*\.?[^.]*").label(
+            "python_version"
+        ),
         sql_cast(ObservationRow.parameters, Text).label("parameters"),
         ObservationRow.device,
         ObservationRow.elapsed_s,
@@ -106,7 +110,9 @@ OBSERVATION = NodeKind(
         ObservationRow.threads,
         ObservationRow.blas,
         *(null().label(f"parameter_{name}") for name in PARAMETERS),
-    ).join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id),
+    )
+    .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+    .join(RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == ObservationRow.environment_digest),
     owner=ObservationRow.document_id,
     times=frozenset({"started_at", "ended_at"}),
     complete=_complete,
