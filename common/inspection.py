@@ -18,6 +18,9 @@ import orjson
 from common.measurements import Unit
 from common.packages import PackageVersion
 
+#: Names the programs of this project among those that make documents.
+OWN_COLLECTOR = "thoth"
+
 DocumentId = NewType("DocumentId", str)
 StackDigest = NewType("StackDigest", str)
 
@@ -126,6 +129,7 @@ class Observation:
     :param rate: in ``unit``, after any ``correction``; ``reported_rate`` is what the document
         said, in the same unit
     :param repetitions_s: raw durations, where the document has them
+    :param spread: their median absolute deviation over their median; ``None`` below two
     :param quarantine_reason: why it is compared with nothing and says nothing of the stack
     :param unstable_reason: which rule flagged the job
     :param failure_reason: code of why a build failed, or of what ended a job other than itself
@@ -134,6 +138,11 @@ class Observation:
     :param block: jobs of one block on one host ran in turns; ``None`` if they did not
     :param turn: place within its block or its inspection
     :param steal_share: CPU time taken by the hypervisor meanwhile, within [0, 1]
+    :param throttled: whether heat or a quota held the job back
+    :param load: processes that wanted to run before the job began, mean of one minute
+    :param launcher: what started the job, such as ``local`` or ``ray``
+    :param threads: that the library used; those asked for where it does not tell
+    :param blas: linear algebra library, as the script named it, with the kernels that it chose
     """
 
     observation_id: str
@@ -166,6 +175,19 @@ class Observation:
     memory_bytes: int | None = None
     user_s: float | None = None
     system_s: float | None = None
+    spread: float | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    blocks_read: int | None = None
+    blocks_written: int | None = None
+    throttled: bool | None = None
+    swapped: bool | None = None
+    load: float | None = None
+    launcher: str | None = None
+    threads: int | None = None
+    blas: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +195,14 @@ class InspectionDocument:
     """One inspection as the record keeps it.
 
     :param document_id: digest of ``body``
+    :param collector: program that made the document
     :param stack: ``None`` if the document names no lock, and ``stack_note`` says so
     :param body: canonical JSON of everything delivered, private data removed
     """
 
     document_id: DocumentId
     schema_version: SchemaVersion
+    collector: str
     name: str
     stack: Stack | None
     stack_note: str | None

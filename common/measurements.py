@@ -11,6 +11,17 @@ from common.reasons import Reason
 #: Variables that decide how many threads the numeric libraries start: part of a hardware class.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
+#: Parameters of the bundled indicators, and of scripts before them. The graph has each as a
+#: property of its own; others are in the JSON text of all parameters alone, because a store
+#: keeps the name of a property for ever, and documents may bring any number of them.
+PARAMETERS = (
+    "array_mib", "batch", "cell", "channels", "classes", "data_format", "dilation", "dtype",
+    "filter_height", "filter_input_channels", "filter_width", "heads", "hidden_size", "image_size",
+    "input_channels", "input_height", "input_size", "input_width", "k", "layers", "m",
+    "matrix_size", "mini_batch", "mode", "model", "module", "n", "output_channels", "padding",
+    "reps", "seed", "sequence_length", "strides", "threads", "transposes", "vocabulary", "width",
+)  # fmt: skip
+
 SECONDS_PER_MS = 1e-3
 #: ``ru_maxrss`` is in KiB on Linux (getrusage(2)).
 BYTES_PER_MAXRSS = 1024

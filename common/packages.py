@@ -58,6 +58,50 @@ def package_version(name: str, version: str, index: str | None = None) -> Packag
     return PackageVersion(project, release, source, Purl(purl))
 
 
+def version_key(version: str) -> str:
+    """A text by which versions sort in their order, code point by code point.
+
+    For stores that know no versions: the keys of two versions compare as the versions do by
+    PEP 440, and those of equal versions are equal. What is no version comes before all others.
+
+    >>> sorted(["2.0", "1.10", "2.0rc1", "1.9", "nightly", "2.0.post1"], key=version_key)
+    ['nightly', '1.9', '1.10', '2.0rc1', '2.0', '2.0.post1']
+    """
+    try:
+        it = Version(version)
+    except InvalidVersion:
+        return f"!{version}"
+    release = list(it.release)
+    while release and release[-1] == 0:
+        release.pop()
+    if it.pre is not None:
+        pre = f"1{it.pre[0]}{_sortable(it.pre[1])}"
+    else:
+        pre = "0" if it.post is None and it.dev is not None else "2"
+    return "".join(
+        (
+            _sortable(it.epoch),
+            # The end of a list sorts before any further part of it.
+            *(f".{_sortable(part)}" for part in release),
+            f"!{pre}",
+            "0" if it.post is None else f"1{_sortable(it.post)}",
+            "1" if it.dev is None else f"0{_sortable(it.dev)}",
+            *(
+                f".2{_sortable(int(part))}" if part.isdigit() else f".1{part}"
+                for part in (it.local or "").split(".")
+                if part
+            ),
+            "!",
+        )
+    )
+
+
+def _sortable(number: int) -> str:
+    """Digits behind their count, so that 10 comes after 9; in order up to 99 digits."""
+    digits = str(number)
+    return f"{min(len(digits), 99):02}{digits}"
+
+
 #: Libraries whose name for indicators is not the name of (all of) their packages.
 _DISTRIBUTIONS = {
     "tensorflow": (

@@ -178,7 +178,7 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
         report_bytes(report),
     )
     with stores.engine.begin() as connection:
-        add_advice(connection, stores.settings, stored, links_of(report["result"]))
+        add_advice(connection, stores.settings, stored, links_of(advice, report["result"]))
         if also is not None:
             also(connection)
             return digest_bytes(stored.report)

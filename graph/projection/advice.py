@@ -1,4 +1,4 @@
-"""Advice: the stacks that it recommends, and the observations that it rests on."""
+"""Advice: what it answers, recommends and claims, and the observations that it rests on."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from collections.abc import Iterable
 import neo4j
 from sqlalchemy import Connection, select
 
+from graph.projection.claims import CLAIM, project_claims
 from graph.projection.inspections import OBSERVATION, project_inspections
-from graph.projection.model import EdgeKind, NodeKind, Subject, rows_of, utc_text
+from graph.projection.model import EdgeKind, NodeKind, Subject, listed, rows_of, utc_text
+from graph.projection.mutable import Mutable, project_mutable
 from graph.projection.stacks import STACK, project_stacks
 from graph.projection.write import chunks, missing, project_subject
-from graph.tables import AdviceObservation, AdviceRow, AdvisedStack, ObservationRow
+from graph.tables import (
+    AdviceClaim,
+    AdviceObservation,
+    AdviceRow,
+    AdvisedStack,
+    ObservationRow,
+    RequestRow,
+)
 
 ADVICE = NodeKind(
     label="Advice",
@@ -53,7 +62,42 @@ BASED_ON = EdgeKind(
     owner=AdviceObservation.advice_id,
 )
 
-ADVICES = Subject(node=ADVICE, edges=(RECOMMENDED, BASED_ON))
+REQUEST = NodeKind(
+    label="Request",
+    rows=select(
+        RequestRow.document_id.label("request_id"),
+        RequestRow.recommendation_type,
+        RequestRow.python_version,
+        RequestRow.platform,
+        RequestRow.hardware_digest.label("hardware"),
+        listed(RequestRow.requirements).label("requirements"),
+        listed(RequestRow.packages).label("packages"),
+        RequestRow.stack_count,
+        RequestRow.document_id,
+    ),
+    owner=RequestRow.document_id,
+)
+
+ANSWERS = EdgeKind(
+    type="ANSWERS",
+    start=ADVICE,
+    end=REQUEST,
+    rows=select(AdviceRow.advice_id.label("start"), RequestRow.document_id.label("end")).join(
+        RequestRow, RequestRow.document_id == AdviceRow.request_document_id
+    ),
+    owner=AdviceRow.advice_id,
+)
+
+CLAIMS = EdgeKind(
+    type="CLAIMS",
+    start=ADVICE,
+    end=CLAIM,
+    rows=select(AdviceClaim.advice_id.label("start"), AdviceClaim.claim_id.label("end")),
+    owner=AdviceClaim.advice_id,
+)
+
+REQUESTS = Mutable(node=REQUEST)
+ADVICES = Subject(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWERS))
 
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
@@ -64,10 +108,13 @@ def project_advice(connection: Connection, session: neo4j.Session, keys: Iterabl
     keys = list(keys)
     _forget(connection, session, keys)
     for some in chunks(missing(session, ADVICE, keys)):
-        stacks = [row.end for row in connection.execute(rows_of(RECOMMENDED, some))]
         # By the outbox's order these are there; a lost entry must not lose an edge.
-        project_stacks(connection, session, stacks)
+        project_stacks(connection, session, _ends(connection, RECOMMENDED, some))
         project_inspections(connection, session, _inspections(connection, some))
+        claims = missing(session, CLAIM, _ends(connection, CLAIMS, some))
+        project_claims(connection, session, claims)
+        requests = missing(session, REQUEST, _ends(connection, ANSWERS, some))
+        project_mutable(connection, session, REQUESTS, requests)
         project_subject(connection, session, ADVICES, some)
 
 
@@ -76,6 +123,10 @@ def _forget(connection: Connection, session: neo4j.Session, keys: list[str]) -> 
     gone = sorted(set(keys).difference(connection.scalars(query)))
     if gone:
         session.run(ADVICE.delete_some, keys=gone).consume()
+
+
+def _ends(connection: Connection, kind: EdgeKind, keys: list[str]) -> list[str]:
+    return [row.end for row in connection.execute(rows_of(kind, keys))]
 
 
 def _inspections(connection: Connection, keys: list[str]) -> list[str]:

@@ -10,17 +10,29 @@ from typing import Any, LiteralString
 
 import neo4j
 import orjson
-from sqlalchemy import Connection, Text, select
+from sqlalchemy import Connection, Text, func, null, select
 from sqlalchemy import cast as sql_cast
 
 from common.inspection import canonical_json
+from common.measurements import PARAMETERS
 from graph.projection.environments import RUNTIME_ENVIRONMENT, RUNTIME_ENVIRONMENTS
 from graph.projection.hardware import HARDWARE, HARDWARE_CLASSES
 from graph.projection.indicators import PERFORMANCE_INDICATOR, PERFORMANCE_INDICATORS
-from graph.projection.model import EdgeKind, NodeKind, Row, rows_of, utc_text
+from graph.projection.model import (
+    EdgeKind,
+    NodeKind,
+    Row,
+    origin,
+    row_of,
+    rows_of,
+    utc_text,
+)
 from graph.projection.stacks import STACK, project_stacks
 from graph.projection.write import missing, project_subject, write
-from graph.tables import Document, InspectionRow, ObservationRow
+from graph.tables import Document, InspectionRow, ObservationRow, RuntimeEnvironmentRow
+
+#: What a parameter may be as a property.
+Scalar = bool | int | float | str | None
 
 #: Observations in one transaction of the graph, unless one inspection has more.
 _OBSERVATIONS = 1_000
@@ -35,10 +47,17 @@ INSPECTION = NodeKind(
         utc_text(InspectionRow.created_at).label("created_at"),
         InspectionRow.stack_digest.is_not(None).label("stack_known"),
         InspectionRow.stack_note,
+        *origin(),
     ).join(Document, Document.document_id == InspectionRow.document_id),
     owner=InspectionRow.document_id,
-    times=frozenset({"created_at"}),
+    times=frozenset({"created_at", "ingested_at"}),
 )
+
+
+def _complete(row: Row) -> None:
+    """Parameters as canonical JSON, and each known one with the type that it has there."""
+    row[_PARAMETERS], row[-len(PARAMETERS) :] = typed_parameters(row[_PARAMETERS])
+
 
 OBSERVATION = NodeKind(
     label="Observation",
@@ -51,6 +70,10 @@ OBSERVATION = NodeKind(
         ObservationRow.comparison_key,
         ObservationRow.hardware_digest.label("hardware"),
         InspectionRow.stack_digest.label("stack"),
+        # Series are told apart by it: 3.11 of 3.11.7.
+        func.substring(RuntimeEnvironmentRow.python_version, r"^[^.]*\.?[^.]*").label(
+            "python_version"
+        ),
         sql_cast(ObservationRow.parameters, Text).label("parameters"),
         ObservationRow.device,
         ObservationRow.elapsed_s,
@@ -66,10 +89,33 @@ OBSERVATION = NodeKind(
         ObservationRow.block,
         ObservationRow.turn,
         utc_text(ObservationRow.started_at).label("started_at"),
+        utc_text(ObservationRow.ended_at).label("ended_at"),
+        # Their durations stay in the record: a batch may have millions.
+        func.nullif(func.cardinality(ObservationRow.repetitions_s), 0).label("repetitions"),
+        ObservationRow.spread,
         ObservationRow.memory_bytes,
-    ).join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id),
+        ObservationRow.user_s,
+        ObservationRow.system_s,
+        ObservationRow.minor_faults,
+        ObservationRow.major_faults,
+        ObservationRow.voluntary_switches,
+        ObservationRow.involuntary_switches,
+        ObservationRow.blocks_read,
+        ObservationRow.blocks_written,
+        ObservationRow.steal_share,
+        ObservationRow.throttled,
+        ObservationRow.swapped,
+        ObservationRow.load,
+        ObservationRow.launcher,
+        ObservationRow.threads,
+        ObservationRow.blas,
+        *(null().label(f"parameter_{name}") for name in PARAMETERS),
+    )
+    .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+    .join(RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == ObservationRow.environment_digest),
     owner=ObservationRow.document_id,
-    times=frozenset({"started_at"}),
+    times=frozenset({"started_at", "ended_at"}),
+    complete=_complete,
 )
 _DOCUMENT, _PARAMETERS = (
     OBSERVATION.properties.index(name) for name in ("document_id", "parameters")
@@ -172,8 +218,7 @@ def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
     for key, rows in groupby(_observations(connection, keys), lambda row: row[_DOCUMENT]):
         inspection = waiting.pop(key)
         for *properties, indicator, environment, hardware in rows:
-            properties[_PARAMETERS] = canonical_text(properties[_PARAMETERS])
-            inspection.observations.append([indicator, *properties])
+            inspection.observations.append([indicator, *row_of(OBSERVATION, properties)])
             inspection.hardware[hardware] = inspection.environments[environment] = None
         yield inspection
     yield from waiting.values()
@@ -259,10 +304,28 @@ def _statement(stack: bool, observed: bool) -> LiteralString:
 
 
 @lru_cache(maxsize=4_096)
-def canonical_text(parameters: str) -> str:
-    """Parameters as the graph holds them: canonical JSON; few differ, so they are kept.
+def typed_parameters(parameters: str) -> tuple[str, tuple[Scalar, ...]]:
+    """Parameters as canonical JSON, and those of :data:`PARAMETERS`; few differ, so they are kept.
 
-    >>> canonical_text('{"size": 512, "dtype": "float32"}')
+    >>> text, typed = typed_parameters('{"matrix_size": 512, "dtype": "float32"}')
+    >>> text, typed[PARAMETERS.index("matrix_size")], typed[PARAMETERS.index("batch")]
+    ('{"dtype":"float32","matrix_size":512}', 512, None)
+    """
+    values = orjson.loads(parameters)
+    return canonical_parameters(parameters), tuple(_scalar(values.get(name)) for name in PARAMETERS)
+
+
+def canonical_parameters(parameters: str) -> str:
+    """Parameters as canonical JSON.
+
+    >>> canonical_parameters('{"size": 512, "dtype": "float32"}')
     '{"dtype":"float32","size":512}'
     """
     return canonical_json(orjson.loads(parameters)).decode()
+
+
+def _scalar(value: Any) -> Scalar:
+    """A value that a property can hold; lists, objects and larger integers stay in the text."""
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else None
+    return value if isinstance(value, float | str) else None

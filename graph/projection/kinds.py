@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graph.projection.advice import ADVICE, BASED_ON, RECOMMENDED
+from graph.projection.advice import ADVICE, ANSWERS, BASED_ON, CLAIMS, RECOMMENDED, REQUEST
+from graph.projection.claims import BASELINE, CANDIDATE, CLAIM, DIFFERS_IN
 from graph.projection.environments import (
     BASE_IMAGE,
     FROM_IMAGE,
@@ -59,6 +60,8 @@ NODES: tuple[NodeKind, ...] = (
     PERFORMANCE_INDICATOR,
     INSPECTION,
     OBSERVATION,
+    CLAIM,
+    REQUEST,
     ADVICE,
 )
 
@@ -78,6 +81,11 @@ EDGES: tuple[EdgeKind, ...] = (
     IN,
     OBSERVED,
     OF,
+    CANDIDATE,
+    BASELINE,
+    DIFFERS_IN,
     RECOMMENDED,
     BASED_ON,
+    CLAIMS,
+    ANSWERS,
 )

@@ -6,7 +6,7 @@ One definition serves the projection, which asks it for the rows of a batch, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cached_property
@@ -15,6 +15,8 @@ from typing import Any, LiteralString
 from neo4j.time import DateTime
 from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal
 from sqlalchemy.orm import InstrumentedAttribute
+
+from graph.tables import Document
 
 #: Values in the order of a kind's properties, as the driver takes them.
 Row = list[Any]
@@ -29,6 +31,7 @@ class NodeKind:
     :param times: properties that :func:`utc_text` made, and that are times in the graph
     :param shared: whether several rows may name the node; its ``document_id`` is then the
         smallest of theirs, so that the order of arrival leaves no trace
+    :param complete: writes into a row what the query of ``rows`` cannot tell
     """
 
     label: str
@@ -36,6 +39,7 @@ class NodeKind:
     owner: ColumnElement[str] | InstrumentedAttribute[str]
     times: frozenset[str] = frozenset()
     shared: bool = False
+    complete: Callable[[Row], None] | None = None
 
     @cached_property
     def properties(self) -> tuple[str, ...]:
@@ -243,6 +247,14 @@ def rows_of(kind: NodeKind | EdgeKind, keys: Sequence[str]) -> Select[*tuple[Any
     return kind.rows.where(kind.owner == any_(literal(list(keys), ARRAY(Text))))
 
 
+def row_of(kind: NodeKind | EdgeKind, values: Iterable[Any]) -> Row:
+    """A row of the record as the graph has it."""
+    row = list(values)
+    if isinstance(kind, NodeKind) and kind.complete is not None:
+        kind.complete(row)
+    return row
+
+
 def utc_text(moment: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[str]:
     """A time as text in UTC with microseconds.
 
@@ -264,6 +276,15 @@ def plain(value: Any) -> Any:
 def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
     """An array, or null if it is empty: the graph shows nothing then."""
     return func.nullif(column, literal([], ARRAY(Text)))
+
+
+def origin() -> tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]:
+    """Where and when a joined :class:`Document` came in, and what made it."""
+    return (
+        utc_text(Document.ingested_at).label("ingested_at"),
+        Document.collector,
+        Document.source,
+    )
 
 
 def own(query: str) -> LiteralString:

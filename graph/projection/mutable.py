@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import neo4j
 from sqlalchemy import Connection
 
-from graph.projection.model import EdgeKind, NodeKind, Row, plain, rows_of
+from graph.projection.model import EdgeKind, NodeKind, Row, plain, row_of, rows_of
 from graph.projection.write import missing, write
 
 #: Keys that are read at once, and edges in one transaction of the graph unless one node
@@ -114,7 +114,7 @@ def project_mutable(
 
 
 def _rows(connection: Connection, kind: NodeKind | EdgeKind, keys: Sequence[str]) -> list[Row]:
-    return [list(row) for row in connection.execute(rows_of(kind, keys)).all()]
+    return [row_of(kind, row) for row in connection.execute(rows_of(kind, keys)).all()]
 
 
 def _by_owner(kind: EdgeKind, rows: Iterable[Row]) -> dict[str, list[Row]]:

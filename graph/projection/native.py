@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from graph.projection.model import EdgeKind, NodeKind, listed
+from graph.projection.model import EdgeKind, NodeKind, listed, origin
 from graph.projection.mutable import Mutable
 from graph.projection.packages import PACKAGE_VERSION, PACKAGE_VERSIONS
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
+    Document,
     NativeEnvironmentInterface,
     NativeEnvironmentRow,
     NativeInterfaceRow,
@@ -34,8 +35,10 @@ ARTIFACT = NodeKind(
         listed(ArtifactRow.imports).label("imports"),
         listed(ArtifactRow.bundled).label("bundled"),
         ArtifactRow.document_id,
-    ),
+        *origin(),
+    ).join(Document, Document.document_id == ArtifactRow.document_id),
     owner=ArtifactRow.sha256,
+    times=frozenset({"ingested_at"}),
 )
 
 NATIVE_ENVIRONMENT = NodeKind(
@@ -48,8 +51,10 @@ NATIVE_ENVIRONMENT = NodeKind(
         NativeEnvironmentRow.os_name,
         NativeEnvironmentRow.os_version,
         NativeEnvironmentRow.document_id,
-    ),
+        *origin(),
+    ).join(Document, Document.document_id == NativeEnvironmentRow.document_id),
     owner=NativeEnvironmentRow.digest,
+    times=frozenset({"ingested_at"}),
 )
 
 BUILT_AS = EdgeKind(

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
-from graph.projection.advice import project_advice
+from graph.projection.advice import REQUESTS, project_advice
+from graph.projection.claims import project_claims
 from graph.projection.environments import RUNTIME_ENVIRONMENTS
 from graph.projection.hardware import HARDWARE_CLASSES
 from graph.projection.indicators import PERFORMANCE_INDICATORS
@@ -101,6 +102,8 @@ PROJECTORS: dict[str, Projector] = {
     "indicator": _of(PERFORMANCE_INDICATORS),
     "inspection": project_inspections,
     "corrected_inspection": project_corrected_inspections,
+    "claim": project_claims,
+    "request": _following(REQUESTS),
     "advice": project_advice,
 }
 

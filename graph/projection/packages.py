@@ -5,12 +5,18 @@ from __future__ import annotations
 import neo4j
 from sqlalchemy import func, null, select
 
-from graph.projection.model import EdgeKind, NodeKind, Row, listed, own, utc_text
+from graph.projection.model import EdgeKind, NodeKind, Row, listed, origin, own, utc_text
 from graph.projection.mutable import Mutable
 from graph.projection.revisions import unsettle_versions
 from graph.projection.vulnerabilities import VULNERABILITIES, VULNERABILITY
 from graph.projection.write import write
-from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, RequirementRow
+from graph.tables import (
+    AffectedVersion,
+    Document,
+    PackageRow,
+    PackageVersionRow,
+    RequirementRow,
+)
 
 _INDEX = PackageVersionRow.index_name
 _VERSION = PackageVersionRow
@@ -50,9 +56,13 @@ PACKAGE_VERSION = NodeKind(
         listed(_VERSION.extras).label("extras"),
         _VERSION.metadata_source,
         _VERSION.release_document_id,
+        *origin(),
+    ).join(
+        Document,
+        Document.document_id == func.coalesce(_VERSION.release_document_id, _VERSION.document_id),
     ),
     owner=_VERSION.purl,
-    times=frozenset({"uploaded_at"}),
+    times=frozenset({"uploaded_at", "ingested_at"}),
 )
 
 HAS_VERSION = EdgeKind(

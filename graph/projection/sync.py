@@ -18,6 +18,7 @@ from graph.projection.outbox import REBUILD, drain, only_projector, project_once
 from graph.tables import (
     AdviceRow,
     ArtifactRow,
+    ClaimRow,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
@@ -26,6 +27,7 @@ from graph.tables import (
     OutboxEntry,
     PackageRow,
     PackageVersionRow,
+    RequestRow,
     RuntimeEnvironmentRow,
     StackRow,
     VulnerabilityRow,
@@ -55,6 +57,8 @@ _KEYS = {
     "runtime_environment": RuntimeEnvironmentRow.digest,
     "indicator": IndicatorRow.indicator_id,
     "inspection": InspectionRow.document_id,
+    "claim": ClaimRow.claim_id,
+    "request": RequestRow.document_id,
     "advice": AdviceRow.advice_id,
 }
 

@@ -18,9 +18,8 @@ import orjson
 from sqlalchemy import Connection, Engine
 
 from graph.engine import graph_errors, relational_errors
-from graph.projection.inspections import OBSERVATION, canonical_text
 from graph.projection.kinds import EDGES, NODES
-from graph.projection.model import EdgeKind, NodeKind, Row, plain
+from graph.projection.model import EdgeKind, NodeKind, Row, plain, row_of
 from graph.projection.outbox import only_projector
 from graph.projection.sync import WAIT_S, Lag, lag_of
 
@@ -30,7 +29,6 @@ _BUCKETS = 4_096
 _MODULUS = 1 << 128
 #: Differences named for one kind, and buckets read again for it.
 _NAMED = 10
-_PARAMETERS = OBSERVATION.properties.index("parameters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +156,7 @@ def _fingerprint(kind: Kind, rows: Iterable[Row]) -> _Fingerprint:
 def _record_rows(kind: Kind, record: Connection) -> Iterator[Row]:
     with record.execute(kind.rows, execution_options={"yield_per": 2_000}) as rows:
         for values in rows:
-            row = list(values)
-            if kind is OBSERVATION:
-                row[_PARAMETERS] = canonical_text(row[_PARAMETERS])
-            yield row
+            yield row_of(kind, values)
 
 
 def _graph_rows(kind: Kind, session: neo4j.Session) -> Iterator[Row]:

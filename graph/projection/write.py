@@ -8,7 +8,7 @@ from typing import Any
 import neo4j
 from sqlalchemy import Connection
 
-from graph.projection.model import EdgeKind, NodeKind, Row, Subject, rows_of
+from graph.projection.model import EdgeKind, NodeKind, Row, Subject, row_of, rows_of
 
 #: Keys in one transaction of the graph; a stack brings some forty edges.
 _KEYS = 500
@@ -39,7 +39,7 @@ def _existing(tx: neo4j.ManagedTransaction, kind: NodeKind, keys: list[str]) -> 
 
 
 def _rows(connection: Connection, kind: NodeKind | EdgeKind, keys: Sequence[str]) -> list[Row]:
-    return [list(row) for row in connection.execute(rows_of(kind, keys))]
+    return [row_of(kind, row) for row in connection.execute(rows_of(kind, keys))]
 
 
 def _create(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, any_, literal, select
+from sqlalchemy import Connection, any_, delete, exists, literal, select
 from sqlalchemy.dialects.postgresql import insert
 
 from common.inspection import Stack, digest_bytes
 from common.settings import Settings
 from graph.repositories.affected import share_advisories, texts
+from graph.repositories.claims import RecordedClaim, add_claims
 from graph.repositories.documents import DeliveredDocument, add_documents, body_of
 from graph.repositories.packages import add_entries
 from graph.repositories.stacks import add_stacks
@@ -23,6 +24,7 @@ from graph.tables import (
     Document,
     ObservationRow,
     PackageVersionRow,
+    RequestRow,
 )
 
 #: Kinds of the documents of an advice; the column of each begins with its last word.
@@ -59,16 +61,36 @@ class Recommended:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedFor:
+    """What a request asks for, beside what the head of its advice tells.
+
+    :param requirements: by PEP 508
+    :param packages: names of the packages that these ask for
+    :param hardware_digest: of the class that was asked about
+    :param stack_count: how many stacks were asked for
+    """
+
+    requirements: Collection[str]
+    packages: Collection[str]
+    hardware_digest: str | None
+    stack_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class AdviceLinks:
     """What an advice is tied to in the graph.
 
     :param stacks: best first; empty where none was found
     :param evidence: identifiers that its claims and justifications name; those that are no
         observations of the record are passed over
+    :param claims: all that it rests on, also those about stacks that it does not recommend
+    :param asked_for: ``None`` leaves the request out of the graph
     """
 
     stacks: Sequence[Recommended] = ()
     evidence: Collection[str] = ()
+    claims: Sequence[RecordedClaim] = ()
+    asked_for: AskedFor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +151,29 @@ def add_advice(
     report = documents[-1].document_id
     new = add_stacks(connection, ((it.stack, report) for it in links.stacks))
     _add_links(connection, head.advice_id, links)
+    add_claims(connection, head.advice_id, report, links.claims)
+    _add_request(connection, documents[0].document_id, head, links.asked_for)
     add_entries(connection, {"stack": new, "advice": [head.advice_id]})
     return True
+
+
+def forget_requests(connection: Connection, document_ids: Collection[str]) -> list[str]:
+    """Delete those of some requests that no advice answers any more.
+
+    :returns: their identifiers
+    """
+    unanswered = (
+        select(RequestRow.document_id)
+        .where(
+            RequestRow.document_id == any_(texts(document_ids)),
+            ~exists().where(AdviceRow.request_document_id == RequestRow.document_id),
+        )
+        # Whoever answers one at this moment has locked it.
+        .with_for_update(skip_locked=True)
+    )
+    gone = list(connection.scalars(unanswered))
+    connection.execute(delete(RequestRow).where(RequestRow.document_id == any_(texts(gone))))
+    return gone
 
 
 def advice_of(connection: Connection, settings: Settings, advice_id: str) -> StoredAdvice | None:
@@ -211,6 +254,28 @@ def _add_links(connection: Connection, advice_id: str, links: AdviceLinks) -> No
         )
         columns = ["advice_id", "observation_id"]
         connection.execute(insert(AdviceObservation).from_select(columns, seen))
+
+
+def _add_request(
+    connection: Connection, document_id: str, head: AdviceHead, asked_for: AskedFor | None
+) -> None:
+    """Store what was asked for, once, however often it is asked."""
+    if asked_for is None:
+        return
+    known = select(RequestRow.document_id).where(RequestRow.document_id == document_id)
+    # Locked: what is there must not be deleted before the advice that answers it is committed.
+    if connection.scalar(known.with_for_update(read=True)) is None:
+        row = {
+            "document_id": document_id,
+            "recommendation_type": head.recommendation_type,
+            "python_version": head.python_version,
+            "platform": head.platform,
+            "hardware_digest": asked_for.hardware_digest,
+            "requirements": sorted(set(asked_for.requirements)),
+            "packages": sorted(set(asked_for.packages)),
+            "stack_count": asked_for.stack_count,
+        }
+        connection.execute(insert(RequestRow).values(row).on_conflict_do_nothing())
 
 
 def _documents(advice: StoredAdvice) -> Iterator[DeliveredDocument]:

@@ -35,7 +35,7 @@ from graph.tables import (
     table_of,
 )
 
-KIND, SCHEMA_VERSION = "advisory", "osv-1"
+KIND, SCHEMA_VERSION, COLLECTOR = "advisory", "osv-1", "osv"
 
 #: Vulnerabilities that are known by one of these identifiers, or have a withdrawn advisory that
 #: names one. Their groups are complete, so no others can be joined by an advisory that names
@@ -126,7 +126,7 @@ def _add_documents(
     """The advisories whose documents were not there yet, each once."""
     unique = {it.advisory.head.document_id: it for it in deliveries}
     documents = (
-        DeliveredDocument(document_id, KIND, SCHEMA_VERSION, it.source, it.advisory.body)
+        DeliveredDocument(document_id, KIND, SCHEMA_VERSION, it.source, it.advisory.body, COLLECTOR)
         for document_id, it in unique.items()
     )
     new = add_documents(connection, settings, documents)

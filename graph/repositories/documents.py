@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from common.errors import StoreUnavailable
+from common.inspection import OWN_COLLECTOR
 from common.settings import Settings
 from graph.repositories.bulk import copy_new
 from graph.repositories.texts import storable
@@ -53,19 +54,24 @@ _ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended(:wanted, 1))")
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
 
 _COLUMNS = (
-    "document_id", "kind", "schema_version", "source", "size_bytes", "body", "location",
+    "document_id", "kind", "schema_version", "source", "collector", "size_bytes", "body",
+    "location",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredDocument:
-    """A document as it came: what it is, where it was read from, its canonical JSON."""
+    """A document as it came: what it is, where it was read from, its canonical JSON.
+
+    :param collector: program or database that made it
+    """
 
     document_id: str
     kind: str
     schema_version: str
     source: str
     body: bytes
+    collector: str = OWN_COLLECTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +167,7 @@ def _row(
     )  # fmt: skip
     return (
         document.document_id, document.kind, document.schema_version, storable(document.source),
-        len(document.body), stored.body, stored.location,
+        document.collector, len(document.body), stored.body, stored.location,
     )  # fmt: skip
 
 

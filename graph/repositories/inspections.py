@@ -63,6 +63,19 @@ _OBSERVATION_COLUMNS = (
     "memory_bytes",
     "user_s",
     "system_s",
+    "spread",
+    "minor_faults",
+    "major_faults",
+    "voluntary_switches",
+    "involuntary_switches",
+    "blocks_read",
+    "blocks_written",
+    "throttled",
+    "swapped",
+    "load",
+    "launcher",
+    "threads",
+    "blas",
 )
 
 
@@ -103,7 +116,7 @@ def add_inspections(
     delivered = (
         DeliveredDocument(
             it.document.document_id, "inspection", it.document.schema_version.value,
-            it.source, it.document.body,
+            it.source, it.document.body, it.document.collector,
         )
         for it in unique.values()
     )  # fmt: skip
@@ -229,4 +242,7 @@ def _observation_row(document_id: str, seen: Observation) -> tuple[Any, ...]:
         seen.correction, seen.quarantine_reason, seen.unstable_reason, seen.failure_reason,
         seen.failure_message, seen.host, seen.block, seen.turn, seen.steal_share,
         seen.started_at, seen.ended_at, seen.memory_bytes, seen.user_s, seen.system_s,
+        seen.spread, seen.minor_faults, seen.major_faults, seen.voluntary_switches,
+        seen.involuntary_switches, seen.blocks_read, seen.blocks_written, seen.throttled,
+        seen.swapped, seen.load, seen.launcher, seen.threads, seen.blas,
     )  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from common.releases import Release
+from common.inspection import OWN_COLLECTOR
+from common.releases import SOLVER, Release
 from common.settings import Settings
 from graph.repositories.affected import share_advisories
 from graph.repositories.bulk import copy_rows, update_rows
@@ -61,6 +62,8 @@ _FILE_COLUMNS = (
 )  # fmt: skip
 
 _UNIQUE_VIOLATION = "23505"
+#: Made the documents that solvers' results come in.
+_SOLVER = "thoth-solver"
 
 #: An alarm that was raised before is no event again.
 _RAISED = text(
@@ -102,7 +105,12 @@ def add_releases(
     ordered = sorted(deliveries, key=lambda it: rank_of(it.release, it.as_of))
     documents = (
         DeliveredDocument(
-            it.release.document_id, "release", "release-1", it.source, it.release.body
+            it.release.document_id,
+            "release",
+            "release-1",
+            it.source,
+            it.release.body,
+            _SOLVER if it.release.metadata_source == SOLVER else OWN_COLLECTOR,
         )
         for it in ordered
     )

@@ -7,10 +7,13 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, any_, delete, exists, func, literal, select
 
+from graph.repositories.advice import forget_requests
 from graph.repositories.affected import texts
+from graph.repositories.claims import forget_claims
 from graph.repositories.documents import forgotten
 from graph.repositories.packages import add_entries
 from graph.tables import (
+    AdviceClaim,
     AdviceObservation,
     AdviceRow,
     AdvisedStack,
@@ -44,7 +47,7 @@ def forget_analyses(
 
     With them go their logs, the advice that was given for them, and the documents that nothing
     else names. Advice without a request, as commands record it, stays. So does the report that
-    first named a stack: the stack says where it is from.
+    first named a stack or a claim that is still there, which says where it is from.
 
     :param limit: of the requests
     :returns: how many were deleted, and documents whose bodies are to be deleted after the commit
@@ -89,17 +92,25 @@ def forget_writes(
 
 
 def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
-    """Delete the advice of some requests, and tell the graph.
+    """Delete the advice of some requests with what only it names, and tell the graph.
 
     :returns: the documents that it named
     """
     wanted = any_(texts(requests))
     for model in (AdvisedStack, AdviceObservation):
         connection.execute(delete(model).where(model.advice_id == wanted))
+    made = delete(AdviceClaim).where(AdviceClaim.advice_id == wanted)
+    claims = set(connection.scalars(made.returning(AdviceClaim.claim_id)))
     query = delete(AdviceRow).where(AdviceRow.advice_id == wanted)
     rows = connection.execute(query.returning(AdviceRow.advice_id, *_OF_ADVICE)).all()
-    add_entries(connection, {"advice": [row.advice_id for row in rows]})
-    return {it for row in rows for it in row[1:]}
+    reports = forget_claims(connection, claims)
+    gone = {
+        "claim": reports,
+        "request": forget_requests(connection, {row.request_document_id for row in rows}),
+        "advice": [row.advice_id for row in rows],
+    }
+    add_entries(connection, gone)
+    return {it for row in rows for it in row[1:]} | set(reports.values())
 
 
 def _forget_unnamed(connection: Connection, wanted: Iterable[str]) -> list[str]:

@@ -1,6 +1,14 @@
 """The tables of the record, one module per subject."""
 
-from graph.tables.advice import AdviceObservation, AdviceRow, AdvisedStack
+from graph.tables.advice import (
+    AdviceClaim,
+    AdviceObservation,
+    AdviceRow,
+    AdvisedStack,
+    ClaimPackage,
+    ClaimRow,
+    RequestRow,
+)
 from graph.tables.advisories import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -37,6 +45,7 @@ from graph.tables.packages import (
 from graph.tables.service import AnalysisRow, AuditRow, KnowledgeRow, TokenRow
 
 __all__ = [
+    "AdviceClaim",
     "AdviceObservation",
     "AdviceRow",
     "AdvisedStack",
@@ -49,6 +58,8 @@ __all__ = [
     "ArtifactRow",
     "AuditRow",
     "Base",
+    "ClaimPackage",
+    "ClaimRow",
     "Document",
     "HardwareRow",
     "IndexProject",
@@ -66,6 +77,7 @@ __all__ = [
     "QuarantinedDocument",
     "QueuedRelease",
     "ReleaseFileRow",
+    "RequestRow",
     "RequirementRow",
     "RuntimeEnvironmentRow",
     "StackPackage",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Double, ForeignKey, Index, func
+from sqlalchemy import ARRAY, Double, ForeignKey, Index, Text, func
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from graph.tables.base import Base
@@ -67,3 +69,99 @@ class AdviceObservation(Base):
     observation_id: Mapped[str] = mapped_column(
         ForeignKey("observations.observation_id"), primary_key=True
     )
+
+
+class RequestRow(Base):
+    """What was asked of the adviser: equal requests, whenever they are made, are one row."""
+
+    __tablename__ = "requests"
+
+    #: The request itself, as canonical JSON.
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"), primary_key=True)
+    recommendation_type: Mapped[str]
+    python_version: Mapped[str | None]
+    platform: Mapped[str | None]
+    #: The hardware class that was asked about, whether or not anything was measured on it.
+    hardware_digest: Mapped[str | None]
+    #: By PEP 508, sorted.
+    requirements: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    #: Names of the packages that these ask for, sorted.
+    packages: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    #: Stacks that were asked for.
+    stack_count: Mapped[int]
+
+
+class ClaimRow(Base):
+    """A verdict on one measured stack next to another, by the content of the claim.
+
+    Equal evidence gives equal claims, so that a claim of many advices is one row.
+    """
+
+    __tablename__ = "claims"
+    __table_args__ = (
+        Index("ix_claims_stack_digest", "stack_digest"),
+        # A document that is deleted must be looked for wherever it may be named.
+        Index("ix_claims_document_id", "document_id", postgresql_using="hash"),
+    )
+
+    claim_id: Mapped[str] = mapped_column(primary_key=True)
+    #: The one package in which the stacks differ; ``None`` where they differ in several.
+    package: Mapped[str | None]
+    stack_digest: Mapped[str] = mapped_column(ForeignKey("stacks.digest"))
+    baseline_digest: Mapped[str] = mapped_column(ForeignKey("stacks.digest"))
+    indicator: Mapped[str]
+    parameters: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    device: Mapped[str | None]
+    unit: Mapped[str]
+    comparison_key: Mapped[str]
+    hardware_digest: Mapped[str]
+    python_version: Mapped[str | None]
+    same_hardware: Mapped[bool]
+    same_python: Mapped[bool]
+    verdict: Mapped[str]
+    effect_pct: Mapped[float | None] = mapped_column(Double)
+    observed_pct: Mapped[float | None] = mapped_column(Double)
+    interval_low_pct: Mapped[float | None] = mapped_column(Double)
+    interval_high_pct: Mapped[float | None] = mapped_column(Double)
+    delta_pct: Mapped[float] = mapped_column(Double)
+    p_value: Mapped[float | None] = mapped_column(Double)
+    method: Mapped[str]
+    jobs: Mapped[int]
+    baseline_jobs: Mapped[int]
+    runs: Mapped[int]
+    baseline_runs: Mapped[int]
+    pairs: Mapped[int]
+    hosts: Mapped[int | None]
+    needs: Mapped[str | None]
+    jobs_missing: Mapped[int]
+    baseline_jobs_missing: Mapped[int]
+    scored: Mapped[bool]
+    as_of: Mapped[datetime | None]
+    #: The report that first made it.
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
+
+
+class ClaimPackage(Base):
+    """A package in which the stacks of a claim differ; ``None`` for the stack that lacks it."""
+
+    __tablename__ = "claim_packages"
+
+    claim_id: Mapped[str] = mapped_column(ForeignKey("claims.claim_id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    version: Mapped[str | None]
+    index_name: Mapped[str | None]
+    #: Sorts by code point as versions do: :func:`common.packages.version_key`.
+    version_key: Mapped[str | None]
+    baseline_version: Mapped[str | None]
+    baseline_index_name: Mapped[str | None]
+    baseline_version_key: Mapped[str | None]
+
+
+class AdviceClaim(Base):
+    """A claim that was made for an advice, whether or not it is about an advised stack."""
+
+    __tablename__ = "advice_claims"
+    __table_args__ = (Index("ix_advice_claims_claim_id", "claim_id"),)
+
+    advice_id: Mapped[str] = mapped_column(ForeignKey("advice.advice_id"), primary_key=True)
+    claim_id: Mapped[str] = mapped_column(ForeignKey("claims.claim_id"), primary_key=True)

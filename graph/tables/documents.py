@@ -41,6 +41,8 @@ class Document(Base):
     schema_version: Mapped[str]
     #: Where it was first read from.
     source: Mapped[str]
+    #: Program or database that made it; ``None`` where that was not recorded.
+    collector: Mapped[str | None]
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     body: Mapped[bytes | None] = mapped_column(LargeBinary)
     location: Mapped[str | None]

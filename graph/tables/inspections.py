@@ -110,3 +110,17 @@ class ObservationRow(Base):
     memory_bytes: Mapped[int | None] = mapped_column(BigInteger)
     user_s: Mapped[float | None] = mapped_column(Double)
     system_s: Mapped[float | None] = mapped_column(Double)
+    #: Median absolute deviation of the repetitions over their median; ``None`` below two.
+    spread: Mapped[float | None] = mapped_column(Double)
+    minor_faults: Mapped[int | None] = mapped_column(BigInteger)
+    major_faults: Mapped[int | None] = mapped_column(BigInteger)
+    voluntary_switches: Mapped[int | None] = mapped_column(BigInteger)
+    involuntary_switches: Mapped[int | None] = mapped_column(BigInteger)
+    blocks_read: Mapped[int | None] = mapped_column(BigInteger)
+    blocks_written: Mapped[int | None] = mapped_column(BigInteger)
+    throttled: Mapped[bool | None]
+    swapped: Mapped[bool | None]
+    load: Mapped[float | None] = mapped_column(Double)
+    launcher: Mapped[str | None]
+    threads: Mapped[int | None]
+    blas: Mapped[str | None]

@@ -29,7 +29,7 @@ from common.fields import (
     too_long,
     wrong_type,
 )
-from common.inspection import SchemaVersion, canonical_json
+from common.inspection import OWN_COLLECTOR, SchemaVersion, canonical_json
 from common.reasons import Reason
 from common.terminal import first_few
 from ingest.documents import RawDocument
@@ -40,6 +40,7 @@ from ingest.privacy import scrub, scrub_text
 
 _RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")
 _RESULT_KEYS = {"exit_code", "stdout"}
+EARLIER_COLLECTOR = "amun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,12 @@ class Delivery:
     pipfile: bytes = b"{}"
     created: Record = field(default_factory=dict)
     failed_build: Job | None = None
+
+    @property
+    def collector(self) -> str:
+        """Program that made the document: the executor of this project, or the one before it."""
+        ours = self.failed_build is not None or any(is_ours(job.result) for job in self.jobs)
+        return OWN_COLLECTOR if ours else EARLIER_COLLECTOR
 
 
 def deliveries_of(raw: RawDocument) -> Iterator[Delivery | InvalidDocument]:

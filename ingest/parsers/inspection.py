@@ -64,6 +64,7 @@ def _document(delivery: Delivery, raw: RawDocument, now: datetime) -> Inspection
     return InspectionDocument(
         document_id=DocumentId(document_id),
         schema_version=delivery.schema_version,
+        collector=delivery.collector,
         name=name,
         stack=specification.stack,
         stack_note=specification.stack_note,

@@ -29,7 +29,8 @@ from common.inspection import (
 )
 from common.measurements import BYTES_PER_MAXRSS, Unit
 from common.reasons import Exclusion
-from common.stability import instability
+from common.stability import instability, within_job_spread
+from ingest.parsers.libraries import Library, library_of
 from ingest.parsers.measurements import Measurement, corrected_rate, measurements_of
 from ingest.parsers.runner import Run, run_of
 from ingest.parsers.specification import Specification, environment_of, indicator_name
@@ -37,6 +38,14 @@ from ingest.parsers.specification import Specification, environment_of, indicato
 UNKNOWN_INDICATOR = "unknown"
 _GPU_DEVICES = ("gpu", "cuda")
 _INT32 = 2**31 - 1
+_COUNTS = {
+    "ru_minflt": "minor_faults",
+    "ru_majflt": "major_faults",
+    "ru_nvcsw": "voluntary_switches",
+    "ru_nivcsw": "involuntary_switches",
+    "ru_inblock": "blocks_read",
+    "ru_oublock": "blocks_written",
+}
 _LONGEST_MESSAGE = 500
 
 
@@ -50,9 +59,7 @@ class _Facts:
     environment: RuntimeEnvironment
     started_at: datetime | None
     ended_at: datetime | None
-    memory_bytes: int | None
-    user_s: float | None
-    system_s: float | None
+    usage: Record
     run: Run
 
     @property
@@ -98,7 +105,6 @@ def _facts(
 ) -> _Facts:
     run = run_of(result)
     usage = record_of(result, "usage", "$")
-    memory = integer_of(usage, "ru_maxrss", "$.usage", high=2**50)
     started_at, ended_at = _times(result, now) if times is None else _times_2019(*times, now)
     return _Facts(
         job_id=job_id,
@@ -107,11 +113,22 @@ def _facts(
         environment=environment_of(result, specification),
         started_at=started_at,
         ended_at=ended_at,
-        memory_bytes=None if memory is None else memory * BYTES_PER_MAXRSS,
-        user_s=number_of(usage, "ru_utime", "$.usage"),
-        system_s=number_of(usage, "ru_stime", "$.usage"),
+        usage=_usage(usage),
         run=run,
     )
+
+
+def _usage(usage: Record) -> Record:
+    """What the kernel counted for a job (getrusage(2)), by the names that observations give it."""
+    at = "$.usage"
+    memory = integer_of(usage, "ru_maxrss", at, high=2**50)
+    counts = {name: integer_of(usage, key, at, high=2**62) for key, name in _COUNTS.items()}
+    return {
+        "memory_bytes": None if memory is None else memory * BYTES_PER_MAXRSS,
+        "user_s": number_of(usage, "ru_utime", at),
+        "system_s": number_of(usage, "ru_stime", at),
+        **counts,
+    }
 
 
 def _hardware_of(
@@ -170,8 +187,9 @@ def _of_output(
         outcome = Outcome.CRASHED if facts.crashed else Outcome.NO_RESULT
         failure = facts.run.ended
         return [_observation(facts, 0, position, outcome, indicator, failure_reason=failure)]
+    library = library_of(stdout)
     return [
-        _measured(facts, index, position, indicator, measurement)
+        _measured(facts, index, position, indicator, measurement, library)
         for index, measurement in enumerate(measured)
     ]
 
@@ -194,7 +212,12 @@ def _unreadable(
 
 
 def _measured(
-    facts: _Facts, index: int, position: int, indicator: Indicator, measurement: Measurement
+    facts: _Facts,
+    index: int,
+    position: int,
+    indicator: Indicator,
+    measurement: Measurement,
+    library: Library,
 ) -> Observation:
     rate, correction = corrected_rate(indicator.name, indicator.component, measurement)
     device = text_of(measurement.parameters, "device", measurement.parameters_at)
@@ -211,9 +234,14 @@ def _measured(
         rate=rate,
         reported_rate=measurement.rate,
         repetitions_s=measurement.repetitions_s,
+        spread=within_job_spread(measurement.repetitions_s)
+        if len(measurement.repetitions_s) > 1
+        else None,
         correction=correction,
         quarantine_reason=_exclusion(indicator, device),
         unstable_reason=instability(measurement.repetitions_s, facts.run.conditions),
+        threads=library.threads,
+        blas=library.blas,
     )
 
 
@@ -242,13 +270,15 @@ def _observation(
         comparison_key=digest(key),
         started_at=facts.started_at,
         ended_at=facts.ended_at,
-        memory_bytes=facts.memory_bytes,
-        user_s=facts.user_s,
-        system_s=facts.system_s,
         host=facts.run.host,
         block=facts.run.block,
         turn=facts.run.turn,
         steal_share=facts.run.steal_share,
+        throttled=facts.run.throttled,
+        swapped=facts.run.swapped,
+        load=facts.run.load,
+        launcher=facts.run.launcher,
+        **facts.usage,
         **seen,
     )
 

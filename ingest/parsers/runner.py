@@ -12,7 +12,9 @@ from typing import Any
 from common.errors import InvalidDocument
 from common.fields import (
     Record,
+    as_number,
     integer_of,
+    list_of,
     number_of,
     path,
     record_of,
@@ -42,6 +44,7 @@ class Run:
     :param host_problem: whether the host ended it, so that it says nothing of the stack
     :param bundled: name of the indicator, if its script is one of the project's own
     :param inspection: identifier of the inspection that the job belongs to
+    :param load: mean number of processes that wanted to run in the minute before the job
     """
 
     ours: bool = False
@@ -53,6 +56,10 @@ class Run:
     ended: str | None = None
     host_problem: bool = False
     steal_share: float | None = None
+    throttled: bool | None = None
+    swapped: bool | None = None
+    load: float | None = None
+    launcher: str | None = None
     conditions: JobConditions = field(default_factory=JobConditions)
     limits: Allowance | None = None
 
@@ -68,6 +75,8 @@ def run_of(result: Record) -> Run:
         return Run(conditions=JobConditions(swapped=swapped))
     conditions = record_of(result, "conditions", "$")
     steal = number_of(conditions, "steal_share", "$.conditions", high=1.0)
+    throttled = flag_of(conditions, "throttled", "$.conditions")
+    swapped = swapped or flag_of(conditions, "swapped", "$.conditions")
     ended = text_of(result, "ended", "$")
     block, turn = _schedule(record_of(result, "schedule", "$"))
     return Run(
@@ -80,11 +89,11 @@ def run_of(result: Record) -> Run:
         ended=None if ended == _EXITED else ended,
         host_problem=_ended_by_host(result, ended),
         steal_share=steal,
-        conditions=JobConditions(
-            throttled=flag_of(conditions, "throttled", "$.conditions"),
-            swapped=swapped or flag_of(conditions, "swapped", "$.conditions"),
-            steal_share=steal or 0.0,
-        ),
+        throttled=throttled if conditions else None,
+        swapped=swapped if conditions else None,
+        load=_load(conditions),
+        launcher=text_of(result, "launcher", "$"),
+        conditions=JobConditions(throttled=throttled, swapped=swapped, steal_share=steal or 0.0),
         limits=_limits(result),
     )
 
@@ -126,6 +135,13 @@ def _schedule(schedule: Record) -> tuple[str | None, int | None]:
     turn = integer_of(schedule, "turn", at)
     interleaved = flag_of(schedule, "interleaved", at) and run is not None and block is not None
     return f"{run}:{block}" if interleaved else None, turn
+
+
+def _load(conditions: Record) -> float | None:
+    """Of the minute before the job, the first of three means."""
+    at = "$.conditions.before"
+    means = list_of(record_of(conditions, "before", "$.conditions"), "load", at)
+    return as_number(means[0], path(at, "load"), 0.0, 1e9) if means else None
 
 
 def _limits(result: Record) -> Allowance | None:

@@ -11,7 +11,9 @@ from typing import Any
 from sqlalchemy import Engine, insert
 
 from common.inspection import canonical_json
+from common.packages import version_key
 from graph.tables import (
+    AdviceClaim,
     AdviceObservation,
     AdviceRow,
     AdvisedStack,
@@ -19,6 +21,8 @@ from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
     Base,
+    ClaimPackage,
+    ClaimRow,
     Document,
     HardwareRow,
     IndicatorRow,
@@ -30,6 +34,7 @@ from graph.tables import (
     OutboxEntry,
     PackageRow,
     PackageVersionRow,
+    RequestRow,
     RequirementRow,
     RuntimeEnvironmentRow,
     StackPackage,
@@ -55,8 +60,10 @@ def document_row(key: str) -> dict[str, Any]:
         "kind": "inspection",
         "schema_version": "inspection-directory",
         "source": "memory://",
+        "collector": "thoth",
         "size_bytes": 2,
         "body": b"{}",
+        "ingested_at": _EPOCH,
     }
 
 
@@ -301,13 +308,17 @@ def observation_row(
         "hardware_digest": hardware,
         "environment_digest": environment,
         "comparison_key": digest_of("comparison", indicator, hardware),
-        "parameters": {"size": 512, "dtype": "float32", "scale": 0.5, "note": "Grüße 😀"},
+        "parameters": {
+            "size": 512, "dtype": "float32", "batch": 4, "strides": [1, 2], "width": 0.5,
+            "mode": True, "m": 2**63, "note": "Grüße 😀",
+        },
         "device": "cpu" if measured else None,
         "elapsed_s": rng.random() if measured else None,
         "rate": rate,
         "reported_rate": rate,
         "unit": rng.choice(["FLOP/s", "images/s"]) if measured else None,
-        "repetitions_s": [],
+        "repetitions_s": [0.5, 0.25] if measured and position % 2 else [],
+        "spread": rng.random() if measured and position % 2 else None,
         "correction": None,
         "quarantine_reason": None,
         "unstable_reason": None,
@@ -322,6 +333,24 @@ def observation_row(
         "memory_bytes": rng.randrange(2**50) if measured else None,
         "user_s": None,
         "system_s": None,
+        **_conditions(rng if position % 2 else None),
+    }  # fmt: skip
+
+
+def _conditions(rng: random.Random | None) -> dict[str, Any]:
+    """What the machine reported; nothing without a generator."""
+    counts = (
+        "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches",
+        "blocks_read", "blocks_written",
+    )  # fmt: skip
+    return {
+        **{name: rng and rng.randrange(2**62) for name in counts},
+        "throttled": rng and rng.random() < 0.5,
+        "swapped": rng and False,
+        "load": rng and rng.random(),
+        "launcher": rng and "local",
+        "threads": rng and 2,
+        "blas": rng and "OpenBLAS 0.3.31 SkylakeX",
     }
 
 
@@ -416,7 +445,89 @@ def advice_rows(rows: Rows, rng: random.Random) -> Rows:
             {"advice_id": key, "observation_id": one}
             for one in rng.sample(seen, min(4 * number, len(seen)))
         ]
+    found[RequestRow] = [
+        {
+            "document_id": document,
+            "recommendation_type": "latest",
+            "python_version": rng.choice([None, "3.11"]),
+            "platform": None,
+            "hardware_digest": rng.choice([None, digest_of("hardware", 0)]),
+            "requirements": rng.choice([[], ["package-0>=1", "package-1"]]),
+            "packages": rng.choice([[], ["package-0", "package-1"]]),
+            "stack_count": 1,
+        }
+    ]
+    return found | claim_rows(rows, found[AdviceRow], rng)
+
+
+def claim_rows(rows: Rows, advice: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
+    """Some claims about stacks of these rows, each made for one advice or more."""
+    found: Rows = {ClaimRow: [], ClaimPackage: [], AdviceClaim: []}
+    stacks = [row["digest"] for row in rows[StackRow]]
+    for number in range(4 if stacks else 0):
+        key, candidate = digest_of("claim", number), rng.choice(stacks)
+        purls = [row["purl"] for row in rows[StackPackage] if row["stack_digest"] == candidate]
+        found[ClaimRow].append(claim_row(key, candidate, rng.choice(stacks), rng, rows))
+        found[ClaimPackage] += [
+            {
+                "claim_id": key,
+                "name": purl.removeprefix("pkg:pypi/").partition("@")[0],
+                "version": "1.10.0",
+                "index_name": "pypi",
+                "version_key": version_key("1.10.0"),
+                "baseline_version": rng.choice([None, "1.9.0"]),
+                "baseline_index_name": "pypi",
+                "baseline_version_key": version_key("1.9.0"),
+            }
+            for purl in rng.sample(purls, min(number, len(purls)))
+        ]
+        found[AdviceClaim] += [
+            {"advice_id": row["advice_id"], "claim_id": key}
+            for row in rng.sample(list(advice), 1 + number % 2)
+        ]
     return found
+
+
+def claim_row(
+    key: str, stack: str, baseline: str, rng: random.Random, rows: Rows
+) -> dict[str, Any]:
+    """A claim; of every second one the error is not known."""
+    bounded = rng.random() < 0.5
+    return {
+        "claim_id": key,
+        "package": rng.choice([None, "package-0"]),
+        "stack_digest": stack,
+        "baseline_digest": baseline,
+        "indicator": "Indicator0",
+        "parameters": {"size": 512, "dtype": "float32"},
+        "device": rng.choice([None, "cpu"]),
+        "unit": "FLOP/s",
+        "comparison_key": digest_of("comparison", key),
+        "hardware_digest": digest_of("hardware", 0),
+        "python_version": rng.choice([None, "3.11"]),
+        "same_hardware": rng.random() < 0.5,
+        "same_python": True,
+        "verdict": "slower" if bounded else "undetermined",
+        "effect_pct": -rng.random() if bounded else None,
+        "observed_pct": -rng.random(),
+        "interval_low_pct": -rng.random() if bounded else None,
+        "interval_high_pct": -rng.random() if bounded else None,
+        "delta_pct": 2.0,
+        "p_value": rng.random(),
+        "method": "paired",
+        "jobs": 7,
+        "baseline_jobs": 7,
+        "runs": 7,
+        "baseline_runs": 7,
+        "pairs": 7,
+        "hosts": rng.choice([None, 1]),
+        "needs": None if bounded else "jobs",
+        "jobs_missing": 0 if bounded else 3,
+        "baseline_jobs_missing": 0 if bounded else 3,
+        "scored": bounded,
+        "as_of": rng.choice([None, _EPOCH + timedelta(microseconds=rng.randrange(10**14))]),
+        "document_id": rows[Document][0]["document_id"],
+    }
 
 
 #: Kind of outbox entry and the column that holds its key, those before what points at them.
@@ -431,6 +542,8 @@ _ENTRIES: tuple[tuple[str, type[Base], str], ...] = (
     ("runtime_environment", RuntimeEnvironmentRow, "digest"),
     ("indicator", IndicatorRow, "indicator_id"),
     ("inspection", InspectionRow, "document_id"),
+    ("claim", ClaimRow, "claim_id"),
+    ("request", RequestRow, "document_id"),
     ("advice", AdviceRow, "advice_id"),
 )
 
