@@ -2,65 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.services.commands import ROOT, THOTH
+from tests.services.installation import Installation
 
 #: Documents of all generations, made up.
 DOCUMENTS = "tests/data/inspections"
 #: Measured ones.
 SAMPLES = "samples/inspections.tar.gz"
-EXTERNAL = ("DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "INGEST_SOURCES")
 
 OUTCOMES = """
 MATCH (:Inspection)-[:OBSERVED]->(o:Observation)
 RETURN o.outcome AS outcome, count(o) AS seen
 ORDER BY seen
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """A machine on which nothing was ever started: an empty home, no settings."""
-
-    home: Path
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: value for name, value in os.environ.items() if name not in EXTERNAL}
-        path = f"{Path(THOTH).parent}{os.pathsep}{os.environ['PATH']}"
-        return subprocess.run(
-            command,
-            env={**kept, "THOTH_HOME": str(self.home), "PATH": path},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-
-    def thoth(self, *arguments: str, code: int = 0) -> str:
-        done = self.run("thoth", *arguments)
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
-        return done.stdout
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self.thoth(*arguments))
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Installation]:
-    installation = Installation(tmp_path / "home")
-    yield installation
-    installation.run("thoth", "down")
 
 
 def test_from_documents_to_verdicts(fresh: Installation) -> None:

@@ -1,0 +1,17 @@
+"""Fixtures of the tests that use the product by its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services.installation import Installation
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Installation]:
+    installation = Installation(tmp_path / "home")
+    yield installation
+    installation.run("thoth", "down")

@@ -1,0 +1,43 @@
+"""A machine on which nothing was ever started, used by its commands alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.services.commands import ROOT, THOTH
+
+EXTERNAL = ("DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "INGEST_SOURCES")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A machine on which nothing was ever started: an empty home, no settings."""
+
+    home: Path
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if name not in EXTERNAL}
+        path = f"{Path(THOTH).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            command,
+            env={**kept, "THOTH_HOME": str(self.home), "PATH": path},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+
+    def thoth(self, *arguments: str, code: int = 0) -> str:
+        done = self.run("thoth", *arguments)
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.thoth(*arguments))
