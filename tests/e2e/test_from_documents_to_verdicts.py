@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.services.commands import ROOT, THOTH
+from tests.services.waiting import DEADLINE_S
 
 #: Documents of all generations, made up.
 DOCUMENTS = "tests/data/inspections"
@@ -42,7 +43,7 @@ class Installation:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=DEADLINE_S,
             check=False,
         )
 
