@@ -31,8 +31,8 @@ from adviser.resolver.wording import conflict_of_roots
 
 #: How long a child may take beyond its time to stop by itself before it is killed.
 GRACE_S = 0.25
-#: How long a new child may take to be ready; that is not the search's time.
-START_S = 5.0
+#: How long a new child may take to be ready, 15 s on a very busy machine. Not the search's time.
+START_S = 60.0
 #: Of more versions the solver is likely to be needed, and starts while they are compressed.
 MANY = 5000
 #: How native code ends that an allocation fails, and what the kernel does where memory runs out.

@@ -29,7 +29,6 @@ def demo(fresh: Installation) -> Installation:
     return fresh
 
 
-@pytest.mark.timeout(900)  # some thirty commands, each a process of its own
 def test_what_is_advised_is_what_every_other_command_confirms(
     demo: Installation, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ from tests.services.waiting import wait_until
 #: To two threads, each of which would wait for some seconds for each of them.
 MANY = 40
 #: Far less than that, and far more than a busy machine needs for one answer.
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 ADVISE = "/api/v1/advise/python?recommendation_type=latest"
 UPLOADS = "/api/v2/inspections"
 MIB = 1024**2

@@ -46,7 +46,7 @@ from tests.requirements import needs
 from tests.services.commands import ROOT
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
 from tests.services.ports import closed_port
-from tests.services.waiting import wait_until
+from tests.services.waiting import DEADLINE_S, wait_until
 
 INDEXES = f"pypi=http://127.0.0.1:{closed_port()}/simple"
 ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"}}
@@ -234,7 +234,7 @@ def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
             wait_until(lambda: client.get(where).get_json()["state"] == "running", "it runs")
             wait_until(lambda: client.get(built).get_json()["status"]["build"], "it is built")
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(60) == 0
+            assert worker.wait(DEADLINE_S) == 0
         assert jobs_in(known.engine) == [("inspections.run", "todo")]
         assert attempts_of(known.engine, "inspections.run") == 0
         returned = client.get(where).get_json()
@@ -397,7 +397,9 @@ def test_a_process_ends_although_a_thread_of_it_waits_for_ever() -> None:
         "    await guard(watch, look_s=0.01)\n"
         "asyncio.run(work())\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, timeout=DEADLINE_S, check=False
+    )
     assert ended.returncode == 1
 
 
@@ -437,7 +439,7 @@ def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
                 assert record is not None
                 process = psutil.Process(record.pid)
                 process.send_signal(how)
-                process.wait(30)
+                process.wait(DEADLINE_S)
             if number == 30:
                 embedded.start(graph=False)
             response = client.post("/api/v1/provenance/python", json=_stack(number))
@@ -465,7 +467,7 @@ def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_i
     assert before.pid is not None
     died = psutil.Process(before.pid)
     died.kill()
-    died.wait(30)
+    died.wait(DEADLINE_S)
     assert embedded.died(PostgreSQL)
     with keeping_stores(own_home, look_s=0.1):
         wait_until(

@@ -88,7 +88,12 @@ def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[
         environ.pop(name, None)
     environ["GRAPH_MEMORY_MB"] = str(settings.graph_memory_mb)
     return subprocess.run(
-        [*THOTH, *arguments], capture_output=True, text=True, check=False, env=environ, timeout=120
+        [*THOTH, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+        timeout=DEADLINE_S,
     )
 
 
@@ -388,7 +393,7 @@ def test_an_ordinary_user_can_run_the_stores() -> None:
                 check=False,
                 env=environ,
                 cwd=folder,
-                timeout=120,
+                timeout=DEADLINE_S,
             )
             assert result.returncode == 0, result.stderr
     finally:

@@ -17,6 +17,7 @@ from pis.amun.environments import build_environment
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock, LockedPackage
 from tests.services.index import PASSWORD, Index, package_index
+from tests.services.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -229,7 +230,7 @@ def test_two_processes_that_want_one_environment_build_it_once(
         )
         for _ in range(2)
     ]
-    assert sorted(process.communicate(timeout=120)[0] for process in running) == [
+    assert sorted(process.communicate(timeout=DEADLINE_S)[0] for process in running) == [
         "False\n",
         "True\n",
     ]

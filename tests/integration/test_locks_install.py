@@ -22,6 +22,7 @@ from common.environments import host_environment
 from common.releases import ReleaseFile, kind_of_file
 from tests.requirements import needs
 from tests.services.index import Index, package_index
+from tests.services.waiting import DEADLINE_S
 
 #: ``app`` needs ``lib`` and, with an extra, ``helper``; newer ones of each are there, too.
 VERSIONS = {"app": ("1.0", "2.0"), "lib": ("1.5", "1.6"), "helper": ("0.1",)}
@@ -97,7 +98,7 @@ def run(*command: str, **further: str) -> subprocess.CompletedProcess[str]:
     environ = {**kept, "PIP_CONFIG_FILE": os.devnull, "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
     environ |= further
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environ, timeout=120
+        command, capture_output=True, text=True, check=False, env=environ, timeout=DEADLINE_S
     )
 
 

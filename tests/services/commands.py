@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from common.settings import Settings
 from graph.tables import Base
+from tests.services.waiting import DEADLINE_S
 
 THOTH = str(Path(sys.executable).with_name("thoth"))
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def thoth(settings: Settings, *arguments: str, **more: str) -> subprocess.Comple
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE_S,
         check=False,
     )
 

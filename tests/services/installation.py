@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.commands import ROOT, THOTH
+from tests.services.waiting import DEADLINE_S
 
 EXTERNAL = ("DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "INGEST_SOURCES")
 
@@ -29,7 +30,7 @@ class Installation:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=DEADLINE_S,
             check=False,
         )
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.services.waiting import DEADLINE_S
+
 
 @dataclass
 class Listener:
@@ -50,4 +52,4 @@ def listener() -> Iterator[Listener]:
                 it.shutdown(socket.SHUT_RDWR)
             it.close()
         for thread in threads:
-            thread.join(5)
+            thread.join(DEADLINE_S)

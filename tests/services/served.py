@@ -56,7 +56,9 @@ class Served:
         """A client that trusts the certificate, and shows a token if it has one."""
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         context = ssl.create_default_context(cafile=str(self.ca))
-        return httpx.Client(base_url=self.base_url, verify=context, headers=headers, timeout=60)
+        return httpx.Client(
+            base_url=self.base_url, verify=context, headers=headers, timeout=DEADLINE_S
+        )
 
     def thoth(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command on the same stores."""

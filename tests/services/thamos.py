@@ -17,6 +17,7 @@ from platformdirs import user_cache_path
 from uv import find_uv_bin
 
 from tests.services.served import Served
+from tests.services.waiting import DEADLINE_S
 
 _PINS = Path(__file__).parents[1] / "data" / "thamos.txt"
 _RUNNER = Path(__file__).with_name("thamos_runner.py")
@@ -109,8 +110,8 @@ def thamos_command(served: Served, folder: Path, *arguments: str, **more: str) -
     """The client's own command, loaded anew; ``more`` are variables."""
     done = subprocess.run(
         [str(_environment() / "bin" / "thamos"), *arguments],
-        cwd=folder, env=variables(served) | more, capture_output=True, text=True, timeout=120,
-        check=False,
+        cwd=folder, env=variables(served) | more, capture_output=True, text=True,
+        timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -144,5 +145,5 @@ def virtual_environment(folder: Path) -> str:
 
 def _uv(*arguments: str) -> None:
     command = [find_uv_bin(), "--no-progress", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr

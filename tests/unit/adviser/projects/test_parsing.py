@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -171,7 +172,6 @@ def test_so_many_requirements_are_refused_before_they_take_long() -> None:
         parse_project({"requirements.txt": lines.encode()})
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text",
     [
@@ -184,5 +184,7 @@ def test_so_many_requirements_are_refused_before_they_take_long() -> None:
     ],
 )
 def test_deep_documents_are_refused_in_time(text: str) -> None:
+    began = time.process_time()
     with pytest.raises(InvalidProject):
         parse_project({"Pipfile": text.encode()})
+    assert time.process_time() - began < 20

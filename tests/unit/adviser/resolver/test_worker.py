@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -29,9 +30,10 @@ from adviser.resolver.results import Limit, Status
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import SearchFailed, Worker
 from tests.factories.universes import drawn_scores, snapshot_of, synthetic_index
+from tests.services.waiting import DEADLINE_S
 
 #: No branch and bound, which would answer before the child is asked.
-IN_THE_CHILD = Budget(steps=0)
+IN_THE_CHILD = Budget(DEADLINE_S, steps=0)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def test_time_ends_in_an_answer(worker: Worker, large: Universe) -> None:
 
 def test_memory_ends_in_an_answer(large: Universe) -> None:
     with Worker() as fresh:
-        resolution = fresh.resolve(large, Budget(time_s=20, memory_bytes=64 << 20))
+        resolution = fresh.resolve(large, Budget(DEADLINE_S, memory_bytes=64 << 20))
         assert resolution.limit is Limit.MEMORY
         assert check_resolution(large, resolution) == []
         # and the next one is answered as if nothing had happened
@@ -108,7 +110,7 @@ def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
         assert fresh._pipes is not None
         told = KilledByFirstStack(fresh._pipes.replies, child.pid)
         fresh._pipes = replace(fresh._pipes, replies=told)
-        resolution = fresh.resolve(large, Budget(time_s=60), count=50)
+        resolution = fresh.resolve(large, Budget(DEADLINE_S), count=50)
         assert resolution.limit is Limit.MEMORY  # killed from outside, as for memory
         assert resolution.stacks
         assert check_resolution(large, resolution) == []
@@ -128,6 +130,17 @@ def test_a_child_that_cannot_start_is_no_matter_of_memory(monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with Worker() as broken, pytest.raises(SearchFailed, match="ended with status 1"):
         broken.resolve(small(), replace(IN_THE_CHILD, memory_bytes=1 << 30))
+
+
+def test_a_child_that_starts_slowly_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 6\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    with Worker() as fresh:
+        assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
 def test_a_child_that_is_told_to_end_is_no_matter_of_memory() -> None:
@@ -167,7 +180,7 @@ def test_who_waits_for_another_loses_no_time(monkeypatch: pytest.MonkeyPatch) ->
 
     with Worker() as fresh:
         monkeypatch.setattr(fresh, "_lock", Waiting())
-        assert fresh.resolve(small(), Budget(60)).settled
+        assert fresh.resolve(small(), Budget(DEADLINE_S)).settled
     assert passed_s
 
 
@@ -182,7 +195,8 @@ def test_what_is_near_the_request_is_contradicted_without_all_the_rest(worker: W
     index, roots = synthetic_index(300, 40)
     index["x"] = {"1.0": {"requires": [f"{roots[0]}>=100"]}}
     universe = universe_of(snapshot_of(index, ["x", *roots[:1]]), Request(), {})
-    for resolution in (worker.resolve(universe), resolve(universe)):
+    budget = Budget(DEADLINE_S)
+    for resolution in (worker.resolve(universe, budget), resolve(universe, budget)):
         assert resolution.conflict is not None
         assert resolution.conflict.minimal
         assert [it.kind for it in resolution.conflict.steps] == ["asked", "requires"]
