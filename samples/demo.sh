@@ -45,6 +45,19 @@ run thoth cypher "MATCH (:Advice)-[:CLAIMS]->(c:Claim)-[d:DIFFERS_IN]->(p:Packag
   RETURN DISTINCT p.name AS package, d.version AS version, d.baseline_version AS next_to, c.indicator AS indicator, c.verdict AS verdict,
          c.effect_pct AS effect_pct, c.jobs AS jobs ORDER BY verdict, package, version, next_to"
 
+echo
+echo "Its verdicts are recorded. Which versions are settled to be faster or slower than the project's?"
+run thoth cypher "MATCH (:Advice)-[:CLAIMS]->(c:Claim)-[d:DIFFERS_IN]->(p:Package) WHERE c.package = p.name AND c.verdict IN ['faster', 'slower']
+  RETURN p.name AS package, d.version AS version, c.verdict AS verdict, d.baseline_version AS than, c.indicator AS indicator, c.interval_low_pct AS from_pct, c.interval_high_pct AS to_pct, c.jobs AS jobs ORDER BY d.version_key"
+echo
+echo "Which version of NumPy was the first to speed convolutions up, and which the first to slow them down? No row: none is settled to."
+first() {
+  run thoth cypher "MATCH (:Advice)-[:CLAIMS]->(c:Claim {package: 'numpy', indicator: 'PiConv2D', verdict: '$1'})-[d:DIFFERS_IN]->(:Package) WHERE d.version_key > d.baseline_version_key
+    RETURN d.version AS first_$1, d.baseline_version AS than, c.effect_pct AS effect_pct ORDER BY d.version_key LIMIT 1"
+}
+first faster
+first slower
+
 say "6. Measure this machine"
 run thoth pi run matmul
 

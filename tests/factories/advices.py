@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from common.inspection import canonical_json
 from graph.repositories.advice import AdviceHead, StoredAdvice
+from graph.repositories.claims import RecordedClaim
 from tests.factories.rows import digest_of
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,3 +33,42 @@ def stored_advice(number: int, status: str = "optimal") -> StoredAdvice:
     parts = ("request", "snapshot", "evidence", "files", "report")
     bodies = (canonical_json({"part": part, "number": number}) for part in parts)
     return StoredAdvice(head, "report-1", *bodies)
+
+
+def recorded_claim(stack: str, baseline: str, **changes: Any) -> RecordedClaim:
+    """A settled claim on two stacks that differ in ``numpy``."""
+    made: dict[str, Any] = {
+        "claim_id": digest_of("claim", stack, baseline),
+        "package": "numpy",
+        "stack_digest": stack,
+        "baseline_digest": baseline,
+        "indicator": "PiMatmul",
+        "parameters": {"matrix_size": 512},
+        "device": "cpu",
+        "unit": "FLOP/s",
+        "comparison_key": digest_of("comparison"),
+        "hardware_digest": digest_of("hardware"),
+        "python_version": "3.11",
+        "same_hardware": True,
+        "same_python": True,
+        "verdict": "slower",
+        "effect_pct": -5.0,
+        "observed_pct": -5.5,
+        "interval_low_pct": -6.0,
+        "interval_high_pct": -4.0,
+        "delta_pct": 2.0,
+        "p_value": 0.01,
+        "method": "paired",
+        "jobs": 5,
+        "baseline_jobs": 5,
+        "runs": 5,
+        "baseline_runs": 5,
+        "pairs": 5,
+        "hosts": 1,
+        "needs": None,
+        "jobs_missing": 0,
+        "baseline_jobs_missing": 0,
+        "scored": True,
+        "as_of": DAY,
+    }
+    return RecordedClaim(**made | changes)

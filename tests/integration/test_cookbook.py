@@ -27,7 +27,6 @@ from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
 from graph.reader import open_reader, run_query
 from graph.repositories.advice import AdviceLinks, Recommended, add_advice
-from graph.repositories.claims import RecordedClaim
 from graph.repositories.packages import add_entries
 from graph.repositories.releases import ReleaseDelivery, add_releases
 from graph.tables import (
@@ -46,7 +45,7 @@ from graph.tables import (
 )
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections
-from tests.factories.advices import advice_id, stored_advice
+from tests.factories.advices import advice_id, recorded_claim, stored_advice
 from tests.factories.inspections import BEGAN, HOST, RUN
 from tests.factories.planted import (
     BLAS,
@@ -297,10 +296,9 @@ def _add_earlier_advice(
 ) -> None:
     """Advice of a time when less was known: its verdict on 1.8.0 does not hold any more."""
     noisy = replace_version("1.8.0")
-    hasty = RecordedClaim(
-        "sha256:hasty", "engine", stack_digest(noisy), stack_digest(BASE), "PiMatmul", {}, "cpu",
-        "FLOP/s", comparisons[MATMUL], machines[FIRST], "3.11", True, True, "slower",
-        -5.0, -5.0, -6.0, -4.0, 2.0, 0.01, "paired", 5, 5, 5, 5, 5, 1, None, 0, 0, True, None,
+    hasty = recorded_claim(
+        stack_digest(noisy), stack_digest(BASE), package="engine",
+        comparison_key=comparisons[MATMUL], hardware_digest=machines[FIRST],
     )  # fmt: skip
     evidence = [key for key, it in identifiers.items() if it.plan.script == "train" and it.counts]
     advised = ((UNBUILT, evidence), (HARMFUL, ["CVE-2025-0001"]))

@@ -32,7 +32,7 @@ from graph.migrate import (
     write_revision,
 )
 from graph.repositories.packages import refresh_revisions
-from graph.tables import OutboxEntry, PackageVersionRow
+from graph.tables import InspectionRow, OutboxEntry, PackageVersionRow
 from tests.factories.rows import Rows, entries_of, inspection_rows
 from tests.services.projection import answer, project, verified
 
@@ -137,6 +137,26 @@ def test_rates_recorded_before_there_were_units_are_in_flop_per_s(
     found = answer(empty, "MATCH (o:Observation) RETURN o.unit AS unit, count(o.rate), count(o)")
     assert sorted(unit or "" for unit, _, _ in found) == ["", "FLOP/s"]
     assert all(rates == (count if unit else 0) for unit, rates, count in found)
+
+
+def test_what_was_projected_before_is_projected_anew_with_its_new_properties(
+    graph: neo4j.Driver, empty: Stores
+) -> None:
+    rows = inspection_rows(5, seed=3)
+    with empty.engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0008")
+        _insert_as_of_0001(connection, rows)
+    # As an earlier release left them: they are there, so that nothing would be written again.
+    answer(
+        empty, "UNWIND $keys AS key CREATE (:Inspection {document_id: key})",
+        keys=[row["document_id"] for row in rows[InspectionRow]],
+    )  # fmt: skip
+    migrate.migrate(empty)
+    project(empty)
+    assert verified(empty).equal
+    with empty.engine.begin() as connection:
+        command.downgrade(alembic_config(connection), "0008")
+        command.upgrade(alembic_config(connection), "head")
 
 
 def test_versions_that_stacks_named_become_unread_ones_of_known_packages(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import neo4j
@@ -17,16 +17,25 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag, rebuild, sync_few
 from graph.projection.outbox import only_projector
-from graph.repositories.advice import AdviceLinks, Recommended, add_advice, advice_of
+from graph.repositories.advice import (
+    AdviceLinks,
+    AskedFor,
+    Recommended,
+    add_advice,
+    advice_of,
+)
+from graph.repositories.retention import forget_analyses
 from graph.tables import (
     AdviceObservation,
     AdviceRow,
+    AnalysisRow,
+    Document,
     ObservationRow,
     OutboxEntry,
 )
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections
-from tests.factories.advices import advice_id, stored_advice
+from tests.factories.advices import advice_id, recorded_claim, stored_advice
 from tests.factories.inspections import (
     inspection_files,
     specification_document,
@@ -147,6 +156,102 @@ def test_an_advice_brings_what_it_points_at_if_the_graph_lost_it(stores: Stores)
         key=advice_id(10),
     )
     assert (stacks, seen) == (1, len(links.evidence))
+
+
+OLDER = Stack.of((package_version("numpy", "1.9.0"),))
+CLAIM = recorded_claim(NEW.digest, OLDER.digest, package=None, interval_low_pct=None)
+ASKED_FOR = AskedFor(["numpy>=1.9", "unheard-of"], ["numpy", "unheard-of"], "sha256:here", 2)
+CLAIMED = AdviceLinks(
+    (Recommended(NEW, 1.0), Recommended(OLDER, 0.5)), claims=(CLAIM,), asked_for=ASKED_FOR
+)
+
+
+def test_a_claim_names_its_stacks_and_the_packages_that_differ(stores: Stores) -> None:
+    assert add(stores, 20, CLAIMED)
+    project(stores)
+    assert verified(stores).equal
+    ((node,),) = answer(
+        stores, "MATCH (:Advice {advice_id: $key})-[:CLAIMS]->(c) RETURN properties(c)",
+        key=advice_id(20),
+    )  # fmt: skip
+    assert (node["claim_id"], node["verdict"], node["jobs"]) == (CLAIM.claim_id, "slower", 5)
+    assert node["parameters"] == '{"matrix_size":512}'
+    assert not {"package", "interval_low_pct", "needs"} & node.keys()
+    ((candidate, baseline),) = answer(
+        stores,
+        "MATCH (s:Stack)<-[:CANDIDATE]-(c:Claim)-[:BASELINE]->(b:Stack) RETURN s.digest, b.digest",
+    )
+    assert (candidate, baseline) == (NEW.digest, OLDER.digest)
+    found = answer(
+        stores,
+        "MATCH (:Claim)-[d:DIFFERS_IN]->(p:Package) RETURN p.name, d.version, d.index,"
+        " d.baseline_version, d.baseline_index, d.version_key > d.baseline_version_key"
+        " ORDER BY p.name",
+    )
+    assert found == [
+        ["numpy", "2.0.0", "pypi", "1.9.0", "pypi", True],
+        ["unheard-of", "7.0", "pypi", None, None, None],
+    ]
+    ((request, kind),) = answer(
+        stores,
+        "MATCH (:Advice {advice_id: $key})-[:ANSWERS]->(r) RETURN properties(r), labels(r)[0]",
+        key=advice_id(20),
+    )
+    assert (kind, request["packages"]) == ("Request", ["numpy", "unheard-of"])
+    assert request["requirements"] == ["numpy>=1.9", "unheard-of"]
+    assert (request["hardware"], request["stack_count"]) == ("sha256:here", 2)
+    assert (request["python_version"], request["recommendation_type"]) == ("3.11", "latest")
+
+
+def test_a_claim_goes_with_the_last_advice_that_makes_it(stores: Stores) -> None:
+    for number in (21, 22):
+        assert add(stores, number, CLAIMED)
+    project(stores)
+    query = "MATCH (c:Claim) RETURN COUNT { (c)<-[:CLAIMS]-() } AS makers"
+    assert answer(stores, query) == [[2]]
+    forget(stores, 21)
+    assert verified(stores).equal
+    assert answer(stores, query) == [[1]]
+    assert answer(stores, "MATCH (r:Request) RETURN count(r)") == [[1]]
+    forget(stores, 22)
+    assert verified(stores).equal
+    assert answer(stores, "MATCH (n) WHERE n:Claim OR n:Request RETURN count(n)") == [[0]]
+    with stores.engine.connect() as connection:
+        kinds = select(func.count()).where(Document.kind == "report")
+        # The stacks say by which report they were named first.
+        assert connection.scalar(kinds) == 1
+
+
+def forget(stores: Stores, number: int) -> None:
+    """As if the advice had been asked for over HTTP, long ago."""
+    with stores.engine.begin() as connection:
+        request = select(AdviceRow.request_document_id).where(
+            AdviceRow.advice_id == advice_id(number)
+        )
+        row = {
+            "analysis_id": advice_id(number), "kind": "adviser", "state": "succeeded",
+            "parameters": {}, "request_document_id": connection.scalar(request), "cache_key": "",
+            "finished_at": datetime(2020, 1, 1, tzinfo=UTC),
+        }  # fmt: skip
+        connection.execute(insert(AnalysisRow), row)
+        assert forget_analyses(connection, timedelta(days=1), 10)[0] == 1
+    project(stores)
+
+
+def test_a_claim_that_drifted_is_found_and_mended(stores: Stores) -> None:
+    assert add(stores, 23, CLAIMED)
+    project(stores)
+    answer(stores, "MATCH (c:Claim)-[d:DIFFERS_IN]->(:Package {name: 'numpy'}) SET d.version = '9'")
+    answer(stores, "MATCH (c:Claim) SET c.verdict = 'faster' REMOVE c.jobs")
+    answer(stores, "MATCH (r:Request) SET r.packages = ['other']")
+    found = {kind.kind: kind.differences for kind in verified(stores).kinds if not kind.equal}
+    assert {kind: [it.properties for it in them] for kind, them in found.items()} == {
+        "Claim": [("jobs", "verdict")],
+        "Request": [("packages",)],
+        "(:Claim)-[:DIFFERS_IN]->(:Package)": [("version",)],
+    }
+    rebuild(stores.engine, stores.driver, database=stores.database)
+    assert verified(stores).equal
 
 
 @pytest.mark.parametrize(("change", "how"), [("SET", "different"), ("DELETE", "missing")])

@@ -192,13 +192,42 @@ def test_limits_that_nobody_recorded_are_those_asked_for() -> None:
     assert observed(limits=None).hardware.identity["cpu_quota"] == 1.0
 
 
+def test_what_the_job_used_and_the_machine_did_is_read() -> None:
+    usage = {
+        "ru_maxrss": 120_000, "ru_minflt": 2**40, "ru_majflt": 3, "ru_nvcsw": 17,
+        "ru_nivcsw": 45, "ru_inblock": 3920, "ru_oublock": 0,
+    }  # fmt: skip
+    conditions = {
+        "before": {"load": [1.5, 0.2, 0.1]}, "steal_share": 0.001, "throttled": True,
+        "swapped": False,
+    }  # fmt: skip
+    seen = observed(usage=usage, conditions=conditions)
+    assert (seen.minor_faults, seen.major_faults) == (2**40, 3)
+    assert (seen.voluntary_switches, seen.involuntary_switches) == (17, 45)
+    assert (seen.blocks_read, seen.blocks_written) == (3920, 0)
+    assert (seen.throttled, seen.swapped, seen.load, seen.launcher) == (True, False, 1.5, "local")
+    assert seen.spread == pytest.approx(0.0025)
+    silent = observed(usage=None, conditions=None, launcher=None)
+    assert (silent.minor_faults, silent.throttled, silent.swapped) == (None, None, None)
+    assert (silent.load, silent.launcher) == (None, None)
+
+
+def test_a_document_names_the_program_that_made_it() -> None:
+    assert parsed(inspection(job_document())).collector == "thoth"
+    assert parsed(directory()).collector == "amun"
+    failed = parsed(inspection(status=failed_status()))
+    assert failed.collector == "thoth"
+
+
 def test_only_our_documents_have_these_fields() -> None:
     foreign = result_document(
-        host=5, schedule="?", conditions=[], limits=7, ended=1, script=[], inspection_id=3
-    )
+        host=5, schedule="?", conditions=[], limits=7, ended=1, script=[], inspection_id=3,
+        launcher=4,
+    )  # fmt: skip
     (seen,) = parsed(directory(foreign)).observations
     (plain,) = parsed(directory()).observations
     assert (seen.host, seen.block, seen.turn, seen.steal_share) == (None, None, None, None)
+    assert (seen.launcher, seen.throttled, seen.load) == (None, None, None)
     assert (seen.hardware, seen.outcome) == (plain.hardware, Outcome.MEASURED)
     assert seen.comparison_key == plain.comparison_key
 
@@ -224,6 +253,8 @@ def test_a_version_that_is_not_known_is_refused(version: Any) -> None:
         ({"schedule": {"interleaved": "yes"}}, ".schedule.interleaved"),
         ({"conditions": {"throttled": 1}}, ".conditions.throttled"),
         ({"conditions": {"steal_share": "0"}}, ".conditions.steal_share"),
+        ({"conditions": {"before": {"load": ["1"]}}}, ".conditions.before.load"),
+        ({"launcher": 1}, ".launcher"),
         ({"limits": {"cpus": 1.5}}, ".limits.cpus"),
         ({"limits": {"cpu_quota": "1"}}, ".limits.cpu_quota"),
         ({"limits": {"threads": {"OMP_NUM_THREADS": 1.5}}}, ".limits.threads.OMP_NUM_THREADS"),

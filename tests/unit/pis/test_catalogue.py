@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common.measurements import PARAMETERS
 from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator_of
 from pis.indicators.deepbench import PRESETS
 from pis.indicators.gemm import shapes_of
@@ -73,3 +74,12 @@ def test_the_reference_names_each_flag_and_variable(name: str) -> None:
     for parameter in indicator_of(name).all_parameters():
         assert f"`{parameter.flag}" in text, parameter.flag
         assert all(variable in text for variable in parameter.environment), parameter.flag
+
+
+def test_whatever_defines_a_measurement_is_a_property_of_its_own_in_the_graph() -> None:
+    """All observations have a device; the other exceptions are not part of a measurement."""
+    elsewhere = {"device", "framework", "min_time", "shapes"}
+    names = {it.name for name in INDICATORS for it in indicator_of(name).all_parameters()}
+    assert names - elsewhere <= set(PARAMETERS)
+    assert {"m", "n", "k", "transposes", "module", "cell"} <= set(PARAMETERS)
+    assert list(PARAMETERS) == sorted(PARAMETERS)
