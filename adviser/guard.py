@@ -312,7 +312,7 @@ def _missing_advisories(evidence: Evidence, changes: Iterable[Change]) -> Iterat
             MissingKind.ADVISORIES,
             None,
             "no advisories are read, so no vulnerability is known",
-            "thoth advisories sync",
+            "thoth advisories sync --osv",
         )
 
 

@@ -35,7 +35,8 @@ _OUTSIDE = frozenset(
 #: Earlier releases called these ``build-failed``.
 _MESSAGES = re.compile(
     r"No space left on device|Disk quota exceeded|Read-only file system|Too many open files"
-    r"|Cannot allocate memory|uv cannot be run|neither podman nor docker is installed"
+    r"|Cannot allocate memory(?! in static TLS)|uv cannot be run"
+    r"|neither podman nor docker is installed"
     r"|no registry is set that images|the image could not be pushed|ClusterUnavailable|NodeLost"
 )
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -52,7 +53,9 @@ def is_host_build(reason: str, message: str) -> bool:
     >>> is_host_build("no-wheel", "numpy has no wheel for this Python")
     False
     """
-    return reason in BUILD_REASONS or _MESSAGES.search(message) is not None
+    if reason == "build-failed":
+        return _MESSAGES.search(message) is not None
+    return reason in BUILD_REASONS
 
 
 def is_host_end(ended: str | None, exit_code: int) -> bool:

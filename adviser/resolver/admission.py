@@ -63,27 +63,58 @@ def universe_of(
 
 
 def choosable(snapshot: Knowledge, request: Request) -> dict[str, frozenset[Purl]]:
-    """By name, the versions that a request leaves a choice of, whatever else is chosen.
+    """By name, the versions that a stack that meets the request may have.
 
-    Rules and the requirements of the request itself are applied; those of other packages are not.
+    What the request asks for is applied, and what every usable version of a package asks for that
+    each stack has. Versions that only a combination of choices excludes are still among them.
     """
     universe = universe_of(snapshot, request, {})
-    wanted: dict[str, list[str]] = {}
-    for root in universe.roots:
-        wanted.setdefault(root.name, []).append(universe.asked(root))
-    return {
-        name: frozenset(
-            it.purl
-            for it in candidates
-            if all(admits(text, it.version) for text in wanted.get(name, ()))
-            and (not it.yanked or it.purl in universe.pinned)
-            and (
-                not it.prerelease
-                or name in universe.prereleases
-                or any(map(names_prerelease, wanted.get(name, ())))
-            )
-        )
+    named = {it.name for it in universe.roots if names_prerelease(universe.asked(it))}
+    invited = universe.prereleases | named
+    usable = {
+        name: [it for it in candidates if _is_invited(it, universe.pinned, invited)]
         for name, candidates in universe.packages.items()
+    }
+    needed: dict[str, list[str]] = {}
+    for root in universe.roots:
+        needed.setdefault(root.name, []).append(universe.asked(root))
+    for name, texts in needed.items():
+        usable[name] = [
+            it for it in usable.get(name, ()) if all(admits(text, it.version) for text in texts)
+        ]
+    pending = list(needed)
+    in_every_stack = set(needed)
+    while pending:
+        for name, admitted in _asked_by_all(usable[pending.pop()], universe).items():
+            kept = [it for it in usable.get(name, ()) if any(all(
+                admits(text, it.version) for text in texts) for texts in admitted)]  # fmt: skip
+            if name not in in_every_stack or len(kept) < len(usable.get(name, ())):
+                usable[name] = kept
+                in_every_stack.add(name)
+                pending.append(name)
+    return {name: frozenset(it.purl for it in candidates) for name, candidates in usable.items()}
+
+
+def _is_invited(it: Candidate, pinned: Collection[Purl], prereleases: Collection[str]) -> bool:
+    """Whether a version may be chosen without another package that asks for it by name."""
+    if it.yanked:
+        return it.purl in pinned
+    return not it.prerelease or it.name in prereleases
+
+
+def _asked_by_all(
+    candidates: Sequence[Candidate], universe: Universe
+) -> dict[str, set[tuple[str, ...]]]:
+    """The packages that every candidate requires, with what each of them asks of these."""
+    asked: dict[str, list[tuple[str, ...]]] = {}
+    for candidate in candidates:
+        texts: dict[str, list[str]] = {}
+        for dependency in candidate.requirements():
+            texts.setdefault(dependency.name, []).append(universe.asked(dependency))
+        for name, several in texts.items():
+            asked.setdefault(name, []).append(tuple(sorted(several)))
+    return {
+        name: set(several) for name, several in asked.items() if len(several) == len(candidates)
     }
 
 

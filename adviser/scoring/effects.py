@@ -222,11 +222,6 @@ def chance_at_most(effects: Effects, log_bound: FloatArray | float) -> FloatArra
     return np.asarray(p, dtype=np.float64)
 
 
-def mirrored(effects: Effects) -> Effects:
-    """The same effects seen from the candidate: arms swapped, signs flipped."""
-    return Effects(-effects.d, effects.standard_error, effects.degrees_of_freedom)
-
-
 def effects_of(effects: Sequence[Effect]) -> Effects:
     """Single effects as arrays, in their order."""
     return Effects(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 
 import numpy as np
 
@@ -58,23 +59,35 @@ class PooledEffect:
 
 
 def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
-    """τ² over several stacks, by the method of moments (DerSimonian & Laird 1986).
+    """τ² over several stacks: the one that makes the median of their Q what chance makes it.
+
+    The median, because a stack that carries an interaction of its own must not widen the errors of
+    all others.
 
     :param effects: of each stack against one and the same other stack, those of its hosts
     """
-    several = [known for it in effects if len(known := _known(it)) > 1]
-    freedom = sum(len(it) - 1 for it in several)
-    if freedom < _MIN_FREEDOM:
+    several = [_arrays(known) for it in effects if len(known := _known(it)) > 1]
+    freedom = sum(len(d) - 1 for d, _ in several)
+    if freedom < _MIN_FREEDOM or not all(squared.all() for _, squared in several):
         return UNKNOWN_HOST_SPREAD
-    excess, scale = [], []
-    for it in several:
-        d, squared = _arrays(it)
-        if not squared.all():
-            return UNKNOWN_HOST_SPREAD
-        weight = 1 / squared
-        excess.append(_cochran(d, weight) - (len(d) - 1))
-        scale.append(_scale(weight))
-    return HostSpread(max(0.0, math.fsum(excess) / math.fsum(scale)), freedom)
+    from scipy.special import chdtri  # slow, and needed only for several hosts
+
+    middles = [float(chdtri(len(d) - 1, 0.5)) for d, _ in several]
+
+    def explained(variance: float) -> bool:
+        ratios = (
+            _cochran(d, 1 / (squared + variance)) / middle
+            for (d, squared), middle in zip(several, middles, strict=True)
+        )
+        return median(ratios) <= 1.0
+
+    low, high = 0.0, max(float(np.ptp(d)) for d, _ in several) ** 2
+    if explained(0.0):
+        return HostSpread(0.0, freedom)
+    for _ in range(60):  # by halves, down to the last bit that counts
+        middle = (low + high) / 2
+        low, high = (low, middle) if explained(middle) else (middle, high)
+    return HostSpread(high, freedom)
 
 
 def pooled_effect(
@@ -82,11 +95,12 @@ def pooled_effect(
 ) -> PooledEffect:
     """Pool the effects of several hosts.
 
-    Weights are ``1 / (SE² + τ²)`` with the τ² of the series; the error allows for weights that
-    were themselves estimated (Meier 1953, doi:10.2307/3001633), degrees of freedom after
-    Satterthwaite. Where the hosts of this very stack disagree beyond chance (Cochran's Q, 5 %), its
-    own τ² (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2) sets the weights, and the
-    error is scaled by a moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
+    Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error allows for weights that were
+    themselves estimated (Meier 1953, doi:10.2307/3001633), with degrees of freedom after
+    Satterthwaite; it is never larger than that of the most certain host. Where the hosts of this
+    very stack disagree beyond chance (Cochran's Q, 5 %), its own τ² sets the weights
+    (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a
+    moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
 
     :param effects: one a host; those with an infinite standard error are left out
     :raises ValueError: if no host has a finite standard error, or one of several is zero
@@ -108,9 +122,12 @@ def pooled_effect(
     weight = 1 / (squared + spread.variance)
     q, apart = _cochran(d, weight), len(known) - 1
     if chdtrc(apart, q) >= _DISAGREEMENT:
-        return PooledEffect(
-            _agreeing(known, weight, spread), math.sqrt(spread.variance), len(known)
-        )
+        pooled = _agreeing(known, weight, spread)
+        best = min(known, key=lambda it: it.standard_error)
+        if best.standard_error < pooled.standard_error:
+            # A further host that agrees never makes an effect less certain.
+            pooled = replace(best, d=pooled.d)
+        return PooledEffect(pooled, math.sqrt(spread.variance), len(known))
     own = max(0.0, (q - apart) / _scale(weight))
     inflation = max(1.0, (_AGREEMENT_FREEDOM + q) / (_AGREEMENT_FREEDOM + apart))
     wide = 1 / (squared + spread.variance + own)

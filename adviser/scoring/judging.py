@@ -19,12 +19,12 @@ from adviser.scoring.effects import Effects, FloatArray, chance_at_most, interva
 ALPHA = 0.05
 
 #: Chance of even one claim of a difference in an answer in which there is none at all, whatever
-#: the noise. It shrinks in proportion below :data:`FULL_FREEDOM` degrees of freedom, so that five
-#: jobs an arm keep 1 %; δ keeps it there from ten jobs on, where jobs vary by 5 % or less.
+#: the noise. It shrinks in proportion below :data:`FULL_FREEDOM` degrees of freedom, so that few
+#: jobs keep about 1 %; δ keeps it there from fourteen jobs on, where jobs vary by 5 % or less.
 ALPHA_NONE = 0.02
 
 #: Degrees of freedom, that two stacks bring themselves, from which :data:`ALPHA_NONE` counts whole.
-FULL_FREEDOM = 9.0
+FULL_FREEDOM = 13.0
 
 
 class Verdict(StrEnum):
@@ -156,8 +156,8 @@ def judge(
 def none_level(own_freedom: FloatArray | float, alpha: FloatArray | float = ALPHA) -> FloatArray:
     """:data:`ALPHA_NONE` for comparisons with so many degrees of freedom of their own.
 
-    >>> none_level(np.array([4.0, 9.0, 40.0])).round(4).tolist()
-    [0.0089, 0.02, 0.02]
+    >>> none_level(np.array([4.0, 9.0, 13.0, 40.0])).round(4).tolist()
+    [0.0062, 0.0138, 0.02, 0.02]
     """
     share = np.minimum(1.0, np.asarray(own_freedom, dtype=np.float64) / FULL_FREEDOM)
     return np.asarray(np.maximum(share, 1e-9) * ALPHA_NONE * (alpha / ALPHA))

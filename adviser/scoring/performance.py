@@ -399,7 +399,7 @@ def performance_order(
     for name, theirs in versions.items():
         if name not in table.packages:
             continue
-        rivals = sorted(it for it in choosable.get(name, theirs) if it in table.measured)
+        rivals = table.rivals(choosable.get(name, theirs))
         for version in theirs:
             losses = [table.standing(version, it, baseline.get(name)) for it in rivals]
             worst = max(losses, key=lambda it: it.loss, default=Standing())
@@ -419,6 +419,11 @@ class _Table:
         self._differences = by_pair
         self.measured = {purl for pair in by_pair for purl in pair}
         self.packages = {it.package for several in by_pair.values() for it in several}
+
+    def rivals(self, versions: Collection[Purl]) -> list[Purl]:
+        """The measured ones of some versions, and one of those that were never measured."""
+        measured = sorted(it for it in versions if it in self.measured)
+        return measured + sorted(it for it in versions if it not in self.measured)[:1]
 
     def gain(self, ours: Purl, theirs: Purl) -> float | None:
         """How much faster ``ours`` is settled to be, natural log; ``None`` if not compared."""

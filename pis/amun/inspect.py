@@ -31,6 +31,7 @@ from pis.amun.documents import (
     finished_jobs,
     job_result,
     measured_jobs,
+    read_job,
     recover,
     unknown_run,
     write_build,
@@ -74,7 +75,7 @@ class Order:
 
     def jobs_per_block(self, inspections: int) -> list[int]:
         """Jobs of each inspection in a block."""
-        if not self.interleaved:
+        if not self.interleaved or inspections < 2:
             return [1] * inspections
         first = self.reference_jobs or reference_jobs(inspections - 1)
         return [first, *[1] * (inspections - 1)]
@@ -128,7 +129,7 @@ def inspections_of(
     made = []
     per_block = order.jobs_per_block(len(specifications))
     for given, jobs in zip(specifications, per_block, strict=True):
-        specification = _as_ordered(given, order, jobs)
+        specification = _as_ordered(given, order, 1)
         script = script_to_run(specification, trust=order.trust_script)
         named: dict[str, Any] = {
             "specification": _identity(specification.document),
@@ -143,7 +144,9 @@ def inspections_of(
         seen[digest(named)] += 1
         name = specification.identifier or script.name or "script"
         suffix = digest([named, occurrence]).removeprefix("sha256:")[:8]
-        made.append(Inspection(f"inspection-{name}-{suffix}", specification, script))
+        identifier = f"inspection-{name}-{suffix}"
+        size = _recorded_per_block(order.out / identifier) or jobs
+        made.append(Inspection(identifier, _as_ordered(given, order, size), script))
     return made
 
 
@@ -188,7 +191,7 @@ def _run(
     per_block = order.jobs_per_block(len(inspections))
     for inspection, jobs in zip(inspections, per_block, strict=True):
         folder = order.out / inspection.inspection_id
-        plan = _plan(inspection, folder, jobs)
+        plan = _plan(inspection, folder, _recorded_per_block(folder) or jobs)
         if not plan.missing:
             continue
         observer.building(inspection)
@@ -216,6 +219,28 @@ def _plan(inspection: Inspection, folder: Path, per_block: int) -> Plan:
     numbers = range(inspection.specification.batch_size)
     missing = tuple(n for n in numbers if n not in done)
     return Plan(inspection.inspection_id, missing, per_block)
+
+
+def _recorded_per_block(folder: Path) -> int | None:
+    """Jobs in a block of an inspection that was begun before, so that a resumed run keeps pairs.
+
+    :returns: ``None`` where nothing was begun, or its jobs did not run in turn
+    """
+    blocks_of = {
+        number: int(block)
+        for number in finished_jobs(folder)
+        if (block := _block_number(read_job(folder, number))).isdigit()
+    }
+    # The smallest size that explains every block; a first job alone explains all of them.
+    sizes = range(1, max(blocks_of, default=0) + 2)
+    fitting = (size for size in sizes if all(n // size == b for n, b in blocks_of.items()))
+    return next(fitting, None) if max(blocks_of, default=0) else None
+
+
+def _block_number(result: Mapping[str, Any]) -> str:
+    schedule = result.get("schedule")
+    block = schedule.get("block") if isinstance(schedule, dict) else None
+    return str(block).rpartition(":")[2]
 
 
 def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared | BuildFailed:

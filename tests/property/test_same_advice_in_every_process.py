@@ -110,7 +110,7 @@ def problems_of(stored: Path, *, hash_seed: int, threads: int, simd: bool) -> st
     return done.stdout
 
 
-@pytest.mark.parametrize("hash_seed", range(6))
+@pytest.mark.parametrize("hash_seed", range(20))
 def test_every_hash_seed_and_number_of_threads_gives_the_same_report(
     stored: Path, hash_seed: int
 ) -> None:
