@@ -182,6 +182,9 @@ def designs() -> Iterator[Design]:
     for hosts in (1, 2, 3, 4):
         name = f"last stack interacts by 10 %, {hosts} hosts"
         yield Design(name, 20, 10, 0.02, hosts=hosts, interaction=0.10)
+    for hosts in (1, 2, 3):
+        name = f"gain 10 %, last stack interacts, {hosts} hosts"
+        yield Design(name, 20, 10, 0.02, 0.10, hosts=hosts, interaction=0.10)
 
 
 def main(answers: int = ANSWERS) -> None:
@@ -207,8 +210,10 @@ def _row(design: Design, drawn: Sequence[Sequence[History]]) -> str:
             verdicts = rule(histories)
             claims = {n for n, it in enumerate(verdicts) if it in ("faster", "slower")}
             right = {0} if design.gain and verdicts[0] == "faster" else set()
-            if design.interaction:
+            if design.interaction and not design.gain:
                 right = claims & {design.candidates - 1}
+            if design.interaction and design.gain:
+                claims -= {design.candidates - 1}
             false += bool(claims - right)
             found += bool(right)
         share = f"{100 * found / len(drawn):6.1f}" if design.gain or design.interaction else " " * 6

@@ -62,7 +62,8 @@ def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
     """τ² over several stacks: the one that makes the median of their Q what chance makes it.
 
     The median, because a stack that carries an interaction of its own must not widen the errors of
-    all others.
+    all others. It is 0 unless more stacks than chance explains differ beyond their errors (sign
+    test, 5 %).
 
     :param effects: of each stack against one and the same other stack, those of its hosts
     """
@@ -70,23 +71,24 @@ def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
     freedom = sum(len(d) - 1 for d, _ in several)
     if freedom < _MIN_FREEDOM or not all(squared.all() for _, squared in several):
         return UNKNOWN_HOST_SPREAD
-    from scipy.special import chdtri  # slow, and needed only for several hosts
+    from scipy.special import bdtrc, chdtri  # slow, and needed only for several hosts
 
     middles = [float(chdtri(len(d) - 1, 0.5)) for d, _ in several]
 
-    def explained(variance: float) -> bool:
-        ratios = (
+    def ratios(variance: float) -> list[float]:
+        """Q of each stack next to its median under chance."""
+        return [
             _cochran(d, 1 / (squared + variance)) / middle
             for (d, squared), middle in zip(several, middles, strict=True)
-        )
-        return median(ratios) <= 1.0
+        ]
 
-    low, high = 0.0, max(float(np.ptp(d)) for d, _ in several) ** 2
-    if explained(0.0):
+    above = sum(it > 1 for it in ratios(0.0))
+    if bdtrc(above - 1, len(several), 0.5) >= _DISAGREEMENT:
         return HostSpread(0.0, freedom)
+    low, high = 0.0, 2 * max(float(np.ptp(d)) for d, _ in several) ** 2
     for _ in range(60):  # by halves, down to the last bit that counts
         middle = (low + high) / 2
-        low, high = (low, middle) if explained(middle) else (middle, high)
+        low, high = (low, middle) if median(ratios(middle)) <= 1 else (middle, high)
     return HostSpread(high, freedom)
 
 
@@ -97,10 +99,10 @@ def pooled_effect(
 
     Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error allows for weights that were
     themselves estimated (Meier 1953, doi:10.2307/3001633), with degrees of freedom after
-    Satterthwaite; it is never larger than that of the most certain host. Where the hosts of this
-    very stack disagree beyond chance (Cochran's Q, 5 %), its own τ² sets the weights
-    (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a
-    moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
+    Satterthwaite. It is never larger than that of the most certain host, unless τ² says that hosts
+    truly differ. Where the hosts of this very stack disagree beyond chance (Cochran's Q, 5 %), its
+    own τ² sets the weights (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the
+    error is scaled by a moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
 
     :param effects: one a host; those with an infinite standard error are left out
     :raises ValueError: if no host has a finite standard error, or one of several is zero
@@ -124,7 +126,7 @@ def pooled_effect(
     if chdtrc(apart, q) >= _DISAGREEMENT:
         pooled = _agreeing(known, weight, spread)
         best = min(known, key=lambda it: it.standard_error)
-        if best.standard_error < pooled.standard_error:
+        if not spread.variance and best.standard_error < pooled.standard_error:
             # A further host that agrees never makes an effect less certain.
             pooled = replace(best, d=pooled.d)
         return PooledEffect(pooled, math.sqrt(spread.variance), len(known))

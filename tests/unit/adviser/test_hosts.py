@@ -54,17 +54,25 @@ def test_a_spread_that_all_stacks_show_is_no_disagreement_of_one() -> None:
 
 
 def test_the_spread_between_hosts_by_hand() -> None:
-    # Of each stack Q = 8 and C = 20,000 − 10,000: τ² = 4 (8 − 1) / 40,000.
+    # Q = 0.04² / (2 (0.0001 + τ²)) is 0.4549, the median of χ² with one degree of freedom.
     stack = [Effect(0.10, 0.01, 8.0), Effect(0.14, 0.01, 8.0)]
-    spread = host_spread([stack] * 4)
-    assert spread.variance == pytest.approx(7e-4)
-    assert spread.freedom == 4
+    spread = host_spread([stack] * 5)
+    assert spread.variance == pytest.approx(0.04**2 / (2 * 0.454936) - 0.0001, rel=1e-5)
+    assert spread.freedom == 5
     assert host_spread([stack] * 3) == UNKNOWN_HOST_SPREAD
+    # Four of four stacks above their median are no rarer than 1 in 16.
+    assert host_spread([stack] * 4) == HostSpread(0.0, 4)
     alone = [Effect(0.3, 0.01, 8.0), Effect(0.9, math.inf, 0.0)]
-    assert host_spread([*[stack] * 4, alone]) == spread, "one host tells nothing of hosts"
+    assert host_spread([*[stack] * 5, alone]) == spread, "one host tells nothing of hosts"
     assert host_spread([[Effect(0.1, 0.1, 8.0)] * 2] * 4).variance == 0.0
     silent = [Effect(0.1, 0.0, 8.0), Effect(0.2, 0.1, 8.0)]
     assert host_spread([*[stack] * 4, silent]) == UNKNOWN_HOST_SPREAD
+
+
+def test_one_stack_that_differs_from_host_to_host_says_nothing_of_the_others() -> None:
+    calm = [[Effect(0.1, 0.01, 8.0), Effect(0.1 + 0.001 * n, 0.01, 8.0)] for n in range(10)]
+    wild = [Effect(0.1, 0.01, 8.0), Effect(0.5, 0.01, 8.0)]
+    assert host_spread([*calm, wild]).variance == host_spread(calm).variance == 0.0
 
 
 def test_one_host_keeps_its_own_effect() -> None:
