@@ -226,8 +226,9 @@ def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, 
 def _side(
     versions: Mapping[str, str], snapshot: Snapshot, vulnerabilities: Vulnerabilities
 ) -> _Side:
-    found = ((name, _known(snapshot, name, version)) for name, version in versions.items())
-    return _Side(versions, {name: it for name, it in found if it is not None}, vulnerabilities)
+    releases = ((name, _known(snapshot, name, version)) for name, version in versions.items())
+    known = {name: release for name, release in releases if release is not None}
+    return _Side(versions, known, vulnerabilities)
 
 
 def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:

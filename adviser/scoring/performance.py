@@ -438,18 +438,18 @@ class _Table:
             return Standing()
         gain = self.gain(rival, version)
         if gain is not None:
-            return Standing(gain, self._words(rival, version)) if gain > 0 else Standing()
+            return Standing(gain, self._largest(rival, version)) if gain > 0 else Standing()
         if baseline is None or baseline in (version, rival):
             return Standing()
         ours, theirs = self.gain(rival, baseline), self.gain(version, baseline)
         if theirs is None and ours is not None and ours > 0:
-            told = f"{version_of_purl(version)} was not measured beside them"
-            return Standing(ours, f"{self._words(rival, baseline)}; {told}")
+            alone = f"{version_of_purl(version)} was not measured beside them"
+            return Standing(ours, f"{self._largest(rival, baseline)}; {alone}")
         if ours is None and theirs is not None and theirs < 0:
-            return Standing(-theirs, self._words(baseline, version))
+            return Standing(-theirs, self._largest(baseline, version))
         return Standing()
 
-    def _words(self, faster: Purl, slower: Purl) -> str:
+    def _largest(self, faster: Purl, slower: Purl) -> str:
         """The largest settled difference between two versions, in words."""
         several = [*self._differences[faster, slower], *self._differences[slower, faster]]
         most = max(
