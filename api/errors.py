@@ -19,6 +19,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from api.jobs.queue import Overloaded
 from common.errors import (
     AlreadyRunning,
+    DamagedDocument,
     IncomparableSamples,
     IndexProblem,
     InvalidArgument,
@@ -130,6 +131,7 @@ _TRANSLATIONS: tuple[tuple[type[ProjectError], _Translation], ...] = (
     (IncomparableSamples, _Translation(422, Problem.INCOMPARABLE)),
     (IndexProblem, _Translation(502, Problem.UNAVAILABLE)),
     (AlreadyRunning, _Translation(409, Problem.CONFLICT)),
+    (DamagedDocument, _Translation(500, Problem.INTERNAL)),
     (StoreUnavailable, _Translation(503, Problem.UNAVAILABLE)),
     (SchemaMismatch, _Translation(503, Problem.UNAVAILABLE)),
 )

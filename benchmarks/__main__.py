@@ -13,6 +13,7 @@ from benchmarks import (
     ingest,
     interruptions,
     packages,
+    record,
     resolver,
     scoring,
     service,
@@ -22,6 +23,7 @@ from common.logs import set_up_logs
 MEASUREMENTS = {
     "ingest": ingest.main,
     "packages": packages.main,
+    "record": record.main,
     "closures": closures.main,
     "resolver": resolver.main,
     "scoring": scoring.main,

@@ -6,6 +6,7 @@
     ├── InvalidDocument      a document cannot be taken in: reason code, place, field
     ├── IncomparableSamples  two samples differ in unit or hardware
     ├── StoreUnavailable     PostgreSQL, the graph or the document store does not answer
+    ├── DamagedDocument      a stored body is not the one that its identifier names
     ├── SchemaMismatch       a store's schema and this code do not fit together
     ├── QueryRefused         a store refused an analyst's query, or a limit ended it
     ├── ServiceFailed        an embedded store could not be started or stopped
@@ -67,6 +68,22 @@ class StoreUnavailable(ProjectError):
         super().__init__(f"{store} is unavailable: {cause}")
         self.store = store
         self.hint = hint
+
+
+class DamagedDocument(ProjectError):
+    """The stored body of a document is not the one that its identifier names.
+
+    :param cause: what is wrong with the body, for a person
+    """
+
+    def __init__(self, document_id: str, cause: str) -> None:
+        super().__init__(f"document {document_id} is damaged: {cause}")
+        self.document_id = document_id
+        self.cause = cause
+        self.hint = (
+            "restore it from a backup, or deliver it again after `thoth record verify`, which lists"
+            " every damaged document"
+        )
 
 
 class SchemaMismatch(ProjectError):

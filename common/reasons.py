@@ -43,6 +43,7 @@ class Reason(StrEnum):
     INVALID_TOML = "invalid_toml"
     INCLUDE_MISSING = "include_missing"
     INCLUDE_CYCLE = "include_cycle"
+    TAMPERED = "tampered"
 
 
 class Correction(StrEnum):

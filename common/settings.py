@@ -57,6 +57,7 @@ class Settings:
     cron_refresh: str | None
     cron_nightly: str | None
     cron_advisories: str | None
+    nightly_verify_s: float
 
     @property
     def embedded_database(self) -> bool:
@@ -111,6 +112,7 @@ class Settings:
             cron_refresh=_schedule(values, "CRON_REFRESH"),
             cron_nightly=_schedule(values, "CRON_NIGHTLY"),
             cron_advisories=_schedule(values, "CRON_ADVISORIES"),
+            nightly_verify_s=_number(values, "NIGHTLY_VERIFY_S", 600.0),
         )
 
 

@@ -2,6 +2,7 @@
 
 from graph.commands.cypher import cypher
 from graph.commands.projection import graph
+from graph.commands.record import record
 from graph.commands.stores import down, migrate, status, up
 
-__all__ = ["cypher", "down", "graph", "migrate", "status", "up"]
+__all__ = ["cypher", "down", "graph", "migrate", "record", "status", "up"]

@@ -68,6 +68,7 @@ def nightly(context: click.Context, as_json: bool) -> None:
     """Take in every source in INGEST_SOURCES, new releases and advisories: what a cron line runs.
 
     Releases are those of all packages that are known; advisories are read if ADVISORIES is set.
+    For NIGHTLY_VERIFY_S seconds the record is compared with its documents, each night the next.
     Exit code 5 if another nightly run is at work.
     """
     from ingest.runs import run_nightly

@@ -91,6 +91,11 @@ def _print_parts(report: NightlyReport) -> None:
             f"advisories    {seen.read} read: {seen.new} new, {seen.updated} updated, "
             f"{seen.quarantined} quarantined; {len(seen.versions)} releases concerned"
         )
+    if report.record is not None:
+        compared = report.record
+        differ = f"{compared.tampered} differ" if compared.tampered else "all equal"
+        hint = "; see `thoth ingest quarantine`" if compared.tampered else ""
+        click.echo(f"record        {compared.documents.total()} documents compared: {differ}{hint}")
     for name, error in report.skipped:
         click.echo(f"{name:<13} not done: {error}", err=True)
 

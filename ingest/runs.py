@@ -28,6 +28,7 @@ from ingest.projector import BackgroundProjector
 from ingest.record import only_one, open_record
 
 if TYPE_CHECKING:
+    from graph.verification.run import RecordReport
     from ingest.advisories.sync import AdvisoryReport
     from ingest.crawl.reports import CrawlReport
 
@@ -71,18 +72,21 @@ class NightlyReport(RunReport):
     """The outcome of a nightly run; what did not have to be done is ``None``.
 
     :param packages: of each index
+    :param record: the portion of the record that was compared with its documents
     :param skipped: why a part could not be done, by its name
     """
 
     packages: tuple[CrawlReport, ...] | None = None
     advisories: AdvisoryReport | None = None
+    record: RecordReport | None = None
     skipped: tuple[tuple[str, ProjectError], ...] = ()
 
     @property
     def clean(self) -> bool:
         crawled = all(report.clean for report in self.packages or ())
         refused = self.inspections.quarantined or (self.advisories and self.advisories.quarantined)
-        return crawled and not refused and not self.skipped
+        tampered = self.record is not None and not self.record.equal
+        return crawled and not refused and not tampered and not self.skipped
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
@@ -91,6 +95,7 @@ class NightlyReport(RunReport):
             **RunReport.as_json(self),
             "packages": packages,
             "advisory": self.advisories.as_json() if self.advisories else None,
+            "record": self.record.as_json() if self.record else None,
             "skipped": {name: str(error) for name, error in self.skipped},
         }
 
@@ -124,6 +129,8 @@ def run_nightly(
 ) -> NightlyReport:
     """Take in ``sources``, then releases that are new, then advisories; never twice at once.
 
+    Afterwards the next portion of the record is compared with its documents.
+
     A part that fails keeps none of the others from being done.
 
     :raises AlreadyRunning: if another process, on whatever machine, is at it
@@ -141,13 +148,21 @@ def run_nightly(
         with graph_beside(settings, engine) as projector:
             inspections = _ingest(settings, engine, projector, sources, on_document)
             skipped: list[tuple[str, ProjectError]] = []
-            packages = advisories = None
+            packages = advisories = record = None
             with _skipping("packages", skipped):
                 packages = _refresh(settings, engine, projector) if follows else None
             with _skipping("advisories", skipped):
                 advisories = _advisories(settings, engine, projector)
+            with _skipping("record", skipped):
+                record = _verify(settings, engine, projector)
         return NightlyReport(
-            inspections, lag(engine).count, projector.error, packages, advisories, tuple(skipped)
+            inspections,
+            lag(engine).count,
+            projector.error,
+            packages,
+            advisories,
+            record,
+            tuple(skipped),
         )
 
 
@@ -191,6 +206,13 @@ def _advisories(
     if settings.advisories is None:
         return None
     return sync_source(settings, engine, settings.advisories, on_commit=projector.wake)
+
+
+def _verify(settings: Settings, engine: Engine, projector: BackgroundProjector) -> RecordReport:
+    from graph.verification.run import verify_record
+
+    budget = settings.nightly_verify_s
+    return verify_record(settings, engine, seconds=budget, on_commit=projector.wake)
 
 
 def retry_quarantine(settings: Settings, on_document: Callable[[], None]) -> RunReport:

@@ -23,7 +23,7 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.links import links_of
+from adviser.reports.links import head_of, links_of
 from adviser.reports.unread import unread_in
 from adviser.reports.values import packed
 from common import __version__
@@ -34,7 +34,7 @@ from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.patience import patience
 from graph.projection import sync_few
-from graph.repositories.advice import AdviceHead, StoredAdvice, add_advice
+from graph.repositories.advice import StoredAdvice, add_advice
 from graph.repositories.evidence import evidence_for
 from graph.repositories.release_files import files_of
 from graph.snapshot import Snapshot, load_snapshot
@@ -157,19 +157,8 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
     :returns: the identifier of the report's document
     """
     advice, report = made.advice, made.report
-    meta = report["metadata"]
-    head = AdviceHead(
-        advice_id=meta["document_id"],
-        recommendation_type=advice.asked.kind.value,
-        status=advice.resolution.status.value,
-        snapshot_revision=advice.snapshot.revision,
-        result_digest=meta["result_digest"],
-        created_at=datetime.fromisoformat(meta["datetime"]),
-        python_version=advice.asked.environment.python_version,
-        platform=advice.asked.environment.platform,
-    )
     stored = StoredAdvice(
-        head,
+        head_of(report),
         SCHEMA_VERSION,
         packed(advice.asked),
         advice.snapshot.to_json(),

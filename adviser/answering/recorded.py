@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from adviser.advise import Advice, advise, is_settled
+from adviser.advise import Advice, advise, assessed, is_settled
 from adviser.asked import Asked
 from adviser.reports.apart import check_apart
-from adviser.reports.checking import Checked, Material, check_report, expect_schema
+from adviser.reports.checking import BROKEN, Checked, Material, check_report, expect_schema
 from adviser.reports.differences import differences, shortened
 from adviser.reports.documents import (
     SCHEMA_VERSION,
@@ -21,6 +23,7 @@ from adviser.reports.documents import (
 )
 from adviser.reports.values import unpacked
 from adviser.resolver.worker import Worker
+from adviser.scoring.assessments import Claim
 from common.errors import InvalidArgument, InvalidDocument
 from common.faults import fault_in
 from common.inspection import canonical_json, digest
@@ -50,6 +53,16 @@ def recorded(stores: Stores, advice_id: str) -> StoredAdvice:
     return found
 
 
+@contextmanager
+def _followed() -> Iterator[None]:
+    """Say of a document that cannot be read or worked with that it is the document's fault."""
+    try:
+        yield
+    except BROKEN as error:
+        message = f"the recorded advice cannot be followed: {fault_in(error)}"
+        raise InvalidDocument(Reason.UNREADABLE, message) from error
+
+
 def request_in(stored: StoredAdvice) -> tuple[Asked, Snapshot, Evidence, Known]:
     """What an advice was made of."""
     return (
@@ -64,12 +77,38 @@ def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
     """The same request answered again on what was known then, and its report.
 
     The metadata are the recorded ones: only the result is worked out again.
+
+    :raises InvalidDocument: if what was recorded is no such request, or no report
     """
     asked, snapshot, evidence, known = request_in(stored)
-    with Worker() as worker:
-        advice = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=threads)
-    metadata = orjson.loads(stored.report)["metadata"]
-    return advice, report_bytes(report_document(result_document(advice, known), metadata))
+    with _followed():
+        metadata = orjson.loads(stored.report)["metadata"]
+        with Worker() as worker:
+            advice = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=threads)
+        return advice, report_bytes(report_document(result_document(advice, known), metadata))
+
+
+def claims_in(stored: StoredAdvice) -> tuple[Asked, tuple[Claim, ...]]:
+    """The request of an advice, and all claims that were made for it, worked out again.
+
+    :raises InvalidDocument: if what was recorded is no such request, or no report
+    """
+    material = _material(stored)
+    with _followed():
+        assessment = assessed(
+            material.asked, material.snapshot, material.evidence, material.baseline
+        )
+    return material.asked, assessment.claims
+
+
+def _material(stored: StoredAdvice) -> Material:
+    """What an advice was made of, with the baseline that its report names."""
+    asked, snapshot, evidence, known = request_in(stored)
+    with _followed():
+        baseline = orjson.loads(stored.report)["result"]["report"]["baseline"]
+        versions = asked.locked if asked.locked is not None else baseline["versions"]
+        settled = baseline.get("settled", True)
+    return Material(asked, snapshot, evidence, known, versions, settled)
 
 
 def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
@@ -77,13 +116,17 @@ def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
 
     A search that ended at its limit may find something else another time, be it the recorded one
     or this one, for the stacks or for what they are compared with.
+
+    :raises InvalidDocument: if what was recorded is no report
     """
-    inner = orjson.loads(stored.report)["result"]["report"]
-    conflict = inner["conflict"]
-    told = inner["certificate"]["settled"] or (conflict is not None and conflict["minimal"])
+    with _followed():
+        inner = orjson.loads(stored.report)["result"]["report"]
+        conflict = inner["conflict"]
+        told = inner["certificate"]["settled"] or (conflict is not None and conflict["minimal"])
+        baseline_settled = inner["baseline"].get("settled", True)
     if not told or not is_settled(again.resolution):
         return "the search ended at its limit"
-    if not inner["baseline"].get("settled", True) or not again.baseline_settled:
+    if not baseline_settled or not again.baseline_settled:
         return "the search for the baseline ended at its limit"
     return None
 
@@ -96,9 +139,10 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         document = orjson.loads(unrepeated(path))
         version = document["schema_version"]
-        known = version == SCHEMA_VERSION
-        if known and isinstance(document["metadata"]["document_id"], str):
-            return dict(document)
+        if version == SCHEMA_VERSION:
+            if _is_identifier(document["metadata"]["document_id"]):
+                return dict(document)
+            raise ValueError("PostgreSQL could not be asked for it")
     except (ValueError, KeyError, TypeError) as error:
         message = f"not a report: {fault_in(error)}"
         raise InvalidDocument(Reason.UNREADABLE, message, place=str(path)) from error
@@ -108,6 +152,10 @@ def read_report(path: Path) -> dict[str, Any]:
         field="schema_version",
         place=str(path),
     )
+
+
+def _is_identifier(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
 
 
 def unrepeated(path: Path) -> bytes:
@@ -160,20 +208,12 @@ def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> Checked:
     :raises InvalidDocument: if it is of another schema
     """
     expect_schema(report)
-    true = orjson.loads(stored.report)
-    problems = [f"not as recorded: {it}" for it in shortened(differences(report, true))]
-    if digest(true["result"]) != stored.head.result_digest:
-        problems.append("the recorded report is not the one that its digest names")
-    asked, snapshot, evidence, known = request_in(stored)
-    baseline = true["result"]["report"]["baseline"]
-    material = Material(
-        asked,
-        snapshot,
-        evidence,
-        known,
-        asked.locked if asked.locked is not None else baseline["versions"],
-        baseline.get("settled", True),
-    )
+    material = _material(stored)
+    with _followed():
+        true = orjson.loads(stored.report)
+        problems = [f"not as recorded: {it}" for it in shortened(differences(report, true))]
+        if digest(true["result"]) != stored.head.result_digest:
+            problems.append("the recorded report is not the one that its digest names")
     try:
         problems += check_report(report, material)
     except InvalidDocument as error:

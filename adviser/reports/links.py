@@ -1,24 +1,49 @@
-"""What an advice is tied to in the graph: its request, stacks, claims and their evidence."""
+"""What of an advice is in rows: its head, and its request, stacks, claims and their evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
+
+import orjson
 
 from adviser.advise import Advice
 from adviser.asked import Asked
 from adviser.reports.claims import claim_document
+from adviser.reports.values import unpacked
 from adviser.scoring.assessments import Claim
+from common.environments import Environment
 from common.inspection import Stack, digest
 from common.packages import PackageVersion, Purl
-from graph.repositories.advice import AdviceLinks, AskedFor, Recommended
+from graph.repositories.advice import AdviceHead, AdviceLinks, AskedFor, Recommended
 from graph.repositories.claims import RecordedClaim
 
 #: Fields of recorded claims that are those of the report's, under the same names.
 _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersection(
     field.name for field in fields(Claim)
 )
+
+
+def head_of(report: Mapping[str, Any]) -> AdviceHead:
+    """What lists show of the advice that a report tells of.
+
+    :raises InvalidDocument: if the environment is of another version of this code
+    """
+    metadata, result = report["metadata"], report["result"]
+    parameters, certificate = result["parameters"], result["report"]["certificate"]
+    environment = unpacked(orjson.dumps(parameters["environment"]), Environment)
+    return AdviceHead(
+        advice_id=metadata["document_id"],
+        recommendation_type=parameters["recommendation_type"],
+        status=certificate["status"],
+        snapshot_revision=certificate["snapshot"],
+        result_digest=metadata["result_digest"],
+        created_at=datetime.fromisoformat(metadata["datetime"]),
+        python_version=environment.python_version,
+        platform=environment.platform,
+    )
 
 
 def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
@@ -31,6 +56,17 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
 
     :param result: as :func:`adviser.reports.documents.result_document` made it of ``advice``
     """
+    return links_in(result, advice.assessment.claims, advice.asked)
+
+
+def links_in(
+    result: Mapping[str, Any], claims: Iterable[Claim] = (), asked: Asked | None = None
+) -> AdviceLinks:
+    """:func:`links_of` out of a report, which does not hold all claims.
+
+    :param claims: that were made
+    :param asked: the request
+    """
     report = result["report"]
     products = report["products"]
     return AdviceLinks(
@@ -41,8 +77,8 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
             for product in products
             for one in _evidence([*product["claims"], *product["justification"]])
         },
-        tuple(map(recorded_claim, advice.assessment.claims)),
-        _asked_for(advice.asked),
+        tuple(map(recorded_claim, claims)),
+        None if asked is None else _asked_for(asked),
     )
 
 

@@ -18,6 +18,7 @@ from api.errors import public_words
 from api.jobs.workshop import Workshop
 from common.errors import (
     AlreadyRunning,
+    DamagedDocument,
     IndexProblem,
     InvalidSettings,
     ProjectError,
@@ -38,7 +39,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 2, 30
 #: No answer of a store is waited for so long.
 _LONG_S = 1800.0
 #: What is wrong with the service and not with a request: the same may be answered tomorrow.
-OURS = (SchemaMismatch, InvalidSettings, ServiceFailed, ProjectionFailed)
+OURS = (SchemaMismatch, InvalidSettings, ServiceFailed, ProjectionFailed, DamagedDocument)
 
 #: Answers a request: gives the identifier of the document that is its result.
 Work = Callable[[Workshop, Analysis, dict[str, Any]], str]

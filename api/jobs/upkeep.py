@@ -19,7 +19,7 @@ from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.repositories import analyses
 from graph.repositories.analyses import State
-from graph.repositories.documents import forget_body, forget_documents
+from graph.repositories.documents import UPLOAD, forget_body, forget_documents
 from graph.repositories.retention import forget_analyses, forget_writes
 
 #: Without a sign of life for so long, a worker is dead and its jobs are others'.
@@ -32,8 +32,6 @@ _LOCK = 7_084_223
 KEPT = timedelta(days=7)
 #: Rows that one transaction deletes, and transactions at a time: what is left, the next hour has.
 BATCH, MOST_BATCHES = 500, 200
-#: What a request for an upload is called among the documents.
-UPLOAD = "upload"
 #: An analysis and its job begin in one transaction, and its end comes before that of the job.
 _GONE = text(
     """

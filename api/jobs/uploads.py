@@ -12,8 +12,8 @@ from filelock import FileLock, Timeout
 from api.jobs.queue import Job, QueueName
 from api.jobs.results import store_result
 from api.jobs.workshop import Workshop
-from common.errors import AlreadyRunning, InvalidArgument, InvalidDocument
-from common.inspection import digest
+from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
+from common.inspection import digest, digest_bytes
 from common.reasons import Reason
 from common.settings import Settings
 from graph.repositories.analyses import Analysis
@@ -55,6 +55,8 @@ def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]
         body = body_of(connection, shop.settings, upload_id(analysis.analysis_id))
     if body is None:
         raise InvalidArgument("the upload is not kept any more: send it again")
+    if digest_bytes(body) != request["document_id"]:
+        raise DamagedDocument(request["document_id"], "its body has another SHA-256")
     # The quarantine names the source: by its content, so that the same again mends it.
     name = request["document_id"].removeprefix("sha256:")
     path = shop.settings.home / "uploads" / f"{name}{request['suffix']}"

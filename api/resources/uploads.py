@@ -13,7 +13,6 @@ from api import analyses
 from api.audit import wrote, wrote_nothing
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
-from api.jobs.upkeep import UPLOAD
 from api.jobs.uploads import PROJECT, upload_id
 from api.resources.base import Resources
 from api.resources.requests import accepted, new_request
@@ -22,7 +21,7 @@ from api.security import needs
 from api.service import service
 from common.inspection import digest_bytes
 from graph.repositories.analyses import Kind
-from graph.repositories.documents import DeliveredDocument, add_documents
+from graph.repositories.documents import UPLOAD, DeliveredDocument, add_documents
 from graph.repositories.inspections import Delivery, add_inspections
 from graph.repositories.tokens import Scope
 from ingest.documents import MEBIBYTE, RawDocument, Refusal

@@ -265,17 +265,22 @@ def _add_request(
     known = select(RequestRow.document_id).where(RequestRow.document_id == document_id)
     # Locked: what is there must not be deleted before the advice that answers it is committed.
     if connection.scalar(known.with_for_update(read=True)) is None:
-        row = {
-            "document_id": document_id,
-            "recommendation_type": head.recommendation_type,
-            "python_version": head.python_version,
-            "platform": head.platform,
-            "hardware_digest": asked_for.hardware_digest,
-            "requirements": sorted(set(asked_for.requirements)),
-            "packages": sorted(set(asked_for.packages)),
-            "stack_count": asked_for.stack_count,
-        }
+        row = request_row(document_id, head, asked_for)
         connection.execute(insert(RequestRow).values(row).on_conflict_do_nothing())
+
+
+def request_row(document_id: str, head: AdviceHead, asked_for: AskedFor) -> dict[str, Any]:
+    """The row of what was asked for, by column."""
+    return {
+        "document_id": document_id,
+        "recommendation_type": head.recommendation_type,
+        "python_version": head.python_version,
+        "platform": head.platform,
+        "hardware_digest": asked_for.hardware_digest,
+        "requirements": sorted(set(asked_for.requirements)),
+        "packages": sorted(set(asked_for.packages)),
+        "stack_count": asked_for.stack_count,
+    }
 
 
 def _documents(advice: StoredAdvice) -> Iterator[DeliveredDocument]:

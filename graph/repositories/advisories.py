@@ -112,6 +112,17 @@ def add_advisories(
     return added
 
 
+def restore_advisories(connection: Connection, advisories: Collection[Advisory]) -> None:
+    """Write again what these advisories say, and what follows from it.
+
+    The caller owns the transaction.
+
+    :param advisories: each as its newest document says
+    """
+    hold_advisories(connection)
+    _merge(connection, {it.head.advisory_id: it for it in advisories}, AdvisoriesAdded())
+
+
 def _id(delivery: AdvisoryDelivery) -> str:
     return delivery.advisory.head.advisory_id
 

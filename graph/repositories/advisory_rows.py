@@ -35,7 +35,7 @@ def recorded_heads(
     query = select(*(columns[name] for name in HEAD_COLUMNS)).where(condition)
     heads, vulnerabilities = {}, {}
     for row in connection.execute(query):
-        severity = None if row.severity is None else Severity(row.severity)
+        severity = Severity(row.severity) if row.severity in set(Severity) else None
         heads[row.advisory_id] = AdvisoryHead(
             row.advisory_id, tuple(row.aliases), row.summary,
             Rating(severity, row.score, row.vector),

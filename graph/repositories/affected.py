@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 #: Package name to version to package URLs; several indexes may serve one version.
 _Versions = dict[str, dict[str, list[str]]]
 #: A vulnerability and what one of its advisories says of a package.
-_Claim = tuple[str, AffectedPackage]
+Claim = tuple[str, AffectedPackage]
 
 _DELETE_PAIRS = text(
     "DELETE FROM affected_versions USING unnest(:ids, :purls) AS gone (id, purl)"
@@ -85,12 +85,21 @@ def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[
 
     :returns: the package URLs of the versions for which something changed
     """
-    wanted = texts(vulnerability_ids)
-    claims = _claims(connection, AdvisoryRow.vulnerability_id == any_(wanted))
+    claims = _claims(connection, AdvisoryRow.vulnerability_id == any_(texts(vulnerability_ids)))
+    stored = stored_pairs(connection, vulnerability_ids)
+    return _replace(connection, stored, claimed_pairs(connection, claims))
+
+
+def stored_pairs(connection: Connection, vulnerability_ids: Collection[str]) -> set[Pair]:
+    """The versions that some vulnerabilities affect, as they are stored."""
+    return _stored(connection, AffectedVersion.vulnerability_id == any_(texts(vulnerability_ids)))
+
+
+def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair]:
+    """The versions that vulnerabilities affect, as their advisories say."""
     names = {package.name for _, package in claims}
     versions = _versions(connection, PackageVersionRow.name == any_(texts(names)))
-    known = _stored(connection, AffectedVersion.vulnerability_id == any_(wanted))
-    return _replace(connection, known, _pairs(claims, versions))
+    return _pairs(claims, versions)
 
 
 def texts(values: Iterable[str]) -> BindParameter[Any]:
@@ -121,7 +130,7 @@ def _versions(connection: Connection, condition: ColumnElement[bool]) -> _Versio
     return found
 
 
-def _claims(connection: Connection, condition: ColumnElement[bool]) -> list[_Claim]:
+def _claims(connection: Connection, condition: ColumnElement[bool]) -> list[Claim]:
     """What advisories say that are not withdrawn."""
     said = AdvisoryPackage
     rows = connection.execute(
@@ -137,7 +146,7 @@ def _stored(connection: Connection, condition: ColumnElement[bool]) -> set[Pair]
     return {(row[0], row[1]) for row in connection.execute(query)}
 
 
-def _pairs(claims: Iterable[_Claim], versions: _Versions) -> set[Pair]:
+def _pairs(claims: Iterable[Claim], versions: _Versions) -> set[Pair]:
     lines = {name: VersionLine(of_package) for name, of_package in versions.items()}
     pairs: set[Pair] = set()
     for vulnerability, package in claims:

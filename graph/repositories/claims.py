@@ -13,7 +13,14 @@ from sqlalchemy import Connection, any_, delete, exists, select
 from common.packages import version_key
 from graph.repositories.affected import texts
 from graph.repositories.bulk import insert_new
-from graph.tables import AdviceClaim, ClaimPackage, ClaimRow, PackageVersionRow, StackPackage
+from graph.tables import (
+    AdviceClaim,
+    Base,
+    ClaimPackage,
+    ClaimRow,
+    PackageVersionRow,
+    StackPackage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,10 @@ class RecordedClaim:
 
 
 _COLUMNS = tuple(field.name for field in fields(RecordedClaim))
+_PACKAGE_COLUMNS = (
+    "claim_id", "name", "version", "index_name", "version_key", "baseline_version",
+    "baseline_index_name", "baseline_version_key",
+)  # fmt: skip
 
 #: Version and index of each package of a stack, by name.
 _Versions = Mapping[str, tuple[str, str]]
@@ -88,13 +99,22 @@ def add_claims(
     )  # fmt: skip
     insert_new(
         connection, ClaimPackage,
-        list(_differences(connection, [unique[key] for key in new])),
-        ("claim_id", "name", "version", "index_name", "version_key", "baseline_version",
-         "baseline_index_name", "baseline_version_key"),
+        list(_differences(connection, [unique[key] for key in new])), _PACKAGE_COLUMNS,
     )  # fmt: skip
     insert_new(
         connection, AdviceClaim, [(advice_id, key) for key in unique], ("advice_id", "claim_id")
     )
+
+
+def claim_rows(
+    connection: Connection, advice_id: str, document_id: str, claims: Sequence[RecordedClaim]
+) -> Iterator[tuple[type[Base], dict[str, Any]]]:
+    """Every row that :func:`add_claims` makes, by column; one query."""
+    for it in claims:
+        yield ClaimRow, dict(zip(_COLUMNS, _values(it), strict=True)) | {"document_id": document_id}
+        yield AdviceClaim, {"advice_id": advice_id, "claim_id": it.claim_id}
+    for row in _differences(connection, claims):
+        yield ClaimPackage, dict(zip(_PACKAGE_COLUMNS, row, strict=True))
 
 
 def forget_claims(connection: Connection, claim_ids: Collection[str]) -> dict[str, str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import local
+from typing import Any
 from uuid import uuid4
 
 import fsspec
 import zstandard
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Connection,
+    Row,
+    Text,
+    any_,
     bindparam,
     delete,
     exists,
@@ -21,14 +26,16 @@ from sqlalchemy import (
     literal,
     select,
     text,
+    update,
 )
 
-from common.errors import StoreUnavailable
-from common.inspection import OWN_COLLECTOR
+from common.errors import DamagedDocument, StoreUnavailable
+from common.inspection import OWN_COLLECTOR, digest_bytes
+from common.parser_version import PARSER_VERSION
 from common.settings import Settings
 from graph.repositories.bulk import copy_new
 from graph.repositories.texts import storable
-from graph.tables import Document
+from graph.tables import Document, QuarantinedDocument
 
 #: Compressed bodies above this many bytes go to the document store, so that the
 #: record stays quick to back up.
@@ -46,7 +53,12 @@ class _Packers(local):
 _packers = _Packers()
 
 # Made once: it is asked with almost every request.
-_BODY = select(Document.body, Document.location).where(Document.document_id == bindparam("wanted"))
+_BODY = select(
+    Document.document_id, Document.kind, Document.size_bytes, Document.body, Document.location
+).where(Document.document_id == bindparam("wanted"))
+
+#: Kind of the documents that are named by their request and not by their content.
+UPLOAD = "upload"
 
 # The place of a large body: held by whoever writes one there, and alone by who deletes it.
 _WITH_OTHERS = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:wanted, 1))")
@@ -55,7 +67,7 @@ _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
 
 _COLUMNS = (
     "document_id", "kind", "schema_version", "source", "collector", "size_bytes", "body",
-    "location",
+    "location", "parser_version",
 )  # fmt: skip
 
 
@@ -116,16 +128,43 @@ def store_body(
 def body_of(connection: Connection, settings: Settings, document_id: str) -> bytes | None:
     """The canonical JSON of a document, or ``None`` if there is no such document.
 
+    :raises DamagedDocument: if the stored body is not the one that was stored
     :raises StoreUnavailable: if the body is in a document store that cannot be read
     """
     row = connection.execute(_BODY, {"wanted": document_id}).one_or_none()
-    if row is None:
-        return None
-    if row.body is not None:
-        return zstandard.decompress(row.body)
+    return None if row is None else unpacked_body(settings, row)
+
+
+def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
+    """The body of a row of ``documents``, compared with its size and its identifier.
+
+    :param row: with ``document_id``, ``kind``, ``size_bytes``, ``body`` and ``location``
+    :raises DamagedDocument: if the stored body is not the one that was stored
+    :raises StoreUnavailable: if the body is in a document store that cannot be read
+    """
+    packed = row.body if row.body is not None else _stored_body(settings, row)
+    try:
+        # The size in the frame is what would be allocated, so it is compared first.
+        if zstandard.frame_content_size(packed) != row.size_bytes:
+            raise DamagedDocument(row.document_id, "its body has another size")
+        body = zstandard.decompress(packed)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise DamagedDocument(row.document_id, "its body cannot be decompressed") from error
+    if row.kind != UPLOAD and digest_bytes(body) != row.document_id:
+        raise DamagedDocument(row.document_id, "its body has another SHA-256")
+    return body
+
+
+def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
+    """The compressed body out of the document store."""
+    # Not the recorded place: who changes that could have any file read.
+    if row.location != _location(row.document_id):
+        raise DamagedDocument(row.document_id, "its body is recorded at another place")
     try:
         with fsspec.open(_url(settings, row.location), "rb") as file:
-            return zstandard.decompress(file.read())
+            return bytes(file.read())
+    except FileNotFoundError as error:
+        raise DamagedDocument(row.document_id, "its body is not in the document store") from error
     except Exception as error:
         raise _unavailable(error) from error
 
@@ -152,9 +191,30 @@ def add_documents(
     # Locked: what is there must not be deleted before the caller's rows name it.
     query = select(Document.document_id).where(Document.document_id.in_(list(unique)))
     known = set(connection.scalars(query.with_for_update(read=True, key_share=True)))
+    _replace_damaged(connection, settings, [unique[key] for key in sorted(known)])
     rows = [_row(connection, settings, it) for key, it in unique.items() if key not in known]
     # Another writer may have delivered one of them in the meantime.
     return set(copy_new(connection, Document, rows, _COLUMNS)) if rows else set()
+
+
+def _replace_damaged(
+    connection: Connection, settings: Settings, documents: Sequence[DeliveredDocument]
+) -> None:
+    """Store bodies again that ``thoth record verify`` found damaged."""
+    entry = QuarantinedDocument
+    query = select(entry.source).where(
+        entry.kind == "record",
+        entry.field == "body",
+        entry.resolved_at.is_(None),
+        entry.source == any_(literal([it.document_id for it in documents], ARRAY(Text))),
+    )
+    damaged = set(connection.scalars(query)) if documents else set()
+    for it in documents:
+        if it.document_id in damaged:
+            names = ("size_bytes", "body", "location")
+            row = dict(zip(_COLUMNS, _row(connection, settings, it), strict=True))
+            statement = update(Document).where(Document.document_id == it.document_id)
+            connection.execute(statement.values({name: row[name] for name in names}))
 
 
 def _row(
@@ -167,7 +227,7 @@ def _row(
     )  # fmt: skip
     return (
         document.document_id, document.kind, document.schema_version, storable(document.source),
-        document.collector, len(document.body), stored.body, stored.location,
+        document.collector, len(document.body), stored.body, stored.location, PARSER_VERSION,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from graph.repositories.bulk import copy_new, copy_rows, insert_new
 from graph.repositories.documents import DeliveredDocument, add_documents
 from graph.repositories.stacks import add_stacks
 from graph.tables import (
+    Base,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
@@ -31,6 +32,15 @@ from graph.tables import (
     table_of,
 )
 
+_HARDWARE_COLUMNS = ("digest", "label", "identity", "document_id")
+_ENVIRONMENT_COLUMNS = (
+    "digest", "os_name", "os_version", "python_version", "cuda_version", "base_image",
+    "native_packages", "document_id",
+)  # fmt: skip
+_INDICATOR_COLUMNS = ("indicator_id", "name", "component", "script_sha256", "document_id")
+_INSPECTION_COLUMNS = (
+    "document_id", "name", "stack_digest", "stack_note", "job_count", "created_at",
+)  # fmt: skip
 _OBSERVATION_COLUMNS = (
     "observation_id",
     "document_id",
@@ -88,6 +98,9 @@ _COUNT_JOBS = text(
     "UPDATE inspections SET job_count = counted.jobs"
     " FROM unnest(:ids, :jobs) AS counted (id, jobs) WHERE document_id = counted.id"
 ).bindparams(bindparam("ids", type_=ARRAY(Text)), bindparam("jobs", type_=ARRAY(Integer)))
+
+#: A row's values by column.
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,26 +174,62 @@ def _add_circumstances(
             indicators.setdefault(seen.indicator.indicator_id, (seen.indicator, origin))
     new_hardware = insert_new(
         connection, HardwareRow,
-        [(it.digest, it.label, it.identity, origin) for it, origin in hardware.values()],
-        ("digest", "label", "identity", "document_id"), "digest",
+        [_hardware_row(it, origin) for it, origin in hardware.values()],
+        _HARDWARE_COLUMNS, "digest",
     )  # fmt: skip
     new_environments = insert_new(
         connection, RuntimeEnvironmentRow,
         [_environment_row(it, origin) for it, origin in environments.values()],
-        ("digest", "os_name", "os_version", "python_version", "cuda_version", "base_image",
-         "native_packages", "document_id"), "digest",
+        _ENVIRONMENT_COLUMNS, "digest",
     )  # fmt: skip
     new_indicators = insert_new(
         connection, IndicatorRow,
-        [(it.indicator_id, it.name, it.component, it.script_sha256, origin)
-         for it, origin in indicators.values()],
-        ("indicator_id", "name", "component", "script_sha256", "document_id"), "indicator_id",
+        [_indicator_row(it, origin) for it, origin in indicators.values()],
+        _INDICATOR_COLUMNS, "indicator_id",
     )  # fmt: skip
     return [
         *_entries("hardware", new_hardware),
         *_entries("runtime_environment", new_environments),
         *_entries("indicator", new_indicators),
     ]
+
+
+def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row]]:
+    """Every row that :func:`add_inspections` makes of ``document``, by column; without its stack.
+
+    Rows of hardware, environments and indicators may come several times, and other documents may
+    make the same ones: their ``document_id`` is that of whichever came first.
+    """
+    origin = document.document_id
+    yield InspectionRow, _by_column(_INSPECTION_COLUMNS, _inspection_row(document))
+    for seen in document.observations:
+        yield HardwareRow, _by_column(_HARDWARE_COLUMNS, _hardware_row(seen.hardware, origin))
+        environment = _environment_row(seen.environment, origin)
+        yield RuntimeEnvironmentRow, _by_column(_ENVIRONMENT_COLUMNS, environment)
+        yield IndicatorRow, _by_column(_INDICATOR_COLUMNS, _indicator_row(seen.indicator, origin))
+        yield ObservationRow, _by_column(_OBSERVATION_COLUMNS, _observation_row(origin, seen))
+
+
+def _by_column(columns: Sequence[str], values: Sequence[Any]) -> Row:
+    return dict(zip(columns, values, strict=True))
+
+
+def _hardware_row(hardware: Hardware, document_id: str) -> tuple[Any, ...]:
+    return hardware.digest, hardware.label, hardware.identity, document_id
+
+
+def _indicator_row(indicator: Indicator, document_id: str) -> tuple[Any, ...]:
+    return (
+        indicator.indicator_id, indicator.name, indicator.component, indicator.script_sha256,
+        document_id,
+    )  # fmt: skip
+
+
+def _inspection_row(it: InspectionDocument) -> tuple[Any, ...]:
+    return (
+        it.document_id, it.name, it.stack.digest if it.stack else None, it.stack_note,
+        it.job_count, it.created_at,
+    )  # fmt: skip
 
 
 def _environment_row(environment: RuntimeEnvironment, document_id: str) -> tuple[Any, ...]:
@@ -195,11 +244,8 @@ def _add_measurements(
     connection: Connection, documents: Sequence[InspectionDocument]
 ) -> list[tuple[str, str]]:
     new = copy_new(
-        connection, InspectionRow,
-        [(it.document_id, it.name, it.stack.digest if it.stack else None, it.stack_note,
-          it.job_count, it.created_at) for it in documents],
-        ("document_id", "name", "stack_digest", "stack_note", "job_count", "created_at"),
-    )  # fmt: skip
+        connection, InspectionRow, [*map(_inspection_row, documents)], _INSPECTION_COLUMNS
+    )
     # Jobs of a smaller delivery of the same inspection are there already.
     copy_new(
         connection, ObservationRow,

@@ -78,8 +78,13 @@ class StoredReleases:
         return replace(release, purl=purl, version=version)
 
 
-def stored_releases(connection: Connection, releases: Iterable[Release]) -> StoredReleases:
-    """What is in the record of ``releases``, locked in the order of package URLs until the end."""
+def stored_releases(
+    connection: Connection, releases: Iterable[Release], *, lock: bool = True
+) -> StoredReleases:
+    """What is in the record of ``releases``, locked in the order of package URLs until the end.
+
+    :param lock: ``False`` for who only reads
+    """
     wanted = {release.purl: release.version for release in releases}
     spellings = {purl: spellings_of(purl) for purl in wanted}
     known = PackageVersionRow
@@ -97,7 +102,7 @@ def stored_releases(connection: Connection, releases: Iterable[Release]) -> Stor
             if as_first[0] != purl:
                 spelt[purl] = as_first
     known_as = {spelt[purl][0] if purl in spelt else purl for purl in wanted}
-    return StoredReleases(_locked(connection, sorted(known_as & there.keys())), spelt)
+    return StoredReleases(_locked(connection, sorted(known_as & there.keys()), lock), spelt)
 
 
 #: A package URL up to the last digit of the release number that is no final zero, and these.
@@ -122,14 +127,13 @@ def spellings_of(purl: str) -> list[str]:
     return [f"{head}{'.0' * count}{rest}" for count in range(most + 1)]
 
 
-def _locked(connection: Connection, purls: Sequence[str]) -> dict[str, KnownRelease]:
+def _locked(connection: Connection, purls: Sequence[str], lock: bool) -> dict[str, KnownRelease]:
     query = (
         select(PackageVersionRow.__table__)
         .where(_among(PackageVersionRow.purl, purls))
         .order_by(collate(PackageVersionRow.purl, "C"))
-        .with_for_update(key_share=True)
     )
-    return _read(connection, query)
+    return _read(connection, query.with_for_update(key_share=True) if lock else query)
 
 
 def _among(column: Any, keys: Sequence[str]) -> ColumnElement[bool]:
@@ -209,5 +213,5 @@ def _known(
         gone={file.filename: file for listed, _, file in files if not listed},
         added={file.filename: rank for _, rank, file in files if rank is not None},
         as_of=row.as_of,
-        ranks=Ranks(*row.ranks),
+        ranks=Ranks(*row.ranks[: len(Ranks._fields)]),
     )

@@ -52,11 +52,28 @@ class Ranks(NamedTuple):
 
 UNTOLD = Ranks()
 
+#: What each part consists of; files are merged one by one.
+PARTS = {
+    "listing": ("document_id", "yanked", "yanked_reason"),
+    "metadata": (
+        "state", "problem", "problem_message", "requirements", "extras", "license",
+        "metadata_source",
+    ),
+    "python": ("requires_python",),
+    "looked": ("metadata_file",),
+    "uploaded": ("uploaded_at",),
+}  # fmt: skip
+
 
 def rank_of(release: Release, as_of: datetime | None) -> str:
     """How a delivery ranks; a time that nobody knows is before all others."""
     by_index = release.metadata_source != SOLVER
-    return f"{by_index:d} {as_json_time(as_of) or ''} {release.document_id[-16:]}"
+    return f"{by_index:d} {as_json_time(as_of) or ''} {mark_of(release.document_id)}"
+
+
+def mark_of(document_id: str) -> str:
+    """What of a document's identifier is in a rank."""
+    return document_id[-16:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +217,17 @@ def merged(
     rank, before = rank_of(release, as_of), known.ranks
     told: dict[str, Any] = {}
     if listing := rank > before.listing:
-        told |= _taken(release, "document_id", "yanked", "yanked_reason")
+        told |= part_of(release, "listing")
     knowledge = _knowledge(release)
     if metadata := knowledge + rank > before.metadata:
-        told |= _taken(
-            release, "state", "problem", "problem_message", "requirements", "extras", "license",
-            "metadata_source",
-        )  # fmt: skip
+        told |= part_of(release, "metadata")
     says_python = knowledge == _BY_INDEX or release.requires_python is not None
     if python := says_python and knowledge + rank > before.python:
-        told |= _taken(release, "requires_python")
+        told |= part_of(release, "python")
     if looked := release.metadata_file is not None and rank > before.looked:
-        told |= _taken(release, "metadata_file")
+        told |= part_of(release, "looked")
     if uploaded := release.uploaded_at is not None and rank > before.uploaded:
-        told |= _taken(release, "uploaded_at")
+        told |= part_of(release, "uploaded")
     ranks = Ranks(
         rank if listing else before.listing,
         knowledge + rank if metadata else before.metadata,
@@ -228,8 +242,9 @@ def merged(
     return after
 
 
-def _taken(release: Release, *names: str) -> dict[str, Any]:
-    return {name: getattr(release, name) for name in names}
+def part_of(release: Release, part: str) -> dict[str, Any]:
+    """What a release says in one of :data:`PARTS`, by field."""
+    return {name: getattr(release, name) for name in PARTS[part]}
 
 
 def _later(one: datetime | None, other: datetime | None) -> datetime | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -22,11 +23,18 @@ from graph.repositories.packages import add_entries, add_unread_versions
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
+    Base,
     Document,
     NativeEnvironmentInterface,
     NativeEnvironmentRow,
     NativeInterfaceRow,
 )
+
+_ARTIFACT_COLUMNS = ("sha256", "filename", "purl", "imports", "bundled", "document_id")
+_ENVIRONMENT_COLUMNS = (
+    "digest", "kind", "name", "architecture", "os_name", "os_version", "document_id",
+)  # fmt: skip
+_INTERFACE_COLUMNS = ("interface", "library", "version", "document_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +86,8 @@ def _add_artifact(connection: Connection, analysis: WheelAnalysis) -> None:
         connection,
         [(package.purl, package.name, package.version, package.index, analysis.document_id)],
     )
-    row = (
-        analysis.sha256, analysis.filename, package.purl, analysis.imports, analysis.bundled,
-        analysis.document_id,
-    )  # fmt: skip
-    columns = ("sha256", "filename", "purl", "imports", "bundled", "document_id")
-    if not insert_new(connection, ArtifactRow, [row], columns, "sha256"):
+    row = _artifact_row(analysis)
+    if not insert_new(connection, ArtifactRow, [row], _ARTIFACT_COLUMNS, "sha256"):
         return
     _add_interfaces(connection, analysis.needs, analysis.document_id)
     insert_new(
@@ -94,14 +98,8 @@ def _add_artifact(connection: Connection, analysis: WheelAnalysis) -> None:
 
 
 def _add_environment(connection: Connection, analysis: EnvironmentAnalysis) -> None:
-    row = (
-        analysis.digest, analysis.kind.value, analysis.name, analysis.architecture,
-        analysis.os_name, analysis.os_version, analysis.document_id,
-    )  # fmt: skip
-    columns = (
-        "digest", "kind", "name", "architecture", "os_name", "os_version", "document_id",
-    )  # fmt: skip
-    if not insert_new(connection, NativeEnvironmentRow, [row], columns, "digest"):
+    row = _environment_row(analysis)
+    if not insert_new(connection, NativeEnvironmentRow, [row], _ENVIRONMENT_COLUMNS, "digest"):
         return
     _add_interfaces(connection, analysis.provides, analysis.document_id)
     insert_new(
@@ -114,11 +112,50 @@ def _add_environment(connection: Connection, analysis: EnvironmentAnalysis) -> N
 def _add_interfaces(
     connection: Connection, interfaces: Iterable[Interface], document_id: str
 ) -> None:
-    rows = {it.key: (it.key, it.library, it.version or None, document_id) for it in interfaces}
-    insert_new(
-        connection, NativeInterfaceRow, list(rows.values()),
-        ("interface", "library", "version", "document_id"),
+    rows = {it.key: _interface_row(it, document_id) for it in interfaces}
+    insert_new(connection, NativeInterfaceRow, list(rows.values()), _INTERFACE_COLUMNS)
+
+
+def analysis_rows(analysis: Analysis) -> Iterator[tuple[type[Base], dict[str, Any]]]:
+    """Every row that :func:`add_analysis` makes of ``analysis``, by column."""
+    origin = analysis.document_id
+    if isinstance(analysis, WheelAnalysis):
+        artifact = zip(_ARTIFACT_COLUMNS, _artifact_row(analysis), strict=True)
+        yield ArtifactRow, dict(artifact)
+        interfaces = analysis.needs
+        links: Iterable[tuple[type[Base], dict[str, Any]]] = (
+            (ArtifactInterface, {"sha256": analysis.sha256, "interface": it.key})
+            for it in interfaces
+        )
+    else:
+        environment = zip(_ENVIRONMENT_COLUMNS, _environment_row(analysis), strict=True)
+        yield NativeEnvironmentRow, dict(environment)
+        interfaces = analysis.provides
+        links = (
+            (NativeEnvironmentInterface, {"digest": analysis.digest, "interface": it.key})
+            for it in interfaces
+        )
+    yield from links
+    for it in interfaces:
+        yield (
+            NativeInterfaceRow,
+            dict(zip(_INTERFACE_COLUMNS, _interface_row(it, origin), strict=True)),
+        )
+
+
+def _artifact_row(it: WheelAnalysis) -> tuple[Any, ...]:
+    return it.sha256, it.filename, it.package.purl, it.imports, it.bundled, it.document_id
+
+
+def _environment_row(it: EnvironmentAnalysis) -> tuple[Any, ...]:
+    return (
+        it.digest, it.kind.value, it.name, it.architecture, it.os_name, it.os_version,
+        it.document_id,
     )  # fmt: skip
+
+
+def _interface_row(it: Interface, document_id: str) -> tuple[Any, ...]:
+    return it.key, it.library, it.version or None, document_id
 
 
 def artifacts_of(connection: Connection, purl: str) -> list[KnownArtifact]:

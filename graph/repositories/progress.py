@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, select, text, update
 
 from graph.tables import KnowledgeRow
 
@@ -82,6 +82,14 @@ def progress(connection: Connection) -> Progress:
 def backlog(connection: Connection) -> Backlog:
     """How far the graph is behind the record; one query."""
     return Backlog(*connection.execute(_BACKLOG, {"counted": COUNTED}).one())
+
+
+def count_change(connection: Connection) -> None:
+    """Have answers that were kept for later be given no more.
+
+    Triggers do so for new documents. Called last in a transaction, nobody waits in a circle.
+    """
+    connection.execute(update(KnowledgeRow).values(changes=KnowledgeRow.changes + 1))
 
 
 def changes(connection: Connection) -> int:

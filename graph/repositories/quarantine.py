@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, any_, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from graph.repositories.affected import texts
 from graph.repositories.texts import storable
 from graph.tables import QuarantinedDocument
 
@@ -84,11 +85,18 @@ def resolve_source(
     :param kind: only what was refused as a document of this kind, if only such were read
     :returns: how many entries that were
     """
+    return resolve_sources(connection, [storable(source)], since, kind)
+
+
+def resolve_sources(
+    connection: Connection, sources: Iterable[str], since: datetime, kind: str | None = None
+) -> int:
+    """:func:`resolve_source` of several sources, named as they are stored."""
     resolved = connection.execute(
         update(QuarantinedDocument)
         .where(
             QuarantinedDocument.resolved_at.is_(None),
-            QuarantinedDocument.source == storable(source),
+            QuarantinedDocument.source == any_(texts(sources)),
             QuarantinedDocument.last_seen_at < since,
             *(() if kind is None else (QuarantinedDocument.kind == kind,)),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -222,6 +222,37 @@ def _files_of(known: KnownRelease) -> tuple[Any, ...]:
     return known.files, known.gone, known.added
 
 
+def restore_releases(connection: Connection, releases: Versions) -> None:
+    """Overwrite all that is stored of ``releases``, whose rows are there; see :func:`release_rows`.
+
+    The caller owns the transaction.
+    """
+    share_advisories(connection)
+    rows = [(it.purl, it.name, it.version, it.index, *_told(it)) for it in releases.values()]
+    update_rows(
+        connection, PackageVersionRow, rows,
+        ("purl", "name", "version", "index_name", *_TOLD_COLUMNS),
+    )  # fmt: skip
+    for table in ("requirements", "release_files"):
+        _delete(connection, table, releases)
+    _copy_requirements(connection, releases)
+    _copy_files(connection, releases)
+    _project(connection, {}, releases)
+
+
+def release_rows(known: KnownRelease) -> Iterator[tuple[type[Base], dict[str, Any]]]:
+    """Every row that is stored of a release, by column."""
+    told = dict(zip(_TOLD_COLUMNS, _told(known), strict=True))
+    yield PackageVersionRow, {
+        "purl": known.purl, "name": known.name, "version": known.version,
+        "index_name": known.index, **told,
+    }  # fmt: skip
+    for row in _requirement_rows({known.purl: known}):
+        yield RequirementRow, dict(zip(_REQUIREMENT_COLUMNS, row, strict=True))
+    for row in _file_rows({known.purl: known}):
+        yield ReleaseFileRow, dict(zip(_FILE_COLUMNS, row, strict=True))
+
+
 def _delete(connection: Connection, table: str, versions: Versions) -> None:
     if versions:
         statement = text(f"DELETE FROM {table} WHERE purl = ANY(:purls)")
@@ -229,17 +260,24 @@ def _delete(connection: Connection, table: str, versions: Versions) -> None:
 
 
 def _copy_requirements(connection: Connection, versions: Versions) -> None:
-    rows = (
+    _copy(connection, RequirementRow, _requirement_rows(versions), _REQUIREMENT_COLUMNS)
+
+
+def _requirement_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
+    return (
         (purl, position, it.raw, it.name, it.specifier, it.marker, it.extras, it.for_extras,
          it.url, it.problem)
         for purl, known in versions.items()
         for position, it in enumerate(known.requirements)
     )  # fmt: skip
-    _copy(connection, RequirementRow, rows, _REQUIREMENT_COLUMNS)
 
 
 def _copy_files(connection: Connection, versions: Versions) -> None:
-    rows = (
+    _copy(connection, ReleaseFileRow, _file_rows(versions), _FILE_COLUMNS)
+
+
+def _file_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
+    return (
         (purl, it.filename, it.sha256, it.kind, it.size_bytes, it.requires_python, it.yanked,
          it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested, listed,
          known.added.get(it.filename))
@@ -247,7 +285,6 @@ def _copy_files(connection: Connection, versions: Versions) -> None:
         for listed, some in ((True, known.files), (False, known.gone))
         for it in some.values()
     )  # fmt: skip
-    _copy(connection, ReleaseFileRow, rows, _FILE_COLUMNS)
 
 
 def _copy(

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from sqlalchemy import Connection
 
 from common.inspection import Stack
 from graph.repositories.bulk import insert_new
 from graph.repositories.packages import add_unread_versions
-from graph.tables import StackPackage, StackRow
+from graph.tables import Base, PackageVersionRow, StackPackage, StackRow
+
+
+def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:
+    """Every row that :func:`add_stacks` makes of ``stack``, by column.
+
+    Of package versions only what names them: the rest is what indexes say of them.
+    """
+    yield StackRow, {
+        "digest": stack.digest, "package_count": len(stack.packages), "document_id": document_id,
+    }  # fmt: skip
+    for package in stack.packages:
+        yield StackPackage, {"stack_digest": stack.digest, "purl": package.purl}
+        yield PackageVersionRow, {
+            "purl": package.purl, "name": package.name, "version": package.version,
+            "index_name": package.index, "document_id": document_id,
+        }  # fmt: skip
 
 
 def add_stacks(connection: Connection, named: Iterable[tuple[Stack, str]]) -> list[str]:

@@ -18,7 +18,12 @@ from graph.tables.advisories import (
 )
 from graph.tables.base import Base, table_of
 from graph.tables.crawls import IndexProject, QueuedRelease, WatchedPackage
-from graph.tables.documents import Document, OutboxEntry, QuarantinedDocument
+from graph.tables.documents import (
+    Document,
+    OutboxEntry,
+    QuarantinedDocument,
+    RecordCheckRow,
+)
 from graph.tables.inspections import (
     HardwareRow,
     IndicatorRow,
@@ -76,6 +81,7 @@ __all__ = [
     "PackageVersionRow",
     "QuarantinedDocument",
     "QueuedRelease",
+    "RecordCheckRow",
     "ReleaseFileRow",
     "RequestRow",
     "RequirementRow",

@@ -47,6 +47,26 @@ class Document(Base):
     body: Mapped[bytes | None] = mapped_column(LargeBinary)
     location: Mapped[str | None]
     ingested_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    #: Of the parsers that made the rows (:mod:`common.parser_version`); 0 if it was not kept.
+    parser_version: Mapped[int] = mapped_column(server_default=text("0"))
+
+
+class RecordCheckRow(Base):
+    """How far ``thoth record verify`` has compared rows with documents: one row.
+
+    Documents are compared in the order of their identifiers, in rounds.
+    """
+
+    __tablename__ = "record_checks"
+    __table_args__ = (CheckConstraint("only_row", name="one_row"),)
+
+    only_row: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
+    #: The document that was compared last; empty at the start of a round.
+    position: Mapped[str] = mapped_column(server_default=text("''"))
+    round_began_at: Mapped[datetime | None]
+    #: When the last whole round began and ended.
+    complete_since: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None]
 
 
 class QuarantinedDocument(Base):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
+from common.errors import InvalidDocument
+from common.faults import fault_in
 from common.inspection import DocumentId, canonical_json, digest, digest_bytes
 from common.native import (
     ANALYSIS_SCHEMA,
+    Analysis,
     EnvironmentAnalysis,
     EnvironmentKind,
     Interface,
@@ -17,6 +22,7 @@ from common.native import (
     WheelAnalysis,
 )
 from common.packages import package_version
+from common.reasons import Reason
 from common.wheels import Wheel
 
 
@@ -89,6 +95,47 @@ def environment_analysis(
         digest(content), kind, name, architecture, *os_release, interfaces, left_out,
         DocumentId(digest_bytes(body)), body,
     )  # fmt: skip
+
+
+def analysis_of(body: bytes) -> Analysis:
+    """The analysis whose document is ``body``, without its libraries and skipped files.
+
+    :raises InvalidDocument: if it is none
+    """
+    try:
+        value = orjson.loads(body)
+        if value["kind"] == "wheel":
+            package = package_version(value["name"], value["version"], value["index"])
+            asked = {name for library in value["libraries"] for name in library["needed"]}
+            return WheelAnalysis(
+                value["sha256"], value["filename"], package, value["tags"],
+                tuple(value["imports"]), tuple(value["bundled"]),
+                _interfaces(value["needs"], asked), (), (), DocumentId(digest_bytes(body)), body,
+            )  # fmt: skip
+        content = {key: it for key, it in value.items() if key != "skipped"}
+        return EnvironmentAnalysis(
+            digest(content), EnvironmentKind(value["kind"]), value["name"], value["architecture"],
+            value["os_name"], value["os_version"],
+            _interfaces(value["provides"], value["provides"]), (),
+            DocumentId(digest_bytes(body)), body,
+        )  # fmt: skip
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"this is no analysis: {fault_in(error)}"
+        raise InvalidDocument(Reason.UNKNOWN_SCHEMA, message) from error
+
+
+def _interfaces(
+    by_library: dict[str, list[str]], themselves: Collection[str]
+) -> tuple[Interface, ...]:
+    """The interfaces that :func:`_by_library` was given.
+
+    :param themselves: libraries that are meant besides their versions
+    """
+    return tuple(
+        Interface(library, version)
+        for library, versions in by_library.items()
+        for version in (("", *versions) if library in themselves else versions or ("",))
+    )
 
 
 def _skipped(files: Iterable[Skipped]) -> list[dict[str, str]]:

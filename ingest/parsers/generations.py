@@ -23,6 +23,7 @@ from common.fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
+    list_of,
     path,
     record_of,
     text_of,
@@ -123,6 +124,23 @@ def deliveries_of(raw: RawDocument) -> Iterator[Delivery | InvalidDocument]:
             yield spot.relocated(error)
 
 
+def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> Delivery:
+    """The delivery that ``body`` was stored for; its spots are those of the delivered files.
+
+    Nothing is scrubbed again: what was stored is what rows were made of.
+
+    :raises InvalidDocument: if ``body`` is none of ``schema_version``
+    """
+    value, canonical = load_json(body)
+    record = as_record(value, "$")
+    if schema_version in _SINGLE:
+        return _SINGLE[schema_version](record, canonical)
+    if schema_version is SchemaVersion.Y2020_02_DICTIONARY:
+        name = text_of(record, "inspection", "$") or ""
+        return _dictionary_entry(name, record.get("results"), Spot())
+    return _stored_directory(record, canonical)
+
+
 def _load(data: bytes) -> tuple[Any, bytes]:
     """Strict JSON without private data, and its canonical bytes."""
     value, canonical = load_json(data)
@@ -185,7 +203,7 @@ def _y2019(value: Record, canonical: bytes) -> Delivery:
 
 
 def _job_logs(value: Record, canonical: bytes) -> Delivery:
-    logs = value["job_logs"]
+    logs = value.get("job_logs")
     if not isinstance(logs, list):
         raise wrong_type(logs, "a list of results", "$.job_logs")
     if not logs:
@@ -265,9 +283,7 @@ def _directory(raw: RawDocument) -> Delivery:
         parts.append(part)
         jobs += [job] if job else []
     status = _directory_status(raw.files)
-    failed = status if status and status.result.get("state") == "failed" else None
-    if not jobs and not failed:
-        raise _unknown("a folder with a specification and without results, nothing was inspected")
+    failed_build = _failed_build(jobs, status)
     specification, created = _directory_specification(raw.files)
     body = _object(
         {
@@ -278,6 +294,47 @@ def _directory(raw: RawDocument) -> Delivery:
             "status": status.canonical if status else None,
         }
     )
+    return _directory_delivery(jobs, body, specification, created, failed_build)
+
+
+def _stored_directory(value: Record, body: bytes) -> Delivery:
+    """The same out of the body that :func:`_directory` makes."""
+    jobs = []
+    for number, part in enumerate(list_of(value, "results", "$")):
+        result = as_record(part, path("$.results", number)).get("result")
+        if result is not None:
+            spot = Spot(f"results/{number}/result")
+            jobs.append(Job(as_record(result, "$"), canonical_json(result), spot))
+    status, specification = record_of(value, "status", "$"), value.get("specification")
+    built = Job(status, canonical_json(status), Spot("build/status")) if status else None
+    created = {"@created": record_of(value, "specification", "$").get("@created")}
+    return _directory_delivery(
+        jobs,
+        body,
+        None if specification is None else canonical_json(specification),
+        {} if specification is None else created,
+        _failed_build(jobs, built),
+    )
+
+
+def _failed_build(jobs: list[Job], status: Job | None) -> Job | None:
+    """The status of a build that failed, so that there are no jobs.
+
+    :raises InvalidDocument: if there are no jobs, and no build failed
+    """
+    failed = status if status and status.result.get("state") == "failed" else None
+    if not jobs and not failed:
+        raise _unknown("a folder with a specification and without results, nothing was inspected")
+    return None if jobs else failed
+
+
+def _directory_delivery(
+    jobs: list[Job],
+    body: bytes,
+    specification: bytes | None,
+    created: Record,
+    failed_build: Job | None,
+) -> Delivery:
     return Delivery(
         SchemaVersion.DIRECTORY,
         _directory_name(jobs),
@@ -286,7 +343,7 @@ def _directory(raw: RawDocument) -> Delivery:
         Spot("build/specification"),
         specification=specification,
         created=created,
-        failed_build=None if jobs else failed,
+        failed_build=failed_build,
     )
 
 

@@ -8,11 +8,17 @@ from datetime import UTC, datetime
 
 from common.errors import InvalidDocument
 from common.fields import MAX_NAME_LENGTH, time_of
-from common.inspection import DocumentId, InspectionDocument, Observation, digest_bytes
+from common.inspection import (
+    DocumentId,
+    InspectionDocument,
+    Observation,
+    SchemaVersion,
+    digest_bytes,
+)
 from common.reasons import Reason
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.builds import observation_of_build
-from ingest.parsers.generations import Delivery, Job, deliveries_of
+from ingest.parsers.generations import Delivery, Job, deliveries_of, delivery_of_body
 from ingest.parsers.results import observations_of
 from ingest.parsers.specification import UNKNOWN, Specification, bare_lock, specification_of
 from ingest.privacy import scrub_text
@@ -37,6 +43,21 @@ def parse_inspections(
             yield _document(delivery, raw, moment)
         except InvalidDocument as error:
             yield _refusal(raw, error)
+
+
+def parse_stored(
+    body: bytes, schema_version: SchemaVersion, name: str, *, now: datetime | None = None
+) -> InspectionDocument:
+    """The inspection that the record stored with ``body``, parsed again.
+
+    :param name: of the inspection: where a folder gave it, the body does not hold it
+    :param now: what timestamps are checked against
+    :raises InvalidDocument: if ``body`` cannot be taken in any more
+    """
+    folder = schema_version is SchemaVersion.DIRECTORY
+    raw = RawDocument("", place=name, data=None if folder else body)
+    delivery = delivery_of_body(body, schema_version)
+    return _document(delivery, raw, datetime.now(UTC) if now is None else now)
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> Refusal:

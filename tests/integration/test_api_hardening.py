@@ -15,11 +15,11 @@ from sqlalchemy import text
 
 from api.app import create_app
 from api.jobs import uploads
-from api.jobs.upkeep import UPLOAD
 from api.service import EXTENSION, Service
 from common.errors import InvalidArgument, StoreUnavailable
 from common.inspection import canonical_json, digest_bytes
 from graph.engine import GRAPH, POSTGRESQL, Stores
+from graph.repositories.documents import UPLOAD
 from graph.repositories.tokens import Scope
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release

@@ -15,13 +15,14 @@ from sqlalchemy import Engine, text
 
 from api.jobs import upkeep as upkeep_module
 from api.jobs import workshop
-from api.jobs.upkeep import UPLOAD, prune
+from api.jobs.upkeep import prune
 from api.jobs.workshop import Workshop
 from common.environments import environment
 from common.inspection import digest_bytes
 from graph.engine import Stores
 from graph.repositories.documents import (
     INLINE_LIMIT_BYTES,
+    UPLOAD,
     DeliveredDocument,
     add_documents,
     body_of,

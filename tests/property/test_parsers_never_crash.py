@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.inspection import InspectionDocument, canonical_json
 from ingest.documents import RawDocument, Refusal
-from ingest.parsers.inspection import parse_inspections
+from ingest.parsers.inspection import parse_inspections, parse_stored
 from ingest.privacy import scrub
 from tests.factories import inspections as own
 from tests.factories.documents import (
@@ -69,8 +70,12 @@ def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def check(raw: RawDocument) -> None:
-    for found in parse_inspections(raw):
+    now = datetime.now(UTC)
+    for found in parse_inspections(raw, now=now):
         assert isinstance(found, InspectionDocument | Refusal)
+        if isinstance(found, InspectionDocument):
+            # The record is compared with what its bodies say, so these must say the same again.
+            assert parse_stored(found.body, found.schema_version, found.name, now=now) == found
 
 
 @given(data=st.data(), value=values)

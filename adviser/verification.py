@@ -1,0 +1,173 @@
+"""Recorded advice, compared with its report and with what it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, any_, select
+
+from adviser.answering.recorded import check_stored, claims_in, replayed, why_it_may_differ
+from adviser.reports.checking import BROKEN
+from adviser.reports.links import head_of, links_in
+from common import __version__
+from common.errors import DamagedDocument, InvalidDocument
+from common.faults import fault_in
+from common.reasons import Reason
+from graph.repositories.advice import (
+    AdviceHead,
+    AdviceLinks,
+    StoredAdvice,
+    advice_of,
+    request_row,
+)
+from graph.repositories.affected import texts
+from graph.repositories.claims import claim_rows
+from graph.repositories.stacks import stack_rows
+from graph.tables import (
+    AdviceClaim,
+    AdviceObservation,
+    AdviceRow,
+    AdvisedStack,
+    Base,
+    ClaimPackage,
+    ObservationRow,
+    RequestRow,
+    StackPackage,
+)
+from graph.verification.differences import Difference, shown, unreadable
+from graph.verification.documents import StoredDocument
+from graph.verification.rows import compare_rows
+from graph.verification.run import Run
+
+Report = Mapping[str, Any]
+_Rows = list[tuple[type[Base], dict[str, Any]]]
+
+_PARTS = (AdvisedStack, AdviceObservation, StackPackage)
+_CLAIMS = (AdviceClaim, ClaimPackage)
+
+
+class AdviceVerifier:
+    """Compares advice by its reports."""
+
+    def compare(
+        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
+    ) -> Iterator[Difference]:
+        recorded = _recorded(connection, documents)
+        whole: dict[str, _Rows] = {}
+        # A report does not hold all claims, and another version of the adviser may make others.
+        by_report: dict[str, _Rows] = {}
+        for it in documents:
+            for request_id in recorded.get(it.document_id, ()):
+                try:
+                    report = orjson.loads(it.body)
+                    head, links = head_of(report), links_in(report["result"])
+                    problems = None
+                    if report["metadata"].get("analyzer_version") == __version__:
+                        problems, links = _worked_out(connection, run, head, report, links)
+                    else:
+                        run.counts["advice_of_other_versions"] += 1
+                except InvalidDocument as error:
+                    yield unreadable(it.document_id, it.schema_version, error)
+                    continue
+                except BROKEN as error:
+                    refusal = InvalidDocument(Reason.UNREADABLE, f"no report: {fault_in(error)}")
+                    yield unreadable(it.document_id, it.schema_version, refusal)
+                    continue
+                for problem in problems or ():
+                    yield Difference(
+                        it.document_id, "advice", head.advice_id, "report_document_id",
+                        shown(problem), "what the request, the snapshot and the evidence give",
+                    )  # fmt: skip
+                into = whole if problems == [] else by_report
+                into[it.document_id] = _rows(connection, it.document_id, request_id, head, links)
+        yield from compare_rows(connection, by_report, _PARTS)
+        yield from compare_rows(connection, whole, (*_PARTS, *_CLAIMS))
+
+    def settle(
+        self,
+        connection: Connection,
+        run: Run,
+        documents: Sequence[StoredDocument],
+        tampered: Collection[str],
+    ) -> None:
+        """Nothing rests on advice, so that naming what differs is enough."""
+
+
+def _recorded(connection: Connection, documents: Sequence[StoredDocument]) -> dict[str, list[str]]:
+    """The requests that each report answers; none if the advice was deleted meanwhile."""
+    table = AdviceRow
+    query = select(table.report_document_id, table.request_document_id).where(
+        table.report_document_id == any_(texts(it.document_id for it in documents))
+    )
+    found: dict[str, list[str]] = {}
+    for report_id, request_id in connection.execute(query):
+        found.setdefault(report_id, []).append(request_id)
+    return found
+
+
+def _worked_out(
+    connection: Connection, run: Run, head: AdviceHead, report: Report, links: AdviceLinks
+) -> tuple[list[str] | None, AdviceLinks]:
+    """What is wrong with an advice next to what it was made of, and all that it is tied to.
+
+    :returns: ``None`` and the links of the report, if what it was made of is damaged
+    :raises InvalidDocument: if what it was made of is no such thing
+    """
+    try:
+        stored = advice_of(connection, run.settings, head.advice_id)
+    except DamagedDocument:
+        return None, links  # that is told of the damaged document
+    if stored is None:
+        return ["it is recorded under another identifier"], links
+    try:
+        problems = [*check_stored(stored, dict(report)).problems, *_replay_problems(run, stored)]
+        run.counts["advice_checked"] += 1
+        if problems:
+            return problems, links
+        asked, claims = claims_in(stored)
+        return [], links_in(report["result"], claims, asked)
+    except InvalidDocument as error:
+        return [f"it cannot be followed: {error}"], links
+
+
+def _replay_problems(run: Run, stored: StoredAdvice) -> Iterator[str]:
+    if not run.replays:
+        return
+    run.replays -= 1
+    run.counts["advice_replayed"] += 1
+    advice, again = replayed(stored)
+    if again != stored.report and why_it_may_differ(stored, advice) is None:
+        yield "a replay gives another report"
+
+
+def _rows(
+    connection: Connection,
+    document_id: str,
+    request_id: str,
+    head: AdviceHead,
+    links: AdviceLinks,
+) -> _Rows:
+    """Every row that a report and its advice make, by column."""
+    values = {field.name: getattr(head, field.name) for field in fields(AdviceHead)}
+    rows: _Rows = [(AdviceRow, {**values, "report_document_id": document_id})]
+    for rank, it in enumerate(links.stacks, 1):
+        rows += stack_rows(it.stack, document_id)
+        advised = {"rank": rank, "stack_digest": it.stack.digest, "score": it.score}
+        rows.append((AdvisedStack, {"advice_id": head.advice_id, **advised}))
+    # Evidence is also what is no observation of the record.
+    query = select(ObservationRow.observation_id).where(
+        ObservationRow.observation_id == any_(texts(links.evidence))
+    )
+    for observation_id in connection.scalars(query):
+        named = {"advice_id": head.advice_id, "observation_id": observation_id}
+        rows.append((AdviceObservation, named))
+    rows += claim_rows(connection, head.advice_id, document_id, links.claims)
+    if links.asked_for is not None:
+        rows.append((RequestRow, request_row(request_id, head, links.asked_for)))
+    return rows
+
+
+VERIFIER = AdviceVerifier()

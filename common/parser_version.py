@@ -1,0 +1,55 @@
+"""Version of the parsers: which rows they make of a document.
+
+Raise :data:`PARSER_VERSION` when a document that was accepted before makes other rows than it did,
+and add the columns that differ to :data:`CHANGED_COLUMNS`. Otherwise ``thoth record verify`` takes
+the rows of older documents for tampered ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+PARSER_VERSION = 1
+
+#: By version, what it fills otherwise than the versions before it: ``table`` for all of its rows,
+#: ``table.column``, ``table.column=value`` where only that value is new, or ``+table.column`` where
+#: earlier versions left the column empty. Documents that were stored before versions were kept
+#: have version 0.
+CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
+    {
+        1: frozenset(
+            {
+                # Problems of the host were failures of the stack.
+                "observations.outcome=host_problem",
+                "observations.quarantine_reason=host-problem",
+                "inspections.job_count",
+                "+documents.collector",
+                "+observations.spread",
+                "+observations.minor_faults",
+                "+observations.major_faults",
+                "+observations.voluntary_switches",
+                "+observations.involuntary_switches",
+                "+observations.blocks_read",
+                "+observations.blocks_written",
+                "+observations.throttled",
+                "+observations.swapped",
+                "+observations.load",
+                "+observations.launcher",
+                "+observations.threads",
+                "+observations.blas",
+                # Nothing but the report was kept of an advice.
+                "claims",
+                "claim_packages",
+                "advice_claims",
+                "requests",
+            }
+        )
+    }
+)
+
+
+def changed_since(version: int) -> frozenset[str]:
+    """What later versions fill otherwise than ``version`` did."""
+    later = (columns for number, columns in CHANGED_COLUMNS.items() if number > version)
+    return frozenset[str]().union(*later)

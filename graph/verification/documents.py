@@ -1,0 +1,133 @@
+"""The stored documents, in the order of their identifiers, with their bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, any_, case, func, select
+
+from common.errors import DamagedDocument
+from common.inspection import digest, digest_bytes
+from common.settings import Settings
+from graph.repositories.affected import texts
+from graph.repositories.documents import UPLOAD, unpacked_body
+from graph.tables import (
+    AdviceRow,
+    AdvisoryRow,
+    AnalysisRow,
+    ArtifactRow,
+    Document,
+    InspectionRow,
+    NativeEnvironmentRow,
+    PackageVersionRow,
+)
+from graph.verification.differences import Difference, of_document
+
+#: Documents and bytes of their bodies that are held at a time.
+_DOCUMENTS, _BYTES = 500, 16 * 2**20
+
+#: Which kind of document a row of each table comes from.
+_ORIGINS = (
+    (InspectionRow.document_id, "inspection"),
+    (AdvisoryRow.document_id, "advisory"),
+    (ArtifactRow.document_id, "analysis"),
+    (NativeEnvironmentRow.document_id, "analysis"),
+    (PackageVersionRow.release_document_id, "release"),
+    (AdviceRow.report_document_id, "report"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as it is stored.
+
+    :param parser_version: of the parsers that made its rows
+    :param body: empty if it is damaged
+    :param damage: what is wrong with the body, if it is not the one that was stored
+    """
+
+    document_id: str
+    kind: str
+    schema_version: str
+    source: str
+    collector: str | None
+    parser_version: int
+    body: bytes = b""
+    damage: str | None = None
+
+
+def next_identifiers(connection: Connection, position: str, most: int) -> list[str]:
+    """Identifiers of the next documents after ``position``: 16 MiB, or 16 reports, together."""
+    # Advice is worked out again, which takes the time of many other documents.
+    weight = case((Document.kind == "report", 2**20), else_=0)
+    held = func.greatest(Document.size_bytes, func.octet_length(Document.body)) + weight
+    query = (
+        select(Document.document_id, held)
+        .where(Document.document_id > position)
+        .order_by(Document.document_id)
+        .limit(min(most, _DOCUMENTS))
+    )
+    found: list[str] = []
+    size = 0
+    for document_id, size_bytes in connection.execute(query):
+        size += size_bytes
+        if found and size > _BYTES:
+            break
+        found.append(document_id)
+    return found
+
+
+def read_documents(
+    connection: Connection, settings: Settings, identifiers: Sequence[str]
+) -> Iterator[StoredDocument]:
+    """Some documents in their order.
+
+    :raises StoreUnavailable: if the document store cannot be read
+    """
+    table = Document
+    query = (
+        select(
+            table.document_id, table.kind, table.schema_version, table.source, table.collector,
+            table.size_bytes, table.body, table.location, table.parser_version,
+        )
+        .where(table.document_id == any_(texts(identifiers)))
+        .order_by(table.document_id)
+    )  # fmt: skip
+    for row in connection.execute(query).all():
+        found = StoredDocument(
+            row.document_id, row.kind, row.schema_version, row.source, row.collector,
+            row.parser_version,
+        )  # fmt: skip
+        try:
+            yield replace(found, body=unpacked_body(settings, row))
+        except DamagedDocument as error:
+            yield replace(found, damage=error.cause)
+
+
+def wrong_kinds(
+    connection: Connection, documents: Sequence[StoredDocument]
+) -> Iterator[Difference]:
+    """Documents with rows that only another kind of document makes."""
+    for column, kind in _ORIGINS:
+        others = {it.document_id: it.kind for it in documents if it.kind != kind}
+        query = select(column).where(column == any_(texts(others))).distinct()
+        for document_id in filter(None, connection.scalars(query) if others else ()):
+            yield of_document(document_id, "kind", others[document_id], kind)
+
+
+def wrong_uploads(
+    connection: Connection, documents: Sequence[StoredDocument]
+) -> Iterator[Difference]:
+    """Uploads are named by their request, which has the SHA-256 of the body."""
+    uploads = {it.source: it for it in documents if it.kind == UPLOAD and not it.damage}
+    if not uploads:
+        return
+    query = select(AnalysisRow.analysis_id, AnalysisRow.parameters["document_id"].astext)
+    asked = query.where(AnalysisRow.analysis_id == any_(texts(uploads)))
+    digests = {row[0]: row[1] for row in connection.execute(asked)}
+    for source, it in uploads.items():
+        # An upload outlives its request only if that was deleted by hand.
+        expected = digests.get(source, digest_bytes(it.body))
+        if it.document_id != digest(["upload", source]) or digest_bytes(it.body) != expected:
+            yield of_document(it.document_id, "body", digest_bytes(it.body), expected)

@@ -1,0 +1,289 @@
+"""Compare the record with its documents, some at a time; refuse as evidence what differs.
+
+Each document's body is compared with its identifier. Then the :class:`Verifier` of its kind
+compares the rows that the document makes. The rooms that make rows offer verifiers as entry points
+``thoth.verifiers``, since this room does not know how to parse a document or to give advice.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine
+
+from common.parser_version import changed_since
+from common.reasons import Reason
+from common.settings import Settings
+from graph.engine import relational_errors
+from graph.repositories.affected import hold_advisories
+from graph.repositories.progress import count_change
+from graph.repositories.quarantine import Refusal
+from graph.repositories.record_checks import (
+    KIND,
+    begin_round,
+    document_count,
+    end_round,
+    record_check,
+    save_position,
+    save_refusals,
+)
+from graph.verification.differences import NOTHING, Difference, of_document
+from graph.verification.documents import (
+    StoredDocument,
+    next_identifiers,
+    read_documents,
+    wrong_kinds,
+    wrong_uploads,
+)
+
+logger = logging.getLogger(__name__)
+
+#: Differences that a report names, and that the quarantine keeps of one document.
+NAMED, _KEPT = 1_000, 20
+#: Advice that one run answers again.
+REPLAYS = 20
+
+
+@dataclass(slots=True)
+class RecordReport:
+    """What a run compared, and what differed.
+
+    :param documents: compared, by kind
+    :param damaged: documents whose body is not the one that was stored
+    :param tampered: documents that differ, damaged ones included
+    :param differences: at most :data:`NAMED`; one of a row that several documents share is named
+        once, with the first of them
+    :param more: differences that are not named
+    :param outdated: rows by column that differ because a later version fills the column otherwise
+    :param counts: what verifiers counted besides, such as ``observations_refused``
+    :param complete: whether the last document was reached
+    """
+
+    documents: Counter[str] = field(default_factory=Counter)
+    damaged: int = 0
+    tampered: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    more: int = 0
+    outdated: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    complete: bool = False
+    elapsed_s: float = 0.0
+    _named: set[tuple[str, str, str]] = field(default_factory=set)
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.tampered
+
+    def add(self, differences: Iterable[Difference]) -> None:
+        """Name differences, each once."""
+        for it in differences:
+            key = it.table, it.row or it.document_id, it.field
+            if key in self._named:
+                continue
+            if len(self.differences) >= NAMED:
+                self.more += 1
+                continue
+            self._named.add(key)
+            self.differences.append(it)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        return {
+            "equal": self.equal,
+            "complete": self.complete,
+            "documents": dict(self.documents),
+            "damaged": self.damaged,
+            "tampered": self.tampered,
+            "differences": [
+                {
+                    "document_id": it.document_id,
+                    "table": it.table,
+                    "row": it.row,
+                    "field": it.field,
+                    "stored": it.stored,
+                    "expected": it.expected,
+                }
+                for it in self.differences
+            ],
+            "more_differences": self.more,
+            "outdated": dict(self.outdated),
+            "counts": dict(self.counts),
+            "elapsed_s": round(self.elapsed_s, 3),
+        }
+
+
+@dataclass(slots=True)
+class Run:
+    """What verifiers are given: where bodies are, and what they may do.
+
+    :param replays: advice that may still be answered again
+    :param counts: what they count, such as ``observations_refused``
+    """
+
+    settings: Settings
+    replays: int
+    counts: Counter[str]
+
+
+class Verifier(Protocol):
+    """Knows which rows the documents of a kind make."""
+
+    def compare(
+        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
+    ) -> Iterable[Difference]:
+        """Where the record differs from what these documents say; nothing is written."""
+
+    def settle(
+        self,
+        connection: Connection,
+        run: Run,
+        documents: Sequence[StoredDocument],
+        tampered: Collection[str],
+    ) -> None:
+        """Act on what was found; the caller owns the transaction.
+
+        :param documents: those of the kind that were compared, the differing ones included
+        :param tampered: identifiers of documents that differ, of whatever kind
+        """
+
+
+@cache
+def verifiers() -> dict[str, Verifier]:
+    """The verifier of each kind of document that makes rows."""
+    return {it.name: it.load() for it in entry_points(group="thoth.verifiers")}
+
+
+def verify_record(
+    settings: Settings,
+    engine: Engine,
+    *,
+    most: int | None = None,
+    seconds: float | None = None,
+    replays: int = REPLAYS,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    on_commit: Callable[[], None] = lambda: None,
+) -> RecordReport:
+    """Compare all documents, or some, from where the last run ended.
+
+    What was found is committed batch by batch, so an interrupted run loses nothing.
+
+    :param most: documents to compare; ``None`` for all
+    :param seconds: after which no further batch is begun; ``None`` for no limit
+    :param replays: advice that is answered again
+    :param progress: called with the number of documents compared, and how many there are
+    :raises StoreUnavailable: if PostgreSQL or the document store does not answer
+    """
+    began = time.monotonic()
+    report = RecordReport()
+    run = Run(settings, replays, report.counts)
+    with relational_errors(settings):
+        with engine.begin() as connection:
+            position = record_check(connection).position
+            if position == "" or (most is None and seconds is None):
+                begin_round(connection)
+                position = ""
+            total = document_count(connection, position)
+        total = total if most is None else min(total, most)
+        while most is None or report.documents.total() < most:
+            if seconds is not None and time.monotonic() - began >= seconds:
+                break
+            left = total if most is None else most - report.documents.total()
+            batch = _next_batch(engine, run, report, position, left)
+            if batch is None:
+                report.complete = True
+                with engine.begin() as connection:
+                    end_round(connection)
+                break
+            position = batch
+            progress(report.documents.total(), total)
+            on_commit()
+    report.elapsed_s = time.monotonic() - began
+    logger.info(
+        "record_verified",
+        extra={
+            "documents": report.documents.total(), "tampered": report.tampered,
+            "elapsed_s": round(report.elapsed_s, 3),
+        },
+    )  # fmt: skip
+    return report
+
+
+def _next_batch(
+    engine: Engine, run: Run, report: RecordReport, position: str, most: int
+) -> str | None:
+    """Compare the next documents, and commit what was found.
+
+    :returns: the last of them; ``None`` if there are no more
+    """
+    state = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    with state.connect() as connection:
+        identifiers = next_identifiers(connection, position, most)
+        if not identifiers:
+            return None
+        documents = list(read_documents(connection, run.settings, identifiers))
+        differences = [
+            of_document(it.document_id, "body", it.damage, "the body that was stored")
+            for it in documents
+            if it.damage
+        ]
+        report.damaged += len(differences)
+        differences += wrong_kinds(connection, documents)
+        differences += wrong_uploads(connection, documents)
+        by_kind: dict[str, list[StoredDocument]] = defaultdict(list)
+        for document in documents:
+            if not document.damage:
+                by_kind[document.kind].append(document)
+        for kind, verifier in verifiers().items():
+            if by_kind[kind]:
+                differences += verifier.compare(connection, run, by_kind[kind])
+    tampered = _told_apart(report, documents, differences)
+    with engine.begin() as connection:
+        if tampered:
+            # Whoever adds documents shares this lock before the first write, so that none waits
+            # for us while we wait for it.
+            hold_advisories(connection)
+        before = run.counts.copy()
+        for kind, verifier in verifiers().items():
+            verifier.settle(connection, run, by_kind[kind], tampered.keys())
+        save_refusals(connection, identifiers, _refusals(tampered))
+        save_position(connection, identifiers[-1])
+        if run.counts != before:
+            count_change(connection)
+    report.documents.update(it.kind for it in documents)
+    return identifiers[-1]
+
+
+def _told_apart(
+    report: RecordReport, documents: Sequence[StoredDocument], differences: Iterable[Difference]
+) -> dict[str, list[Difference]]:
+    """Differences by document, without those that a later version of the parsers explains."""
+    explained = {it.document_id: changed_since(it.parser_version) for it in documents}
+    tampered: dict[str, list[Difference]] = defaultdict(list)
+    for it in differences:
+        names = {it.table, it.column, f"{it.column}={it.expected}"}
+        if it.stored == NOTHING:
+            names.add(f"+{it.column}")
+        if names & explained.get(it.document_id, frozenset()):
+            report.outdated[it.column] += 1
+        else:
+            tampered[it.document_id].append(it)
+    for some in tampered.values():
+        report.add(some)
+    report.tampered += len(tampered)
+    return tampered
+
+
+def _refusals(tampered: dict[str, list[Difference]]) -> Iterable[Refusal]:
+    for document_id, differences in tampered.items():
+        for it in differences[:_KEPT]:
+            message = f"stored {it.stored}, expected {it.expected}"
+            place = f"{it.table} {it.row}".rstrip()
+            yield Refusal(KIND, document_id, place, Reason.TAMPERED, it.field or "$", message)

@@ -1,0 +1,205 @@
+"""Advisories and the vulnerabilities that they make, compared with the documents.
+
+An advisory cannot be refused as evidence, since advice would then miss a vulnerability. Rows that
+differ are written again from the document instead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import orjson
+from sqlalchemy import Connection, any_, select
+
+from common.advisories import Advisory
+from common.errors import DamagedDocument, InvalidDocument
+from common.inspection import DocumentId
+from graph.repositories.advisories import restore_advisories
+from graph.repositories.advisory_rows import (
+    HEAD_COLUMNS,
+    PACKAGE_COLUMNS,
+    VULNERABILITY_COLUMNS,
+    head_row,
+    package_rows,
+    vulnerability_row,
+)
+from graph.repositories.affected import claimed_pairs, stored_pairs, texts
+from graph.repositories.documents import body_of
+from graph.repositories.vulnerabilities import merged
+from graph.tables import AdvisoryPackage, AdvisoryRow, Base, VulnerabilityRow
+from graph.verification.differences import (
+    Difference,
+    extra_row,
+    missing_row,
+    unreadable,
+)
+from graph.verification.documents import StoredDocument
+from graph.verification.rows import Row, compare_rows
+from graph.verification.run import Run
+from ingest.advisories.osv import advisory_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """An advisory as it is stored: of which vulnerability, by which document."""
+
+    vulnerability_id: str
+    document_id: str
+    modified_at: datetime
+
+
+class AdvisoryVerifier:
+    """Compares advisories, and writes them again where they differ."""
+
+    def compare(
+        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
+    ) -> Iterator[Difference]:
+        advisories: dict[str, Advisory] = {}
+        for it in documents:
+            try:
+                advisories[it.document_id] = _advisory(it.document_id, it.body)
+            except InvalidDocument as error:
+                yield unreadable(it.document_id, it.schema_version, error)
+        members = _members(connection, {it.head.advisory_id for it in advisories.values()})
+        made: dict[str, list[tuple[type[Base], Row]]] = {}
+        for document_id, advisory in advisories.items():
+            name = advisory.head.advisory_id
+            member = members.get(name)
+            if member is None:
+                # One about other ecosystems is kept only if it was about Python before.
+                if advisory.packages:
+                    yield missing_row(document_id, "advisories", name)
+            elif member.document_id == document_id:
+                made[document_id] = list(_rows(advisory, member.vulnerability_id))
+            elif not _is_newer(member, advisory):
+                stored = member.document_id
+                yield Difference(
+                    document_id, "advisories", name, "document_id", stored, document_id
+                )
+        yield from compare_rows(connection, made, (AdvisoryPackage,))
+        current = {key: members[advisories[key].head.advisory_id] for key in made}
+        yield from _of_vulnerabilities(connection, run, advisories, current)
+
+    def settle(
+        self,
+        connection: Connection,
+        run: Run,
+        documents: Sequence[StoredDocument],
+        tampered: Collection[str],
+    ) -> None:
+        newest: dict[str, Advisory] = {}
+        for it in documents:
+            if it.document_id in tampered:
+                with suppress(InvalidDocument):
+                    advisory = _advisory(it.document_id, it.body)
+                    known = newest.setdefault(advisory.head.advisory_id, advisory)
+                    if known.head.age < advisory.head.age:
+                        newest[advisory.head.advisory_id] = advisory
+        members = _members(connection, newest)
+        wrong = [it for key, it in newest.items() if not _is_newer(members.get(key), it)]
+        if wrong:
+            # Rows of others that these are merged with may be such that nobody can read them.
+            with suppress(ValueError, TypeError, AttributeError), connection.begin_nested():
+                restore_advisories(connection, wrong)
+                run.counts["advisories_restored"] += len(wrong)
+
+
+def _advisory(document_id: str, body: bytes) -> Advisory:
+    """The advisory that a stored document is.
+
+    :raises InvalidDocument: if it cannot be taken in any more
+    """
+    return advisory_of(orjson.loads(body), body, DocumentId(document_id), datetime.now(UTC))
+
+
+def _members(connection: Connection, advisory_ids: Collection[str]) -> dict[str, _Member]:
+    table = AdvisoryRow
+    columns = (table.vulnerability_id, table.document_id, table.modified_at)
+    query = select(table.advisory_id, *columns).where(
+        table.advisory_id == any_(texts(advisory_ids))
+    )
+    return {row[0]: _Member(*row[1:]) for row in connection.execute(query)}
+
+
+def _is_newer(member: _Member | None, advisory: Advisory) -> bool:
+    """Whether another document than that of ``advisory`` counts, which is the newer one."""
+    if member is None or member.document_id == advisory.head.document_id:
+        return False
+    return (member.modified_at, member.document_id) > advisory.head.age
+
+
+def _rows(advisory: Advisory, vulnerability_id: str) -> Iterator[tuple[type[Base], Row]]:
+    head = head_row(advisory.head, vulnerability_id)
+    yield AdvisoryRow, dict(zip(HEAD_COLUMNS, head, strict=True))
+    for row in package_rows(advisory):
+        yield AdvisoryPackage, dict(zip(PACKAGE_COLUMNS, row, strict=True))
+
+
+def _of_vulnerabilities(
+    connection: Connection,
+    run: Run,
+    advisories: Mapping[str, Advisory],
+    current: Mapping[str, _Member],
+) -> Iterator[Difference]:
+    """Where vulnerabilities are not what all of their advisories say together.
+
+    :param current: by document, the advisories that are as the record has them
+    """
+    documents = {it.vulnerability_id: document_id for document_id, it in current.items()}
+    made: dict[str, list[tuple[type[Base], Row]]] = defaultdict(list)
+    claims = []
+    groups = _groups(connection, run, advisories, documents)
+    for vulnerability_id, group in groups.items():
+        document_id = documents[vulnerability_id]
+        for it in merged([member.head for member in group]):
+            row = vulnerability_row(it)
+            made[document_id].append(
+                (VulnerabilityRow, dict(zip(VULNERABILITY_COLUMNS, row, strict=True)))
+            )
+        for member in group:
+            if member.head.withdrawn_at is None:
+                claims += [(vulnerability_id, package) for package in member.packages]
+    yield from compare_rows(connection, made)
+    stored, claimed = stored_pairs(connection, groups), claimed_pairs(connection, claims)
+    for pair in sorted(claimed - stored):
+        yield missing_row(documents[pair[0]], "affected_versions", " ".join(pair))
+    for pair in sorted(stored - claimed):
+        yield extra_row(documents[pair[0]], "affected_versions", " ".join(pair))
+
+
+def _groups(
+    connection: Connection,
+    run: Run,
+    advisories: Mapping[str, Advisory],
+    vulnerability_ids: Collection[str],
+) -> dict[str, list[Advisory]]:
+    """All advisories of some vulnerabilities, as their documents say.
+
+    A vulnerability with an advisory that cannot be read is left out: that is told of its document.
+    """
+    table = AdvisoryRow
+    query = (
+        select(table.vulnerability_id, table.document_id)
+        .where(table.vulnerability_id == any_(texts(vulnerability_ids)))
+        .order_by(table.vulnerability_id, table.advisory_id)
+    )
+    groups: dict[str, list[Advisory]] = defaultdict(list)
+    broken = set()
+    for vulnerability_id, document_id in connection.execute(query).all():
+        it = advisories.get(document_id)
+        try:
+            if it is None:
+                body = body_of(connection, run.settings, document_id) or b""
+                it = _advisory(document_id, body)
+        except (DamagedDocument, InvalidDocument):
+            broken.add(vulnerability_id)
+            continue
+        groups[vulnerability_id].append(it)
+    return {key: group for key, group in groups.items() if key not in broken}
+
+
+VERIFIER = AdvisoryVerifier()

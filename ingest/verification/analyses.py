@@ -1,0 +1,44 @@
+"""Analyses of native interfaces, compared with their documents; no advice rests on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from sqlalchemy import Connection
+
+from common.errors import InvalidDocument
+from graph.repositories.native import analysis_rows
+from graph.tables import ArtifactInterface, NativeEnvironmentInterface
+from graph.verification.differences import Difference, unreadable
+from graph.verification.documents import StoredDocument
+from graph.verification.rows import compare_rows
+from graph.verification.run import Run
+from ingest.native.documents import analysis_of
+
+
+class AnalysisVerifier:
+    """Compares analyses."""
+
+    def compare(
+        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
+    ) -> Iterator[Difference]:
+        made = {}
+        for it in documents:
+            try:
+                made[it.document_id] = list(analysis_rows(analysis_of(it.body)))
+            except InvalidDocument as error:
+                yield unreadable(it.document_id, it.schema_version, error)
+        parts = (ArtifactInterface, NativeEnvironmentInterface)
+        yield from compare_rows(connection, made, parts)
+
+    def settle(
+        self,
+        connection: Connection,
+        run: Run,
+        documents: Sequence[StoredDocument],
+        tampered: Collection[str],
+    ) -> None:
+        """Nothing rests on an analysis, so that naming what differs is enough."""
+
+
+VERIFIER = AnalysisVerifier()

@@ -1,0 +1,78 @@
+"""Rows of documents that were accepted before change only with the version of the parsers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from common.inspection import InspectionDocument
+from common.parser_version import CHANGED_COLUMNS, PARSER_VERSION, changed_since
+from graph.repositories.inspections import derived_rows
+from graph.tables import Base, table_of
+from ingest.documents import RawDocument
+from ingest.parsers.inspection import parse_inspections, parse_stored
+from ingest.sources import documents_of
+from samples.pack import ARCHIVE
+from tests.factories.generations import FOLDER
+
+#: Of all rows of the documents in the samples and in ``tests/data``, by version.
+ROWS = {1: "1e85dd23c0ec535fc886517680a37e172507a3e0ef1ff4a6b93b155db0bea89a"}
+
+
+def documents(source: Path) -> list[InspectionDocument]:
+    found = []
+    for raw in documents_of(str(source)):
+        assert isinstance(raw, RawDocument)
+        for document in parse_inspections(raw):
+            assert isinstance(document, InspectionDocument)
+            found.append(document)
+    return found
+
+
+@pytest.fixture(scope="module")
+def known() -> list[InspectionDocument]:
+    return [*documents(ARCHIVE), *documents(FOLDER)]
+
+
+def test_stored_documents_are_parsed_as_delivered_ones(known: list[InspectionDocument]) -> None:
+    assert len({it.schema_version for it in known}) >= 4
+    for it in known:
+        assert parse_stored(it.body, it.schema_version, it.name) == it
+
+
+def test_every_column_of_an_inspection_is_made_of_its_document(
+    known: list[InspectionDocument],
+) -> None:
+    made = {model: row for it in known for model, row in derived_rows(it)}
+    assert len(made) == 5
+    for model, row in made.items():
+        assert row.keys() == set(table_of(model).columns.keys()), model
+
+
+def test_the_rows_of_known_documents_are_those_of_this_version(
+    known: list[InspectionDocument],
+) -> None:
+    digest = hashlib.sha256()
+    for it in sorted(known, key=lambda document: document.document_id):
+        for model, row in derived_rows(it):
+            # A column that is empty for all that was stored before is no change.
+            known_values = {name: value for name, value in row.items() if value is not None}
+            text = json.dumps([table_of(model).name, known_values], default=str, sort_keys=True)
+            digest.update(text.encode())
+    assert {PARSER_VERSION: digest.hexdigest()} == ROWS, (
+        "parsers make other rows of known documents: raise PARSER_VERSION, name the columns in"
+        " CHANGED_COLUMNS, and set the digest here"
+    )
+
+
+def test_changed_columns_are_columns() -> None:
+    assert max(CHANGED_COLUMNS) == PARSER_VERSION
+    tables = Base.metadata.tables
+    for name in changed_since(-1):
+        table, _, column = name.removeprefix("+").partition("=")[0].partition(".")
+        assert table in tables, name
+        assert not column or column in tables[table].columns, name
+    assert changed_since(PARSER_VERSION) == frozenset()
