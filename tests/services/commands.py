@@ -46,11 +46,11 @@ def variables(settings: Settings, **more: str) -> dict[str, str]:
 
 def thoth(settings: Settings, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; ``more`` are variables."""
-    return _program().run(arguments, os.environ | variables(settings, **more), ROOT)
+    return program().run(arguments, os.environ | variables(settings, **more), ROOT)
 
 
 @cache
-def _program() -> Program:
+def program() -> Program:
     """``thoth``, loaded once a run."""
     stack = ExitStack()
     atexit.register(stack.close)
