@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import Engine
 
 from common.settings import Settings
 from graph.tables import Base
-from tests.services.waiting import DEADLINE_S
+from tests.services.forking import Program, loaded
 
 THOTH = str(Path(sys.executable).with_name("thoth"))
 ROOT = Path(__file__).parents[2]
@@ -42,15 +46,17 @@ def variables(settings: Settings, **more: str) -> dict[str, str]:
 
 def thoth(settings: Settings, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; ``more`` are variables."""
-    return subprocess.run(
-        [THOTH, *arguments],
-        env={**os.environ, **variables(settings, **more)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    return program().run(arguments, os.environ | variables(settings, **more), ROOT)
+
+
+@cache
+def program() -> Program:
+    """``thoth``, loaded once a run."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    outputs = Path(stack.enter_context(TemporaryDirectory(prefix="thoth-commands-")))
+    rooms = ("common", "graph", "ingest", "adviser")
+    return stack.enter_context(loaded(sys.executable, outputs, "common.cli:main", "thoth", *rooms))
 
 
 def thoth_json(settings: Settings, *arguments: str, **more: str) -> Any:

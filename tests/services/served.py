@@ -27,6 +27,7 @@ from common.settings import Settings
 from graph.embedded import EmbeddedStores
 from graph.engine import relational_engine
 from graph.repositories.service_figures import workers
+from tests.services.commands import ROOT, program
 from tests.services.waiting import DEADLINE_S, wait_until
 
 _STOP_S = 60.0
@@ -62,10 +63,7 @@ class Served:
 
     def thoth(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command on the same stores."""
-        return subprocess.run(
-            _command(*arguments), env=dict(self.environ), capture_output=True, text=True,
-            timeout=DEADLINE_S, check=False,
-        )  # fmt: skip
+        return program().run(arguments, self.environ, ROOT)
 
     def token(self, *scopes: str) -> str:
         """The secret of a new token."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -16,11 +15,11 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 from uv import find_uv_bin
 
+from tests.services.forking import Program, loaded
 from tests.services.served import Served
 from tests.services.waiting import DEADLINE_S
 
 _PINS = Path(__file__).parents[1] / "data" / "thamos.txt"
-_RUNNER = Path(__file__).with_name("thamos_runner.py")
 #: Wide enough that no table of the client is broken, and quick to try again.
 _VARIABLES = {
     "COLUMNS": "400",
@@ -73,37 +72,21 @@ class Project:
 class Client:
     """A client that is loaded, and the service that it asks."""
 
-    process: subprocess.Popen[str]
+    program: Program
     served: Served
-    outputs: Path
 
     def run(self, folder: Path, *arguments: str, **more: str) -> Ran:
         """Run a command in a folder, as a process of its own."""
-        stdout, stderr = self.outputs / "stdout", self.outputs / "stderr"
-        asked = {
-            "folder": str(folder), "arguments": arguments, "variables": more,
-            "stdout": str(stdout), "stderr": str(stderr),
-        }  # fmt: skip
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{json.dumps(asked)}\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        assert answer, "the client is gone"
-        return Ran(int(answer), stdout.read_text("utf-8"), stderr.read_text("utf-8"))
+        done = self.program.run(arguments, variables(self.served) | more, folder)
+        return Ran(done.returncode, done.stdout, done.stderr)
 
 
 @contextmanager
 def thamos_client(served: Served, outputs: Path) -> Iterator[Client]:
     """A client of a service; ``outputs`` is a folder for what its commands print."""
-    process = subprocess.Popen(
-        [str(_environment() / "bin" / "python"), "-P", str(_RUNNER)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables(served),
-    )  # fmt: skip
-    try:
-        yield Client(process, served, outputs)
-    finally:
-        process.communicate()
+    python = str(_environment() / "bin" / "python")
+    with loaded(python, outputs, "thamos.cli:cli", "thamos") as program:
+        yield Client(program, served)
 
 
 def thamos_command(served: Served, folder: Path, *arguments: str, **more: str) -> Ran:

@@ -1,0 +1,53 @@
+"""Runs commands of a program, each in a fork of this process, which has loaded the program once.
+
+A file on its own, for environments that have nothing of ours. Run it with ``-P``, since its folder
+has a ``thamos.py`` too, as ``forking_runner.py MODULE:FUNCTION NAME [PACKAGE ...]``: it loads the
+function, and all modules of the packages. A command is a line of JSON (``folder``, ``arguments``,
+``environment``, ``stdout``, ``stderr``), the answer a line with its exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import sys
+from typing import Any
+
+
+def main(function: str, name: str, *packages: str) -> None:
+    """Run commands until there are no more lines."""
+    module, _, attribute = function.partition(":")
+    program = getattr(importlib.import_module(module), attribute)
+    for package in packages:
+        _load(package)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            _become(name, json.loads(line))
+            sys.exit(program())
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _load(package: str) -> None:
+    folders = importlib.import_module(package).__path__
+    for module in pkgutil.walk_packages(folders, f"{package}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+def _become(name: str, command: dict[str, Any]) -> None:
+    for stream, number in (("stdout", 1), ("stderr", 2)):
+        os.dup2(os.open(command[stream], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(command["folder"])
+    os.environ.clear()
+    os.environ.update(command["environment"])
+    sys.argv = [name, *command["arguments"]]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
