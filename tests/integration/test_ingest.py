@@ -233,6 +233,7 @@ OF_OTHERS = {
     Reason.INVALID_TOML,
     Reason.INCLUDE_MISSING,
     Reason.INCLUDE_CYCLE,
+    Reason.TAMPERED,
 }
 
 
