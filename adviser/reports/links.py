@@ -51,8 +51,9 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
 
     An inspection of the same versions has the same stack. Evidence is what the claims and the
     justifications of the products name, and those of the request as a whole: observations, and
-    vulnerabilities, which are tied to the versions that they affect already. Claims are all that
-    were made, for those about slower versions are about none that is recommended.
+    vulnerabilities, which are tied to the versions that they affect already. Claims are those next
+    to the baseline, also about versions that are not recommended; those between two other versions
+    are in the report.
 
     :param result: as :func:`adviser.reports.documents.result_document` made it of ``advice``
     """
@@ -77,7 +78,7 @@ def links_in(
             for product in products
             for one in _evidence([*product["claims"], *product["justification"]])
         },
-        tuple(map(recorded_claim, claims)),
+        tuple(recorded_claim(it) for it in claims if it.beside_baseline or it.confounded),
         None if asked is None else _asked_for(asked),
     )
 

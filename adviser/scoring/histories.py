@@ -120,14 +120,22 @@ class History:
         return replace(alone, hosts=self._host_spread(alone))
 
     def _host_spread(self, spread: SeriesSpread) -> HostSpread:
-        """How much effects differ between hosts, next to the stack with most hosts and jobs."""
+        """How much effects differ between hosts.
+
+        The median over three references, those with most hosts and jobs: one that carries an
+        interaction of its own would show it in every effect.
+        """
         hosts = {stack: {it.place.host for it in jobs} for stack, jobs in self.jobs.items()}
         several = [stack for stack, names in hosts.items() if len(names) > 1]
         if len(several) < 2:
             return UNKNOWN_HOST_SPREAD
-        reference = max(several, key=lambda it: (len(hosts[it]), len(self.jobs[it]), it))
-        others = [self.sample(it) for it in several if it != reference]
-        return host_spread(effects_by_host(self.sample(reference), others, spread))
+        several.sort(key=lambda it: (-len(hosts[it]), -len(self.jobs[it]), it))
+        spreads = []
+        for reference in several[:3]:
+            others = [self.sample(it) for it in several if it != reference]
+            effects = effects_by_host(self.sample(reference), others, spread)
+            spreads.append(host_spread(effects))
+        return sorted(spreads, key=lambda it: it.variance)[(len(spreads) - 1) // 2]
 
     @cached_property
     def _run_spread(self) -> RunSpread:
