@@ -103,7 +103,8 @@ def test_a_gain_without_metadata_and_advisories_is_unknown(
     assert lines == [
         "missing: numpy 2.1.0: its metadata are not read "
         "(`thoth packages add 'numpy==2.1.0'` or --fetch)",
-        "missing: no advisories are read, so no vulnerability is known (`thoth advisories sync --osv`)",
+        "missing: no advisories are read, so no vulnerability is known"
+        " (`thoth advisories sync --osv`)",
     ]
     allowed = guard(measured, *locks, "--allow-unknown", "--json")
     assert allowed.returncode == 0
