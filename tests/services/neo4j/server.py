@@ -26,7 +26,7 @@ from filelock import FileLock
 from neo4j.exceptions import ClientError, DriverError, Neo4jError
 from platformdirs import user_cache_path
 
-from tests.services.waiting import wait_until
+from tests.services.waiting import DEADLINE_S, wait_until
 
 VERSION = "5.26.28"
 IMAGE = f"neo4j:{VERSION}-community"
@@ -107,7 +107,7 @@ def java_at_least(release: int) -> tuple[str | None, str]:
         if not java or not Path(java).exists():
             continue
         shown = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
+            [java, "-version"], capture_output=True, text=True, timeout=DEADLINE_S, check=False
         ).stderr
         if (found := re.search(r'version "(\d+)', shown)) and int(found[1]) >= release:
             return java, ""
@@ -273,7 +273,7 @@ def _answers(server: Neo4jServer) -> bool:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(DEADLINE_S)
 
 
 def _free_port() -> int:

@@ -107,9 +107,9 @@ def test_a_job_that_exits_in_peace_when_its_time_is_up_has_not_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time_is_up_once_there_is(tmp_path / "ready", monkeypatch)
-    program = "trap 'exit 0' TERM; touch ready; echo 1; while :; do sleep 0.05; done"
+    program = "trap 'echo 2; exit 0' TERM; touch ready; echo 1; while :; do sleep 0.05; done"
     finished = shell(program, tmp_path)
-    assert finished.ended is Ended.TIMED_OUT
+    assert (finished.ended, finished.stdout) == (Ended.TIMED_OUT, b"1\n2\n")
     assert finished.exit_code != 0
 
 
