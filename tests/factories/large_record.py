@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, array
 
 from graph.tables import (
+    AdviceClaim,
     AdviceObservation,
     AdviceRow,
     AdvisedStack,
@@ -32,6 +33,8 @@ from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
     Base,
+    ClaimPackage,
+    ClaimRow,
     Document,
     HardwareRow,
     IndicatorRow,
@@ -42,6 +45,7 @@ from graph.tables import (
     ObservationRow,
     PackageRow,
     PackageVersionRow,
+    RequestRow,
     RequirementRow,
     RuntimeEnvironmentRow,
     StackPackage,
@@ -54,7 +58,8 @@ TABLES: tuple[type[Base], ...] = (
     Document, PackageRow, PackageVersionRow, RequirementRow, VulnerabilityRow, AffectedVersion,
     NativeInterfaceRow, ArtifactRow, ArtifactInterface, NativeEnvironmentRow,
     NativeEnvironmentInterface, StackRow, StackPackage, HardwareRow, RuntimeEnvironmentRow,
-    IndicatorRow, InspectionRow, ObservationRow, AdviceRow, AdvisedStack, AdviceObservation,
+    IndicatorRow, InspectionRow, ObservationRow, RequestRow, AdviceRow, AdvisedStack,
+    AdviceObservation, ClaimRow, ClaimPackage, AdviceClaim,
 )  # fmt: skip
 
 _NUMBER: Any = column("number", Integer)
