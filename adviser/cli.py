@@ -57,14 +57,8 @@ def stacks(
 
     from adviser.scoring.judging import family_text
     from adviser.stacks import compare_stacks, identical_pairs
-    from adviser.tables import (
-        compared,
-        group_notes,
-        group_table,
-        self_check_document,
-        self_check_lines,
-        stacks_document,
-    )
+    from adviser.stacks_document import compared, self_check_document, stacks_document
+    from adviser.tables import group_notes, group_table, self_check_lines
     from graph.migrate import migrated_stores
     from graph.repositories.observations import measured_observations
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -12,18 +11,15 @@ from rich.table import Table
 
 from adviser.measured import short_digest
 from adviser.scoring.estimates import Method
-from adviser.scoring.judging import Verdict, family_document
+from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
 from adviser.scoring.next_jobs import Further
 from adviser.scoring.selfcheck import SelfCheck
 from adviser.scoring.verdicts import MIN_DELTA, Comparison
 from adviser.stacks import StackGroup, StackResult
-from common.measurements import SPOKEN, Multiple, Unit
+from common.measurements import SPOKEN, Multiple
 from common.stability import left_out_text
 from common.terminal import printable
-
-#: Grows when a key changes its meaning or goes away, not when one is added.
-DOCUMENT_VERSION = 1
 
 #: Marks beside a verdict that did not come from two arms alone, with what they count.
 _PAIRED, _POOLED = "⇄", "∑"
@@ -182,107 +178,6 @@ def _missing(comparison: Comparison) -> Iterator[str]:
         yield f"+{ours} {what if ours == 1 else what + 's'}"
     if theirs:
         yield f"base +{theirs}"
-
-
-def compared(groups: Sequence[StackGroup]) -> int:
-    """How many comparisons of these groups had jobs enough for a verdict."""
-    comparisons = (it.comparison for group in groups for it in group.stacks)
-    return sum(it is not None and it.tested for it in comparisons)
-
-
-def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dict[str, Any]:
-    """The answer as JSON values; keys are those of ``docs/reference/stacks.md``."""
-    return {
-        "version": DOCUMENT_VERSION,
-        "hidden_groups": hidden_groups,
-        "family": family_document(compared(groups)),
-        "groups": [_group_document(group) for group in groups],
-    }
-
-
-def _group_document(group: StackGroup) -> dict[str, Any]:
-    base = group.baseline
-    return {
-        "comparison_key": group.comparison_key,
-        "indicator": group.indicator,
-        "script_sha256": group.script_sha256,
-        "unit": group.unit.value,
-        "parameters": dict(group.parameters),
-        "device": group.device,
-        "python_version": group.python_version,
-        "hardware": {"digest": group.hardware_digest, "label": group.hardware_label},
-        "baseline": base and {"stack_digest": base.stack_digest, "reason": group.baseline_reason},
-        "delta_pct": 100 * group.delta,
-        "stacks": [_stack_document(stack, group.unit) for stack in group.stacks],
-        "unknown_stacks": [_stack_document(stack, group.unit) for stack in group.unknown],
-        "next_jobs": [
-            {
-                "label": it.candidate,
-                "jobs": it.jobs,
-                "baseline_jobs": it.baseline_jobs,
-                "chance": it.chance,
-            }
-            for it in group.next_jobs
-        ],
-    }
-
-
-def _stack_document(stack: StackResult, unit: Unit) -> dict[str, Any]:
-    flop = stack.median_rate if unit is Unit.FLOP_PER_SECOND else None
-    return {
-        "label": stack.label,
-        "stack_digest": stack.stack_digest,
-        "component": stack.component,
-        "component_version": stack.component_version,
-        "jobs": stack.jobs,
-        "unstable": list(stack.unstable),
-        "median_rate": stack.median_rate,
-        "median_flop_per_s": flop,
-        "spread_pct": None if stack.variation is None else 100 * stack.variation,
-        "left_out": dict(stack.left_out),
-        "warnings": list(stack.warnings),
-        "comparison": stack.comparison and _comparison_document(stack.comparison),
-    }
-
-
-def _comparison_document(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "verdict": comparison.verdict.value,
-        "difference_pct": _number(comparison.difference_pct),
-        "interval_low_pct": _number(comparison.interval_low_pct, comparison.standard_error),
-        "interval_high_pct": _number(comparison.interval_high_pct, comparison.standard_error),
-        "d": _number(comparison.d),
-        "standard_error": _number(comparison.standard_error),
-        "degrees_of_freedom": _number(comparison.degrees_of_freedom, comparison.standard_error),
-        "p_value": comparison.p_value,
-        "runs": comparison.runs,
-        "baseline_runs": comparison.baseline_runs,
-        "needs": comparison.needs and comparison.needs.value,
-        "jobs_missing": comparison.jobs_missing,
-        "baseline_jobs_missing": comparison.baseline_jobs_missing,
-        "method": comparison.method.value,
-        "pairs": comparison.pairs,
-        "hosts": comparison.hosts,
-        "tau": comparison.tau,
-    }
-
-
-def _number(value: float, *conditions: float) -> float | None:
-    """``None`` for what is unknown: JSON has neither infinity nor NaN."""
-    return value if all(map(math.isfinite, (value, *conditions))) else None
-
-
-def self_check_document(it: SelfCheck) -> dict[str, Any]:
-    """The self-check as JSON values."""
-    return {
-        "version": DOCUMENT_VERSION,
-        "comparisons": it.comparisons,
-        "faster": it.faster,
-        "slower": it.slower,
-        "intervals": it.settled,
-        "intervals_held": it.held,
-        "problems": list(it.problems),
-    }
 
 
 def self_check_lines(it: SelfCheck) -> list[str]:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import click
 from packaging.utils import canonicalize_name
 
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
-from adviser.commands.options import bounds, dependencies, moment, replacements
 from adviser.projects.project import Project
+from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
 from adviser.scoring.criteria import RecommendationType
 from api.foreign import refuse_foreign_indexes
 from api.privacy import project_in
@@ -53,9 +52,9 @@ def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
         dev=request["dev"],
         extras=tuple(request["extras"]),
         groups=tuple(request["groups"]),
-        constraints=_of(bounds, request, "constraints"),
-        exclusions=_of(bounds, request, "exclusions"),
-        overrides=_of(replacements, request, "overrides"),
+        constraints=_of(parse_bounds, request, "constraints"),
+        exclusions=_of(parse_bounds, request, "exclusions"),
+        overrides=_of(parse_overrides, request, "overrides"),
         prereleases=frozenset(map(canonicalize_name, request["prereleases"])),
         published_before=_moment(request, "older_than", now) or project.published_before,
         published_after=_moment(request, "newer_than", now),
@@ -82,24 +81,24 @@ def requirement_of(text: str, field: str) -> Dependency:
     :raises InvalidArgument: naming the field
     """
     try:
-        (found,) = dependencies([text], field)
-    except click.BadParameter as error:
-        raise InvalidArgument(f"{field}: {error.message}") from error
+        (found,) = parse_dependencies([text])
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{field}: {error}") from error
     return found
 
 
-def _of(read: Callable[[Iterable[str], str], Read], request: Mapping[str, Any], field: str) -> Read:
+def _of(read: Callable[[Iterable[str]], Read], request: Mapping[str, Any], field: str) -> Read:
     try:
-        return read(request[field], field)
-    except click.BadParameter as error:
-        raise InvalidArgument(f"{field}: {error.message}") from error
+        return read(request[field])
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{field}: {error}") from error
 
 
 def _moment(request: Mapping[str, Any], field: str, now: datetime) -> datetime | None:
     try:
-        return moment(request.get(field), now, field)
-    except click.BadParameter as error:
-        raise InvalidArgument(f"{field}: {error.message}") from error
+        return parse_moment(request.get(field), now)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{field}: {error}") from error
 
 
 def _environment(project: Project, given: Mapping[str, Any]) -> Environment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 _ADDRESS = re.compile(r"://[^\s\"<>]*")
 #: An address may hold others; ``git`` as a user names nobody.
@@ -52,3 +53,10 @@ def _without_user(address: str) -> str:
     if "@" in authority or _PORT.fullmatch(authority):
         return address
     return f"://{address.rpartition('@')[2]}" if "@" in address else "://"
+
+
+def absolute_source(source: str) -> str:
+    """A local path made absolute, so that it means the same tomorrow; URLs as they are."""
+    if "://" in source:
+        return source
+    return str(Path(source).expanduser().absolute())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from common.addresses import absolute_source
 from common.settings import Settings
 from ingest.commands.advisories import advisories
 from ingest.commands.analyze import analyze
 from ingest.commands.packages import packages
-from ingest.commands.places import absolute_source
 
 if TYPE_CHECKING:
     from ingest.documents import Skipped

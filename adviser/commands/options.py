@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from graph.candidates import Dependency
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Text = TypeVar("Text")
+Value = TypeVar("Value")
 
 #: The values of ``adviser.scoring.criteria.RecommendationType``, which is slow to import.
 TYPES = ("latest", "stable", "testing", "performance", "security")
 
-_DAYS = re.compile(r"(\d{1,5})\s*d(?:ays?)?")
 _LABEL = re.compile(r"\s*([^=;]+?)\s*=\s*([^;]*?)\s*")
 
 _ENVIRONMENT = (
@@ -120,6 +121,7 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
     from adviser.asked import Asked, Options
     from adviser.commands.files import read_project
     from adviser.projects.problems import refuse
+    from adviser.request_values import parse_bounds, parse_overrides
     from adviser.scoring.criteria import RecommendationType
     from common.reasons import Reason
 
@@ -129,9 +131,9 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
         dev=given["dev"],
         extras=tuple(given["extras"]),
         groups=tuple(given["groups"]),
-        constraints=bounds(given["constraints"], "--constraint"),
-        exclusions=bounds(given["exclusions"], "--exclude"),
-        overrides=replacements(given["overrides"], "--override"),
+        constraints=option_value(parse_bounds, given["constraints"], "--constraint"),
+        exclusions=option_value(parse_bounds, given["exclusions"], "--exclude"),
+        overrides=option_value(parse_overrides, given["overrides"], "--override"),
         prereleases=frozenset(map(canonicalize_name, given["prereleases"])),
         published_before=moment(given["older_than"], now, "--older-than")
         or project.published_before,
@@ -180,57 +182,29 @@ def asked_environment(project: Project | None, given: Mapping[str, Any]) -> Envi
 
 def dependencies(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
     """Requirements without markers and addresses."""
-    from common.releases import parse_requirement
-    from graph.candidates import Dependency
+    from adviser.request_values import parse_dependencies
 
-    found = []
-    for text in texts:
-        it = parse_requirement(text)
-        if it.name is None or it.url is not None or it.marker is not None:
-            raise click.BadParameter(
-                f"{text!r} is not a name with a specifier: {it.problem or 'nothing more'}",
-                param_hint=option,
-            )
-        found.append(Dependency(it.name, it.specifier, it.extras))
-    return tuple(found)
-
-
-def bounds(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
-    """The same without extras: what bounds a package brings nothing."""
-    found = dependencies(texts, option)
-    for it in found:
-        if it.extras:
-            raise click.BadParameter(
-                f"{it.name}[{','.join(it.extras)}] has extras: ask for them in the project",
-                param_hint=option,
-            )
-    return found
-
-
-def replacements(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Specifiers by name; all that is said of one package counts."""
-    found: dict[str, set[str]] = {}
-    for it in bounds(texts, option):
-        found.setdefault(it.name, set()).add(it.specifier)
-    return {name: ",".join(sorted(said - {""})) for name, said in found.items()}
+    return option_value(parse_dependencies, texts, option)
 
 
 def moment(text: str | None, now: datetime, option: str) -> datetime | None:
-    """A date, a time, or so many days before ``now``.
+    """A date, a time, or so many days before ``now``."""
+    from adviser.request_values import parse_moment
 
-    >>> moment("7d", datetime(2024, 3, 8, tzinfo=UTC), "--older-than").isoformat()
-    '2024-03-01T00:00:00+00:00'
+    return option_value(lambda it: parse_moment(it, now), text, option)
+
+
+def option_value(read: Callable[[Text], Value], text: Text, option: str) -> Value:
+    """Parse the text of an option.
+
+    :raises click.BadParameter: naming the option
     """
-    if text is None:
-        return None
-    if days := _DAYS.fullmatch(text.strip()):
-        return now - timedelta(days=int(days[1]))
+    from common.errors import InvalidArgument
+
     try:
-        given = datetime.fromisoformat(text)
-        return given.replace(tzinfo=given.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
-        message = f"{text!r} is neither a date nor a number of days such as 7d"
-        raise click.BadParameter(message, param_hint=option) from None
+        return read(text)
+    except InvalidArgument as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def labels(text: str) -> dict[str, str]:

@@ -14,9 +14,9 @@ from procrastinate.retry import BaseRetryStrategy
 
 from api.jobs.running import LONGEST_PAUSE_S, MAX_ATTEMPTS, PASSING, Attempt, Postponed, Work, run
 from api.jobs.workshop import Workshop
+from common.addresses import absolute_source
 from common.errors import InvalidSettings, StoreUnavailable
 from graph.projection import sync
-from ingest.commands.places import absolute_source
 
 P = ParamSpec("P")
 

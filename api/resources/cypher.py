@@ -14,8 +14,8 @@ from api.schemas import work as schemas
 from api.security import needs
 from api.service import service
 from api.waiting import answer_within
-from graph.commands.rendering import as_document
 from graph.engine import graph_database
+from graph.query_document import as_document
 from graph.reader import QueryResult, open_reader, run_query
 from graph.repositories.progress import progress
 from graph.repositories.tokens import Scope

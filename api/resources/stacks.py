@@ -10,7 +10,7 @@ from flask.views import MethodView
 from sqlalchemy import Connection
 
 from adviser.stacks import compare_stacks
-from adviser.tables import stacks_document
+from adviser.stacks_document import stacks_document
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading, whole_digest

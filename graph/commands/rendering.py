@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
-from base64 import b64encode
 from typing import Any, TextIO
 
 from neo4j.graph import Node, Path, Relationship
 from neo4j.spatial import Point
-from neo4j.time import Date, DateTime, Duration, Time
+from neo4j.time import Duration
 
 from common.terminal import printable
+from graph.query_document import as_document, plain, properties_of
 from graph.reader import QueryResult
 
 FORMATS = ("table", "json", "csv")
@@ -31,45 +30,6 @@ def render(result: QueryResult, form: str, out: TextIO) -> None:
         out.write(_as_csv(result))
     else:
         _write_table(result, out)
-
-
-def as_document(result: QueryResult) -> dict[str, Any]:
-    """``result`` as the command and the service give it in JSON."""
-    return {
-        "columns": list(result.columns),
-        "rows": [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows],
-        "truncated": result.truncated,
-    }
-
-
-def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
-    """``value`` as JSON can hold it: nodes as labels and properties, times in ISO 8601.
-
-    Numbers that JSON does not know (``NaN``, ``Infinity``) become text.
-    """
-    match value:
-        case Node():
-            return {"labels": sorted(value.labels), "properties": _properties(value)}
-        case Relationship():
-            return {"type": value.type, "properties": _properties(value)}
-        case Path():
-            return {"nodes": plain(list(value.nodes)), "relationships": plain(list(value))}
-        case Date() | DateTime() | Time() | Duration():
-            return value.iso_format()
-        case Point():
-            return {"srid": value.srid, "coordinates": [plain(number) for number in value]}
-        case bytes() | bytearray():
-            return b64encode(value).decode("ascii")
-        case float() if not math.isfinite(value):
-            return str(value)
-        case dict():
-            return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
-        case None | bool() | int() | float() | str():
-            return value
-        case _:
-            return str(value)
 
 
 def short(value: Any) -> str:
@@ -91,9 +51,9 @@ def _cypher(value: Any) -> str:  # noqa: PLR0911 - one line a type
     match value:
         case Node():
             labels = "".join(f":{label}" for label in sorted(value.labels))
-            return f"({_joined(labels, _map(_properties(value)))})"
+            return f"({_joined(labels, _map(properties_of(value)))})"
         case Relationship():
-            return f"[{_joined(f':{value.type}', _map(_properties(value)))}]"
+            return f"[{_joined(f':{value.type}', _map(properties_of(value)))}]"
         case Path():
             return _path(value)
         case None:
@@ -130,11 +90,6 @@ def _map(values: dict[str, Any]) -> str:
 
 def _joined(*parts: str) -> str:
     return " ".join(part for part in parts if part)
-
-
-def _properties(entity: Node | Relationship) -> dict[str, Any]:
-    """By name: products give properties in different orders."""
-    return {key: plain(entity[key]) for key in sorted(entity.keys())}
 
 
 def _as_csv(result: QueryResult) -> str:

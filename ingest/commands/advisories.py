@@ -33,10 +33,10 @@ def sync_command(
     quarantine, the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
+    from common.addresses import absolute_source
     from ingest.advisories.reports import print_sync
     from ingest.advisories.runs import SyncRun, run_sync
     from ingest.advisories.sync import check_source
-    from ingest.commands.places import absolute_source
 
     settings: Settings = context.obj
     if source and osv:

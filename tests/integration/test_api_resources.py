@@ -16,7 +16,7 @@ from packaging.version import Version
 from sqlalchemy import text
 
 from adviser.stacks import compare_stacks
-from adviser.tables import stacks_document
+from adviser.stacks_document import stacks_document
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine

@@ -20,11 +20,11 @@ from sqlalchemy import Connection, insert, select, text
 from common.inspection import Stack
 from common.packages import package_version
 from common.settings import Settings
-from graph.commands.rendering import plain
 from graph.engine import Stores, graph_database, relational_engine, relational_url
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
+from graph.query_document import plain
 from graph.reader import open_reader, run_query
 from graph.repositories.advice import AdviceLinks, Recommended, add_advice
 from graph.repositories.packages import add_entries

@@ -20,7 +20,8 @@ from adviser.scoring.notes import claim_note
 from adviser.scoring.performance import performance_of
 from adviser.scoring.verdicts import smallest_difference
 from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
-from adviser.tables import group_notes, group_table, stacks_document
+from adviser.stacks_document import stacks_document
+from adviser.tables import group_notes, group_table
 from common.measurements import Unit
 from graph.evidence import Evidence, Reading, Series
 from graph.repositories.observations import UNKNOWN_STACK, MeasuredObservation

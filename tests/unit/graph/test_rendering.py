@@ -11,7 +11,8 @@ import pytest
 from neo4j.spatial import WGS84Point
 from neo4j.time import Date, DateTime, Duration
 
-from graph.commands.rendering import FORMATS, plain, render, short
+from graph.commands.rendering import FORMATS, render, short
+from graph.query_document import plain
 from graph.reader import QueryResult
 
 

@@ -1,0 +1,77 @@
+"""Values that a request is given as text: requirements, bounds, overrides and moments.
+
+Both doors of the product use this: the command line for its options and the API for its fields.
+Errors do not name the option or field; the caller knows it and adds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from common.errors import InvalidArgument
+from common.releases import parse_requirement
+from graph.candidates import Dependency
+
+_DAYS = re.compile(r"(\d{1,5})\s*d(?:ays?)?")
+
+
+def parse_dependencies(texts: Iterable[str]) -> tuple[Dependency, ...]:
+    """Parse requirements of the form name, extras, specifier.
+
+    :raises InvalidArgument: if one has a marker or a URL, or is not a requirement
+    """
+    dependencies = []
+    for text in texts:
+        requirement = parse_requirement(text)
+        if requirement.name is None or requirement.url or requirement.marker:
+            problem = requirement.problem or "nothing more"
+            raise InvalidArgument(f"{text!r} is not a name with a specifier: {problem}")
+        dependencies.append(Dependency(requirement.name, requirement.specifier, requirement.extras))
+    return tuple(dependencies)
+
+
+def parse_bounds(texts: Iterable[str]) -> tuple[Dependency, ...]:
+    """Parse requirements that only restrict versions, and therefore have no extras.
+
+    :raises InvalidArgument: like :func:`parse_dependencies`, or if one has extras
+    """
+    bounds = parse_dependencies(texts)
+    for bound in bounds:
+        if bound.extras:
+            extras = ",".join(bound.extras)
+            raise InvalidArgument(f"{bound.name}[{extras}] has extras: ask for them in the project")
+    return bounds
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
+    """Parse overrides into specifiers by package; several for one package are joined.
+
+    :raises InvalidArgument: like :func:`parse_bounds`
+    """
+    specifiers: dict[str, set[str]] = {}
+    for bound in parse_bounds(texts):
+        specifiers.setdefault(bound.name, set()).add(bound.specifier)
+    return {name: ",".join(sorted(parts - {""})) for name, parts in specifiers.items()}
+
+
+def parse_moment(text: str | None, now: datetime) -> datetime | None:
+    """Parse a date, a time, or a number of days before ``now``; without a zone it is UTC.
+
+    :raises InvalidArgument: if it is none of these
+
+    >>> parse_moment("7d", datetime(2024, 3, 8, tzinfo=UTC)).isoformat()
+    '2024-03-01T00:00:00+00:00'
+    """
+    if text is None:
+        return None
+    if days := _DAYS.fullmatch(text.strip()):
+        return now - timedelta(days=int(days[1]))
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidArgument(
+            f"{text!r} is neither a date nor a number of days such as 7d"
+        ) from None
