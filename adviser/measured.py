@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adviser.scoring.histories import History, Job, history_of, jobs_of
-from graph.evidence import Series
-from graph.repositories.observations import UNKNOWN_STACK, MeasuredObservation
+from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Series
 
 #: Hexadecimal digits of a digest that a person can still tell apart.
 SHORT_DIGEST = 8

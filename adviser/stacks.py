@@ -30,7 +30,7 @@ from adviser.scoring.verdicts import (
 from common.errors import ProjectError
 from common.measurements import Unit
 from common.stability import noise_warnings, robust_variation
-from graph.repositories.observations import MeasuredObservation
+from graph.evidence import MeasuredObservation
 
 
 class UnknownBaseline(ProjectError):

@@ -16,13 +16,12 @@ from common import __version__
 from common.errors import DamagedDocument, InvalidDocument
 from common.faults import fault_in
 from common.reasons import Reason
-from graph.repositories.advice import (
+from graph.advice import (
     AdviceHead,
     AdviceLinks,
     StoredAdvice,
-    advice_of,
-    request_row,
 )
+from graph.repositories.advice import advice_of, request_row
 from graph.repositories.affected import texts
 from graph.repositories.claims import claim_rows
 from graph.repositories.stacks import stack_rows

@@ -186,3 +186,33 @@ def _moment(text: str | None) -> datetime | None:
 def _reading(row: list[Any]) -> Reading:
     row[_SEEN_AT] = _moment(row[_SEEN_AT])
     return Reading(**dict(zip(_READING, row, strict=True)))
+
+
+#: What readings name where the inspection named no lock.
+UNKNOWN_STACK = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredObservation:
+    """One measurement of one job, with the stack and the machine it was made on.
+
+    :param reading: its stack is :data:`UNKNOWN_STACK` where that is not known; its series counts
+        from 0 in the order in which they come
+    :param component: package that provides the measured library, else the library's own name
+    :param component_version: its release in the stack, if that is known
+    """
+
+    series: Series
+    reading: Reading
+    hardware_label: str
+    component: str | None
+    component_version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedHardware:
+    """A hardware class; ``identity`` is what its digest is made of."""
+
+    digest: str
+    label: str
+    identity: dict[str, Any]

@@ -29,12 +29,13 @@ from adviser.reports.values import packed
 from common import __version__
 from common.environments import Environment
 from common.inspection import digest, digest_bytes
+from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.patience import patience
 from graph.projection import sync_few
-from graph.repositories.advice import StoredAdvice, add_advice
+from graph.repositories.advice import add_advice
 from graph.repositories.evidence import evidence_for
 from graph.repositories.release_files import files_of
 from graph.snapshot import Snapshot, load_snapshot

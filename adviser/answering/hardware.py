@@ -11,7 +11,7 @@ from common.errors import InvalidArgument
 from common.hardware import Allowance, hardware_class
 from common.inspection import Hardware
 from common.measurements import THREAD_VARIABLES
-from graph.repositories.hardware import RecordedHardware
+from graph.evidence import RecordedHardware
 
 #: What another class has to have in common with a host to be told as the nearest.
 _ALIKE = ("source", "vendor", "family", "model", "stepping", "cpus")

@@ -29,9 +29,10 @@ from common.faults import fault_in
 from common.inspection import canonical_json, digest
 from common.json_keys import refuse_repeated_keys
 from common.reasons import Reason
+from graph.advice import StoredAdvice
 from graph.engine import Stores
 from graph.evidence import Evidence
-from graph.repositories.advice import StoredAdvice, advice_of
+from graph.repositories.advice import advice_of
 from graph.snapshot import Snapshot
 
 _VERIFIED = (

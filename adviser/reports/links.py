@@ -17,8 +17,13 @@ from adviser.scoring.assessments import Claim
 from common.environments import Environment
 from common.inspection import Stack, digest
 from common.packages import PackageVersion, Purl
-from graph.repositories.advice import AdviceHead, AdviceLinks, AskedFor, Recommended
-from graph.repositories.claims import RecordedClaim
+from graph.advice import (
+    AdviceHead,
+    AdviceLinks,
+    AskedFor,
+    Recommended,
+    RecordedClaim,
+)
 
 #: Fields of recorded claims that are those of the report's, under the same names.
 _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersection(

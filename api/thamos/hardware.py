@@ -9,7 +9,8 @@ from typing import Any
 from adviser.answering.hardware import AskedHardware
 from adviser.asked import Asked
 from graph.engine import Stores
-from graph.repositories.hardware import RecordedHardware, jobs_on, recorded_hardware
+from graph.evidence import RecordedHardware
+from graph.repositories.hardware import jobs_on, recorded_hardware
 
 #: What a client says of a processor, by the name that identities have for it.
 _CPU = {"cpu_family": "family", "cpu_model": "model"}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, any_, delete, exists, literal, select
 from sqlalchemy.dialects.postgresql import insert
 
-from common.inspection import Stack, digest_bytes
+from common.inspection import digest_bytes
 from common.settings import Settings
+from graph.advice import (
+    AdviceHead,
+    AdviceLinks,
+    AskedFor,
+    StoredAdvice,
+)
 from graph.repositories.affected import share_advisories, texts
-from graph.repositories.claims import RecordedClaim, add_claims
+from graph.repositories.claims import add_claims
 from graph.repositories.documents import DeliveredDocument, add_documents, body_of
 from graph.repositories.packages import add_entries
 from graph.repositories.stacks import add_stacks
@@ -29,90 +33,6 @@ from graph.tables import (
 
 #: Kinds of the documents of an advice; the column of each begins with its last word.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
-
-
-@dataclass(frozen=True, slots=True)
-class AdviceHead:
-    """What a list of advice shows.
-
-    :param status: how the search ended
-    :param snapshot_revision: names the content of the snapshot
-    :param result_digest: of what of the report does not depend on when it was made
-    :param python_version: of the environment that was asked about, such as ``3.11``
-    :param platform: of it too, as a wheel tag names it
-    """
-
-    advice_id: str
-    recommendation_type: str
-    status: str
-    snapshot_revision: str
-    result_digest: str
-    created_at: datetime
-    python_version: str | None = None
-    platform: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Recommended:
-    """One stack of an advice, and its score in points."""
-
-    stack: Stack
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class AskedFor:
-    """What a request asks for, beside what the head of its advice tells.
-
-    :param requirements: by PEP 508
-    :param packages: names of the packages that these ask for
-    :param hardware_digest: of the class that was asked about
-    :param stack_count: how many stacks were asked for
-    """
-
-    requirements: Collection[str]
-    packages: Collection[str]
-    hardware_digest: str | None
-    stack_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class AdviceLinks:
-    """What an advice is tied to in the graph.
-
-    :param stacks: best first; empty where none was found
-    :param evidence: identifiers that its claims and justifications name; those that are no
-        observations of the record are passed over
-    :param claims: all that it rests on, also those about stacks that it does not recommend
-    :param asked_for: ``None`` leaves the request out of the graph
-    """
-
-    stacks: Sequence[Recommended] = ()
-    evidence: Collection[str] = ()
-    claims: Sequence[RecordedClaim] = ()
-    asked_for: AskedFor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAdvice:
-    """An advice as canonical JSON documents: what was asked, what was known, what was said.
-
-    :param files: of the releases of every advised stack, as the record had them
-    :param schema_version: of the report
-    """
-
-    head: AdviceHead
-    schema_version: str
-    request: bytes
-    snapshot: bytes
-    evidence: bytes
-    files: bytes
-    report: bytes
-
-    @property
-    def bodies(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """The documents, in the order in which the record names them."""
-        return self.request, self.snapshot, self.evidence, self.files, self.report
 
 
 def add_advice(

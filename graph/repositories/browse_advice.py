@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select, tuple_
 
-from graph.repositories.advice import AdviceHead
+from graph.advice import AdviceHead
 from graph.tables import AdviceObservation, AdviceRow, AdvisedStack, AnalysisRow
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, any_, delete, exists, select
 
 from common.packages import version_key
+from graph.advice import (
+    RecordedClaim,
+)
 from graph.repositories.affected import texts
 from graph.repositories.bulk import insert_new
 from graph.tables import (
@@ -21,51 +23,6 @@ from graph.tables import (
     PackageVersionRow,
     StackPackage,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedClaim:
-    """A verdict on one measured stack next to another, as the adviser reports it.
-
-    Fields have the names and the meaning of the report's claims; both digests are of stacks
-    of the record.
-
-    :param claim_id: digest of the whole claim, also of what is not stored here
-    """
-
-    claim_id: str
-    package: str | None
-    stack_digest: str
-    baseline_digest: str
-    indicator: str
-    parameters: Mapping[str, Any]
-    device: str | None
-    unit: str
-    comparison_key: str
-    hardware_digest: str
-    python_version: str | None
-    same_hardware: bool
-    same_python: bool
-    verdict: str
-    effect_pct: float | None
-    observed_pct: float | None
-    interval_low_pct: float | None
-    interval_high_pct: float | None
-    delta_pct: float
-    p_value: float | None
-    method: str
-    jobs: int
-    baseline_jobs: int
-    runs: int
-    baseline_runs: int
-    pairs: int
-    hosts: int | None
-    needs: str | None
-    jobs_missing: int
-    baseline_jobs_missing: int
-    scored: bool
-    as_of: datetime | None
-
 
 _COLUMNS = tuple(field.name for field in fields(RecordedClaim))
 _PACKAGE_COLUMNS = (

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from sqlalchemy import Connection, func, select
 
+from graph.evidence import (
+    RecordedHardware,
+)
 from graph.tables import HardwareRow, ObservationRow
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedHardware:
-    """A hardware class; ``identity`` is what its digest is made of."""
-
-    digest: str
-    label: str
-    identity: dict[str, Any]
 
 
 def recorded_hardware(connection: Connection) -> list[RecordedHardware]:

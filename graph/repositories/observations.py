@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, any_, select
 
 from common.packages import MEASURED_PACKAGES, distributions_of
-from graph.evidence import Reading, Series
+from graph.evidence import (
+    UNKNOWN_STACK,
+    MeasuredObservation,
+)
 from graph.repositories.affected import texts
 from graph.repositories.readings import measured, reading_of, series_of
 from graph.tables import (
@@ -21,26 +23,6 @@ from graph.tables import (
     RuntimeEnvironmentRow,
     StackPackage,
 )
-
-#: What readings name where the inspection named no lock.
-UNKNOWN_STACK = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredObservation:
-    """One measurement of one job, with the stack and the machine it was made on.
-
-    :param reading: its stack is :data:`UNKNOWN_STACK` where that is not known; its series counts
-        from 0 in the order in which they come
-    :param component: package that provides the measured library, else the library's own name
-    :param component_version: its release in the stack, if that is known
-    """
-
-    series: Series
-    reading: Reading
-    hardware_label: str
-    component: str | None
-    component_version: str | None
 
 
 def measured_observations(

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from common.inspection import canonical_json
-from graph.repositories.advice import AdviceHead, StoredAdvice
-from graph.repositories.claims import RecordedClaim
+from graph.advice import AdviceHead, RecordedClaim, StoredAdvice
 from tests.factories.rows import digest_of
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)

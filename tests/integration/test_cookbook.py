@@ -20,13 +20,14 @@ from sqlalchemy import Connection, insert, select, text
 from common.inspection import Stack
 from common.packages import package_version
 from common.settings import Settings
+from graph.advice import AdviceLinks, Recommended
 from graph.engine import Stores, graph_database, relational_engine, relational_url
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
 from graph.query_document import plain
 from graph.reader import open_reader, run_query
-from graph.repositories.advice import AdviceLinks, Recommended, add_advice
+from graph.repositories.advice import add_advice
 from graph.repositories.packages import add_entries
 from graph.repositories.releases import ReleaseDelivery, add_releases
 from graph.tables import (

@@ -14,16 +14,15 @@ from sqlalchemy import func, insert, select
 from common.inspection import Stack
 from common.packages import package_version
 from common.settings import Settings
-from graph.engine import Stores
-from graph.projection import lag, rebuild, sync_few
-from graph.projection.outbox import only_projector
-from graph.repositories.advice import (
+from graph.advice import (
     AdviceLinks,
     AskedFor,
     Recommended,
-    add_advice,
-    advice_of,
 )
+from graph.engine import Stores
+from graph.projection import lag, rebuild, sync_few
+from graph.projection.outbox import only_projector
+from graph.repositories.advice import add_advice, advice_of
 from graph.repositories.retention import forget_analyses
 from graph.tables import (
     AdviceObservation,

@@ -36,8 +36,8 @@ from adviser.scoring.criteria import RecommendationType
 from common.errors import DamagedDocument, ProjectError
 from common.inspection import canonical_json, digest_bytes
 from common.settings import Settings
+from graph.advice import StoredAdvice
 from graph.evidence import Evidence
-from graph.repositories.advice import StoredAdvice
 from graph.repositories.documents import INLINE_LIMIT_BYTES, store_body, unpacked_body
 from graph.snapshot import Snapshot
 from tests.factories.asked import INDEX, asked, known_for, snapshot_for

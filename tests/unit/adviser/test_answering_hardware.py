@@ -12,7 +12,7 @@ from common.errors import InvalidArgument
 from common.hardware import Allowance, hardware_class
 from common.inspection import Hardware
 from common.measurements import THREAD_VARIABLES
-from graph.repositories.hardware import RecordedHardware
+from graph.evidence import RecordedHardware
 
 
 def told(gpus: list[dict[str, Any]] | None = None, **cpu: Any) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks, identica
 from adviser.stacks_document import stacks_document
 from adviser.tables import group_notes, group_table
 from common.measurements import Unit
-from graph.evidence import Evidence, Reading, Series
-from graph.repositories.observations import UNKNOWN_STACK, MeasuredObservation
+from graph.evidence import UNKNOWN_STACK, Evidence, MeasuredObservation, Reading, Series
 from tests.factories.evidence import purl
 
 OLD, NEW, PRE = "sha256:aa01" + "0" * 60, "sha256:aa02" + "0" * 60, "sha256:bb03" + "0" * 60

@@ -18,8 +18,8 @@ from adviser.reports.documents import SCHEMA_VERSION, report_bytes
 from adviser.reports.values import packed
 from adviser.scoring.criteria import SCALE, RecommendationType
 from common.inspection import digest
+from graph.advice import AdviceHead, StoredAdvice
 from graph.evidence import Evidence
-from graph.repositories.advice import AdviceHead, StoredAdvice
 from tests.factories.asked import INDEX, asked, known_for, snapshot_for
 from tests.factories.evidence import Bench, jobs
 from tests.unit.adviser.reports.test_documents import material_of, problems, report_of
