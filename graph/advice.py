@@ -1,4 +1,4 @@
-"""An advice as the record keeps it: its head, request, stacks and claims. Plain values, no driver."""
+"""An advice as the record keeps it: head, request, stacks and claims, without a driver."""
 
 from __future__ import annotations
 
