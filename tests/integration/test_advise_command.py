@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from common.releases import Release
 from graph.engine import Stores
-from graph.projection import sync
 from graph.repositories.advice import advice_of, latest_advice
-from graph.repositories.releases import ReleaseDelivery, add_releases
 from tests.factories.releases import release, sdist_of, wheel_of
-from tests.services.commands import row_counts, thoth
+from tests.services.commands import (
+    WHERE,
+    row_counts,
+    thoth,
+)
 from tests.services.index import package_index
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
-
-
-def deliver(stores: Stores, releases: Iterable[Release]) -> None:
-    with stores.engine.begin() as connection:
-        deliveries = [ReleaseDelivery(it, "test", NOW) for it in releases]
-        add_releases(connection, stores.settings, deliveries)
-    sync(stores.engine, stores.driver, database=stores.database)
+from tests.services.projection import (
+    deliver,
+)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from graph.engine import Stores
 from tests.factories.releases import release
-from tests.integration.test_advise_command import WHERE, deliver
-from tests.services.commands import thoth
+from tests.services.commands import WHERE, thoth
 from tests.services.index import package_index
+from tests.services.projection import deliver
 
 NOWHERE = {"PACKAGE_INDEXES": "dead=http://127.0.0.1:9/simple", "INDEX_RETRIES": "0"}
 

@@ -13,8 +13,8 @@ from api.errors import Problem
 from graph.engine import Stores
 from graph.repositories.tokens import Scope
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
 from tests.services.jobs import client_of
+from tests.services.projection import deliver
 
 #: What werkzeug says to people who look at a page.
 THEIRS = {

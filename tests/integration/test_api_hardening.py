@@ -23,10 +23,10 @@ from graph.repositories.documents import UPLOAD
 from graph.repositories.tokens import Scope
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
 from tests.services.commands import ROOT, row_counts
 from tests.services.jobs import client_of, run_jobs
 from tests.services.ports import closed_port
+from tests.services.projection import deliver
 
 ADVISE = "/api/v1/advise/python?recommendation_type=latest"
 PROVENANCE = "/api/v1/provenance/python"

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,23 @@ from graph.projection import lag
 from graph.repositories import analyses
 from graph.repositories.tokens import Scope
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
 from tests.requirements import needs
 from tests.services.commands import ROOT
-from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
+from tests.services.jobs import (
+    ASKED,
+    INDEXES,
+    client_of,
+    ended,
+    execute,
+    jobs_in,
+    run_jobs,
+    upkeep,
+    worker_process,
+)
 from tests.services.ports import closed_port
+from tests.services.projection import deliver
 from tests.services.waiting import DEADLINE_S, wait_until
 
-INDEXES = f"pypi=http://127.0.0.1:{closed_port()}/simple"
-ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"}}
 #: Runs long enough to be killed in the middle.
 SLEEPS = "import time; time.sleep(8); print('{}')\n"
 #: A worker that gives a job less time to end.
@@ -72,27 +80,6 @@ def client(known: Stores) -> Iterator[FlaskClient]:
     scopes = (Scope.ADVISE, Scope.INGEST, Scope.INSPECT)
     with client_of(known.settings, *scopes) as made:
         yield made
-
-
-def upkeep(
-    settings: Settings, work: Callable[[procrastinate.App, Workshop], Awaitable[None]]
-) -> None:
-    """Do what the clock would have a worker do."""
-    app, shop = queue_app(settings), Workshop(settings)
-
-    async def run() -> None:
-        async with app.open_async():
-            await work(app, shop)
-
-    try:
-        asyncio.run(run())
-    finally:
-        shop.close()
-
-
-def execute(engine: Engine, statement: str) -> None:
-    with engine.begin() as connection:
-        connection.execute(text(statement))
 
 
 @needs("bwrap")

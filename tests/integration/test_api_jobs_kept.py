@@ -41,11 +41,16 @@ from tests.factories.inspections import (
     write,
 )
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
-from tests.integration.test_api_jobs import ASKED, INDEXES, execute, upkeep
 from tests.services.commands import row_counts, thoth, thoth_json
-from tests.services.jobs import client_of, run_jobs
-from tests.services.projection import answer, project, verified
+from tests.services.jobs import (
+    ASKED,
+    INDEXES,
+    client_of,
+    execute,
+    run_jobs,
+    upkeep,
+)
+from tests.services.projection import answer, deliver, project, verified
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 

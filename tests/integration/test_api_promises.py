@@ -17,9 +17,9 @@ from common.errors import StoreUnavailable
 from graph.engine import Stores, relational_url
 from graph.repositories.tokens import Scope
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
 from tests.services.commands import ROOT, row_counts
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
+from tests.services.projection import deliver
 from tests.services.waiting import wait_until
 
 KNOWN = "https://index.example/simple"

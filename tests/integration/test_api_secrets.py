@@ -18,9 +18,9 @@ from graph.repositories.documents import body_of
 from graph.repositories.tokens import Scope
 from graph.tables import Document
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
 from tests.services.jobs import client_of, run_jobs
 from tests.services.ports import closed_port
+from tests.services.projection import deliver
 
 SECRET = "tops3cret"
 PORT = closed_port()

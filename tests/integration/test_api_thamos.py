@@ -25,10 +25,10 @@ from tests.factories.images import ROOT as SYSTEM
 from tests.factories.images import saved
 from tests.factories.native import layer
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
 from tests.services.index import package_index
 from tests.services.jobs import client_of, run_jobs
 from tests.services.ports import closed_port
+from tests.services.projection import deliver
 
 ADVISE = "/api/v1/advise/python"
 PROVENANCE = "/api/v1/provenance/python"

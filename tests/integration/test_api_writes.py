@@ -21,11 +21,11 @@ from graph.repositories.audit import latest_writes
 from graph.repositories.tokens import Scope
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
-from tests.integration.test_advise_command import deliver
 from tests.services.commands import ROOT, row_counts
 from tests.services.index import package_index
 from tests.services.jobs import client_of, jobs_in, run_jobs
 from tests.services.ports import closed_port
+from tests.services.projection import deliver
 
 SAMPLES = ROOT / "samples" / "inspections.tar.gz"
 #: No request of a test may reach an index of this machine.

@@ -22,6 +22,9 @@ from tests.services.forking import Program, loaded
 THOTH = str(Path(sys.executable).with_name("thoth"))
 ROOT = Path(__file__).parents[2]
 
+#: Options for a machine that is the same wherever the tests run.
+WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
+
 #: What would lead a command to other stores than the test's.
 _OURS = {
     "THOTH_HOME": "home",

@@ -6,10 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import procrastinate
 from flask.testing import FlaskClient
 from procrastinate.jobs import DeleteJobCondition
 from sqlalchemy import Engine, text
@@ -23,7 +24,13 @@ from common.settings import Settings
 from graph.engine import relational_engine
 from graph.repositories.tokens import Scope, create_token
 from tests.services.commands import ROOT, variables
+from tests.services.ports import closed_port
 from tests.services.waiting import wait_until
+
+#: Nothing answers there.
+INDEXES = f"pypi=http://127.0.0.1:{closed_port()}/simple"
+#: A request for advice.
+ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"}}
 
 
 def run_jobs(settings: Settings, queues: Iterable[QueueName] = QueueName) -> None:
@@ -110,3 +117,25 @@ def jobs_in(engine: Engine) -> list[tuple[str, str]]:
     )
     with engine.connect() as connection:
         return [(task.removeprefix("thoth:"), status) for task, status in connection.execute(query)]
+
+
+def upkeep(
+    settings: Settings, work: Callable[[procrastinate.App, Workshop], Awaitable[None]]
+) -> None:
+    """Do what the clock would have a worker do."""
+    app, shop = queue_app(settings), Workshop(settings)
+
+    async def run() -> None:
+        async with app.open_async():
+            await work(app, shop)
+
+    try:
+        asyncio.run(run())
+    finally:
+        shop.close()
+
+
+def execute(engine: Engine, statement: str) -> None:
+    """Run a statement in a transaction of its own."""
+    with engine.begin() as connection:
+        connection.execute(text(statement))

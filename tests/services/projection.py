@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
+from common.releases import Release
 from graph.engine import Stores
 from graph.projection import SyncReport, VerifyReport, sync, verify
+from graph.repositories.releases import ReleaseDelivery, add_releases
+
+DELIVERED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def project(stores: Stores, **options: Any) -> SyncReport:
@@ -19,3 +25,11 @@ def verified(stores: Stores) -> VerifyReport:
 def answer(stores: Stores, query: str, **parameters: Any) -> list[list[Any]]:
     with stores.driver.session(database=stores.database) as session:
         return [record.values() for record in session.run(query, parameters)]
+
+
+def deliver(stores: Stores, releases: Iterable[Release]) -> None:
+    """Record releases and project them."""
+    with stores.engine.begin() as connection:
+        deliveries = [ReleaseDelivery(it, "test", DELIVERED) for it in releases]
+        add_releases(connection, stores.settings, deliveries)
+    sync(stores.engine, stores.driver, database=stores.database)

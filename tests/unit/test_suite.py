@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -61,3 +62,10 @@ def test_programs_heed_signals_that_whoever_started_the_tests_ignores() -> None:
     )
     assert done.stdout.split() == ["SIG_DFL", "SIG_DFL"]
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+def test_no_test_module_imports_another() -> None:
+    """What two of them share lies in ``tests/factories`` or ``tests/services``."""
+    other = re.compile(r"^\s*(?:from|import) tests\.\S*\btest_\w+", re.MULTILINE)
+    modules = sorted((ROOT / "tests").rglob("*.py"))
+    assert not [str(it) for it in modules if other.search(it.read_text("utf-8"))]

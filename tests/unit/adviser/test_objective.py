@@ -15,9 +15,9 @@ from adviser.scoring.criteria import SCALE, RecommendationType
 from graph.candidates import Dependency, KnownVulnerability
 from tests.factories.asked import INDEX, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench, jobs
+from tests.factories.reports import report_of
 from tests.factories.stacks_by_force import stacks_by_force
 from tests.factories.universes import Index
-from tests.unit.adviser.reports.test_documents import report_of
 
 #: The newest needs a package of which every version is vulnerable, the one before needs none.
 HARMFUL: Index = {

@@ -9,18 +9,24 @@ import pytest
 
 from adviser.answering.recorded import why_it_may_differ
 from adviser.resolver.results import Status
-from tests.unit.adviser.reports.test_checking import ADVICE, CONFLICT, FAILURE, REPORT, stored
+from tests.factories.reports import (
+    made,
+    report_of,
+    stored_report,
+)
 
+ADVICE, CONFLICT = made(), made("web>=3\ntool\n")
+REPORT, FAILURE = report_of(ADVICE), report_of(CONFLICT)
 SEARCH, BASELINE = "the search ended at its limit", "the search for the baseline ended at its limit"
 
 
 def test_a_settled_answer_has_to_be_the_same_again() -> None:
-    assert why_it_may_differ(stored(ADVICE, REPORT), ADVICE) is None
-    assert why_it_may_differ(stored(CONFLICT, FAILURE), CONFLICT) is None
+    assert why_it_may_differ(stored_report(ADVICE, REPORT), ADVICE) is None
+    assert why_it_may_differ(stored_report(CONFLICT, FAILURE), CONFLICT) is None
 
 
 def test_a_replay_that_ended_at_its_limit_may_differ() -> None:
-    record = stored(ADVICE, REPORT)
+    record = stored_report(ADVICE, REPORT)
     unsettled = replace(ADVICE.resolution, settled=False, status=Status.FEASIBLE)
     assert why_it_may_differ(record, replace(ADVICE, resolution=unsettled)) == SEARCH
     assert why_it_may_differ(record, replace(ADVICE, baseline_settled=False)) == BASELINE
@@ -30,4 +36,4 @@ def test_a_replay_that_ended_at_its_limit_may_differ() -> None:
 def test_so_may_one_of_an_answer_that_did(key: str, words: str) -> None:
     report = copy.deepcopy(REPORT)
     report["result"]["report"][key]["settled"] = False
-    assert why_it_may_differ(stored(ADVICE, report), ADVICE) == words
+    assert why_it_may_differ(stored_report(ADVICE, report), ADVICE) == words

@@ -10,9 +10,8 @@ import pytest
 from adviser.advise import advise
 from adviser.commands.options import asked_of
 from common.settings import Settings
-from tests.factories.asked import NOTHING
+from tests.factories.asked import GIVEN, NOTHING
 from tests.factories.universes import Index, snapshot_of
-from tests.unit.adviser.commands.test_options import GIVEN
 
 INDEXES = "pypi=https://mirror.example/simple ours=https://ours.example/simple"
 

@@ -31,14 +31,11 @@ from common.environments import host_environment
 from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.candidates import Dependency
+from tests.factories.asked import (
+    GIVEN,
+)
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-GIVEN: dict[str, Any] = {
-    "kind": "latest", "dev": False, "extras": (), "groups": (), "python": "3.11",
-    "platform": "manylinux_2_28_x86_64", "cuda": None, "hardware": None, "labels": "",
-    "constraints": (), "exclusions": (), "overrides": (), "newer_than": None, "older_than": None,
-    "prereleases": (), "allowed": (), "indexes": (), "time_limit": 10.0, "memory_limit": 1024,
-}  # fmt: skip
 
 
 @pytest.fixture

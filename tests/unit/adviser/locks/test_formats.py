@@ -20,7 +20,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from common.environments import environment
 from common.releases import ReleaseFile, kind_of_file
-from tests.unit.adviser.projects.test_pipfile import BY_PIPENV, WHOLE
+from tests.factories.projects import BY_PIPENV, WHOLE
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 INDEX = "https://index.example/simple"

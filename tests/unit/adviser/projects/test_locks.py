@@ -10,47 +10,14 @@ import pytest
 from adviser.projects.locks import Lock, read_lock
 from adviser.projects.problems import InvalidProject
 from adviser.projects.project import LockedPackage, WarningCode
+from tests.factories.projects import (
+    LINUX,
+    PYLOCK,
+    WINDOWS,
+    pipfile_lock,
+)
 
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-LINUX = {"os_name": "posix", "sys_platform": "linux", "python_version": "3.11"}
-WINDOWS = {"os_name": "nt", "sys_platform": "win32", "python_version": "3.11"}
-
-PYLOCK = f"""
-lock-version = "1.0"
-created-by = "a test"
-requires-python = ">=3.11"
-[[packages]]
-name = "numpy"
-version = "2.2.6"
-marker = "os_name == 'posix'"
-index = "https://me:hidden@h.example/simple"
-dependencies = [{{name = "pad"}}]
-[[packages.wheels]]
-name = "numpy-2.2.6-py3-none-any.whl"
-url = "https://f.example/n.whl"
-hashes = {{sha256 = "{"a" * 64}"}}
-[packages.sdist]
-name = "numpy-2.2.6.tar.gz"
-url = "https://f.example/n.tar.gz"
-hashes = {{sha256 = "{"b" * 64}"}}
-[[packages]]
-name = "numpy"
-version = "2.0"
-marker = "os_name == 'nt'"
-wheels = [{{name = "numpy-2.0-py3-none-any.whl", path = "n.whl", hashes = {{sha256 = "a1"}}}}]
-[[packages]]
-name = "tool"
-version = "1"
-marker = "'dev' in dependency_groups"
-wheels = [{{name = "tool-1-py3-none-any.whl", path = "n.whl", hashes = {{sha256 = "a1"}}}}]
-"""
-
-
-def pipfile_lock(**sections: Any) -> bytes:
-    source = {"name": "main", "url": "https://me:hidden@h.example/simple", "verify_ssl": True}
-    meta = {"hash": {"sha256": "ab"}, "pipfile-spec": 6, "requires": {"python_version": "3.11"},
-            "sources": [source]}  # fmt: skip
-    return json.dumps({"_meta": meta, "default": {}, "develop": {}} | sections).encode()
 
 
 def read(data: bytes | str, name: str = "Pipfile.lock") -> Lock:

@@ -11,8 +11,15 @@ from adviser.projects import documents
 from adviser.projects.parsing import parse_project
 from adviser.projects.problems import InvalidProject
 from adviser.projects.project import Project, ProjectFormat, WarningCode
-from tests.unit.adviser.projects.test_locks import LINUX, PYLOCK, WINDOWS, pipfile_lock
-from tests.unit.adviser.projects.test_pipfile import BY_OLDER, BY_PIPENV, WHOLE
+from tests.factories.projects import (
+    BY_OLDER,
+    BY_PIPENV,
+    LINUX,
+    PYLOCK,
+    WHOLE,
+    WINDOWS,
+    pipfile_lock,
+)
 
 PIPFILE = b"[packages]\na = '*'\n"
 PYPROJECT = b"[project]\ndependencies = ['b']\n"

@@ -14,36 +14,12 @@ from adviser.projects.pipfile import pipfile_hash, pipfile_of
 from adviser.projects.problems import InvalidProject
 from adviser.projects.project import AskedRequirement, Project, ProjectIndex, WarningCode
 from adviser.reports.values import packed
+from tests.factories.projects import (
+    BY_OLDER,
+    BY_PIPENV,
+    WHOLE,
+)
 from tests.factories.universes import ENVIRONMENT
-
-#: Its two hashes were made by pipenv 2026.10.3, and by the plette 2.4.0 of older versions.
-WHOLE = """
-[[source]]
-name = "main"
-url = "https://index.example/simple"
-verify_ssl = true
-
-[packages]
-Flask = ">=3"
-my_pkg = {version = "==1.0", extras = ["b", "a"], markers = "os_name == 'posix'"}
-left-pad = "*"
-
-[dev-packages]
-pytest = {version = "*", index = "main"}
-
-[docs]
-Sphinx_Theme = "*"
-
-[requires]
-python_version = "3.11"
-
-[scripts]
-go = "python x.py"
-[pipenv]
-allow_prereleases = true
-"""
-BY_PIPENV = "ca2235084753753ee8935fa5f81d492ee6fc175415cbcd9c99e7f8045b4f6951"
-BY_OLDER = "4f5d63de0b15c8711368018264426f27af748ef4459ff0fdde64cff8afcc8a22"
 
 
 def read(text: str) -> Project:

@@ -10,19 +10,21 @@ from typing import Any
 import orjson
 import pytest
 
-from adviser.advise import Advice, advise, assessed, in_this_process, universe_for
+from adviser.advise import Advice, assessed, in_this_process, universe_for
 from adviser.answering.recorded import check_stored
 from adviser.reports.apart import check_apart
 from adviser.reports.checking import check_report
-from adviser.reports.documents import SCHEMA_VERSION, report_bytes
-from adviser.reports.values import packed
-from adviser.scoring.criteria import SCALE, RecommendationType
+from adviser.reports.documents import report_bytes
+from adviser.scoring.criteria import SCALE
 from common.inspection import digest
-from graph.advice import AdviceHead, StoredAdvice
 from graph.evidence import Evidence
-from tests.factories.asked import INDEX, asked, known_for, snapshot_for
-from tests.factories.evidence import Bench, jobs
-from tests.unit.adviser.reports.test_documents import material_of, problems, report_of
+from tests.factories.reports import (
+    made,
+    material_of,
+    problems,
+    report_of,
+    stored_report,
+)
 
 #: What only a search can tell: without the record it has to be believed.
 SEARCHED = (
@@ -30,33 +32,6 @@ SEARCHED = (
     "certificate.complete", "certificate.limit", "certificate.model", "certificate.solver",
     "search.sizes",
 )  # fmt: skip
-
-
-def evidence() -> Evidence:
-    """``core`` 1.0 next to 1.1, which is faster and open in one more indicator."""
-    bench = Bench()
-    for version, level in (("1.0", 0.0), ("1.1", 0.3), ("2.0", 0.1)):
-        bench.measure(bench.stack(f"core=={version}", "tool==1.0", "web==2.0"), jobs(level))
-    bench.measure(bench.stack("core==1.0", "tool==1.0", "web==1.0"), jobs(0, 3))
-    return bench.evidence()
-
-
-def made(manifest: str = "web\ntool\n") -> Advice:
-    request = asked(manifest, RecommendationType.PERFORMANCE, count=2)
-    return advise(request, snapshot_for(request, INDEX), evidence())
-
-
-def stored(advice: Advice, report: dict[str, Any]) -> StoredAdvice:
-    head = AdviceHead(
-        report["metadata"]["document_id"], advice.asked.kind.value,
-        advice.resolution.status.value, advice.snapshot.revision,
-        report["metadata"]["result_digest"], datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
-    return StoredAdvice(
-        head, SCHEMA_VERSION, packed(advice.asked), advice.snapshot.to_json(),
-        advice.evidence.to_json(), packed(known_for(advice)), report_bytes(report),
-    )  # fmt: skip
-
 
 ADVICE, CONFLICT = made(), made("web>=3\ntool\n")
 REPORT, FAILURE = report_of(ADVICE), report_of(CONFLICT)
@@ -118,7 +93,7 @@ def test_an_edit_of_any_leaf_is_found_out(
     case: tuple[str, dict[str, Any], Advice, list[Place]],
 ) -> None:
     _, report, advice, places = case
-    record = stored(advice, report)
+    record = stored_report(advice, report)
     for place in places:
         found = check_stored(record, edited(report, place))
         assert any("not as recorded" in it for it in found.problems), place
@@ -148,7 +123,7 @@ def test_what_needs_no_search_is_found_out_without_the_recorded_report(
 
 def test_both_reports_hold_as_they_are() -> None:
     for report, advice in ((REPORT, ADVICE), (FAILURE, CONFLICT)):
-        found = check_stored(stored(advice, report), report)
+        found = check_stored(stored_report(advice, report), report)
         assert (found.problems, found.unverified) == ((), ())
         assert found.verified
         assert problems(report, advice) == []
@@ -160,7 +135,7 @@ def test_what_is_added_or_gone_is_found_out() -> None:
     less = copy.deepcopy(REPORT)
     del less["result"]["report"]["stack_info"][0]
     less["metadata"]["result_digest"] = digest(less["result"])
-    record = stored(ADVICE, REPORT)
+    record = stored_report(ADVICE, REPORT)
     (problem,) = check_stored(record, more).problems
     assert problem == "not as recorded: metadata.signed_by should not be there"
     assert any("stack_info has" in it for it in check_stored(record, less).problems)
@@ -174,7 +149,7 @@ def test_the_second_best_is_not_sold_as_the_best() -> None:
     score = round(inner["products"][0]["score"] * SCALE)
     inner["certificate"] |= {"objective": score, "bound": score}
     forged["metadata"]["result_digest"] = digest(forged["result"])
-    assert check_stored(stored(ADVICE, REPORT), forged).problems
+    assert check_stored(stored_report(ADVICE, REPORT), forged).problems
 
 
 def test_a_forged_baseline_is_found_out() -> None:
@@ -187,7 +162,7 @@ def test_a_forged_baseline_is_found_out() -> None:
         ADVICE.asked, ADVICE.snapshot, ADVICE.evidence, other, assessment, universe, found
     )
     assert problems(report_of(forged), forged) == []
-    assert check_stored(stored(ADVICE, REPORT), report_of(forged)).problems
+    assert check_stored(stored_report(ADVICE, REPORT), report_of(forged)).problems
 
 
 @pytest.mark.parametrize("value", [None, 1, [], "x"])
@@ -195,7 +170,7 @@ def test_what_is_no_report_at_all_is_a_problem_and_no_crash(value: Any) -> None:
     for key in REPORT["result"]["report"]:
         broken = copy.deepcopy(REPORT)
         broken["result"]["report"][key] = value
-        assert check_stored(stored(ADVICE, REPORT), broken).problems or value == _of(key)
+        assert check_stored(stored_report(ADVICE, REPORT), broken).problems or value == _of(key)
 
 
 def _of(key: str) -> Any:

@@ -7,30 +7,14 @@ import math
 
 import jsonschema
 
-from adviser.advise import Advice, advise
 from adviser.reports.claims import claim_document
 from adviser.scoring.assessments import Claim
-from adviser.scoring.criteria import RecommendationType
-from tests.factories.asked import asked, snapshot_for
 from tests.factories.evidence import Bench, claims_about, jobs
-from tests.unit.adviser.reports.test_documents import SCHEMA, report_of
-
-INDEX = {
-    "fast": {
-        version: {"uploaded_at": f"2023-0{version}-01T00:00:00+00:00"}
-        for version in ("3", "2", "1")
-    }
-}
-
-
-def kept() -> Advice:
-    """The project keeps ``fast`` 2, as 3 is a third slower."""
-    bench = Bench()
-    for version, level in (("2", 0.0), ("3", -0.4)):
-        bench.measure(bench.stack(f"fast=={version}"), jobs(level, 20))
-    files = {"requirements.in": "fast>=2\n", "requirements.txt": "fast==2\n"}
-    request = asked(files=files, kind=RecommendationType.PERFORMANCE)
-    return advise(request, snapshot_for(request, INDEX), bench.evidence())
+from tests.factories.reports import (
+    SCHEMA,
+    kept,
+    report_of,
+)
 
 
 def test_a_loss_that_decides_has_its_measurements() -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from adviser.advise import Advice, advise, in_this_process
+from adviser.advise import advise, in_this_process
 from adviser.asked import Asked
 from adviser.reports.apart import check_apart
-from adviser.reports.checking import Material, check_report
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
 from adviser.reports.values import packed, unpacked
 from adviser.resolver.requests import Budget
@@ -28,39 +26,12 @@ from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.factories.asked import INDEX, NOTHING, advised, asked, known_for, snapshot_for
 from tests.factories.evidence import Bench
-
-SCHEMA = Path(__file__).parents[4] / "docs" / "reference" / "report.schema.json"
-METADATA = {
-    "analyzer": "adviser", "analyzer_version": "1", "hostname": "host",
-    "thoth_deployment_name": "local", "datetime": "2026-01-01T00:00:00+00:00",
-    "document_id": "adviser-260101000000-00000000000000aa", "timestamp": 1, "duration": 0.5,
-    "timings": {"search_s": 0.01}, "arguments": {}, "os_release": {},
-    "distribution": {
-        "codename": "", "id": "", "like": "", "version": "",
-        "version_parts": {"major": "", "minor": "", "build_number": ""},
-    },
-    "python": {
-        "api_version": 1013, "major": 3, "minor": 12, "micro": 1, "serial": 0,
-        "implementation_name": "cpython", "releaselevel": "final",
-    },
-}  # fmt: skip
-
-
-def report_of(advice: Advice, known: Known | None = None) -> dict[str, Any]:
-    result = result_document(advice, known_for(advice) if known is None else known)
-    # As a reader has it: tuples are lists.
-    return dict(json.loads(report_bytes(report_document(result, METADATA))))
-
-
-def material_of(advice: Advice) -> Material:
-    return Material(
-        advice.asked, advice.snapshot, advice.evidence, known_for(advice),
-        advice.baseline, advice.baseline_settled,
-    )  # fmt: skip
-
-
-def problems(report: dict[str, Any], advice: Advice) -> list[str]:
-    return check_report(report, material_of(advice))
+from tests.factories.reports import (
+    METADATA,
+    SCHEMA,
+    problems,
+    report_of,
+)
 
 
 @pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n", "nowhere\n"])

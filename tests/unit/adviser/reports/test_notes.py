@@ -20,8 +20,8 @@ from adviser.scoring.lacking import Need
 from graph.evidence import Evidence
 from tests.factories.asked import INDEX, MAIN, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench
+from tests.factories.reports import kept
 from tests.factories.universes import ENVIRONMENT, Index
-from tests.unit.adviser.reports.test_claims import kept
 
 
 def codes(index: Index, *indexes: AskedIndex) -> list[str]:

@@ -9,7 +9,7 @@ import jsonschema
 from adviser.reports.documents import report_bytes, report_document, result_document
 from adviser.reports.pipeline import pipeline_of
 from tests.factories.asked import advised, asked, known_for
-from tests.unit.adviser.reports.test_documents import METADATA, SCHEMA
+from tests.factories.reports import METADATA, SCHEMA
 
 KINDS = {"boots", "pseudonyms", "sieves", "steps", "strides", "wraps"}
 

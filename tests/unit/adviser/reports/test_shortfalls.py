@@ -14,8 +14,8 @@ from adviser.reports.documents import Known, lock_of
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
 from tests.factories.asked import NOTHING, advised, asked, known_for, snapshot_for
+from tests.factories.reports import report_of
 from tests.factories.universes import Index, dependency
-from tests.unit.adviser.reports.test_documents import report_of
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 OLD, NEW = {"uploaded_at": "2024-01-01T00:00:00Z"}, {"uploaded_at": "2025-06-01T00:00:00Z"}

@@ -12,8 +12,7 @@ from adviser.advise import advise
 from adviser.reports.tables import certificate_line, coverage_lines, report_view
 from graph.candidates import KnownVulnerability
 from tests.factories.asked import NOTHING, advised, asked, snapshot_for
-from tests.unit.adviser.reports.test_claims import kept
-from tests.unit.adviser.reports.test_documents import report_of
+from tests.factories.reports import kept, report_of
 
 
 def shown(report: dict[str, Any], width: int = 120) -> str:

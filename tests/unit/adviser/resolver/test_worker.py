@@ -157,9 +157,14 @@ def test_less_memory_than_wanted_is_what_there_is() -> None:
     code = (
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
-        "from tests.unit.adviser.resolver.test_worker import IN_THE_CHILD, Worker, replace, small\n"
+        "from adviser.resolver.admission import universe_of\n"
+        "from adviser.resolver.requests import Budget, Request\n"
+        "from adviser.resolver.worker import Worker\n"
+        "from tests.factories.universes import snapshot_of\n"
+        "universe = universe_of(snapshot_of({'app': {'1.0': {}}}, ['app']), Request(), {})\n"
         "with Worker() as worker:\n"
-        "    found = worker.resolve(small(), replace(IN_THE_CHILD, memory_bytes=2 << 30))\n"
+        f"    budget = Budget({DEADLINE_S}, steps=0, memory_bytes=2 << 30)\n"
+        "    found = worker.resolve(universe, budget)\n"
         "    print(found.status.value, found.limit)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
