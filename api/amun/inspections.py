@@ -1,4 +1,4 @@
-"""Inspections: submitted, listed, how far they are."""
+"""InspectionsResource: submitted, listed, how far they are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SPECIFICATION = {
 
 
 @blueprint.route("/version")
-class Version(MethodView):
+class VersionResource(MethodView):
     """Which service this is."""
 
     @blueprint.response(200, schemas.VersionSchema)
@@ -45,7 +45,7 @@ class Version(MethodView):
 
 
 @blueprint.route("/inspect")
-class Inspections(MethodView):
+class InspectionsResource(MethodView):
     """All inspections."""
 
     @needs(Scope.INSPECT)
@@ -64,7 +64,7 @@ class Inspections(MethodView):
         }
 
     @needs(Scope.INSPECT)
-    @blueprint.arguments(schemas.AmunPageQuery, location="query")
+    @blueprint.arguments(schemas.AmunPageQuerySchema, location="query")
     @blueprint.response(200, schemas.InspectionsSchema)
     def get(self, query: dict[str, int]) -> dict[str, Any]:
         """List inspections in the order in which they were submitted."""
@@ -75,11 +75,11 @@ class Inspections(MethodView):
 
 
 @blueprint.route("/inspect/<string:inspection_id>/status")
-class InspectionStatus(MethodView):
+class InspectionStatusResource(MethodView):
     """How far an inspection is."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.AmunStatusDocument)
+    @blueprint.response(200, schemas.AmunStatusDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Say how far an inspection is."""
         found = submitting.found_inspection(inspection_id)
@@ -87,7 +87,7 @@ class InspectionStatus(MethodView):
 
 
 @blueprint.route("/_debug/generate-dockerfile")
-class Dockerfiles(MethodView):
+class DockerfilesResource(MethodView):
     """The recipe of an image."""
 
     @needs(Scope.INSPECT)

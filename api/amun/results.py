@@ -24,11 +24,11 @@ blueprint = Routes(
 
 
 @blueprint.route("/specification")
-class Specification(MethodView):
+class SpecificationResource(MethodView):
     """What was asked for."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.SpecificationDocument)
+    @blueprint.response(200, schemas.SpecificationDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Give the specification of an inspection, as it is run once it was built."""
         found = submitting.found_inspection(inspection_id)
@@ -37,11 +37,11 @@ class Specification(MethodView):
 
 
 @blueprint.route("/build/log")
-class BuildLog(MethodView):
+class BuildLogResource(MethodView):
     """What was said while the stack was built."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.AmunLogDocument)
+    @blueprint.response(200, schemas.AmunLogDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Give the log of the build; null while it is not built."""
         found = submitting.found_inspection(inspection_id)
@@ -50,11 +50,11 @@ class BuildLog(MethodView):
 
 
 @blueprint.route("/job/batch-size")
-class BatchSize(MethodView):
+class BatchSizeResource(MethodView):
     """How many results there are."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.BatchSizeDocument)
+    @blueprint.response(200, schemas.BatchSizeDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Count the results of an inspection that are stored."""
         found = submitting.found_inspection(inspection_id)
@@ -63,11 +63,11 @@ class BatchSize(MethodView):
 
 
 @blueprint.route("/job/<int:item>/result")
-class JobResult(MethodView):
+class JobResultResource(MethodView):
     """What one job measured."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.JobResultDocument)
+    @blueprint.response(200, schemas.JobResultDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
         """Give the result document of one job; they count from 0."""
         found = submitting.found_inspection(inspection_id)
@@ -78,11 +78,11 @@ class JobResult(MethodView):
 
 
 @blueprint.route("/job/<int:item>/log")
-class JobLog(MethodView):
+class JobLogResource(MethodView):
     """What one job printed."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.AmunLogDocument)
+    @blueprint.response(200, schemas.AmunLogDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
         """Give the log of one job; they count from 0."""
         found = submitting.found_inspection(inspection_id)

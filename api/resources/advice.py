@@ -1,4 +1,4 @@
-"""Advice that was given, and its reports."""
+"""AdviceResource that was given, and its reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading
 from api.schemas import advice as schemas
-from api.schemas.thamos import ResultDocument
+from api.schemas.thamos import ResultDocumentSchema
 from api.security import needs, require_token
 from api.service import service
 from graph.repositories import browse_advice as record
@@ -27,12 +27,12 @@ _ADVICE = Cursor("advice", {"created_at": datetime, "advice_id": str})
 
 
 @blueprint.route("/advice")
-class AdviceList(MethodView):
-    """Advice: what others asked, so that nobody lists it without a token."""
+class AdviceListResource(MethodView):
+    """AdviceResource: what others asked, so that nobody lists it without a token."""
 
     @needs(Scope.READ, anonymous=False)
-    @blueprint.arguments(schemas.AdviceListQuery, location="query")
-    @blueprint.response(200, schemas.AdvicePage)
+    @blueprint.arguments(schemas.AdviceListQuerySchema, location="query")
+    @blueprint.response(200, schemas.AdvicePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List advice that the token asked for, or all with the scope `admin`; newest first."""
         shown = require_token()
@@ -43,11 +43,11 @@ class AdviceList(MethodView):
 
 
 @blueprint.route("/advice/<string:advice_id>")
-class Advice(MethodView):
+class AdviceResource(MethodView):
     """One advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.AdviceDetail)
+    @blueprint.response(200, schemas.AdviceDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, advice_id: str) -> dict[str, Any]:
         """Say which stacks an advice recommends, best first."""
@@ -64,11 +64,11 @@ class Advice(MethodView):
 
 
 @blueprint.route("/advice/<string:advice_id>/report")
-class AdviceReport(MethodView):
+class AdviceReportResource(MethodView):
     """The report of an advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.response(200, ResultDocument)
+    @blueprint.response(200, ResultDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, advice_id: str) -> Response:
         """Give the report of an advice, as it was recorded."""

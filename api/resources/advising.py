@@ -24,11 +24,11 @@ blueprint = Resources("advising", __name__, description="Advice asked for.")
 
 
 @blueprint.route("/advice")
-class AdviceRequests(MethodView):
+class AdviceRequestsResource(MethodView):
     """Requests for advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.ForceQuery, location="query")
+    @blueprint.arguments(schemas.ForceQuerySchema, location="query")
     @blueprint.arguments(schemas.ProjectSchema)
     @blueprint.response(202, schemas.RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
@@ -47,7 +47,7 @@ class AdviceRequests(MethodView):
 
 
 @blueprint.route("/advice/<string:advice_id>/replay")
-class Replays(MethodView):
+class ReplaysResource(MethodView):
     """The same again."""
 
     @needs(Scope.ADVISE)
@@ -61,11 +61,11 @@ class Replays(MethodView):
 
 
 @blueprint.route("/advice/<string:advice_id>/why-not")
-class WhyNot(MethodView):
+class WhyNotResource(MethodView):
     """What a requirement would cost."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.WhyNotQuery, location="query")
+    @blueprint.arguments(schemas.WhyNotQuerySchema, location="query")
     @blueprint.response(202, schemas.RequestSchema)
     def post(self, query: dict[str, Any], advice_id: str) -> Any:
         """Ask what a requirement would cost the stack, or why it cannot be met now."""

@@ -24,7 +24,7 @@ blueprint = Resources("cypher", __name__, description="Questions to the graph.")
 
 
 @blueprint.route("/cypher")
-class Cypher(MethodView):
+class CypherResource(MethodView):
     """Questions to the graph."""
 
     @needs(Scope.CYPHER)

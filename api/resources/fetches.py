@@ -24,11 +24,11 @@ blueprint = Resources("fetches", __name__, description="Packages asked for.")
 
 
 @blueprint.route("/packages")
-class Fetches(MethodView):
+class FetchesResource(MethodView):
     """Packages asked for."""
 
     @needs(Scope.INGEST)
-    @blueprint.arguments(schemas.ForceQuery, location="query")
+    @blueprint.arguments(schemas.ForceQuerySchema, location="query")
     @blueprint.arguments(schemas.FetchSchema)
     @blueprint.response(202, schemas.RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Inspections as they were delivered, and what their jobs came to."""
+"""InspectionsResource as they were delivered, and what their jobs came to."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _HARDWARE = Cursor("hardware", {"digest": str})
 
 
 @blueprint.route("/inspections")
-class Inspections(MethodView):
-    """Inspections."""
+class InspectionsResource(MethodView):
+    """InspectionsResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.InspectionQuery, location="query")
-    @blueprint.response(200, schemas.InspectionPage)
+    @blueprint.arguments(schemas.InspectionQuerySchema, location="query")
+    @blueprint.response(200, schemas.InspectionPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List inspections, those first that came last."""
         with reading() as (connection, progress):
@@ -40,11 +40,11 @@ class Inspections(MethodView):
 
 
 @blueprint.route("/inspections/<string:document_id>")
-class Inspection(MethodView):
+class InspectionResource(MethodView):
     """One inspection."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.InspectionDetail)
+    @blueprint.response(200, schemas.InspectionDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, document_id: str) -> dict[str, Any]:
         """Say what the jobs of an inspection came to."""
@@ -57,11 +57,11 @@ class Inspection(MethodView):
 
 
 @blueprint.route("/inspections/<string:document_id>/document")
-class InspectionDocument(MethodView):
+class InspectionDocumentResource(MethodView):
     """The document of an inspection."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.RawInspection)
+    @blueprint.response(200, schemas.RawInspectionSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, document_id: str) -> Response:
         """Give the document of an inspection, as canonical JSON of what was delivered."""
@@ -74,12 +74,12 @@ class InspectionDocument(MethodView):
 
 
 @blueprint.route("/hardware")
-class HardwareClasses(MethodView):
+class HardwareClassesResource(MethodView):
     """Hardware classes."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.HardwareQuery, location="query")
-    @blueprint.response(200, schemas.HardwarePage)
+    @blueprint.arguments(schemas.HardwareQuerySchema, location="query")
+    @blueprint.response(200, schemas.HardwarePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the hardware classes that something ran on."""
         with reading() as (connection, progress):
@@ -88,11 +88,11 @@ class HardwareClasses(MethodView):
 
 
 @blueprint.route("/hardware/<string:digest>")
-class HardwareClass(MethodView):
+class HardwareClassResource(MethodView):
     """One hardware class."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.HardwareDetail)
+    @blueprint.response(200, schemas.HardwareDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, digest: str) -> dict[str, Any]:
         """Say what a hardware class is."""

@@ -1,4 +1,4 @@
-"""Observations: what single jobs were seen to do."""
+"""ObservationsResource: what single jobs were seen to do."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _OBSERVATIONS = Cursor("observations", {"observation_id": str})
 
 
 @blueprint.route("/observations")
-class Observations(MethodView):
-    """Observations."""
+class ObservationsResource(MethodView):
+    """ObservationsResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ObservationQuery, location="query")
-    @blueprint.response(200, schemas.ObservationPage)
+    @blueprint.arguments(schemas.ObservationQuerySchema, location="query")
+    @blueprint.response(200, schemas.ObservationPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List observations in the order of their identifiers."""
         wanted = record.ObservationFilter(**filters(query))
@@ -36,11 +36,11 @@ class Observations(MethodView):
 
 
 @blueprint.route("/observations/<string:observation_id>")
-class Observation(MethodView):
+class ObservationResource(MethodView):
     """One observation."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.ObservationDetail)
+    @blueprint.response(200, schemas.ObservationDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, observation_id: str) -> dict[str, Any]:
         """Say what a job was seen to do."""

@@ -1,4 +1,4 @@
-"""Packages, and what changed of them."""
+"""PackagesResource, and what changed of them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _EVENTS = Cursor("events", {"event_id": int})
 
 
 @blueprint.route("/packages")
-class Packages(MethodView):
-    """Packages."""
+class PackagesResource(MethodView):
+    """PackagesResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.PackageQuery, location="query")
-    @blueprint.response(200, schemas.PackagePage)
+    @blueprint.arguments(schemas.PackageQuerySchema, location="query")
+    @blueprint.response(200, schemas.PackagePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the packages that are known: those with versions, and what these require."""
         asked = filters(query)
@@ -40,11 +40,11 @@ class Packages(MethodView):
 
 
 @blueprint.route("/packages/<string:name>")
-class Package(MethodView):
+class PackageResource(MethodView):
     """One package."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.PackageDocument)
+    @blueprint.response(200, schemas.PackageDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, name: str) -> dict[str, Any]:
         """Say what is known of a package."""
@@ -56,12 +56,12 @@ class Package(MethodView):
 
 
 @blueprint.route("/packages/<string:name>/versions")
-class Versions(MethodView):
+class VersionsResource(MethodView):
     """Releases of a package."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.VersionsQuery, location="query")
-    @blueprint.response(200, schemas.VersionsPage)
+    @blueprint.arguments(schemas.VersionsQuerySchema, location="query")
+    @blueprint.response(200, schemas.VersionsPageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str) -> dict[str, Any]:
         """List the releases of a package, newest first."""
@@ -74,12 +74,12 @@ class Versions(MethodView):
 
 
 @blueprint.route("/events")
-class Events(MethodView):
+class EventsResource(MethodView):
     """What changed in indexes."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.EventQuery, location="query")
-    @blueprint.response(200, schemas.EventPage)
+    @blueprint.arguments(schemas.EventQuerySchema, location="query")
+    @blueprint.response(200, schemas.EventPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List what changed in indexes, newest first: releases, yanks, hashes."""
         with reading() as (connection, progress):

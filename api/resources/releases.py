@@ -13,7 +13,7 @@ from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, members, package_name, reading
 from api.schemas import packages as schemas
-from api.schemas.vulnerabilities import VulnerabilityPage
+from api.schemas.vulnerabilities import VulnerabilityPageSchema
 from api.security import needs
 from common.environments import Environment, environment
 from common.releases import Requirement
@@ -31,12 +31,12 @@ _PLATFORM = "linux_x86_64"
 
 
 @blueprint.route("/packages/<string:name>/versions/<string:version>")
-class Release(MethodView):
+class ReleaseResource(MethodView):
     """One release."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.VersionQuery, location="query")
-    @blueprint.response(200, schemas.VersionDocument)
+    @blueprint.arguments(schemas.VersionQuerySchema, location="query")
+    @blueprint.response(200, schemas.VersionDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
         """Say what is known of a release, and which of its requirements hold somewhere."""
@@ -56,12 +56,12 @@ class Release(MethodView):
 
 
 @blueprint.route("/packages/<string:name>/versions/<string:version>/files")
-class Files(MethodView):
-    """Files of a release."""
+class FilesResource(MethodView):
+    """FilesResource of a release."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ReleasePageQuery, location="query")
-    @blueprint.response(200, schemas.FilePage)
+    @blueprint.arguments(schemas.ReleasePageQuerySchema, location="query")
+    @blueprint.response(200, schemas.FilePageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
         """List the files of a release by name, with those that are offered no more."""
@@ -74,12 +74,12 @@ class Files(MethodView):
 
 
 @blueprint.route("/packages/<string:name>/versions/<string:version>/vulnerabilities")
-class Harms(MethodView):
+class HarmsResource(MethodView):
     """Vulnerabilities of a release."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ReleasePageQuery, location="query")
-    @blueprint.response(200, VulnerabilityPage)
+    @blueprint.arguments(schemas.ReleasePageQuerySchema, location="query")
+    @blueprint.response(200, VulnerabilityPageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
         """List the vulnerabilities that affect a release."""

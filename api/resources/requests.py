@@ -29,7 +29,7 @@ _SCOPES = {
 
 
 @blueprint.route("/requests/<string:analysis_id>")
-class Request(MethodView):
+class RequestResource(MethodView):
     """One request."""
 
     @blueprint.response(200, schemas.RequestSchema)
@@ -39,7 +39,7 @@ class Request(MethodView):
 
 
 @blueprint.route("/requests/<string:analysis_id>/result")
-class RequestResult(MethodView):
+class RequestResultResource(MethodView):
     """What came of a request."""
 
     @blueprint.response(200, {"type": "object"})
@@ -50,7 +50,7 @@ class RequestResult(MethodView):
 
 
 @blueprint.route("/requests/<string:analysis_id>/log")
-class RequestLog(MethodView):
+class RequestLogResource(MethodView):
     """What people are shown of a run."""
 
     @blueprint.response(200, schemas.LogSchema)
@@ -84,7 +84,7 @@ def may_fetch() -> dict[str, bool]:
 
 def accepted(found: Analysis, cached: bool) -> tuple[dict[str, Any], int, dict[str, str]]:
     """What a submit is answered with: the request, and where it is found."""
-    where = url_for("v2-requests.Request", analysis_id=found.analysis_id)
+    where = url_for("v2-requests.RequestResource", analysis_id=found.analysis_id)
     return document_of(found, cached=cached), 202, {"Location": where}
 
 
@@ -92,14 +92,14 @@ def document_of(found: Analysis, *, cached: bool = False) -> dict[str, Any]:
     """A request as clients read it."""
     name = found.analysis_id
     has_result = found.result_document_id is not None
-    result = url_for("v2-requests.RequestResult", analysis_id=name) if has_result else None
+    result = url_for("v2-requests.RequestResultResource", analysis_id=name) if has_result else None
     return {
         **members(found),
         "kind": found.kind.value,
         "state": found.state.value,
         "cached": cached,
         "result": result,
-        "log": url_for("v2-requests.RequestLog", analysis_id=name),
+        "log": url_for("v2-requests.RequestLogResource", analysis_id=name),
     }
 
 

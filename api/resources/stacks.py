@@ -1,4 +1,4 @@
-"""Stacks, and two of them next to each other."""
+"""StacksResource, and two of them next to each other."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _COMPARISONS = Cursor("comparisons", {"comparison_key": str})
 
 
 @blueprint.route("/stacks")
-class Stacks(MethodView):
-    """Stacks."""
+class StacksResource(MethodView):
+    """StacksResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.StackQuery, location="query")
-    @blueprint.response(200, schemas.StackPage)
+    @blueprint.arguments(schemas.StackQuerySchema, location="query")
+    @blueprint.response(200, schemas.StackPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List stacks in the order of their digests: those measured, and those advised to you.
 
@@ -46,11 +46,11 @@ class Stacks(MethodView):
 
 
 @blueprint.route("/stacks/<string:digest>")
-class Stack(MethodView):
+class StackResource(MethodView):
     """One stack."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.StackDocument)
+    @blueprint.response(200, schemas.StackDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, digest: str) -> dict[str, Any]:
         """Say which releases a stack is."""
@@ -63,12 +63,12 @@ class Stack(MethodView):
 
 
 @blueprint.route("/comparisons")
-class Comparisons(MethodView):
+class ComparisonsResource(MethodView):
     """Two stacks next to each other."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ComparisonQuery, location="query")
-    @blueprint.response(200, schemas.ComparisonPage)
+    @blueprint.arguments(schemas.ComparisonQuerySchema, location="query")
+    @blueprint.response(200, schemas.ComparisonPageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """Compare two stacks by everything that both were measured with.

@@ -8,7 +8,7 @@ from flask.views import MethodView
 
 from api.paging import freshness
 from api.resources.base import Resources, members, reading
-from api.schemas.status import ServiceStatus
+from api.schemas.status import ServiceStatusSchema
 from api.security import needs
 from common import __version__
 from graph.repositories.progress import backlog
@@ -18,11 +18,11 @@ blueprint = Resources("status", __name__, description="How far the service is.")
 
 
 @blueprint.route("/status")
-class Status(MethodView):
+class StatusResource(MethodView):
     """The projection of the record into the graph."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, ServiceStatus)
+    @blueprint.response(200, ServiceStatusSchema)
     def get(self) -> dict[str, Any]:
         """Say how far the graph is behind the record; only PostgreSQL is asked."""
         with reading() as (connection, progress):

@@ -50,12 +50,12 @@ _BODY = {
 
 
 @blueprint.route("/inspections")
-class Uploads(MethodView):
+class UploadsResource(MethodView):
     """Inspections sent in."""
 
     @needs(Scope.INGEST)
     @blueprint.doc(requestBody=_BODY)
-    @blueprint.arguments(schemas.ForceQuery, location="query")
+    @blueprint.arguments(schemas.ForceQuerySchema, location="query")
     @blueprint.response(202, schemas.RequestSchema)
     @blueprint.alt_response(201, schema=schemas.TakenInSchema, description="Taken in at once.")
     @blueprint.alt_response(200, schema=schemas.TakenInSchema, description="Known already.")

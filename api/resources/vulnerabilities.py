@@ -1,4 +1,4 @@
-"""Vulnerabilities, and the releases that they affect."""
+"""VulnerabilitiesResource, and the releases that they affect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading
 from api.schemas import vulnerabilities as schemas
-from api.schemas.words import PageQuery
+from api.schemas.words import PageQuerySchema
 from api.security import needs
 from graph.repositories import browse_vulnerabilities as record
 from graph.repositories.tokens import Scope
@@ -23,12 +23,12 @@ _AFFECTED = Cursor("affected", {"purl": str})
 
 
 @blueprint.route("/vulnerabilities")
-class Vulnerabilities(MethodView):
-    """Vulnerabilities."""
+class VulnerabilitiesResource(MethodView):
+    """VulnerabilitiesResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.VulnerabilityQuery, location="query")
-    @blueprint.response(200, schemas.VulnerabilityPage)
+    @blueprint.arguments(schemas.VulnerabilityQuerySchema, location="query")
+    @blueprint.response(200, schemas.VulnerabilityPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List vulnerabilities in the order of their identifiers."""
         wanted = record.VulnerabilityFilter(**filters(query))
@@ -38,11 +38,11 @@ class Vulnerabilities(MethodView):
 
 
 @blueprint.route("/vulnerabilities/<string:identifier>")
-class Vulnerability(MethodView):
+class VulnerabilityResource(MethodView):
     """One vulnerability."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.VulnerabilityDocument)
+    @blueprint.response(200, schemas.VulnerabilityDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, identifier: str) -> dict[str, Any]:
         """Say what is known of a vulnerability; any of its aliases finds it."""
@@ -59,12 +59,12 @@ class Vulnerability(MethodView):
 
 
 @blueprint.route("/vulnerabilities/<string:identifier>/versions")
-class Affected(MethodView):
+class AffectedResource(MethodView):
     """What a vulnerability affects."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(PageQuery, location="query")
-    @blueprint.response(200, schemas.ReleaseNamePage)
+    @blueprint.arguments(PageQuerySchema, location="query")
+    @blueprint.response(200, schemas.ReleaseNamePageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], identifier: str) -> dict[str, Any]:
         """List the releases that a vulnerability affects, of those that are known."""

@@ -6,9 +6,9 @@ from marshmallow import Schema, fields
 
 from adviser.scoring.criteria import RecommendationType
 from api.schemas.words import (
-    FromData,
-    Page,
-    PageQuery,
+    FreshnessSchema,
+    PageQuerySchema,
+    PageSchema,
     asked,
     asked_choice,
     choice,
@@ -24,7 +24,7 @@ _STATUSES = ["optimal", "feasible", "infeasible", "unknown"]
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 
 
-class AdviceListQuery(PageQuery):
+class AdviceListQuerySchema(PageQuerySchema):
     """Which advice is asked for."""
 
     recommendation_type = asked_choice("What it was to be good at.", _TYPES)
@@ -34,7 +34,7 @@ class AdviceListQuery(PageQuery):
     stack = asked("Digest of a stack that it recommends.", _DIGEST)
 
 
-class AdviceItem(Schema):
+class AdviceItemSchema(Schema):
     """An advice in a list."""
 
     advice_id = text("Its identifier.", "adviser-260101000000-5f0c9d2be417a863")
@@ -47,13 +47,13 @@ class AdviceItem(Schema):
     platform = text("Of the same, as a wheel tag names it.", null=True)
 
 
-class AdvicePage(Page):
+class AdvicePageSchema(PageSchema):
     """Advice, newest first."""
 
-    items = fields.List(fields.Nested(AdviceItem), required=True)
+    items = fields.List(fields.Nested(AdviceItemSchema), required=True)
 
 
-class RecommendedStack(Schema):
+class RecommendedStackSchema(Schema):
     """A stack that an advice recommends."""
 
     rank = count("The best is at 1.", 1)
@@ -61,8 +61,8 @@ class RecommendedStack(Schema):
     score = number("In points.", 812.5)
 
 
-class AdviceDetail(FromData, AdviceItem):
+class AdviceDetailSchema(FreshnessSchema, AdviceItemSchema):
     """An advice."""
 
-    stacks = fields.List(fields.Nested(RecommendedStack), required=True)
+    stacks = fields.List(fields.Nested(RecommendedStackSchema), required=True)
     evidence = count("Observations that its claims name.", 20)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from marshmallow import Schema, fields, validate
 
-from api.schemas.words import LAST_PAGE, Lenient, count, flag, free, text, texts
+from api.schemas.words import LAST_PAGE, LenientSchema, count, flag, free, text, texts
 
 
-class AmunPageQuery(Lenient):
+class AmunPageQuerySchema(LenientSchema):
     """Which page is asked for; pages count from 1."""
 
     page = fields.Integer(load_default=1, validate=validate.Range(1, LAST_PAGE))
@@ -47,31 +47,31 @@ class AmunStatusSchema(Schema):
     data_stored = flag("Whether its results were taken in.")
 
 
-class AmunStatusDocument(_Answer):
+class AmunStatusDocumentSchema(_Answer):
     """The state of an inspection."""
 
     status = fields.Nested(AmunStatusSchema, required=True)
 
 
-class SpecificationDocument(_Answer):
+class SpecificationDocumentSchema(_Answer):
     """What was asked for."""
 
     specification = free("docs/reference/specification.md describes every field.")
 
 
-class AmunLogDocument(_Answer):
+class AmunLogDocumentSchema(_Answer):
     """What was said."""
 
     log = text("Lines for people.", null=True)
 
 
-class BatchSizeDocument(_Answer):
+class BatchSizeDocumentSchema(_Answer):
     """How many results there are."""
 
     batch_size = count("Results that are stored.", 3)
 
 
-class JobResultDocument(_Answer):
+class JobResultDocumentSchema(_Answer):
     """What one job measured."""
 
     result = free("docs/reference/inspection-result.md describes every field.")

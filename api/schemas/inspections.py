@@ -5,9 +5,9 @@ from __future__ import annotations
 from marshmallow import INCLUDE, Schema, fields
 
 from api.schemas.words import (
-    FromData,
-    Page,
-    PageQuery,
+    FreshnessSchema,
+    PageQuerySchema,
+    PageSchema,
     asked,
     asked_choice,
     choice,
@@ -24,7 +24,7 @@ _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a59
 _OUTCOMES = [it.value for it in Outcome]
 
 
-class InspectionQuery(PageQuery):
+class InspectionQuerySchema(PageQuerySchema):
     """Which inspections are asked for."""
 
     stack = asked("Digest of the stack that was tried.", _DIGEST)
@@ -32,7 +32,7 @@ class InspectionQuery(PageQuery):
     indicator = asked("Name of an indicator that a job ran.", "PiMatmul")
 
 
-class InspectionItem(Schema):
+class InspectionItemSchema(Schema):
     """One stack, tried by a number of jobs."""
 
     document_id = text("Digest of its document.", _DIGEST)
@@ -45,13 +45,13 @@ class InspectionItem(Schema):
     ingested_at = moment("When it came.")
 
 
-class InspectionPage(Page):
+class InspectionPageSchema(PageSchema):
     """Inspections, those first that came last."""
 
-    items = fields.List(fields.Nested(InspectionItem), required=True)
+    items = fields.List(fields.Nested(InspectionItemSchema), required=True)
 
 
-class InspectionDetail(FromData, InspectionItem):
+class InspectionDetailSchema(FreshnessSchema, InspectionItemSchema):
     """An inspection."""
 
     outcomes = fields.Dict(
@@ -64,7 +64,7 @@ class InspectionDetail(FromData, InspectionItem):
     hardware = texts("Digests of the classes that they ran on.", [_DIGEST])
 
 
-class RawInspection(Schema):
+class RawInspectionSchema(Schema):
     """A document as it was delivered, as canonical JSON; its own schema names its members."""
 
     class Meta:
@@ -73,7 +73,7 @@ class RawInspection(Schema):
         unknown = INCLUDE
 
 
-class ObservationQuery(PageQuery):
+class ObservationQuerySchema(PageQuerySchema):
     """Which observations are asked for."""
 
     indicator = asked("Name of the indicator.", "PiMatmul")
@@ -86,7 +86,7 @@ class ObservationQuery(PageQuery):
     comparison_key = asked("Of what was measured alike.", _DIGEST)
 
 
-class ObservationItem(Schema):
+class ObservationItemSchema(Schema):
     """What one job was seen to do, once."""
 
     observation_id = text("Its identifier.", _DIGEST)
@@ -126,23 +126,23 @@ class ObservationItem(Schema):
     system_s = number("Processor time in the kernel, s.", 0.2, null=True)
 
 
-class ObservationPage(Page):
+class ObservationPageSchema(PageSchema):
     """Observations in the order of their identifiers."""
 
-    items = fields.List(fields.Nested(ObservationItem), required=True)
+    items = fields.List(fields.Nested(ObservationItemSchema), required=True)
 
 
-class ObservationDetail(FromData, ObservationItem):
+class ObservationDetailSchema(FreshnessSchema, ObservationItemSchema):
     """An observation."""
 
 
-class HardwareQuery(PageQuery):
+class HardwareQuerySchema(PageQuerySchema):
     """Which hardware classes are asked for."""
 
     like = asked("Part of a label, in any case.", "epyc")
 
 
-class HardwareItem(Schema):
+class HardwareItemSchema(Schema):
     """Machines whose measurements may be compared."""
 
     digest = text("Its digest.", _DIGEST)
@@ -151,11 +151,11 @@ class HardwareItem(Schema):
     document_id = text("The document that it was first seen in.", _DIGEST)
 
 
-class HardwarePage(Page):
+class HardwarePageSchema(PageSchema):
     """Hardware classes by digest."""
 
-    items = fields.List(fields.Nested(HardwareItem), required=True)
+    items = fields.List(fields.Nested(HardwareItemSchema), required=True)
 
 
-class HardwareDetail(FromData, HardwareItem):
+class HardwareDetailSchema(FreshnessSchema, HardwareItemSchema):
     """A hardware class."""

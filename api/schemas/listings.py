@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from marshmallow import Schema, fields, validate
 
-from api.schemas.words import LAST_PAGE, Lenient
+from api.schemas.words import LAST_PAGE, LenientSchema
 
 
-class System(Schema):
+class SystemSchema(Schema):
     """An operating system and a Python."""
 
     os_name = fields.String(required=True)
@@ -15,13 +15,13 @@ class System(Schema):
     python_version = fields.String(required=True)
 
 
-class Environments(Schema):
+class EnvironmentsSchema(Schema):
     """Systems that are known."""
 
-    environment = fields.List(fields.Nested(System), required=True)
+    environment = fields.List(fields.Nested(SystemSchema), required=True)
 
 
-class PackageIndex(Schema):
+class PackageIndexSchema(Schema):
     """A package index."""
 
     url = fields.String(required=True)
@@ -30,19 +30,19 @@ class PackageIndex(Schema):
     warehouse_api_url = fields.String(allow_none=True, dump_default=None)
 
 
-class Indexes(Schema):
-    """Indexes that are read."""
+class IndexesSchema(Schema):
+    """IndexesSchema that are read."""
 
-    indexes = fields.List(fields.Nested(PackageIndex), required=True)
+    indexes = fields.List(fields.Nested(PackageIndexSchema), required=True)
 
 
-class ImportQuery(Lenient):
+class ImportQuerySchema(LenientSchema):
     """Which module is asked for."""
 
     import_name = fields.String(required=True, validate=validate.Length(1, 500))
 
 
-class Provider(Schema):
+class ProviderSchema(Schema):
     """A release that has a module."""
 
     package_name = fields.String(required=True)
@@ -51,14 +51,14 @@ class Provider(Schema):
     index_url = fields.String(required=True)
 
 
-class Imports(Schema):
+class ImportsSchema(Schema):
     """Releases that have a module."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
-    package_names = fields.List(fields.Nested(Provider), required=True)
+    package_names = fields.List(fields.Nested(ProviderSchema), required=True)
 
 
-class ImageQuery(Lenient):
+class ImageQuerySchema(LenientSchema):
     """Which images are asked for."""
 
     page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
@@ -73,7 +73,7 @@ class ImageQuery(Lenient):
     rpm_package_name = fields.String()
 
 
-class Image(Schema):
+class ImageSchema(Schema):
     """A container image."""
 
     datetime = fields.String(required=True)
@@ -93,8 +93,8 @@ class Image(Schema):
     thoth_image_version = fields.String(allow_none=True)
 
 
-class Images(Schema):
+class ImagesSchema(Schema):
     """A page of images; the one past the last is empty."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
-    container_images = fields.List(fields.Nested(Image), required=True)
+    container_images = fields.List(fields.Nested(ImageSchema), required=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from marshmallow import Schema, fields, validate
 
 from api.schemas.words import (
-    FromData,
-    Page,
-    PageQuery,
-    Query,
+    FreshnessSchema,
+    PageQuerySchema,
+    PageSchema,
+    QuerySchema,
     asked,
     asked_choice,
     choice,
@@ -26,14 +26,14 @@ from graph.repositories.browse_events import KINDS
 _STATES = [it.value for it in ReleaseState]
 
 
-class PackageQuery(PageQuery):
+class PackageQuerySchema(PageQuerySchema):
     """Which packages are asked for."""
 
     like = asked("Part of a name.", "flask")
     index = asked("Name of an index that serves a version.", "pypi")
 
 
-class PackageItem(Schema):
+class PackageItemSchema(Schema):
     """A package in a list."""
 
     name = text("Name, normalised.", "flask")
@@ -41,13 +41,13 @@ class PackageItem(Schema):
     indexes = texts("Indexes that serve one of them.", ["pypi"])
 
 
-class PackagePage(Page):
+class PackagePageSchema(PageSchema):
     """Packages in the order of their names."""
 
-    items = fields.List(fields.Nested(PackageItem), required=True)
+    items = fields.List(fields.Nested(PackageItemSchema), required=True)
 
 
-class IndexAnswer(Schema):
+class IndexAnswerSchema(Schema):
     """What an index last said when it was asked for the package."""
 
     index = text("Name of the index.", "pypi")
@@ -57,21 +57,21 @@ class IndexAnswer(Schema):
     message = text("The same, for people.", null=True)
 
 
-class PackageDocument(FromData, PackageItem):
+class PackageDocumentSchema(FreshnessSchema, PackageItemSchema):
     """A package."""
 
     revision = text("Digest of all that could change an answer about it.", null=True)
     document_id = text("The document that it was first seen in.")
-    answers = fields.List(fields.Nested(IndexAnswer), required=True)
+    answers = fields.List(fields.Nested(IndexAnswerSchema), required=True)
 
 
-class VersionsQuery(PageQuery):
+class VersionsQuerySchema(PageQuerySchema):
     """Which releases are asked for."""
 
     index = asked("Only those that this index serves.", "pypi")
 
 
-class VersionItem(Schema):
+class VersionItemSchema(Schema):
     """A release in a list."""
 
     purl = text("Package URL.", "pkg:pypi/flask@3.1.2")
@@ -85,13 +85,13 @@ class VersionItem(Schema):
     vulnerabilities = count("How many affect it.", 0)
 
 
-class VersionsPage(Page):
+class VersionsPageSchema(PageSchema):
     """Releases, newest first."""
 
-    items = fields.List(fields.Nested(VersionItem), required=True)
+    items = fields.List(fields.Nested(VersionItemSchema), required=True)
 
 
-class ReleaseQuery(Query):
+class ReleaseQuerySchema(QuerySchema):
     """Which index is meant."""
 
     index = fields.String(
@@ -101,11 +101,11 @@ class ReleaseQuery(Query):
     )
 
 
-class ReleasePageQuery(ReleaseQuery, PageQuery):
+class ReleasePageQuerySchema(ReleaseQuerySchema, PageQuerySchema):
     """Which index is meant, and which page."""
 
 
-class VersionQuery(ReleaseQuery):
+class VersionQuerySchema(ReleaseQuerySchema):
     """Which index is meant, and where the release is to run."""
 
     python_version = asked("Evaluate markers for this interpreter.", "3.11")
@@ -120,7 +120,7 @@ class VersionQuery(ReleaseQuery):
     )
 
 
-class Requirement(Schema):
+class RequirementSchema(Schema):
     """One line of what a release requires, as it was written and as it is understood."""
 
     raw = text("As it was written.", 'colorama; platform_system == "Windows"')
@@ -138,7 +138,7 @@ class Requirement(Schema):
     )
 
 
-class VersionDocument(FromData, Schema):
+class VersionDocumentSchema(FreshnessSchema, Schema):
     """One release as one index serves it."""
 
     purl = text("Package URL.", "pkg:pypi/flask@3.1.2")
@@ -164,10 +164,10 @@ class VersionDocument(FromData, Schema):
     environment = text(
         "What markers were evaluated for.", "CPython 3.11 on manylinux_2_28_x86_64", null=True
     )
-    requirements = fields.List(fields.Nested(Requirement), required=True)
+    requirements = fields.List(fields.Nested(RequirementSchema), required=True)
 
 
-class FileItem(Schema):
+class FileItemSchema(Schema):
     """A file of a release; the hash that was seen first is never overwritten."""
 
     filename = text("Its name.", "flask-3.1.2-py3-none-any.whl")
@@ -183,13 +183,13 @@ class FileItem(Schema):
     listed = flag("Whether the index offers it still.")
 
 
-class FilePage(Page):
+class FilePageSchema(PageSchema):
     """Files of a release, by name."""
 
-    items = fields.List(fields.Nested(FileItem), required=True)
+    items = fields.List(fields.Nested(FileItemSchema), required=True)
 
 
-class EventQuery(PageQuery):
+class EventQuerySchema(PageQuerySchema):
     """Which events are asked for."""
 
     package = asked("Name of a package.", "flask")
@@ -197,7 +197,7 @@ class EventQuery(PageQuery):
     kind = asked_choice("What happened.", list(KINDS))
 
 
-class EventItem(Schema):
+class EventItemSchema(Schema):
     """Something that changed in an index."""
 
     event_id = count("Grows with time.", 17)
@@ -209,7 +209,7 @@ class EventItem(Schema):
     occurred_at = moment("When it was noticed.")
 
 
-class EventPage(Page):
+class EventPageSchema(PageSchema):
     """Events, newest first."""
 
-    items = fields.List(fields.Nested(EventItem), required=True)
+    items = fields.List(fields.Nested(EventItemSchema), required=True)

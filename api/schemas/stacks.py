@@ -6,11 +6,11 @@ from marshmallow import Schema, fields, validate
 
 from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
-from api.schemas.vulnerabilities import ReleaseName
+from api.schemas.vulnerabilities import ReleaseNameSchema
 from api.schemas.words import (
-    FromData,
-    Page,
-    PageQuery,
+    FreshnessSchema,
+    PageQuerySchema,
+    PageSchema,
     asked,
     asked_flag,
     choice,
@@ -26,7 +26,7 @@ _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a59
 _NEEDS = [it.value for it in Need]
 
 
-class StackQuery(PageQuery):
+class StackQuerySchema(PageQuerySchema):
     """Which stacks are asked for."""
 
     package = asked("Name of a package in it.", "numpy")
@@ -34,7 +34,7 @@ class StackQuery(PageQuery):
     measured = asked_flag("Whether it was inspected.")
 
 
-class StackItem(Schema):
+class StackItemSchema(Schema):
     """A set of package versions, named by its digest."""
 
     digest = text("Its digest.", _DIGEST)
@@ -44,19 +44,19 @@ class StackItem(Schema):
     document_id = text("The document that it was first seen in.", _DIGEST)
 
 
-class StackPage(Page):
+class StackPageSchema(PageSchema):
     """Stacks in the order of their digests."""
 
-    items = fields.List(fields.Nested(StackItem), required=True)
+    items = fields.List(fields.Nested(StackItemSchema), required=True)
 
 
-class StackDocument(FromData, StackItem):
+class StackDocumentSchema(FreshnessSchema, StackItemSchema):
     """A stack with its packages."""
 
-    packages = fields.List(fields.Nested(ReleaseName), required=True)
+    packages = fields.List(fields.Nested(ReleaseNameSchema), required=True)
 
 
-class ComparisonQuery(PageQuery):
+class ComparisonQuerySchema(PageQuerySchema):
     """Which two stacks are compared."""
 
     # All that was measured by a key is read to compare two stacks by it.
@@ -71,14 +71,14 @@ class ComparisonQuery(PageQuery):
     hardware = asked("Only on this hardware class: a digest.", _DIGEST)
 
 
-class HardwareName(Schema):
+class HardwareNameSchema(Schema):
     """A hardware class, named."""
 
     digest = text("Its digest.", _DIGEST)
     label = text("For people.", "AMD EPYC, 2 processors")
 
 
-class ComparedStack(Schema):
+class ComparedStackSchema(Schema):
     """One of the two stacks under one comparison key."""
 
     label = text("For people.", "numpy 2.4.6 (1f2e3d4c)")
@@ -94,7 +94,7 @@ class ComparedStack(Schema):
     warnings = texts("Warnings about the noise of its jobs, for people.", [])
 
 
-class Effect(Schema):
+class EffectSchema(Schema):
     """How the candidate differs from the baseline, and what may be claimed of it."""
 
     verdict = choice("What may be claimed.", [it.value for it in Verdict])
@@ -116,7 +116,7 @@ class Effect(Schema):
     tau = number("Standard deviation of the effect between hosts, natural log.", null=True)
 
 
-class ComparisonItem(Schema):
+class ComparisonItemSchema(Schema):
     """Two stacks by one indicator, measured alike."""
 
     comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
@@ -126,14 +126,14 @@ class ComparisonItem(Schema):
     parameters = free("Of the indicator.")
     device = text("What it ran on.", "cpu", null=True)
     python_version = text("Of the interpreter.", "3.11", null=True)
-    hardware = fields.Nested(HardwareName, required=True)
+    hardware = fields.Nested(HardwareNameSchema, required=True)
     delta_pct = number("Differences up to this are of no interest, %.", 2.0)
-    baseline = fields.Nested(ComparedStack, required=True)
-    candidate = fields.Nested(ComparedStack, required=True)
-    effect = fields.Nested(Effect, required=True)
+    baseline = fields.Nested(ComparedStackSchema, required=True)
+    candidate = fields.Nested(ComparedStackSchema, required=True)
+    effect = fields.Nested(EffectSchema, required=True)
 
 
-class ComparisonPage(Page):
+class ComparisonPageSchema(PageSchema):
     """Comparisons by comparison key; none if the two were never measured alike."""
 
-    items = fields.List(fields.Nested(ComparisonItem), required=True)
+    items = fields.List(fields.Nested(ComparisonItemSchema), required=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from api.schemas.words import FromData, count, moment, number, text
+from api.schemas.words import FreshnessSchema, count, moment, number, text
 
 
-class ServiceStatus(FromData):
+class ServiceStatusSchema(FreshnessSchema):
     """Which release answers, and how far its graph is behind the record."""
 
     version = text("Of the service.", "0.1.0")

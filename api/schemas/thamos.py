@@ -9,7 +9,7 @@ from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 from adviser.scoring.criteria import RecommendationType
 from api.schemas.project_files import check_lock
 from api.schemas.requirement_lists import MAX_MANIFEST, check_constraints
-from api.schemas.words import Lenient
+from api.schemas.words import LenientSchema
 
 #: Of one text within a request.
 _MAX_TEXT = 3 * 1024**2
@@ -26,7 +26,7 @@ class CapitalBoolean(fields.Boolean):
         )
 
 
-class _Submitted(Lenient):
+class _Submitted(LenientSchema):
     """What every submit has in its query."""
 
     debug = CapitalBoolean(load_default=False)
@@ -44,7 +44,7 @@ class _Submitted(Lenient):
         return {k: v for k, v in data.items() if not (k == "origin" and v in ("", "None"))}
 
 
-class AdviceQuery(_Submitted):
+class AdviceQuerySchema(_Submitted):
     """The query of an advise request."""
 
     recommendation_type = fields.String(
@@ -62,11 +62,11 @@ class AdviceQuery(_Submitted):
     )
 
 
-class ProvenanceQuery(_Submitted):
+class ProvenanceQuerySchema(_Submitted):
     """The query of a check of provenance."""
 
 
-class ApplicationStack(Lenient):
+class ApplicationStackSchema(LenientSchema):
     """A Pipfile as TOML, and a Pipfile.lock as JSON or nothing."""
 
     requirements = fields.String(required=True, validate=validate.Length(1, MAX_MANIFEST))
@@ -78,7 +78,7 @@ class ApplicationStack(Lenient):
     requirements_format = fields.String(load_default="pipenv", validate=validate.OneOf(["pipenv"]))
 
 
-class RuntimeEnvironment(Schema):
+class RuntimeEnvironmentSchema(Schema):
     """An entry of ``.thoth.yaml`` as it stands; what is not known is kept."""
 
     class Meta:
@@ -92,7 +92,7 @@ class RuntimeEnvironment(Schema):
     hardware = fields.Dict(keys=fields.String(), allow_none=True)
 
 
-class LibraryUsage(Lenient):
+class LibraryUsageSchema(LenientSchema):
     """What of which modules a project uses."""
 
     version = fields.String(allow_none=True)
@@ -104,12 +104,14 @@ class LibraryUsage(Lenient):
     )
 
 
-class AdviceRequest(Lenient):
+class AdviceRequestSchema(LenientSchema):
     """The body of an advise request."""
 
-    application_stack = fields.Nested(ApplicationStack, required=True)
-    runtime_environment = fields.Nested(RuntimeEnvironment, allow_none=True, load_default=None)
-    library_usage = fields.Nested(LibraryUsage, allow_none=True, load_default=None)
+    application_stack = fields.Nested(ApplicationStackSchema, required=True)
+    runtime_environment = fields.Nested(
+        RuntimeEnvironmentSchema, allow_none=True, load_default=None
+    )
+    library_usage = fields.Nested(LibraryUsageSchema, allow_none=True, load_default=None)
     constraints = fields.String(
         allow_none=True,
         load_default=None,
@@ -124,14 +126,14 @@ class AdviceRequest(Lenient):
     callback_info = fields.Dict(keys=fields.String(), allow_none=True)
 
 
-class ProvenanceRequest(Lenient):
+class ProvenanceRequestSchema(LenientSchema):
     """The body of a check of provenance."""
 
-    application_stack = fields.Nested(ApplicationStack, required=True)
+    application_stack = fields.Nested(ApplicationStackSchema, required=True)
     kebechet_metadata = fields.Dict(keys=fields.String(), allow_none=True)
 
 
-class Accepted(Schema):
+class AcceptedSchema(Schema):
     """That a request is accepted, and under which identifier it is found."""
 
     analysis_id = fields.String(required=True)
@@ -140,7 +142,7 @@ class Accepted(Schema):
     parameters = fields.Dict(keys=fields.String(), required=True)
 
 
-class Status(Schema):
+class StatusSchema(Schema):
     """How far an analysis is."""
 
     state = fields.String(
@@ -152,21 +154,21 @@ class Status(Schema):
     finished_at = fields.String(allow_none=True)
 
 
-class StatusDocument(Schema):
+class StatusDocumentSchema(Schema):
     """The state of an analysis."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
-    status = fields.Nested(Status, required=True)
+    status = fields.Nested(StatusSchema, required=True)
 
 
-class LogDocument(Schema):
+class LogDocumentSchema(Schema):
     """What people are shown of a run."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     log = fields.String(required=True, allow_none=True)
 
 
-class ResultDocument(Schema):
+class ResultDocumentSchema(Schema):
     """A report; docs/reference/report.md describes every key."""
 
     class Meta:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from marshmallow import Schema, fields, validate
 
-from api.schemas.listings import System
+from api.schemas.listings import SystemSchema
 from api.schemas.thamos import CapitalBoolean
-from api.schemas.words import LAST_PAGE, Lenient
+from api.schemas.words import LAST_PAGE, LenientSchema
 
 _NAME = validate.Length(1, 500)
 
 
-class _Where(Lenient):
+class _Where(LenientSchema):
     os_name = fields.String(validate=_NAME)
     os_version = fields.String(validate=_NAME)
     python_version = fields.String(validate=_NAME)
 
 
-class PackageNameQuery(_Where):
+class PackageNameQuerySchema(_Where):
     """Which packages are asked for; pages count from 0."""
 
     page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
@@ -25,14 +25,14 @@ class PackageNameQuery(_Where):
     like = fields.String(validate=_NAME)
 
 
-class PackageVersionsQuery(_Where):
+class PackageVersionsQuerySchema(_Where):
     """Whose versions are asked for."""
 
     name = fields.String(required=True, validate=_NAME)
     order_by = fields.String(validate=validate.OneOf(["ASC", "DESC"]))
 
 
-class ReleaseQueryV1(_Where):
+class ReleaseQueryV1Schema(_Where):
     """Which release is asked about; the index by its address or its name."""
 
     name = fields.String(required=True, validate=_NAME)
@@ -40,26 +40,26 @@ class ReleaseQueryV1(_Where):
     index = fields.String(required=True, validate=_NAME)
 
 
-class DependencyQuery(ReleaseQueryV1):
+class DependencyQuerySchema(ReleaseQueryV1Schema):
     """Which dependencies are asked for."""
 
     marker_evaluation_result = CapitalBoolean()
 
 
-class PackageName(Schema):
+class PackageNameSchema(Schema):
     """A package."""
 
     package_name = fields.String(required=True)
 
 
-class PackageNames(Schema):
+class PackageNamesSchema(Schema):
     """A page of packages; the one past the last is empty."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
-    packages = fields.List(fields.Nested(PackageName), required=True)
+    packages = fields.List(fields.Nested(PackageNameSchema), required=True)
 
 
-class PackageVersionV1(Schema):
+class PackageVersionV1Schema(Schema):
     """A release."""
 
     package_name = fields.String(required=True)
@@ -67,14 +67,14 @@ class PackageVersionV1(Schema):
     index_url = fields.String(required=True)
 
 
-class PackageVersionsV1(Schema):
+class PackageVersionsV1Schema(Schema):
     """Releases of a package."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
-    versions = fields.List(fields.Nested(PackageVersionV1), required=True)
+    versions = fields.List(fields.Nested(PackageVersionV1Schema), required=True)
 
 
-class DependencyV1(Schema):
+class DependencyV1Schema(Schema):
     """One dependency of a release; its version is a specifier."""
 
     name = fields.String(required=True)
@@ -83,28 +83,28 @@ class DependencyV1(Schema):
     environment_marker = fields.String(required=True, allow_none=True)
 
 
-class DependenciesV1(Schema):
+class DependenciesV1Schema(Schema):
     """Dependencies of a release."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
-    dependencies = fields.List(fields.Nested(DependencyV1), required=True)
+    dependencies = fields.List(fields.Nested(DependencyV1Schema), required=True)
 
 
-class MetadataV1(Schema):
+class MetadataV1Schema(Schema):
     """What the metadata of a release says."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     metadata = fields.Dict(keys=fields.String(), required=True)
 
 
-class SolvedEnvironments(Schema):
+class SolvedEnvironmentsSchema(Schema):
     """Systems that a release was looked at on."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
-    environments = fields.List(fields.Nested(System), required=True)
+    environments = fields.List(fields.Nested(SystemSchema), required=True)
 
 
-class Platforms(Schema):
-    """Platforms that packages are known for."""
+class PlatformsSchema(Schema):
+    """PlatformsSchema that packages are known for."""
 
     platform = fields.List(fields.String(), required=True)

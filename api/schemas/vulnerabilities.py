@@ -5,9 +5,9 @@ from __future__ import annotations
 from marshmallow import Schema, fields
 
 from api.schemas.words import (
-    FromData,
-    Page,
-    PageQuery,
+    FreshnessSchema,
+    PageQuerySchema,
+    PageSchema,
     asked,
     asked_choice,
     asked_flag,
@@ -23,7 +23,7 @@ from common.advisories import Severity
 _SEVERITIES = [it.value for it in Severity]
 
 
-class VulnerabilityQuery(PageQuery):
+class VulnerabilityQuerySchema(PageQuerySchema):
     """Which vulnerabilities are asked for."""
 
     package = asked("Of which a known version is affected.", "flask")
@@ -32,7 +32,7 @@ class VulnerabilityQuery(PageQuery):
     withdrawn = asked_flag("Whether all of its advisories are withdrawn.")
 
 
-class VulnerabilityItem(Schema):
+class VulnerabilityItemSchema(Schema):
     """A vulnerability: what all advisories about it say together."""
 
     vulnerability_id = text("The identifier that names it.", "CVE-2023-30861")
@@ -47,13 +47,13 @@ class VulnerabilityItem(Schema):
     document_id = text("The advisory whose identifier it has.")
 
 
-class VulnerabilityPage(Page):
+class VulnerabilityPageSchema(PageSchema):
     """Vulnerabilities in the order of their identifiers."""
 
-    items = fields.List(fields.Nested(VulnerabilityItem), required=True)
+    items = fields.List(fields.Nested(VulnerabilityItemSchema), required=True)
 
 
-class AdvisoryItem(Schema):
+class AdvisoryItemSchema(Schema):
     """One advisory."""
 
     advisory_id = text("Its identifier.", "GHSA-m2qf-hxjv-5gpq")
@@ -63,14 +63,14 @@ class AdvisoryItem(Schema):
     document_id = text("Its document.")
 
 
-class VulnerabilityDocument(FromData, VulnerabilityItem):
+class VulnerabilityDocumentSchema(FreshnessSchema, VulnerabilityItemSchema):
     """A vulnerability."""
 
-    advisories = fields.List(fields.Nested(AdvisoryItem), required=True)
+    advisories = fields.List(fields.Nested(AdvisoryItemSchema), required=True)
     affected_versions = count("How many of the versions known here it affects.", 3)
 
 
-class ReleaseName(Schema):
+class ReleaseNameSchema(Schema):
     """A release, named."""
 
     purl = text("Package URL.", "pkg:pypi/flask@2.2.2")
@@ -79,7 +79,7 @@ class ReleaseName(Schema):
     index = text("Name of the index that serves it.", "pypi")
 
 
-class ReleaseNamePage(Page):
+class ReleaseNamePageSchema(PageSchema):
     """Releases by package URL."""
 
-    items = fields.List(fields.Nested(ReleaseName), required=True)
+    items = fields.List(fields.Nested(ReleaseNameSchema), required=True)

@@ -82,7 +82,7 @@ def _told(description: str, example: Any) -> dict[str, Any]:
     return {"description": description} | ({} if example is None else {"example": example})
 
 
-class Query(Schema):
+class QuerySchema(Schema):
     """What may be asked; a filter that nobody knows is refused rather than passed over."""
 
     class Meta:
@@ -91,7 +91,7 @@ class Query(Schema):
         unknown = RAISE
 
 
-class Lenient(Schema):
+class LenientSchema(Schema):
     """What clients of the original service send: of all times, and more than is read here."""
 
     class Meta:
@@ -100,7 +100,7 @@ class Lenient(Schema):
         unknown = EXCLUDE
 
 
-class PageQuery(Query):
+class PageQuerySchema(QuerySchema):
     """Which page is asked for."""
 
     limit = fields.Integer(
@@ -114,14 +114,14 @@ class PageQuery(Query):
     )
 
 
-class FromData(Schema):
+class FreshnessSchema(Schema):
     """Of when the knowledge is that an answer is made of."""
 
     as_of = moment("When the record last took knowledge in; null if it has none.", null=True)
     graph_revision = count("All changes up to this one are in the graph as well.", 1804)
 
 
-class Page(FromData):
+class PageSchema(FreshnessSchema):
     """A page of a list."""
 
     next = text(

@@ -8,7 +8,17 @@ from marshmallow import RAISE, Schema, ValidationError, fields, validate
 
 from adviser.scoring.criteria import RecommendationType
 from api.schemas.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
-from api.schemas.words import Query, asked_flag, choice, count, flag, free, moment, text, texts
+from api.schemas.words import (
+    QuerySchema,
+    asked_flag,
+    choice,
+    count,
+    flag,
+    free,
+    moment,
+    text,
+    texts,
+)
 
 #: Of one text, and of all lists.
 _MAX_TEXT = 3 * 1024**2
@@ -131,13 +141,13 @@ class ProjectSchema(_Strict):
     )
 
 
-class ForceQuery(Query):
+class ForceQuerySchema(QuerySchema):
     """Whether an equal request of a while ago will do."""
 
     force = asked_flag("Do it again although the same was asked a while ago.")
 
 
-class WhyNotQuery(ForceQuery):
+class WhyNotQuerySchema(ForceQuerySchema):
     """What is asked about."""
 
     requirement = fields.String(

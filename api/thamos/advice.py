@@ -31,13 +31,13 @@ _ASKED = ("recommendation_type", "dev", "debug")
 
 
 @blueprint.route("")
-class AdviceRequests(MethodView):
+class AdviceRequestsResource(MethodView):
     """Requests for advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.AdviceQuery, location="query")
-    @blueprint.arguments(schemas.AdviceRequest)
-    @blueprint.response(202, schemas.Accepted)
+    @blueprint.arguments(schemas.AdviceQuerySchema, location="query")
+    @blueprint.arguments(schemas.AdviceRequestSchema)
+    @blueprint.response(202, schemas.AcceptedSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stack for a Pipfile in a runtime environment."""
         if body.pop("kebechet_metadata", None) is not None:

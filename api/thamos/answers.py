@@ -19,11 +19,11 @@ def serve_answers(blueprint: Routes, kind: Kind) -> None:
     """Add result, state and log of the requests of ``kind``, by their identifiers."""
 
     @blueprint.route("/<string:analysis_id>")
-    class Result(MethodView):
+    class ResultResource(MethodView):
         """The result of a request."""
 
         @needs(Scope.ADVISE)
-        @blueprint.response(200, schemas.ResultDocument)
+        @blueprint.response(200, schemas.ResultDocumentSchema)
         @blueprint.alt_response(202, description="Not finished: ask again.")
         def get(self, analysis_id: str) -> Response:
             """Give the report of a request, or say that it is not ready."""
@@ -31,21 +31,21 @@ def serve_answers(blueprint: Routes, kind: Kind) -> None:
             return Response(analyses.result(found), mimetype="application/json")
 
     @blueprint.route("/<string:analysis_id>/status")
-    class Status(MethodView):
+    class StatusOfResultResource(MethodView):
         """How far a request is."""
 
         @needs(Scope.ADVISE)
-        @blueprint.response(200, schemas.StatusDocument)
+        @blueprint.response(200, schemas.StatusDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
             """Say how far a request is."""
             return analyses.status_of(analyses.found(analysis_id, kind))
 
     @blueprint.route("/<string:analysis_id>/log")
-    class Log(MethodView):
+    class LogResource(MethodView):
         """What people are shown of a run."""
 
         @needs(Scope.ADVISE)
-        @blueprint.response(200, schemas.LogDocument)
+        @blueprint.response(200, schemas.LogDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
             """Give the log of a request."""
             return analyses.log_document(analyses.found(analysis_id, kind))

@@ -28,7 +28,7 @@ _PAGE = 25
 
 @blueprint.route("/python/environment")
 @needs(Scope.READ)
-@blueprint.response(200, schemas.Environments)
+@blueprint.response(200, schemas.EnvironmentsSchema)
 def environments() -> dict[str, Any]:
     """List the systems and Pythons that something was measured on."""
     with reading() as (connection, _):
@@ -37,7 +37,7 @@ def environments() -> dict[str, Any]:
 
 @blueprint.route("/python-package-index")
 @needs(Scope.READ)
-@blueprint.response(200, schemas.Indexes)
+@blueprint.response(200, schemas.IndexesSchema)
 def indexes() -> dict[str, Any]:
     """List the package indexes that this service reads."""
     known = configured_indexes(service().settings).values()
@@ -56,8 +56,8 @@ def indexes() -> dict[str, Any]:
 
 @blueprint.route("/python/imports")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ImportQuery, location="query")
-@blueprint.response(200, schemas.Imports)
+@blueprint.arguments(schemas.ImportQuerySchema, location="query")
+@blueprint.response(200, schemas.ImportsSchema)
 def imports(query: dict[str, str]) -> dict[str, Any]:
     """List the packages whose wheels have a module.
 
@@ -103,8 +103,8 @@ def _no_provider(asked: str, alike: Sequence[VersionHead]) -> ApiError:
 
 @blueprint.route("/container-images")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ImageQuery, location="query")
-@blueprint.response(200, schemas.Images)
+@blueprint.arguments(schemas.ImageQuerySchema, location="query")
+@blueprint.response(200, schemas.ImagesSchema)
 def images(query: dict[str, Any]) -> dict[str, Any]:
     """List the container images that were analysed, page by page until one is empty."""
     page = query["page"]

@@ -33,8 +33,8 @@ _ALL = 100_000
 
 @blueprint.route("/python/package")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.PackageNameQuery, location="query")
-@blueprint.response(200, schemas.PackageNames)
+@blueprint.arguments(schemas.PackageNameQuerySchema, location="query")
+@blueprint.response(200, schemas.PackageNamesSchema)
 def names(query: dict[str, Any]) -> dict[str, Any]:
     """List the packages that are known, wherever they run, page by page until one is empty."""
     like = query.get("like")
@@ -50,8 +50,8 @@ def names(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/versions")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.PackageVersionsQuery, location="query")
-@blueprint.response(200, schemas.PackageVersionsV1)
+@blueprint.arguments(schemas.PackageVersionsQuerySchema, location="query")
+@blueprint.response(200, schemas.PackageVersionsV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def versions(query: dict[str, Any]) -> dict[str, Any]:
     """List the versions of a package, newest first unless `order_by` is `ASC`."""
@@ -77,8 +77,8 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/dependencies")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.DependencyQuery, location="query")
-@blueprint.response(200, schemas.DependenciesV1)
+@blueprint.arguments(schemas.DependencyQuerySchema, location="query")
+@blueprint.response(200, schemas.DependenciesV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def dependencies(query: dict[str, Any]) -> dict[str, Any]:
     """List what a release requires, all of it or what holds in an environment or does not."""
@@ -98,8 +98,8 @@ def dependencies(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/version/metadata")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ReleaseQueryV1, location="query")
-@blueprint.response(200, schemas.MetadataV1)
+@blueprint.arguments(schemas.ReleaseQueryV1Schema, location="query")
+@blueprint.response(200, schemas.MetadataV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def metadata(query: dict[str, Any]) -> dict[str, Any]:
     """Give what is known of a release's metadata, by the names of its fields."""
@@ -118,8 +118,8 @@ def metadata(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/version/environments")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ReleaseQueryV1, location="query")
-@blueprint.response(200, schemas.SolvedEnvironments)
+@blueprint.arguments(schemas.ReleaseQueryV1Schema, location="query")
+@blueprint.response(200, schemas.SolvedEnvironmentsSchema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def environments(query: dict[str, Any]) -> dict[str, Any]:
     """List the known systems whose Python a release is for; none if it cannot be chosen."""
@@ -132,7 +132,7 @@ def environments(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/platform")
 @needs(Scope.READ)
-@blueprint.response(200, schemas.Platforms)
+@blueprint.response(200, schemas.PlatformsSchema)
 def platforms() -> dict[str, Any]:
     """List the platforms that advice can be asked for."""
     return {"platform": [f"linux-{it}" for it in MACHINES]}

@@ -30,13 +30,13 @@ blueprint = Routes(
 
 
 @blueprint.route("")
-class ProvenanceRequests(MethodView):
+class ProvenanceRequestsResource(MethodView):
     """Requests for checks."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.ProvenanceQuery, location="query")
-    @blueprint.arguments(schemas.ProvenanceRequest)
-    @blueprint.response(202, schemas.Accepted)
+    @blueprint.arguments(schemas.ProvenanceQuerySchema, location="query")
+    @blueprint.arguments(schemas.ProvenanceRequestSchema)
+    @blueprint.response(202, schemas.AcceptedSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask where every file of a Pipfile.lock comes from."""
         if body.pop("kebechet_metadata", None) is not None:

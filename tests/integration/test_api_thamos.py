@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
-from api.schemas.thamos import AdviceQuery
+from api.schemas.thamos import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores
 from graph.repositories.analyses import analysis_of, request_of
@@ -107,12 +107,12 @@ class TestSubmit:
         [("True", True), ("true", True), ("1", True), ("False", False), ("fAlSe", False)],
     )
     def test_booleans_are_read_in_any_case(self, text: str, meant: bool) -> None:
-        loaded = AdviceQuery().load({"recommendation_type": "latest", "dev": text})
+        loaded = AdviceQuerySchema().load({"recommendation_type": "latest", "dev": text})
         assert loaded["dev"] is meant
 
     @pytest.mark.parametrize("text", ["None", ""])
     def test_no_origin_is_none(self, text: str) -> None:
-        loaded = AdviceQuery().load({"recommendation_type": "latest", "origin": text})
+        loaded = AdviceQuerySchema().load({"recommendation_type": "latest", "origin": text})
         assert loaded["origin"] is None
 
     def test_what_is_accepted_is_known_at_once(self, client: FlaskClient) -> None:
