@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 
 from api.audit import wrote_nothing
 from api.errors import COMPATIBLE, ApiError, Problem, not_found
-from api.exchange import from_earlier_data
 from api.jobs.queue import Job
+from api.request_context import from_earlier_data
 from api.service import service
 from common.errors import StoreUnavailable
 from graph.repositories import analyses

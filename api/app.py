@@ -7,19 +7,27 @@ from flask_compress import Compress
 from flask_cors import CORS
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from api import access, audit, errors, exchange, headers, health, metrics, security
+from api import audit, authentication, errors, health, metrics, request_context, security_headers
 from api.amun import blueprints as inspecting
-from api.limits import Limits
 from api.openapi import OpenApi
 from api.pages.docs import blueprint as docs
+from api.rate_limits import Limits
 from api.resources import blueprints as own
+from api.server import access_log
 from api.service import EXTENSION, Service
 from api.thamos import blueprints as compatible
 from common import __version__
 from common.settings import Settings
 
 #: What a page of another origin may read of an answer, if it may read one at all.
-_EXPOSED = ("ETag", "Link", "Location", "Retry-After", exchange.REQUEST_ID, exchange.AS_OF)
+_EXPOSED = (
+    "ETag",
+    "Link",
+    "Location",
+    "Retry-After",
+    request_context.REQUEST_ID,
+    request_context.AS_OF,
+)
 #: Compressing less than this costs more than it saves.
 _COMPRESSED_BYTES = 1000
 
@@ -69,12 +77,12 @@ def _surround(app: Flask, settings: Settings) -> None:
     if settings.cors_origins:
         origins = list(settings.cors_origins)
         CORS(app, origins=origins, expose_headers=list(_EXPOSED), max_age=600)
-    headers.register(app)
-    exchange.register(app)
-    access.register(app)
+    security_headers.register(app)
+    request_context.register(app)
+    access_log.register(app)
     metrics.register(app)
     limits.bound()
-    security.register(app, limits.guesses)
+    authentication.register(app, limits.guesses)
     limits.count()
     audit.register(app)
     health.register(app)

@@ -13,7 +13,7 @@ from adviser.asked import Asked, Options
 from adviser.projects.project import Project
 from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
 from adviser.scoring.criteria import RecommendationType
-from api.foreign import refuse_foreign_indexes
+from api.index_policy import refuse_foreign_indexes
 from api.privacy import project_in
 from common.environments import Environment, environment
 from common.errors import InvalidArgument

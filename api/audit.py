@@ -6,7 +6,7 @@ import logging
 
 from flask import Flask, Response, g, request
 
-from api.security import token
+from api.authentication import token
 from api.service import service
 from common.errors import StoreUnavailable
 from graph.repositories.audit import Write, add_write

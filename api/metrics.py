@@ -13,10 +13,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from api.authentication import require
 from api.figures import StoreFigures
-from api.limits import UNLIMITED
 from api.metrics_files import files
-from api.security import require
+from api.rate_limits import UNLIMITED
 from api.service import service
 from graph.repositories.tokens import Scope
 

@@ -8,7 +8,7 @@ from typing import Any
 from flask_smorest import Blueprint
 from marshmallow import Schema
 
-from api.bodies import BodyParser
+from api.request_bodies import BodyParser
 
 
 class _Parser(BodyParser):

@@ -8,11 +8,18 @@ from flask import request
 from flask.views import MethodView
 
 from api.amun import submitting
-from api.bodies import json_of
+from api.authentication import needs
 from api.errors import ApiError, Problem
+from api.request_bodies import json_of
 from api.routes import Routes
-from api.schemas import amun as schemas
-from api.security import needs
+from api.schemas.amun import (
+    AmunPageQuerySchema,
+    AmunStatusDocumentSchema,
+    DockerfileSchema,
+    InspectionsSchema,
+    SubmittedSchema,
+    VersionSchema,
+)
 from api.service import service
 from common import __version__
 from graph.repositories.analyses import Analysis, Kind, analyses_of
@@ -38,7 +45,7 @@ _SPECIFICATION = {
 class VersionResource(MethodView):
     """Which service this is."""
 
-    @blueprint.response(200, schemas.VersionSchema)
+    @blueprint.response(200, VersionSchema)
     def get(self) -> dict[str, str]:
         """Give the version of the service."""
         return {"version": __version__, "service_version": __version__}
@@ -50,7 +57,7 @@ class InspectionsResource(MethodView):
 
     @needs(Scope.INSPECT)
     @blueprint.doc(requestBody=_SPECIFICATION)
-    @blueprint.response(202, schemas.SubmittedSchema)
+    @blueprint.response(202, SubmittedSchema)
     def post(self) -> dict[str, Any]:
         """Have a stack built and measured; a script runs confined, an indicator by its name."""
         found, inspection = submitting.submitted(_specification())
@@ -64,8 +71,8 @@ class InspectionsResource(MethodView):
         }
 
     @needs(Scope.INSPECT)
-    @blueprint.arguments(schemas.AmunPageQuerySchema, location="query")
-    @blueprint.response(200, schemas.InspectionsSchema)
+    @blueprint.arguments(AmunPageQuerySchema, location="query")
+    @blueprint.response(200, InspectionsSchema)
     def get(self, query: dict[str, int]) -> dict[str, Any]:
         """List inspections in the order in which they were submitted."""
         limit = query["limit"]
@@ -79,7 +86,7 @@ class InspectionStatusResource(MethodView):
     """How far an inspection is."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.AmunStatusDocumentSchema)
+    @blueprint.response(200, AmunStatusDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Say how far an inspection is."""
         found = submitting.found_inspection(inspection_id)
@@ -92,7 +99,7 @@ class DockerfilesResource(MethodView):
 
     @needs(Scope.INSPECT)
     @blueprint.doc(requestBody=_SPECIFICATION)
-    @blueprint.response(200, schemas.DockerfileSchema)
+    @blueprint.response(200, DockerfileSchema)
     def post(self) -> dict[str, Any]:
         """Give the recipe of the image that a specification makes; nothing is built."""
         value = _specification()

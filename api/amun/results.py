@@ -8,10 +8,15 @@ import orjson
 from flask.views import MethodView
 
 from api.amun import submitting
+from api.authentication import needs
 from api.errors import ApiError, not_found
 from api.routes import Routes
-from api.schemas import amun as schemas
-from api.security import needs
+from api.schemas.amun import (
+    AmunLogDocumentSchema,
+    BatchSizeDocumentSchema,
+    JobResultDocumentSchema,
+    SpecificationDocumentSchema,
+)
 from api.service import service
 from graph.repositories.analyses import Analysis, request_of
 from graph.repositories.tokens import Scope
@@ -28,7 +33,7 @@ class SpecificationResource(MethodView):
     """What was asked for."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.SpecificationDocumentSchema)
+    @blueprint.response(200, SpecificationDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Give the specification of an inspection, as it is run once it was built."""
         found = submitting.found_inspection(inspection_id)
@@ -41,7 +46,7 @@ class BuildLogResource(MethodView):
     """What was said while the stack was built."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.AmunLogDocumentSchema)
+    @blueprint.response(200, AmunLogDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Give the log of the build; null while it is not built."""
         found = submitting.found_inspection(inspection_id)
@@ -54,7 +59,7 @@ class BatchSizeResource(MethodView):
     """How many results there are."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.BatchSizeDocumentSchema)
+    @blueprint.response(200, BatchSizeDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
         """Count the results of an inspection that are stored."""
         found = submitting.found_inspection(inspection_id)
@@ -67,7 +72,7 @@ class JobResultResource(MethodView):
     """What one job measured."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.JobResultDocumentSchema)
+    @blueprint.response(200, JobResultDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
         """Give the result document of one job; they count from 0."""
         found = submitting.found_inspection(inspection_id)
@@ -82,7 +87,7 @@ class JobLogResource(MethodView):
     """What one job printed."""
 
     @needs(Scope.INSPECT)
-    @blueprint.response(200, schemas.AmunLogDocumentSchema)
+    @blueprint.response(200, AmunLogDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
         """Give the log of one job; they count from 0."""
         found = submitting.found_inspection(inspection_id)

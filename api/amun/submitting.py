@@ -11,10 +11,10 @@ from flask import Response, request
 
 from api import analyses
 from api.amun.privacy import public_specification, refuse_secrets
+from api.authentication import token
 from api.errors import ApiError, Problem, not_found
 from api.jobs.inspections import folder_of, order_of
 from api.jobs.queue import Job, QueueName
-from api.security import token
 from api.service import service
 from common import __version__
 from graph.repositories.analyses import Analysis, Kind, NewAnalysis, analysis_of

@@ -60,8 +60,12 @@ def serve(ctx: click.Context, /, **given: Any) -> int:
 def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
     from api.commands.starting import ensure_stores, log_service, metrics_root
     from api.metrics_files import metrics_folder
-    from api.server import Front, check, listen
-    from api.server import serve as run
+    from api.server.http_server import (
+        Front,
+        check,
+        listen,
+    )
+    from api.server.http_server import serve as run
 
     tls = _tls(given)
     log_service(verbose)
@@ -81,7 +85,7 @@ def _all_in_one(settings: Settings, verbose: bool, given: dict[str, Any]) -> int
     """The server and workers as children, so that each may die without the others."""
     from api.commands.starting import command, ensure_stores, log_service
     from api.commands.worker import PROCESSES, shared_out, supervise, workers_of
-    from api.supervisor import Child
+    from api.server.supervisor import Child
 
     _tls(given)
     log_service(verbose)
@@ -108,7 +112,7 @@ def _tls(given: dict[str, Any]) -> _Tls:
 
 
 def _refuse_open(listener: socket.socket, tls: _Tls, *, behind_proxy: bool) -> None:
-    from api.server import is_private
+    from api.server.http_server import is_private
 
     if not (tls.wanted or behind_proxy or is_private(listener)):
         raise InvalidArgument(
@@ -120,7 +124,7 @@ def _refuse_open(listener: socket.socket, tls: _Tls, *, behind_proxy: bool) -> N
 def _files(settings: Settings, tls: _Tls, host: str) -> tuple[Path | None, Path | None]:
     if not tls.self_signed:
         return _checked(tls)
-    from api.certificates import self_signed
+    from api.server.certificates import self_signed
     from graph.embedded.home import unusable
 
     named = [host] if host not in {"0.0.0.0", "::", ""} else []  # noqa: S104 - compared, not bound

@@ -14,7 +14,7 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from api.jobs.queue import QueueName
-    from api.supervisor import Child
+    from api.server.supervisor import Child
 
 #: Repeated from :class:`api.jobs.queue.QueueName`, which a test sees to: ``--help`` needs no queue.
 QUEUES = ("people", "bulk", "fetches", "inspections")
@@ -78,7 +78,7 @@ def shared_out(processes: int) -> list[list[QueueName]]:
 def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[Child]:
     """A child for each set of queues, which takes from all of them."""
     from api.commands.starting import command
-    from api.supervisor import Child
+    from api.server.supervisor import Child
 
     children = []
     for number, queues in enumerate(sets, 1):
@@ -94,9 +94,9 @@ def supervise(settings: Settings, children: Sequence[Child], metrics_dir: Path |
     How often children died is among the metrics.
     """
     from api.commands.starting import metrics_root
-    from api.keeper import keeping_stores
     from api.metrics_files import metrics_folder
-    from api.supervisor import Supervisor
+    from api.server.store_watchdog import keeping_stores
+    from api.server.supervisor import Supervisor
 
     with (
         metrics_folder(metrics_root(settings, metrics_dir), "worker"),

@@ -7,10 +7,10 @@ from typing import Any
 from adviser.answering.answers import Answer, answer, on_hardware, store
 from adviser.asked import Asked
 from api import asking
+from api.jobs.analysis_run import tell
 from api.jobs.fetching import fetch_lacking
-from api.jobs.running import tell
 from api.jobs.uploads import PROJECT_SOON
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from api.privacy import FILES, MAY_FETCH
 from api.thamos.hardware import on_described_hardware
 from api.thamos.stacks import asked_of

@@ -14,7 +14,7 @@ from adviser.advise import Advice
 from adviser.answering.lacking import Lack, lacks_of
 from api.jobs.queue import Job, Overloaded, QueueName
 from api.jobs.results import store_result
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
 from common.terminal import first_few

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from api.jobs.analysis_run import tell
 from api.jobs.results import store_result
-from api.jobs.running import tell
 from api.jobs.uploads import take_in
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.repositories.analyses import Analysis

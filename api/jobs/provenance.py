@@ -13,8 +13,8 @@ from adviser.answering.indexes import called_indexes
 from adviser.answering.listings import recorded_listings
 from adviser.projects.indexes import public_values
 from adviser.provenance import Served, check_lock
-from api.foreign import public_indexes
-from api.jobs.workshop import Workshop
+from api.index_policy import public_indexes
+from api.jobs.worker_context import Workshop
 from api.thamos.stacks import project_of
 from common.errors import InvalidArgument
 from common.indexes.configured import configured_indexes

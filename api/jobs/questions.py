@@ -11,7 +11,7 @@ from adviser.explain import why_not
 from adviser.reports.values import plain
 from api.asking import requirement_of
 from api.jobs.results import store_result
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.inspection import digest_bytes
 from graph.repositories.analyses import Analysis
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.inspection import canonical_json, digest_bytes
 from graph.repositories.analyses import Analysis
 from graph.repositories.documents import DeliveredDocument, add_documents

@@ -12,8 +12,16 @@ from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
-from api.jobs.running import LONGEST_PAUSE_S, MAX_ATTEMPTS, PASSING, Attempt, Postponed, Work, run
-from api.jobs.workshop import Workshop
+from api.jobs.analysis_run import (
+    LONGEST_PAUSE_S,
+    MAX_ATTEMPTS,
+    PASSING,
+    Attempt,
+    Postponed,
+    Work,
+    run,
+)
+from api.jobs.worker_context import Workshop
 from common.addresses import absolute_source
 from common.errors import InvalidSettings, StoreUnavailable
 from graph.projection import sync

@@ -13,8 +13,8 @@ from procrastinate.jobs import Job, Status
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import IntegrityError
 
-from api.jobs.running import MAX_ATTEMPTS
-from api.jobs.workshop import Workshop
+from api.jobs.analysis_run import MAX_ATTEMPTS
+from api.jobs.worker_context import Workshop
 from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.repositories import analyses

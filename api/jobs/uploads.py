@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from api.jobs.queue import Job, QueueName
 from api.jobs.results import store_result
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
 from common.inspection import digest, digest_bytes
 from common.reasons import Reason

@@ -25,7 +25,7 @@ from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.tasks import WORKSHOP, tasks
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
 from api.jobs.watch import guard, leave
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.errors import ProjectError
 from common.settings import Settings
 from graph.engine import relational_url

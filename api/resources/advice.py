@@ -9,12 +9,12 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
+from api.authentication import needs, require_token
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading
-from api.schemas import advice as schemas
+from api.schemas.advice import AdviceDetailSchema, AdviceListQuerySchema, AdvicePageSchema
 from api.schemas.thamos import ResultDocumentSchema
-from api.security import needs, require_token
 from api.service import service
 from graph.repositories import browse_advice as record
 from graph.repositories.advice import report_document_of
@@ -31,8 +31,8 @@ class AdviceListResource(MethodView):
     """AdviceResource: what others asked, so that nobody lists it without a token."""
 
     @needs(Scope.READ, anonymous=False)
-    @blueprint.arguments(schemas.AdviceListQuerySchema, location="query")
-    @blueprint.response(200, schemas.AdvicePageSchema)
+    @blueprint.arguments(AdviceListQuerySchema, location="query")
+    @blueprint.response(200, AdvicePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List advice that the token asked for, or all with the scope `admin`; newest first."""
         shown = require_token()
@@ -47,7 +47,7 @@ class AdviceResource(MethodView):
     """One advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.response(200, schemas.AdviceDetailSchema)
+    @blueprint.response(200, AdviceDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, advice_id: str) -> dict[str, Any]:
         """Say which stacks an advice recommends, best first."""

@@ -7,13 +7,13 @@ from typing import Any
 from flask.views import MethodView
 
 from api import analyses, asking
+from api.authentication import needs
 from api.errors import not_found
 from api.jobs.queue import Job, QueueName
 from api.privacy import public_request
 from api.resources.base import Resources
 from api.resources.requests import accepted, may_fetch, new_request
-from api.schemas import work as schemas
-from api.security import needs
+from api.schemas.work import ForceQuerySchema, ProjectSchema, RequestSchema, WhyNotQuerySchema
 from api.service import service
 from common.inspection import digest
 from graph.repositories.advice import report_document_of
@@ -28,9 +28,9 @@ class AdviceRequestsResource(MethodView):
     """Requests for advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.ForceQuerySchema, location="query")
-    @blueprint.arguments(schemas.ProjectSchema)
-    @blueprint.response(202, schemas.RequestSchema)
+    @blueprint.arguments(ForceQuerySchema, location="query")
+    @blueprint.arguments(ProjectSchema)
+    @blueprint.response(202, RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stacks for a project."""
         request = asking.settled(public_request(body)) | may_fetch()
@@ -51,7 +51,7 @@ class ReplaysResource(MethodView):
     """The same again."""
 
     @needs(Scope.ADVISE)
-    @blueprint.response(202, schemas.RequestSchema)
+    @blueprint.response(202, RequestSchema)
     def post(self, advice_id: str) -> Any:
         """Answer a recorded request again on what was known then, and compare the bytes."""
         asked = {"advice_id": _known(advice_id)}
@@ -65,8 +65,8 @@ class WhyNotResource(MethodView):
     """What a requirement would cost."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.WhyNotQuerySchema, location="query")
-    @blueprint.response(202, schemas.RequestSchema)
+    @blueprint.arguments(WhyNotQuerySchema, location="query")
+    @blueprint.response(202, RequestSchema)
     def post(self, query: dict[str, Any], advice_id: str) -> Any:
         """Ask what a requirement would cost the stack, or why it cannot be met now."""
         asking.requirement_of(query["requirement"], "requirement")

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
 from api.errors import ApiError, Problem
-from api.exchange import from_data
+from api.request_context import from_data
 from api.routes import Routes
 from api.service import service
 from graph.repositories.progress import Progress, progress

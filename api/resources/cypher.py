@@ -7,11 +7,11 @@ from typing import Any
 from flask.views import MethodView
 
 from api.audit import wrote_nothing
+from api.authentication import needs
 from api.errors import ApiError, Problem
-from api.exchange import from_data
+from api.request_context import from_data
 from api.resources.base import Resources
-from api.schemas import work as schemas
-from api.security import needs
+from api.schemas.work import CypherSchema, RowsSchema
 from api.service import service
 from api.waiting import answer_within
 from graph.engine import graph_database
@@ -28,8 +28,8 @@ class CypherResource(MethodView):
     """Questions to the graph."""
 
     @needs(Scope.CYPHER)
-    @blueprint.arguments(schemas.CypherSchema)
-    @blueprint.response(200, schemas.RowsSchema)
+    @blueprint.arguments(CypherSchema)
+    @blueprint.response(200, RowsSchema)
     def post(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Run a query that reads, within limits of time and rows."""
         wrote_nothing()

@@ -7,12 +7,12 @@ from typing import Any
 from flask.views import MethodView
 
 from api import analyses
+from api.authentication import needs
 from api.jobs.fetching import TASK
 from api.jobs.queue import Job, QueueName
 from api.resources.base import Resources
 from api.resources.requests import accepted, new_request
-from api.schemas import work as schemas
-from api.security import needs
+from api.schemas.work import FetchSchema, ForceQuerySchema, RequestSchema
 from api.service import service
 from common.indexes.configured import index_of
 from common.inspection import digest
@@ -28,9 +28,9 @@ class FetchesResource(MethodView):
     """Packages asked for."""
 
     @needs(Scope.INGEST)
-    @blueprint.arguments(schemas.ForceQuerySchema, location="query")
-    @blueprint.arguments(schemas.FetchSchema)
-    @blueprint.response(202, schemas.RequestSchema)
+    @blueprint.arguments(ForceQuerySchema, location="query")
+    @blueprint.arguments(FetchSchema)
+    @blueprint.response(202, RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for packages, and all that they need, to be read from a configured index."""
         index = index_of(service().settings, body["index"]).name

@@ -9,11 +9,19 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
+from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading, whole_digest
-from api.schemas import inspections as schemas
-from api.security import needs
+from api.schemas.inspections import (
+    HardwareDetailSchema,
+    HardwarePageSchema,
+    HardwareQuerySchema,
+    InspectionDetailSchema,
+    InspectionPageSchema,
+    InspectionQuerySchema,
+    RawInspectionSchema,
+)
 from api.service import service
 from graph.repositories import browse_inspections as record
 from graph.repositories.documents import body_of
@@ -30,8 +38,8 @@ class InspectionsResource(MethodView):
     """InspectionsResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.InspectionQuerySchema, location="query")
-    @blueprint.response(200, schemas.InspectionPageSchema)
+    @blueprint.arguments(InspectionQuerySchema, location="query")
+    @blueprint.response(200, InspectionPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List inspections, those first that came last."""
         with reading() as (connection, progress):
@@ -44,7 +52,7 @@ class InspectionResource(MethodView):
     """One inspection."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.InspectionDetailSchema)
+    @blueprint.response(200, InspectionDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, document_id: str) -> dict[str, Any]:
         """Say what the jobs of an inspection came to."""
@@ -61,7 +69,7 @@ class InspectionDocumentResource(MethodView):
     """The document of an inspection."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.RawInspectionSchema)
+    @blueprint.response(200, RawInspectionSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, document_id: str) -> Response:
         """Give the document of an inspection, as canonical JSON of what was delivered."""
@@ -78,8 +86,8 @@ class HardwareClassesResource(MethodView):
     """Hardware classes."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.HardwareQuerySchema, location="query")
-    @blueprint.response(200, schemas.HardwarePageSchema)
+    @blueprint.arguments(HardwareQuerySchema, location="query")
+    @blueprint.response(200, HardwarePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the hardware classes that something ran on."""
         with reading() as (connection, progress):
@@ -92,7 +100,7 @@ class HardwareClassResource(MethodView):
     """One hardware class."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.HardwareDetailSchema)
+    @blueprint.response(200, HardwareDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, digest: str) -> dict[str, Any]:
         """Say what a hardware class is."""

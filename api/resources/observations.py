@@ -7,11 +7,15 @@ from typing import Any
 
 from flask.views import MethodView
 
+from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading, whole_digest
-from api.schemas import inspections as schemas
-from api.security import needs
+from api.schemas.inspections import (
+    ObservationDetailSchema,
+    ObservationPageSchema,
+    ObservationQuerySchema,
+)
 from graph.repositories import browse_observations as record
 from graph.repositories.tokens import Scope
 
@@ -25,8 +29,8 @@ class ObservationsResource(MethodView):
     """ObservationsResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ObservationQuerySchema, location="query")
-    @blueprint.response(200, schemas.ObservationPageSchema)
+    @blueprint.arguments(ObservationQuerySchema, location="query")
+    @blueprint.response(200, ObservationPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List observations in the order of their identifiers."""
         wanted = record.ObservationFilter(**filters(query))
@@ -40,7 +44,7 @@ class ObservationResource(MethodView):
     """One observation."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.ObservationDetailSchema)
+    @blueprint.response(200, ObservationDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, observation_id: str) -> dict[str, Any]:
         """Say what a job was seen to do."""

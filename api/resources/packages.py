@@ -7,11 +7,19 @@ from typing import Any
 
 from flask.views import MethodView
 
+from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, package_name, reading
-from api.schemas import packages as schemas
-from api.security import needs
+from api.schemas.packages import (
+    EventPageSchema,
+    EventQuerySchema,
+    PackageDocumentSchema,
+    PackagePageSchema,
+    PackageQuerySchema,
+    VersionsPageSchema,
+    VersionsQuerySchema,
+)
 from graph.repositories import browse_events, browse_packages
 from graph.repositories.tokens import Scope
 
@@ -27,8 +35,8 @@ class PackagesResource(MethodView):
     """PackagesResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.PackageQuerySchema, location="query")
-    @blueprint.response(200, schemas.PackagePageSchema)
+    @blueprint.arguments(PackageQuerySchema, location="query")
+    @blueprint.response(200, PackagePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the packages that are known: those with versions, and what these require."""
         asked = filters(query)
@@ -44,7 +52,7 @@ class PackageResource(MethodView):
     """One package."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.PackageDocumentSchema)
+    @blueprint.response(200, PackageDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, name: str) -> dict[str, Any]:
         """Say what is known of a package."""
@@ -60,8 +68,8 @@ class VersionsResource(MethodView):
     """Releases of a package."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.VersionsQuerySchema, location="query")
-    @blueprint.response(200, schemas.VersionsPageSchema)
+    @blueprint.arguments(VersionsQuerySchema, location="query")
+    @blueprint.response(200, VersionsPageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str) -> dict[str, Any]:
         """List the releases of a package, newest first."""
@@ -78,8 +86,8 @@ class EventsResource(MethodView):
     """What changed in indexes."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.EventQuerySchema, location="query")
-    @blueprint.response(200, schemas.EventPageSchema)
+    @blueprint.arguments(EventQuerySchema, location="query")
+    @blueprint.response(200, EventPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List what changed in indexes, newest first: releases, yanks, hashes."""
         with reading() as (connection, progress):

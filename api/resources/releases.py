@@ -9,12 +9,17 @@ from typing import Any
 from flask.views import MethodView
 from sqlalchemy import Connection
 
+from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, members, package_name, reading
-from api.schemas import packages as schemas
+from api.schemas.packages import (
+    FilePageSchema,
+    ReleasePageQuerySchema,
+    VersionDocumentSchema,
+    VersionQuerySchema,
+)
 from api.schemas.vulnerabilities import VulnerabilityPageSchema
-from api.security import needs
 from common.environments import Environment, environment
 from common.releases import Requirement
 from graph.compilation import Compiler, Refused
@@ -35,8 +40,8 @@ class ReleaseResource(MethodView):
     """One release."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.VersionQuerySchema, location="query")
-    @blueprint.response(200, schemas.VersionDocumentSchema)
+    @blueprint.arguments(VersionQuerySchema, location="query")
+    @blueprint.response(200, VersionDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
         """Say what is known of a release, and which of its requirements hold somewhere."""
@@ -60,8 +65,8 @@ class FilesResource(MethodView):
     """FilesResource of a release."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ReleasePageQuerySchema, location="query")
-    @blueprint.response(200, schemas.FilePageSchema)
+    @blueprint.arguments(ReleasePageQuerySchema, location="query")
+    @blueprint.response(200, FilePageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
         """List the files of a release by name, with those that are offered no more."""
@@ -78,7 +83,7 @@ class HarmsResource(MethodView):
     """Vulnerabilities of a release."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ReleasePageQuerySchema, location="query")
+    @blueprint.arguments(ReleasePageQuerySchema, location="query")
     @blueprint.response(200, VulnerabilityPageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from flask import Response, url_for
 from flask.views import MethodView
 
 from api import analyses
+from api.authentication import require, token
 from api.errors import not_found
 from api.privacy import MAY_FETCH
 from api.resources.base import Resources, members
-from api.schemas import work as schemas
-from api.security import require, token
+from api.schemas.work import LogSchema, RequestSchema
 from api.service import service
 from graph.repositories.analyses import Analysis, Kind, NewAnalysis, analysis_of, log_of
 from graph.repositories.tokens import Scope
@@ -32,7 +32,7 @@ _SCOPES = {
 class RequestResource(MethodView):
     """One request."""
 
-    @blueprint.response(200, schemas.RequestSchema)
+    @blueprint.response(200, RequestSchema)
     def get(self, analysis_id: str) -> dict[str, Any]:
         """Say how far a request is."""
         return document_of(_found(analysis_id))
@@ -53,7 +53,7 @@ class RequestResultResource(MethodView):
 class RequestLogResource(MethodView):
     """What people are shown of a run."""
 
-    @blueprint.response(200, schemas.LogSchema)
+    @blueprint.response(200, LogSchema)
     def get(self, analysis_id: str) -> dict[str, Any]:
         """Give the log of a request, which is empty while it has not begun."""
         found = _found(analysis_id)

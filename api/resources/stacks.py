@@ -11,11 +11,17 @@ from sqlalchemy import Connection
 
 from adviser.stacks import compare_stacks
 from adviser.stacks_document import stacks_document
+from api.authentication import needs, token
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading, whole_digest
-from api.schemas import stacks as schemas
-from api.security import needs, token
+from api.schemas.stacks import (
+    ComparisonPageSchema,
+    ComparisonQuerySchema,
+    StackDocumentSchema,
+    StackPageSchema,
+    StackQuerySchema,
+)
 from graph.repositories import browse_stacks as record
 from graph.repositories.browse_observations import common_keys
 from graph.repositories.observations import measured_observations
@@ -32,8 +38,8 @@ class StacksResource(MethodView):
     """StacksResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.StackQuerySchema, location="query")
-    @blueprint.response(200, schemas.StackPageSchema)
+    @blueprint.arguments(StackQuerySchema, location="query")
+    @blueprint.response(200, StackPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List stacks in the order of their digests: those measured, and those advised to you.
 
@@ -50,7 +56,7 @@ class StackResource(MethodView):
     """One stack."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.StackDocumentSchema)
+    @blueprint.response(200, StackDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, digest: str) -> dict[str, Any]:
         """Say which releases a stack is."""
@@ -67,8 +73,8 @@ class ComparisonsResource(MethodView):
     """Two stacks next to each other."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.ComparisonQuerySchema, location="query")
-    @blueprint.response(200, schemas.ComparisonPageSchema)
+    @blueprint.arguments(ComparisonQuerySchema, location="query")
+    @blueprint.response(200, ComparisonPageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """Compare two stacks by everything that both were measured with.

@@ -6,10 +6,10 @@ from typing import Any
 
 from flask.views import MethodView
 
+from api.authentication import needs
 from api.paging import freshness
 from api.resources.base import Resources, members, reading
 from api.schemas.status import ServiceStatusSchema
-from api.security import needs
 from common import __version__
 from graph.repositories.progress import backlog
 from graph.repositories.tokens import Scope

@@ -11,13 +11,13 @@ from sqlalchemy import Connection
 
 from api import analyses
 from api.audit import wrote, wrote_nothing
+from api.authentication import needs
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.jobs.uploads import PROJECT, upload_id
 from api.resources.base import Resources
 from api.resources.requests import accepted, new_request
-from api.schemas import work as schemas
-from api.security import needs
+from api.schemas.work import ForceQuerySchema, RequestSchema, TakenInSchema
 from api.service import service
 from common.inspection import digest_bytes
 from graph.repositories.analyses import Kind
@@ -55,10 +55,10 @@ class UploadsResource(MethodView):
 
     @needs(Scope.INGEST)
     @blueprint.doc(requestBody=_BODY)
-    @blueprint.arguments(schemas.ForceQuerySchema, location="query")
-    @blueprint.response(202, schemas.RequestSchema)
-    @blueprint.alt_response(201, schema=schemas.TakenInSchema, description="Taken in at once.")
-    @blueprint.alt_response(200, schema=schemas.TakenInSchema, description="Known already.")
+    @blueprint.arguments(ForceQuerySchema, location="query")
+    @blueprint.response(202, RequestSchema)
+    @blueprint.alt_response(201, schema=TakenInSchema, description="Taken in at once.")
+    @blueprint.alt_response(200, schema=TakenInSchema, description="Known already.")
     def post(self, query: dict[str, Any]) -> Any:
         """Take in inspections: a document within the request, an archive by a worker."""
         body = request.get_data(cache=False)
@@ -92,7 +92,7 @@ def _taken_in(body: bytes) -> Response:
         wrote(f"{documents[0]}{others}")
     else:
         wrote_nothing()
-    response = jsonify(schemas.TakenInSchema().dump({"documents": documents, **counts}))
+    response = jsonify(TakenInSchema().dump({"documents": documents, **counts}))
     response.status_code = 201 if new else 200
     return response
 

@@ -7,12 +7,17 @@ from typing import Any
 
 from flask.views import MethodView
 
+from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, reading
-from api.schemas import vulnerabilities as schemas
-from api.schemas.words import PageQuerySchema
-from api.security import needs
+from api.schema_fields import PageQuerySchema
+from api.schemas.vulnerabilities import (
+    ReleaseNamePageSchema,
+    VulnerabilityDocumentSchema,
+    VulnerabilityPageSchema,
+    VulnerabilityQuerySchema,
+)
 from graph.repositories import browse_vulnerabilities as record
 from graph.repositories.tokens import Scope
 
@@ -27,8 +32,8 @@ class VulnerabilitiesResource(MethodView):
     """VulnerabilitiesResource."""
 
     @needs(Scope.READ)
-    @blueprint.arguments(schemas.VulnerabilityQuerySchema, location="query")
-    @blueprint.response(200, schemas.VulnerabilityPageSchema)
+    @blueprint.arguments(VulnerabilityQuerySchema, location="query")
+    @blueprint.response(200, VulnerabilityPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List vulnerabilities in the order of their identifiers."""
         wanted = record.VulnerabilityFilter(**filters(query))
@@ -42,7 +47,7 @@ class VulnerabilityResource(MethodView):
     """One vulnerability."""
 
     @needs(Scope.READ)
-    @blueprint.response(200, schemas.VulnerabilityDocumentSchema)
+    @blueprint.response(200, VulnerabilityDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, identifier: str) -> dict[str, Any]:
         """Say what is known of a vulnerability; any of its aliases finds it."""
@@ -64,7 +69,7 @@ class AffectedResource(MethodView):
 
     @needs(Scope.READ)
     @blueprint.arguments(PageQuerySchema, location="query")
-    @blueprint.response(200, schemas.ReleaseNamePageSchema)
+    @blueprint.response(200, ReleaseNamePageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], identifier: str) -> dict[str, Any]:
         """List the releases that a vulnerability affects, of those that are known."""

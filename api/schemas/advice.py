@@ -5,7 +5,7 @@ from __future__ import annotations
 from marshmallow import Schema, fields
 
 from adviser.scoring.criteria import RecommendationType
-from api.schemas.words import (
+from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from marshmallow import Schema, fields, validate
 
-from api.schemas.words import LAST_PAGE, LenientSchema, count, flag, free, text, texts
+from api.schema_fields import (
+    LAST_PAGE,
+    LenientSchema,
+    count,
+    flag,
+    free,
+    text,
+    texts,
+)
 
 
 class AmunPageQuerySchema(LenientSchema):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marshmallow import INCLUDE, Schema, fields
 
-from api.schemas.words import (
+from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,

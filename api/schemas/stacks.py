@@ -6,8 +6,7 @@ from marshmallow import Schema, fields, validate
 
 from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
-from api.schemas.vulnerabilities import ReleaseNameSchema
-from api.schemas.words import (
+from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -20,6 +19,7 @@ from api.schemas.words import (
     text,
     texts,
 )
+from api.schemas.vulnerabilities import ReleaseNameSchema
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from api.schemas.words import FreshnessSchema, count, moment, number, text
+from api.schema_fields import (
+    FreshnessSchema,
+    count,
+    moment,
+    number,
+    text,
+)
 
 
 class ServiceStatusSchema(FreshnessSchema):

@@ -7,9 +7,9 @@ from typing import Any
 from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
 from adviser.scoring.criteria import RecommendationType
+from api.schema_fields import LenientSchema
 from api.schemas.project_files import check_lock
 from api.schemas.requirement_lists import MAX_MANIFEST, check_constraints
-from api.schemas.words import LenientSchema
 
 #: Of one text within a request.
 _MAX_TEXT = 3 * 1024**2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from marshmallow import Schema, fields, validate
 
+from api.schema_fields import LAST_PAGE, LenientSchema
 from api.schemas.listings import SystemSchema
 from api.schemas.thamos import CapitalBoolean
-from api.schemas.words import LAST_PAGE, LenientSchema
 
 _NAME = validate.Length(1, 500)
 

@@ -7,8 +7,7 @@ from typing import Any
 from marshmallow import RAISE, Schema, ValidationError, fields, validate
 
 from adviser.scoring.criteria import RecommendationType
-from api.schemas.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
-from api.schemas.words import (
+from api.schema_fields import (
     QuerySchema,
     asked_flag,
     choice,
@@ -19,6 +18,7 @@ from api.schemas.words import (
     text,
     texts,
 )
+from api.schemas.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 
 #: Of one text, and of all lists.
 _MAX_TEXT = 3 * 1024**2

@@ -7,13 +7,17 @@ from typing import Any
 from flask.views import MethodView
 
 from api import analyses
+from api.authentication import (
+    needs,
+    require_token,
+    token,
+)
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.privacy import public_request
 from api.resources.requests import may_fetch, new_request
 from api.routes import Routes
-from api.schemas import thamos as schemas
-from api.security import needs, require_token, token
+from api.schemas.thamos import AcceptedSchema, AdviceQuerySchema, AdviceRequestSchema
 from api.service import service
 from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, asked_of, cache_key
@@ -35,9 +39,9 @@ class AdviceRequestsResource(MethodView):
     """Requests for advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.AdviceQuerySchema, location="query")
-    @blueprint.arguments(schemas.AdviceRequestSchema)
-    @blueprint.response(202, schemas.AcceptedSchema)
+    @blueprint.arguments(AdviceQuerySchema, location="query")
+    @blueprint.arguments(AdviceRequestSchema)
+    @blueprint.response(202, AcceptedSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stack for a Pipfile in a runtime environment."""
         if body.pop("kebechet_metadata", None) is not None:

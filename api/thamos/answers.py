@@ -8,9 +8,9 @@ from flask import Response
 from flask.views import MethodView
 
 from api import analyses
+from api.authentication import needs
 from api.routes import Routes
-from api.schemas import thamos as schemas
-from api.security import needs
+from api.schemas.thamos import LogDocumentSchema, ResultDocumentSchema, StatusDocumentSchema
 from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope
 
@@ -23,7 +23,7 @@ def serve_answers(blueprint: Routes, kind: Kind) -> None:
         """The result of a request."""
 
         @needs(Scope.ADVISE)
-        @blueprint.response(200, schemas.ResultDocumentSchema)
+        @blueprint.response(200, ResultDocumentSchema)
         @blueprint.alt_response(202, description="Not finished: ask again.")
         def get(self, analysis_id: str) -> Response:
             """Give the report of a request, or say that it is not ready."""
@@ -35,7 +35,7 @@ def serve_answers(blueprint: Routes, kind: Kind) -> None:
         """How far a request is."""
 
         @needs(Scope.ADVISE)
-        @blueprint.response(200, schemas.StatusDocumentSchema)
+        @blueprint.response(200, StatusDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
             """Say how far a request is."""
             return analyses.status_of(analyses.found(analysis_id, kind))
@@ -45,7 +45,7 @@ def serve_answers(blueprint: Routes, kind: Kind) -> None:
         """What people are shown of a run."""
 
         @needs(Scope.ADVISE)
-        @blueprint.response(200, schemas.LogDocumentSchema)
+        @blueprint.response(200, LogDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
             """Give the log of a request."""
             return analyses.log_document(analyses.found(analysis_id, kind))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from api.authentication import needs
 from api.errors import ApiError, Problem
 from api.routes import Routes
-from api.security import needs
 from graph.repositories.tokens import Scope
 
 blueprint = Routes(

@@ -7,12 +7,19 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from api.authentication import needs
 from api.errors import ApiError, Problem
-from api.foreign import public_indexes
+from api.index_policy import public_indexes
 from api.resources.base import reading
 from api.routes import Routes
-from api.schemas import listings as schemas
-from api.security import needs
+from api.schemas.listings import (
+    EnvironmentsSchema,
+    ImageQuerySchema,
+    ImagesSchema,
+    ImportQuerySchema,
+    ImportsSchema,
+    IndexesSchema,
+)
 from api.service import service
 from common.indexes.configured import configured_indexes
 from common.packages import DEFAULT_INDEX
@@ -28,7 +35,7 @@ _PAGE = 25
 
 @blueprint.route("/python/environment")
 @needs(Scope.READ)
-@blueprint.response(200, schemas.EnvironmentsSchema)
+@blueprint.response(200, EnvironmentsSchema)
 def environments() -> dict[str, Any]:
     """List the systems and Pythons that something was measured on."""
     with reading() as (connection, _):
@@ -37,7 +44,7 @@ def environments() -> dict[str, Any]:
 
 @blueprint.route("/python-package-index")
 @needs(Scope.READ)
-@blueprint.response(200, schemas.IndexesSchema)
+@blueprint.response(200, IndexesSchema)
 def indexes() -> dict[str, Any]:
     """List the package indexes that this service reads."""
     known = configured_indexes(service().settings).values()
@@ -56,8 +63,8 @@ def indexes() -> dict[str, Any]:
 
 @blueprint.route("/python/imports")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ImportQuerySchema, location="query")
-@blueprint.response(200, schemas.ImportsSchema)
+@blueprint.arguments(ImportQuerySchema, location="query")
+@blueprint.response(200, ImportsSchema)
 def imports(query: dict[str, str]) -> dict[str, Any]:
     """List the packages whose wheels have a module.
 
@@ -103,8 +110,8 @@ def _no_provider(asked: str, alike: Sequence[VersionHead]) -> ApiError:
 
 @blueprint.route("/container-images")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ImageQuerySchema, location="query")
-@blueprint.response(200, schemas.ImagesSchema)
+@blueprint.arguments(ImageQuerySchema, location="query")
+@blueprint.response(200, ImagesSchema)
 def images(query: dict[str, Any]) -> dict[str, Any]:
     """List the container images that were analysed, page by page until one is empty."""
     page = query["page"]

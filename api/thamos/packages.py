@@ -10,12 +10,23 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
+from api.authentication import needs
 from api.errors import ApiError, Problem, not_found
-from api.foreign import public_indexes
+from api.index_policy import public_indexes
 from api.resources.base import reading
 from api.routes import Routes
-from api.schemas import thamos_packages as schemas
-from api.security import needs
+from api.schemas.thamos_packages import (
+    DependenciesV1Schema,
+    DependencyQuerySchema,
+    MetadataV1Schema,
+    PackageNameQuerySchema,
+    PackageNamesSchema,
+    PackageVersionsQuerySchema,
+    PackageVersionsV1Schema,
+    PlatformsSchema,
+    ReleaseQueryV1Schema,
+    SolvedEnvironmentsSchema,
+)
 from api.service import service
 from api.thamos.environments import MACHINES, environment_of
 from common.indexes.configured import configured_indexes
@@ -33,8 +44,8 @@ _ALL = 100_000
 
 @blueprint.route("/python/package")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.PackageNameQuerySchema, location="query")
-@blueprint.response(200, schemas.PackageNamesSchema)
+@blueprint.arguments(PackageNameQuerySchema, location="query")
+@blueprint.response(200, PackageNamesSchema)
 def names(query: dict[str, Any]) -> dict[str, Any]:
     """List the packages that are known, wherever they run, page by page until one is empty."""
     like = query.get("like")
@@ -50,8 +61,8 @@ def names(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/versions")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.PackageVersionsQuerySchema, location="query")
-@blueprint.response(200, schemas.PackageVersionsV1Schema)
+@blueprint.arguments(PackageVersionsQuerySchema, location="query")
+@blueprint.response(200, PackageVersionsV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def versions(query: dict[str, Any]) -> dict[str, Any]:
     """List the versions of a package, newest first unless `order_by` is `ASC`."""
@@ -77,8 +88,8 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/dependencies")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.DependencyQuerySchema, location="query")
-@blueprint.response(200, schemas.DependenciesV1Schema)
+@blueprint.arguments(DependencyQuerySchema, location="query")
+@blueprint.response(200, DependenciesV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def dependencies(query: dict[str, Any]) -> dict[str, Any]:
     """List what a release requires, all of it or what holds in an environment or does not."""
@@ -98,8 +109,8 @@ def dependencies(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/version/metadata")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ReleaseQueryV1Schema, location="query")
-@blueprint.response(200, schemas.MetadataV1Schema)
+@blueprint.arguments(ReleaseQueryV1Schema, location="query")
+@blueprint.response(200, MetadataV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def metadata(query: dict[str, Any]) -> dict[str, Any]:
     """Give what is known of a release's metadata, by the names of its fields."""
@@ -118,8 +129,8 @@ def metadata(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/package/version/environments")
 @needs(Scope.READ)
-@blueprint.arguments(schemas.ReleaseQueryV1Schema, location="query")
-@blueprint.response(200, schemas.SolvedEnvironmentsSchema)
+@blueprint.arguments(ReleaseQueryV1Schema, location="query")
+@blueprint.response(200, SolvedEnvironmentsSchema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def environments(query: dict[str, Any]) -> dict[str, Any]:
     """List the known systems whose Python a release is for; none if it cannot be chosen."""
@@ -132,7 +143,7 @@ def environments(query: dict[str, Any]) -> dict[str, Any]:
 
 @blueprint.route("/python/platform")
 @needs(Scope.READ)
-@blueprint.response(200, schemas.PlatformsSchema)
+@blueprint.response(200, PlatformsSchema)
 def platforms() -> dict[str, Any]:
     """List the platforms that advice can be asked for."""
     return {"platform": [f"linux-{it}" for it in MACHINES]}

@@ -7,13 +7,17 @@ from typing import Any
 from flask.views import MethodView
 
 from api import analyses
+from api.authentication import (
+    needs,
+    require_token,
+    token,
+)
 from api.errors import ApiError, Problem
 from api.jobs.queue import Job, QueueName
 from api.privacy import public_request
 from api.resources.requests import new_request
 from api.routes import Routes
-from api.schemas import thamos as schemas
-from api.security import needs, require_token, token
+from api.schemas.thamos import AcceptedSchema, ProvenanceQuerySchema, ProvenanceRequestSchema
 from api.service import service
 from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, cache_key, project_of
@@ -34,9 +38,9 @@ class ProvenanceRequestsResource(MethodView):
     """Requests for checks."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(schemas.ProvenanceQuerySchema, location="query")
-    @blueprint.arguments(schemas.ProvenanceRequestSchema)
-    @blueprint.response(202, schemas.AcceptedSchema)
+    @blueprint.arguments(ProvenanceQuerySchema, location="query")
+    @blueprint.arguments(ProvenanceRequestSchema)
+    @blueprint.response(202, AcceptedSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask where every file of a Pipfile.lock comes from."""
         if body.pop("kebechet_metadata", None) is not None:

@@ -15,7 +15,7 @@ from adviser.projects.indexes import public_text
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
-from api.foreign import refuse_foreign_indexes
+from api.index_policy import refuse_foreign_indexes
 from api.privacy import project_in
 from api.thamos.environments import environment_of
 from common.errors import InvalidArgument

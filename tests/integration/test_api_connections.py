@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from api import slow_clients
-from api.bodies import TooManySlow
-from api.certificates import self_signed
-from api.server import _Contexts
-from api.slow_clients import Incoming, Outgoing
-from api.unread import write_problem
+from api.request_bodies import TooManySlow
+from api.server import slow_clients
+from api.server.certificates import self_signed
+from api.server.http_server import _Contexts
+from api.server.raw_errors import write_problem
+from api.server.slow_clients import Incoming, Outgoing
 
 
 @pytest.fixture

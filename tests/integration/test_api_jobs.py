@@ -24,14 +24,14 @@ from sqlalchemy import Engine, text
 
 from api.jobs import cron
 from api.jobs import upkeep as upkeep_module
+from api.jobs.analysis_run import MAX_ATTEMPTS
 from api.jobs.queue import Job, Queue, QueueName
-from api.jobs.running import MAX_ATTEMPTS
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
 from api.jobs.uploads import PROJECT
 from api.jobs.watch import Watch, guard
 from api.jobs.worker import _Hand, queue_app
-from api.jobs.workshop import Workshop
-from api.keeper import keeping_stores
+from api.jobs.worker_context import Workshop
+from api.server.store_watchdog import keeping_stores
 from common.settings import Settings
 from graph.embedded import EmbeddedStores
 from graph.embedded.postgresql import PostgreSQL

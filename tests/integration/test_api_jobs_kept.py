@@ -14,9 +14,9 @@ from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
 from api.jobs import upkeep as upkeep_module
-from api.jobs import workshop
+from api.jobs import worker_context
 from api.jobs.upkeep import prune
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.environments import environment
 from common.inspection import digest_bytes
 from graph.engine import Stores
@@ -119,7 +119,7 @@ def test_as_much_as_fits_is_kept_and_the_last_always(
     first = shop.known_of(known, ["web"], LINUX)
     shop.known_of(known, ["numpy"], LINUX)
     assert shop.known_of(known, ["web"], LINUX)[0] is first[0]
-    monkeypatch.setattr(workshop, "KEPT_ITEMS", 1)
+    monkeypatch.setattr(worker_context, "KEPT_ITEMS", 1)
     last = shop.known_of(known, ["numpy"], LINUX)
     assert shop.known_of(known, ["numpy"], LINUX)[0] is last[0]
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from api.app import create_app
 from api.jobs.queue import QueueName
 from api.jobs.tasks import WORKSHOP
 from api.jobs.worker import queue_app
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.settings import Settings
 from graph.engine import relational_engine
 from graph.repositories.tokens import Scope, create_token

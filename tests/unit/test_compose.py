@@ -12,8 +12,8 @@ import click
 import pytest
 import yaml
 
-from api.server import GRACE_S
-from api.supervisor import GRACE_S as SUPERVISORS_GRACE_S
+from api.server.http_server import GRACE_S
+from api.server.supervisor import GRACE_S as SUPERVISORS_GRACE_S
 from common import cli
 
 ROOT = Path(__file__).parents[2]

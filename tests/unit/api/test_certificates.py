@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from api.certificates import self_signed
+from api.server.certificates import self_signed
 
 
 def names_of(path: Path) -> set[str]:

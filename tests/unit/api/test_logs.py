@@ -8,14 +8,14 @@ from datetime import timedelta
 
 import pytest
 
-from api.access import tell
+from api.server.access_log import tell
 from common.logs import JsonFormatter, TextFormatter, scrubbed
 
 SECRET = "thoth_abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def told(caplog: pytest.LogCaptureFixture, environ: dict[str, str], status: int = 200) -> str:
-    with caplog.at_level(logging.INFO, "api.access"):
+    with caplog.at_level(logging.INFO, "api.server.access_log"):
         tell({"REQUEST_METHOD": "GET", **environ}, status, 12, timedelta(milliseconds=5))
     return "\n".join(JsonFormatter().format(record) for record in caplog.records)
 

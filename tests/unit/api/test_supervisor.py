@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from api.supervisor import Child, Supervisor
+from api.server.supervisor import Child, Supervisor
 from tests.services.waiting import wait_until
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")

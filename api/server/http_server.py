@@ -16,9 +16,9 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
-from api import unread
-from api.addresses import is_loopback
-from api.connections import Worker
+from api.client_addresses import is_loopback
+from api.server import raw_errors
+from api.server.connections import Worker
 from api.service import EXTENSION
 from common.errors import ServiceFailed
 from common.settings import Settings
@@ -89,7 +89,7 @@ def serve(settings: Settings, front: Front, listener: socket.socket) -> None:
     :param listener: is the server's from now on
     :raises ServiceFailed: if the server ends otherwise
     """
-    unread.register()
+    raw_errors.register()
     master = os.getpid()
     try:
         _Server(settings, front, listener.detach()).run()
@@ -116,7 +116,7 @@ class _Log(Logger):
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
         """One line a request."""
-        from api.access import tell
+        from api.server.access_log import tell
 
         status = int(str(resp.status).split(maxsplit=1)[0])
         tell(environ, status, getattr(resp, "sent", None), request_time)

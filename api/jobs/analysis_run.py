@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Connection
 
 from api.errors import public_words
-from api.jobs.workshop import Workshop
+from api.jobs.worker_context import Workshop
 from common.errors import (
     AlreadyRunning,
     DamagedDocument,

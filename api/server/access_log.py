@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import Flask, Response, g, request
 
-from api.security import token
+from api.authentication import token
 
 #: Where the application leaves word for the server, which knows how long it took.
 _NOTE = "thoth.request"

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
 
-from api.addresses import is_loopback
+from api.client_addresses import is_loopback
 
 #: For documents, which load nothing.
 _NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

@@ -21,8 +21,12 @@ from gunicorn.http import get_parser
 from gunicorn.sock import ssl_wrap_socket
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from api.slow_clients import RECORD_BYTES, Incoming, Outgoing
-from api.unread import write_problem
+from api.server.raw_errors import write_problem
+from api.server.slow_clients import (
+    RECORD_BYTES,
+    Incoming,
+    Outgoing,
+)
 
 #: From the first byte of a handshake, or of a request, to the end of its head.
 HEAD_S = 10.0

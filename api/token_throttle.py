@@ -14,7 +14,7 @@ from flask import request
 from limits import RateLimitItem
 from limits.strategies import RateLimiter
 
-from api.addresses import neighbourhood
+from api.client_addresses import neighbourhood
 from api.errors import ApiError, Problem
 
 #: How long a token counts as known after it was seen to be valid, and how many do.

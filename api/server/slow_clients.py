@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from gunicorn.http.unreader import SocketUnreader
 
-from api.bodies import TooManySlow
+from api.request_bodies import TooManySlow
 
 #: How long a client is waited for while it sends a body, or reads answers, ...
 BODY_S = 10.0

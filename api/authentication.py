@@ -9,8 +9,8 @@ from typing import ParamSpec, TypeVar
 from flask import Flask, g, request
 
 from api.errors import ApiError, Problem
-from api.guesses import Guesses
 from api.service import service
+from api.token_throttle import Guesses
 from graph.repositories.tokens import Scope, Token, digest_of, token_shown
 
 P = ParamSpec("P")

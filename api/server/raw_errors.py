@@ -10,7 +10,7 @@ from secrets import token_hex
 import gunicorn.util
 
 from api.errors import MEDIA_TYPE, problem_of, title
-from api.exchange import REQUEST_ID, versions
+from api.request_context import REQUEST_ID, versions
 
 _LOG = logging.getLogger(__name__)
 

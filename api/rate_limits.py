@@ -8,11 +8,15 @@ from limits.errors import ConfigurationError
 from limits.storage import storage_from_string
 from limits.strategies import FixedWindowRateLimiter
 
-from api.addresses import is_loopback
-from api.bodies import BoundedRequest
+from api.authentication import OPEN, token
+from api.client_addresses import is_loopback
 from api.errors import ApiError, Problem
-from api.guesses import Guesses, client_address, wait_of
-from api.security import OPEN, token
+from api.request_bodies import BoundedRequest
+from api.token_throttle import (
+    Guesses,
+    client_address,
+    wait_of,
+)
 from common.errors import InvalidSettings
 from common.settings import Settings
 
