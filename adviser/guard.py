@@ -14,8 +14,7 @@ from adviser.scoring.judging import Verdict
 from adviser.scoring.notes import claim_note
 from adviser.scoring.performance import upgrade_claims
 from common.environments import Environment
-from common.packages import MEASURED_PACKAGES, Purl
-from common.version_ranges import version_of
+from common.packages import MEASURED_PACKAGES, Purl, version_of
 from graph.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot

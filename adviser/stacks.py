@@ -28,8 +28,8 @@ from adviser.scoring.verdicts import (
     smallest_difference,
 )
 from common.errors import ProjectError
-from common.measurements import Unit
-from common.stability import noise_warnings, robust_variation
+from common.job_stability import noise_warnings, robust_variation
+from common.units import Unit
 from graph.evidence import MeasuredObservation
 
 

@@ -10,7 +10,7 @@ from adviser.scoring.judging import family_document
 from adviser.scoring.selfcheck import SelfCheck
 from adviser.scoring.verdicts import Comparison
 from adviser.stacks import StackGroup, StackResult
-from common.measurements import Unit
+from common.units import Unit
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
 DOCUMENT_VERSION = 1

@@ -17,9 +17,12 @@ from adviser.scoring.next_jobs import Further
 from adviser.scoring.selfcheck import SelfCheck
 from adviser.scoring.verdicts import MIN_DELTA, Comparison
 from adviser.stacks import StackGroup, StackResult
-from common.measurements import SPOKEN, Multiple
-from common.stability import left_out_text
+from common.job_stability import left_out_text
 from common.terminal import printable
+from common.units import (
+    SPOKEN,
+    Multiple,
+)
 
 #: Marks beside a verdict that did not come from two arms alone, with what they count.
 _PAIRED, _POOLED = "⇄", "∑"

@@ -14,7 +14,7 @@ from adviser.reports.checking import BROKEN
 from adviser.reports.links import head_of, links_in
 from common import __version__
 from common.errors import DamagedDocument, InvalidDocument
-from common.faults import fault_in
+from common.formats.json_documents import fault_in
 from common.reasons import Reason
 from graph.advice import (
     AdviceHead,

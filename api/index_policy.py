@@ -5,7 +5,7 @@ from __future__ import annotations
 from adviser.answering.indexes import foreign_indexes
 from adviser.projects.project import Project
 from api.errors import ApiError, Problem
-from common.indexes.configured import configured_indexes
+from common.index.configuration import configured_indexes
 from common.settings import Settings
 
 

@@ -15,7 +15,7 @@ from werkzeug.utils import cached_property
 from werkzeug.wsgi import LimitedStream
 
 from api.errors import ApiError, Problem
-from common.bounds import out_of_bounds
+from common.formats.json_documents import out_of_bounds
 
 
 class TooManySlow(TimeoutError):

@@ -18,7 +18,7 @@ from adviser.scoring.jobs import Place, job_log_rate
 from adviser.scoring.samples import Sample
 from adviser.scoring.verdicts import compare_candidates
 from benchmarks.homes import THOTH
-from common.stability import instability
+from common.job_stability import instability
 from pis.amun.pinning import pinned_specification
 
 REQUIREMENT = "numpy==2.3.5"

@@ -1,3 +1,3 @@
-"""Words that all rooms share: errors, settings, logs and the documents themselves."""
+"""Shared by all rooms: errors, settings, logs, domain types, formats, HTTP, package indexes."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Where packages are to run: an interpreter on a platform, its markers and its wheel tags."""
+"""Target environments: interpreter and platform, with their markers and wheel tags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,109 @@ from packaging.tags import (
 )
 
 from common.errors import InvalidArgument
-from common.platforms import libc_platforms, platform_named, python_named
+
+#: What ``linux_<machine>`` means where nobody says which C library: the glibc of the
+#: oldest distributions that are still maintained, and the floor of most wheels of today.
+DEFAULT_GLIBC = (2, 28)
+#: Names of glibc floors from before PEP 600.
+LEGACY_MANYLINUX = {
+    "manylinux1": (2, 5),
+    "manylinux2010": (2, 12),
+    "manylinux2014": (2, 17),
+}
+#: The oldest glibc that has ever been a floor: PEP 513's for Intel, PEP 599's for others.
+_OLDEST_GLIBC = {"x86_64": (2, 5), "i686": (2, 5)}
+_OLDEST_GLIBC_ELSEWHERE = (2, 17)
+_LINUX_MACHINES = frozenset(
+    {"x86_64", "i686", "aarch64", "armv7l", "ppc64le", "ppc64", "s390x", "riscv64", "loongarch64"}
+)
+_WINDOWS_MACHINES = {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
+
+#: Machines whose native libraries go by one name in their headers, and load each other's.
+_FAMILIES = {
+    **dict.fromkeys(("armv6l", "armv7l", "armv8l"), "arm"),
+    **dict.fromkeys(("i386", "i486", "i586", "i686"), "x86"),
+}
+
+
+def machine_family(machine: str) -> str:
+    """What native libraries are compared by; 32-bit machines have several names.
+
+    >>> machine_family("armv6l") == machine_family("armv8l"), machine_family("aarch64")
+    (True, 'aarch64')
+    """
+    return _FAMILIES.get(machine, machine)
+
+
+_PYTHON = re.compile(r"(?:(cpython|python|cp|pypy|pp)[-@]?)?(3)\.(\d{1,2})(?:\.(\d{1,3}))?(t)?")
+
+
+def python_named(text: str) -> tuple[str, str, bool]:
+    """Implementation, full version, and whether it is free-threaded.
+
+    :raises InvalidArgument: if it is not understood
+    """
+    found = _PYTHON.fullmatch(text.strip().lower())
+    if found is None:
+        raise InvalidArgument(
+            f"Python {text!r} is not understood: write it as 3.11, 3.11.7, 3.13t or pypy3.10"
+        )
+    implementation = (
+        "pypy" if (found[1] or "").startswith("p") and found[1] != "python" else "cpython"
+    )
+    minor, free_threaded = int(found[3]), found[5] is not None
+    if free_threaded and (implementation != "cpython" or minor < 13):
+        raise InvalidArgument(f"Python {text!r}: there are free-threaded CPythons from 3.13 only")
+    return implementation, f"3.{minor}.{found[4] or 0}", free_threaded
+
+
+#: A system: ``os_name``, ``sys_platform``, machine, C library and macOS.
+Platform = tuple[str, str, str, tuple[str, tuple[int, int]] | None, tuple[int, int] | None]
+
+_LINUX = re.compile(r"(many|musl)linux_(\d{1,2})_(\d{1,3})_(\w+)|(linux|manylinux\d+)_(\w+)")
+_MACOS = re.compile(r"macosx_(\d{2})_(\d{1,2})_(arm64|x86_64)")
+
+
+def platform_named(text: str) -> Platform:
+    """What a platform tag says of a system.
+
+    :raises InvalidArgument: if it is not understood
+    """
+    if text in _WINDOWS_MACHINES:
+        return "nt", "win32", _WINDOWS_MACHINES[text], None, None
+    if found := _MACOS.fullmatch(text):
+        return "posix", "darwin", found[3], None, (int(found[1]), int(found[2]))
+    if (found := _LINUX.fullmatch(text)) and (found[4] or found[6]) in _LINUX_MACHINES:
+        libc = _libc_of(found)
+        if libc is not None:
+            return "posix", "linux", found[4] or found[6], libc, None
+    raise InvalidArgument(
+        f"platform {text!r} is not understood: write it as linux_x86_64, manylinux_2_28_x86_64, "
+        "musllinux_1_2_x86_64, macosx_14_0_arm64 or win_amd64"
+    )
+
+
+def _libc_of(found: re.Match[str]) -> tuple[str, tuple[int, int]] | None:
+    if found[1]:
+        return ("glibc" if found[1] == "many" else "musl"), (int(found[2]), int(found[3]))
+    floor = DEFAULT_GLIBC if found[5] == "linux" else LEGACY_MANYLINUX.get(found[5])
+    return None if floor is None else ("glibc", floor)
+
+
+def libc_platforms(libc: tuple[str, tuple[int, int]] | None, machine: str) -> Iterator[str]:
+    """A wheel for an older C library of the same kind runs with a newer one (PEP 600, 656)."""
+    if libc is None:
+        return
+    kind, (major, minor) = libc
+    if kind == "musl":
+        yield from (f"musllinux_{major}_{older}_{machine}" for older in range(minor, -1, -1))
+        return
+    oldest = _OLDEST_GLIBC.get(machine, _OLDEST_GLIBC_ELSEWHERE)
+    for older in range(minor, oldest[1] - 1, -1):
+        yield f"manylinux_{major}_{older}_{machine}"
+        for name, floor in LEGACY_MANYLINUX.items():
+            if floor == (major, older):
+                yield f"{name}_{machine}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +338,44 @@ def _platforms(env: Environment) -> tuple[str, ...]:
         return ("win32" if machine == "x86" else f"win_{machine}",)
     # What was built on this very machine comes before what was built for all of its kind.
     return (f"linux_{machine}", *libc_platforms(env.libc, machine))
+
+
+#: Of Enterprise Linux, whatever it is called.
+_ENTERPRISE = {"7": (2, 17), "8": (2, 28), "9": (2, 34), "10": (2, 39)}
+#: The glibc that each release came with, from its own list of packages.
+_GLIBC: dict[str, dict[str, tuple[int, int]]] = {
+    "almalinux": _ENTERPRISE,
+    "centos": _ENTERPRISE,
+    "ol": _ENTERPRISE,
+    "rhel": _ENTERPRISE,
+    "rocky": _ENTERPRISE,
+    "ubi": _ENTERPRISE,
+    "amzn": {"2": (2, 26), "2023": (2, 34)},
+    "debian": {"10": (2, 28), "11": (2, 31), "12": (2, 36), "13": (2, 41)},
+    "fedora": {
+        "36": (2, 35), "37": (2, 36), "38": (2, 37), "39": (2, 38), "40": (2, 39), "41": (2, 40),
+        "42": (2, 41),
+    },
+    "ubuntu": {"18.04": (2, 27), "20.04": (2, 31), "22.04": (2, 35), "24.04": (2, 39)},
+}  # fmt: skip
+#: Distributions with musl; 1.2 since Alpine 3.13.
+_MUSL = frozenset({"alpine"})
+
+
+def platform_of(name: str, version: str | None, machine: str = "x86_64") -> str | None:
+    """The platform tag of a distribution's release; ``None`` for one that is not known.
+
+    :param name: as ``ID`` of ``/etc/os-release`` has it
+    :param version: as ``VERSION_ID`` has it; a minor number may follow
+
+    >>> platform_of("rhel", "9.4"), platform_of("alpine", "3.19", "aarch64")
+    ('manylinux_2_34_x86_64', 'musllinux_1_2_aarch64')
+    >>> platform_of("plan9", "4") is None
+    True
+    """
+    key = name.strip().lower()
+    if key in _MUSL:
+        return f"musllinux_1_2_{machine}"
+    releases, given = _GLIBC.get(key, {}), (version or "").strip()
+    glibc = releases.get(given) or releases.get(given.partition(".")[0])
+    return None if glibc is None else f"manylinux_{glibc[0]}_{glibc[1]}_{machine}"

@@ -1,8 +1,8 @@
-"""Hardware classes: what a machine is, from what a job, its specification or a host says of it.
+"""Hardware classes: the machine as a job, its specification or the host describes it.
 
 The identity follows rule 1 of ``docs/statistics.md``: vendor, family, model, stepping, the
 instruction sets that arithmetic can use, the number of CPUs, the quota and the thread
-variables, and the accelerators. A clock is never part of it: it was measured, and it moves.
+variables, and the accelerators. A clock rate is never part of it, because it varies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from common.fields import (
+from common.formats.fields import (
     Record,
     as_record,
     integer_of,
@@ -25,8 +25,9 @@ from common.fields import (
     text_of,
     wrong_type,
 )
-from common.inspection import Hardware, digest
-from common.measurements import THREAD_VARIABLES
+from common.formats.json_documents import digest
+from common.inspection import Hardware
+from common.units import THREAD_VARIABLES
 
 #: Instruction sets that numeric libraries choose their kernels by. Mitigations, virtualisation
 #: and power management come and go with the kernel and say nothing about arithmetic.

@@ -1,22 +1,20 @@
-"""An inspection: one software stack, tried by a number of jobs, and what each was seen to do.
+"""Types of an inspection: one software stack, its jobs and their observations.
 
-Units are fixed here: durations in seconds, memory in bytes, rates a second in whole units
-(:class:`common.measurements.Unit`), times in UTC.
-A digest is ``sha256:`` and 64 hexadecimal digits of the canonical JSON of what it names.
+Units: durations in seconds, memory in bytes, rates per second in whole units
+(:class:`common.units.Unit`), times in UTC. A digest is ``sha256:`` and 64 hexadecimal digits of
+the canonical JSON of the value.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
-import orjson
-
-from common.measurements import Unit
+from common.formats.json_documents import digest
 from common.packages import PackageVersion
+from common.units import Unit
 
 #: Names the programs of this project among those that make documents.
 OWN_COLLECTOR = "thoth"
@@ -51,21 +49,6 @@ class Outcome(StrEnum):
     BUILD_FAILED = "build_failed"
     #: The host ended the build or the job (:mod:`common.host_problems`): no word on the stack.
     HOST_PROBLEM = "host_problem"
-
-
-def canonical_json(value: Any) -> bytes:
-    """The one spelling of a JSON value that digests are made of: sorted keys, no spaces."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-
-
-def digest(value: Any) -> str:
-    """``sha256:…`` of the canonical JSON of ``value``."""
-    return digest_bytes(canonical_json(value))
-
-
-def digest_bytes(data: bytes) -> str:
-    """``sha256:…`` of ``data``."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,18 @@
-"""Logs: text in a terminal, JSON lines elsewhere, always on standard error, without secrets."""
+"""Logging to standard error, without secrets: text on a terminal, JSON lines elsewhere."""
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from datetime import UTC, datetime
 
-#: Attributes that every record has; what else a record carries came in ``extra``.
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-#: What looks like a secret, wherever a library's message or a traceback quotes it; the groups stay.
-_SECRETS = (
-    re.compile(r"(thoth_[\w-]{6})[\w-]{14,}"),
-    re.compile(r"(?i)(\bbearer\s+)[^\s\"',]{8,}"),
-    re.compile(r"(?i)([?&;](?:access_|api_)?(?:token|key|password|secret)=)[^&\s\"'#]+"),
-    re.compile(r"(://[^/\s:@\"']*:)[^/\s@\"']+(?=@)"),
+from common.redaction import (
+    scrubbed,
 )
 
-
-def scrubbed(text: str) -> str:
-    """``text`` without tokens and passwords of URLs.
-
-    >>> scrubbed("cannot reach postgresql://me:hunter2@db.example/x?token=abc")
-    'cannot reach postgresql://me:***@db.example/x?token=***'
-    """
-    for secret in _SECRETS:
-        text = secret.sub(r"\1***", text)
-    return text
+#: Attributes that every record has; what else a record carries came in ``extra``.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

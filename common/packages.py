@@ -1,4 +1,4 @@
-"""Package names, versions and their Package URLs."""
+"""Package names, versions and Package URLs."""
 
 from __future__ import annotations
 
@@ -129,3 +129,16 @@ def distributions_of(component: str | None) -> tuple[str, ...]:
     if component is None:
         return ()
     return _DISTRIBUTIONS.get(component, (component,))
+
+
+@lru_cache(maxsize=131_072)
+def version_of(text: str) -> Version | None:
+    """``text`` as a version by PEP 440; ``None`` if it is none.
+
+    >>> version_of("1.0-beta2"), version_of("final-2004") is None
+    (<Version('1.0b2')>, True)
+    """
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None

@@ -1,8 +1,8 @@
-"""Version of the parsers: which rows they make of a document.
+"""Version of the parsers that turn documents into rows.
 
-Raise :data:`PARSER_VERSION` when a document that was accepted before makes other rows than it did,
-and add the columns that differ to :data:`CHANGED_COLUMNS`. Otherwise ``thoth record verify`` takes
-the rows of older documents for tampered ones.
+Raise :data:`PARSER_VERSION` when a document that was accepted before gets other rows, and add the
+changed columns to :data:`CHANGED_COLUMNS`. Otherwise ``thoth record verify`` reports the rows of
+older documents as tampered.
 """
 
 from __future__ import annotations

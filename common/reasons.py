@@ -1,4 +1,4 @@
-"""Why something is left out: stable codes that people can filter and scripts can match."""
+"""Stable reason codes for what is refused, corrected or excluded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Exclusion(StrEnum):
 
 
 class Instability(StrEnum):
-    """Why a job is recorded and left out of comparisons (:mod:`common.stability`)."""
+    """Why a job is recorded and left out of comparisons (:mod:`common.job_stability`)."""
 
     THROTTLED = "throttled"
     SWAPPED = "swapped"

@@ -1,4 +1,4 @@
-"""Releases of packages: what an index offers, what a release requires, what is wrong with it."""
+"""Releases of packages: files, requirements and problems."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from packaging.version import Version
 
-from common.packages import Purl
-from common.version_ranges import version_of
+from common.packages import Purl, version_of
 
 
 class ExclusionReason(StrEnum):

@@ -16,9 +16,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from common.environments import Environment
-from common.packages import Purl
+from common.packages import Purl, version_of
 from common.releases import ReleaseProblem, ReleaseState
-from common.version_ranges import version_of
 from common.wheels import compatibility, cuda_of, cuda_runs
 from graph.candidates import (
     Candidate,

@@ -15,12 +15,11 @@ from typing import Any
 import orjson
 
 from common.errors import InvalidDocument
-from common.faults import fault_in
-from common.inspection import canonical_json, digest_bytes
-from common.measurements import Unit
+from common.formats.json_documents import canonical_json, digest_bytes, fault_in
 from common.packages import Purl
 from common.reasons import Reason
 from common.releases import as_json_time
+from common.units import Unit
 
 #: Among the sources, where no archive of advisories was ever read.
 ADVISORIES = "advisories"

@@ -15,10 +15,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from common.addresses import without_secrets
 from common.environments import Environment
 from common.errors import InvalidArgument, InvalidDocument, StoreUnavailable
 from common.reasons import Reason
+from common.redaction import without_secrets
 from common.releases import Requirement, parse_requirement
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability
 from graph.closure import Closure, walk

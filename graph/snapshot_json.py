@@ -16,8 +16,7 @@ import orjson
 
 from common.environments import Environment
 from common.errors import InvalidDocument
-from common.faults import fault_in
-from common.inspection import canonical_json, digest
+from common.formats.json_documents import canonical_json, digest, fault_in
 from common.reasons import Reason
 from common.releases import as_json_time
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from common.addresses import absolute_source
+from common.redaction import absolute_source
 from common.settings import Settings
 from ingest.commands.advisories import advisories
 from ingest.commands.analyze import analyze

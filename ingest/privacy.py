@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from common.addresses import without_secrets
+from common.redaction import without_secrets
 
 REMOVED = "[e-mail removed]"
 

@@ -8,13 +8,12 @@ from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
 from adviser.places import Place
-from common.addresses import without_secrets
 from common.errors import IndexFault, IndexProblem
-from common.indexes.cache import IndexCache
-from common.indexes.client import IndexClient
-from common.indexes.configured import Index, configured_indexes
-from common.indexes.formats import parse_page
-from common.indexes.pages import ProjectPage
+from common.index.cache import IndexCache
+from common.index.client import IndexClient
+from common.index.configuration import Index, configured_indexes
+from common.index.project_pages import ProjectPage, parse_page
+from common.redaction import without_secrets
 from common.settings import Settings
 
 #: A release on an index: index, name, version.

@@ -28,7 +28,7 @@ from adviser.reports.unread import unread_in
 from adviser.reports.values import packed
 from common import __version__
 from common.environments import Environment
-from common.inspection import digest, digest_bytes
+from common.formats.json_documents import digest, digest_bytes
 from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores

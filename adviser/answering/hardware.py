@@ -10,7 +10,7 @@ from typing import Any
 from common.errors import InvalidArgument
 from common.hardware import Allowance, hardware_class
 from common.inspection import Hardware
-from common.measurements import THREAD_VARIABLES
+from common.units import THREAD_VARIABLES
 from graph.evidence import RecordedHardware
 
 #: What another class has to have in common with a host to be told as the nearest.

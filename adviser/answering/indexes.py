@@ -10,9 +10,13 @@ from pypi_simple import PYPI_SIMPLE_ENDPOINT
 from adviser.asked import AskedIndex
 from adviser.projects.lines import has_variable
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
-from common.addresses import without_secrets
-from common.indexes.configured import Index, configured_indexes, index_of
+from common.index.configuration import (
+    Index,
+    configured_indexes,
+    index_of,
+)
 from common.packages import DEFAULT_INDEX, package_version
+from common.redaction import without_secrets
 from common.settings import Settings
 
 

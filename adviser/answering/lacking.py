@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from adviser.answering.answers import text_of
 from adviser.resolver.requests import Request
 from adviser.resolver.specifiers import admits
-from common.version_ranges import version_of
+from common.packages import version_of
 from graph.candidates import Dependency, ExclusionReason
 from graph.repositories.index_answers import IndexAnswer
 from graph.snapshot import Snapshot

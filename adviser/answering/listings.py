@@ -9,7 +9,7 @@ from dataclasses import replace
 from adviser.answering.addresses import kept_pages, pages_of, public_addresses
 from adviser.projects.project import LockedPackage
 from adviser.provenance import Listing
-from common.indexes.pages import ProjectPage
+from common.index.project_pages import ProjectPage
 from common.releases import ReleaseFile
 from common.settings import Settings
 from graph.engine import Stores

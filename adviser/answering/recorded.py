@@ -25,9 +25,12 @@ from adviser.reports.values import unpacked
 from adviser.resolver.worker import Worker
 from adviser.scoring.assessments import Claim
 from common.errors import InvalidArgument, InvalidDocument
-from common.faults import fault_in
-from common.inspection import canonical_json, digest
-from common.json_keys import refuse_repeated_keys
+from common.formats.json_documents import (
+    canonical_json,
+    digest,
+    fault_in,
+    refuse_repeated_keys,
+)
 from common.reasons import Reason
 from graph.advice import StoredAdvice
 from graph.engine import Stores

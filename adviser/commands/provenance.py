@@ -42,7 +42,7 @@ def provenance(
     from adviser.provenance import Served, check_lock
     from adviser.scoring.assessments import Level
     from common.errors import InvalidArgument
-    from common.indexes.configured import configured_indexes, index_of
+    from common.index.configuration import configured_indexes, index_of
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj

@@ -12,7 +12,7 @@ import orjson
 
 from adviser.projects.fields import inside
 from adviser.projects.problems import refuse, shown
-from common.bounds import out_of_bounds
+from common.formats.json_documents import out_of_bounds
 from common.reasons import Reason
 
 #: Of one file. The largest real locks, with every hash of a thousand packages, have 5 MB.

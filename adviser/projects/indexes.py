@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from adviser.projects.lines import Reading, has_variable
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import ProjectIndex, WarningCode
-from common.addresses import without_secrets
 from common.reasons import Reason
+from common.redaction import without_secrets
 
 _VARIABLE = r"\$(?:\{\w+\}|\w+)"
 _ADDRESS = re.compile(r"://[^\s\"<>]*")

@@ -19,8 +19,8 @@ from adviser.projects.project import (
     WarningCode,
     marker_holds,
 )
-from common.addresses import holds_user, without_secrets
 from common.reasons import Reason
+from common.redaction import holds_user, without_secrets
 from common.releases import Requirement, parse_requirement
 
 _REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+", re.IGNORECASE)

@@ -33,8 +33,8 @@ from adviser.projects.project import (
     WarningCode,
 )
 from adviser.projects.requirements_files import pinned, read_requirements
-from common.addresses import without_secrets
 from common.reasons import Reason
+from common.redaction import without_secrets
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
 
 _MAKE_AGAIN = "make the lock again"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from common.addresses import without_secrets
 from common.errors import InvalidFile
+from common.redaction import without_secrets
 
 
 class InvalidProject(InvalidFile):

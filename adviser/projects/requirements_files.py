@@ -21,8 +21,8 @@ from adviser.projects.lines import (
 from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, LockedPackage, ProjectIndex, WarningCode
 from adviser.projects.requirement_lines import Line, lines_of
+from common.packages import version_of
 from common.reasons import Reason
-from common.version_ranges import version_of
 
 #: Options that say how something is installed, or that hashes are wanted: nothing is left out.
 _OF_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})

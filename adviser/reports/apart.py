@@ -25,8 +25,7 @@ from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import SCALE, RecommendationType, penalties_of
 from common.environments import Environment
 from common.errors import InvalidDocument
-from common.faults import fault_in
-from common.inspection import digest
+from common.formats.json_documents import digest, fault_in
 from common.reasons import Reason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot

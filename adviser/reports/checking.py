@@ -26,8 +26,7 @@ from adviser.resolver.checker import check_resolution
 from adviser.resolver.problems import Sizes
 from adviser.resolver.results import Choice, Conflict, Limit, Resolution, Stack, Status
 from common.errors import InvalidDocument
-from common.faults import fault_in
-from common.inspection import canonical_json, digest
+from common.formats.json_documents import canonical_json, digest, fault_in
 from common.packages import Purl
 from common.reasons import Reason
 from graph.evidence import Evidence

@@ -42,7 +42,7 @@ from adviser.scoring.assessments import Claim, Level
 from adviser.scoring.criteria import SCALE
 from adviser.scoring.judging import family_document
 from adviser.scoring.next_jobs import next_claims
-from common.inspection import canonical_json, digest
+from common.formats.json_documents import canonical_json, digest
 from common.packages import Purl
 
 #: Grows when a key changes its meaning or goes away, not when one is added.

@@ -15,7 +15,8 @@ from adviser.reports.claims import claim_document
 from adviser.reports.values import unpacked
 from adviser.scoring.assessments import Claim
 from common.environments import Environment
-from common.inspection import Stack, digest
+from common.formats.json_documents import digest
+from common.inspection import Stack
 from common.packages import PackageVersion, Purl
 from graph.advice import (
     AdviceHead,

@@ -11,8 +11,7 @@ from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Rule, Universe
 from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import SCALE
-from common.packages import Purl
-from common.version_ranges import version_of
+from common.packages import Purl, version_of
 from graph.candidates import Candidate, Dependency
 
 

@@ -10,8 +10,7 @@ from adviser.asked import Asked
 from adviser.resolver.requests import Request
 from adviser.resolver.results import Conflict, Step
 from adviser.resolver.specifiers import admits, names_prerelease
-from common.packages import DEFAULT_INDEX
-from common.version_ranges import version_of
+from common.packages import DEFAULT_INDEX, version_of
 from graph.candidates import Candidate, ExclusionReason
 from graph.snapshot import Snapshot
 

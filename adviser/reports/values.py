@@ -12,8 +12,7 @@ from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
 from common.errors import InvalidDocument
-from common.faults import fault_in
-from common.inspection import canonical_json
+from common.formats.json_documents import canonical_json, fault_in
 from common.reasons import Reason
 from common.releases import as_json_time
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from common.inspection import digest
+from common.formats.json_documents import digest
 
 #: A requirement that must hold: one of a table of asked specifiers or of asked extras.
 Atom = int

@@ -13,8 +13,8 @@ from adviser.scoring.estimates import Method
 from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
 from adviser.scoring.spread import SpreadRatio
-from common.measurements import Unit
 from common.packages import Purl
+from common.units import Unit
 
 
 class Level(StrEnum):

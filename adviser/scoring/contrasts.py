@@ -14,8 +14,7 @@ from urllib.parse import unquote
 from packaging.version import Version
 
 from adviser.scoring.histories import History
-from common.packages import Purl
-from common.version_ranges import version_of
+from common.packages import Purl, version_of
 from graph.evidence import Evidence
 
 #: Of a sum of digests; two different sets of packages share one with a chance of 2⁻¹²⁸.

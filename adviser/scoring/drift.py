@@ -18,7 +18,7 @@ import numpy as np
 
 from adviser.scoring.effects import FloatArray
 from adviser.scoring.jobs import MIN_JOBS
-from common.stability import MAD_TO_SD
+from common.job_stability import MAD_TO_SD
 
 #: Times ``ln n`` and the noise's variance is what a step must save. BIC says two or three; a step
 #: where none is costs half the data, while a small one that is overlooked is within the noise.

@@ -16,8 +16,8 @@ from adviser.scoring.judging import Verdict
 from adviser.scoring.lacking import Need
 from adviser.scoring.releases import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
 from common.advisories import Severity
+from common.job_stability import left_out_text
 from common.packages import Purl
-from common.stability import left_out_text
 from graph.candidates import Candidate
 from graph.evidence import KnownHarm
 from graph.snapshot import Snapshot

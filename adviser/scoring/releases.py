@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from common.packages import Purl
-from common.version_ranges import version_of
+from common.packages import Purl, version_of
 from graph.candidates import Candidate
 
 #: Days within which most faults of a release come to light and are mended or yanked.

@@ -17,8 +17,8 @@ from api.index_policy import public_indexes
 from api.jobs.worker_context import Workshop
 from api.thamos.stacks import project_of
 from common.errors import InvalidArgument
-from common.indexes.configured import configured_indexes
-from common.inspection import canonical_json, digest_bytes
+from common.formats.json_documents import canonical_json, digest_bytes
+from common.index.configuration import configured_indexes
 from graph.repositories.analyses import Analysis
 from graph.repositories.documents import DeliveredDocument, add_documents
 

@@ -12,7 +12,7 @@ from adviser.reports.values import plain
 from api.asking import requirement_of
 from api.jobs.results import store_result
 from api.jobs.worker_context import Workshop
-from common.inspection import digest_bytes
+from common.formats.json_documents import digest_bytes
 from graph.repositories.analyses import Analysis
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.jobs.worker_context import Workshop
-from common.inspection import canonical_json, digest_bytes
+from common.formats.json_documents import canonical_json, digest_bytes
 from graph.repositories.analyses import Analysis
 from graph.repositories.documents import DeliveredDocument, add_documents
 

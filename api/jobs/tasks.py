@@ -22,8 +22,8 @@ from api.jobs.analysis_run import (
     run,
 )
 from api.jobs.worker_context import Workshop
-from common.addresses import absolute_source
 from common.errors import InvalidSettings, StoreUnavailable
+from common.redaction import absolute_source
 from graph.projection import sync
 
 P = ParamSpec("P")

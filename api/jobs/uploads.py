@@ -13,7 +13,7 @@ from api.jobs.queue import Job, QueueName
 from api.jobs.results import store_result
 from api.jobs.worker_context import Workshop
 from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
-from common.inspection import digest, digest_bytes
+from common.formats.json_documents import digest, digest_bytes
 from common.reasons import Reason
 from common.settings import Settings
 from graph.repositories.analyses import Analysis

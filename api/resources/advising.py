@@ -15,7 +15,7 @@ from api.resources.base import Resources
 from api.resources.requests import accepted, may_fetch, new_request
 from api.schemas.work import ForceQuerySchema, ProjectSchema, RequestSchema, WhyNotQuerySchema
 from api.service import service
-from common.inspection import digest
+from common.formats.json_documents import digest
 from graph.repositories.advice import report_document_of
 from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope

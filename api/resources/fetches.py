@@ -14,8 +14,8 @@ from api.resources.base import Resources
 from api.resources.requests import accepted, new_request
 from api.schemas.work import FetchSchema, ForceQuerySchema, RequestSchema
 from api.service import service
-from common.indexes.configured import index_of
-from common.inspection import digest
+from common.formats.json_documents import digest
+from common.index.configuration import index_of
 from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope
 from ingest.crawl.runs import roots_of

@@ -19,7 +19,7 @@ from api.resources.base import Resources
 from api.resources.requests import accepted, new_request
 from api.schemas.work import ForceQuerySchema, RequestSchema, TakenInSchema
 from api.service import service
-from common.inspection import digest_bytes
+from common.formats.json_documents import digest_bytes
 from graph.repositories.analyses import Kind
 from graph.repositories.documents import UPLOAD, DeliveredDocument, add_documents
 from graph.repositories.inspections import Delivery, add_inspections

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from common.distributions import platform_of
-from common.environments import Environment, environment
+from common.environments import Environment, environment, platform_of
 from common.errors import InvalidArgument
 
 #: As clients write platforms, beside the tags of wheels.

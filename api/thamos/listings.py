@@ -21,7 +21,7 @@ from api.schemas.listings import (
     IndexesSchema,
 )
 from api.service import service
-from common.indexes.configured import configured_indexes
+from common.index.configuration import configured_indexes
 from common.packages import DEFAULT_INDEX
 from graph.repositories import listings
 from graph.repositories.browse_packages import VersionHead, browse_versions

@@ -29,7 +29,7 @@ from api.schemas.thamos_packages import (
 )
 from api.service import service
 from api.thamos.environments import MACHINES, environment_of
-from common.indexes.configured import configured_indexes
+from common.index.configuration import configured_indexes
 from common.releases import ReleaseState, Requirement
 from graph.compilation import Compiler, Refused
 from graph.repositories import browse_packages as record

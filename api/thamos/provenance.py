@@ -21,7 +21,7 @@ from api.schemas.thamos import AcceptedSchema, ProvenanceQuerySchema, Provenance
 from api.service import service
 from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, cache_key, project_of
-from common.indexes.configured import configured_indexes
+from common.index.configuration import configured_indexes
 from graph.repositories.analyses import Kind
 from graph.repositories.tokens import Scope
 

@@ -19,8 +19,8 @@ from api.index_policy import refuse_foreign_indexes
 from api.privacy import project_in
 from api.thamos.environments import environment_of
 from common.errors import InvalidArgument
-from common.indexes.configured import configured_indexes
-from common.inspection import digest
+from common.formats.json_documents import digest
+from common.index.configuration import configured_indexes
 from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from graph.repositories.tokens import Token

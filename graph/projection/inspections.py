@@ -13,8 +13,8 @@ import orjson
 from sqlalchemy import Connection, Text, func, null, select
 from sqlalchemy import cast as sql_cast
 
-from common.inspection import canonical_json
-from common.measurements import PARAMETERS
+from common.formats.json_documents import canonical_json
+from common.units import PARAMETERS
 from graph.projection.environments import RUNTIME_ENVIRONMENT, RUNTIME_ENVIRONMENTS
 from graph.projection.hardware import HARDWARE, HARDWARE_CLASSES
 from graph.projection.indicators import PERFORMANCE_INDICATOR, PERFORMANCE_INDICATORS

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, any_, delete, exists, literal, select
 from sqlalchemy.dialects.postgresql import insert
 
-from common.inspection import digest_bytes
+from common.formats.json_documents import digest_bytes
 from common.settings import Settings
 from graph.advice import (
     AdviceHead,

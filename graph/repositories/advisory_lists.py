@@ -9,8 +9,7 @@ from datetime import datetime
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection, any_, func, select
 
-from common.advisories import AffectedPackage, Severity
-from common.version_ranges import VersionLine
+from common.advisories import AffectedPackage, Severity, VersionLine
 from graph.repositories.affected import stored_package, texts
 from graph.tables import (
     AdvisoryPackage,

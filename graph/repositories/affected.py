@@ -19,8 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from common.advisories import AffectedPackage, Event, EventKind
-from common.version_ranges import VersionLine
+from common.advisories import AffectedPackage, RangeEvent, RangeEventKind, VersionLine
 from graph.repositories.bulk import copy_rows
 from graph.tables import (
     AdvisoryPackage,
@@ -114,10 +113,10 @@ def stored_package(
     return AffectedPackage(name, tuple(tuple(_events(it)) for it in ranges), tuple(versions))
 
 
-def _events(events: Sequence[dict[str, str]]) -> Iterator[Event]:
+def _events(events: Sequence[dict[str, str]]) -> Iterator[RangeEvent]:
     for event in events:
         for kind, version in event.items():
-            yield Event(EventKind(kind), version)
+            yield RangeEvent(RangeEventKind(kind), version)
 
 
 def _versions(connection: Connection, condition: ColumnElement[bool]) -> _Versions:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, literal, select, text, update
 
-from common.inspection import canonical_json, digest_bytes
+from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings
 from graph.repositories.documents import DeliveredDocument, add_documents, body_of
 from graph.repositories.progress import progress

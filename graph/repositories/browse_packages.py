@@ -11,9 +11,8 @@ from packaging.version import Version
 from sqlalchemy import Connection, any_, func, or_, select
 
 from common.errors import InvalidDocument
-from common.packages import package_version
+from common.packages import package_version, version_of
 from common.releases import ReleaseFile, Requirement
-from common.version_ranges import version_of
 from graph.repositories.affected import texts
 from graph.repositories.known_releases import spellings_of
 from graph.tables import (

@@ -30,7 +30,8 @@ from sqlalchemy import (
 )
 
 from common.errors import DamagedDocument, StoreUnavailable
-from common.inspection import OWN_COLLECTOR, digest_bytes
+from common.formats.json_documents import digest_bytes
+from common.inspection import OWN_COLLECTOR
 from common.parser_version import PARSER_VERSION
 from common.settings import Settings
 from graph.repositories.bulk import copy_new

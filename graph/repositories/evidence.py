@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, any_, func, select
 
-from common.inspection import canonical_json
+from common.formats.json_documents import canonical_json
 from common.packages import Purl
 from graph.evidence import ADVISORIES, Evidence, KnownHarm, Reading, Series
 from graph.repositories.advisory_sources import HAS_ADVISORIES

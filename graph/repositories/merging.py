@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from common.inspection import digest
+from common.formats.json_documents import digest
 from common.packages import Purl
 from common.releases import (
     SOLVER,

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from common.native import (
+from common.native_interfaces import (
     ANALYSIS_SCHEMA,
     Analysis,
     EnvironmentAnalysis,

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 from sqlalchemy import Connection, select
 
-from common.version_ranges import version_of
+from common.packages import version_of
 from graph.repositories.known_releases import known_releases
 from graph.repositories.merging import KnownRelease
 from graph.tables import (

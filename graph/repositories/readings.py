@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Row, Select, func, select
 
-from common.measurements import Unit
-from common.stability import instability
+from common.job_stability import instability
+from common.units import Unit
 from graph.evidence import Reading, Series
 from graph.tables import IndicatorRow, InspectionRow, ObservationRow, RuntimeEnvironmentRow
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, any_, select
 
+from common.packages import version_of
 from common.releases import ReleaseState
-from common.version_ranges import version_of
 from graph.repositories.affected import texts
 from graph.tables import IndexProject, PackageVersionRow
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common.addresses import without_secrets
 from common.errors import InvalidDocument
+from common.redaction import without_secrets
 
 #: Characters of a value that a person needs to recognise it.
 _LONGEST = 200

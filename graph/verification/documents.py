@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, any_, case, func, select
 
 from common.errors import DamagedDocument
-from common.inspection import digest, digest_bytes
+from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
 from graph.repositories.affected import texts
 from graph.repositories.documents import UPLOAD, unpacked_body

@@ -16,8 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from tenacity.wait import wait_random_exponential
 
 from common.errors import IndexFault, IndexProblem, StoreUnavailable
-from common.indexes.guard import AddressGuard
-from common.indexes.transport import GuardedTransport
+from common.http.transport import AddressGuard, GuardedTransport
 from ingest.documents import MEBIBYTE
 from ingest.sources.urls import stored_source
 

@@ -15,12 +15,12 @@ from common.advisories import (
     Advisory,
     AdvisoryHead,
     AffectedPackage,
-    Event,
-    EventKind,
     Range,
+    RangeEvent,
+    RangeEventKind,
 )
 from common.errors import InvalidDocument
-from common.fields import (
+from common.formats.fields import (
     Record,
     as_record,
     list_of,
@@ -32,8 +32,8 @@ from common.fields import (
     wrong_type,
 )
 from common.inspection import DocumentId
+from common.packages import version_of
 from common.reasons import Reason
-from common.version_ranges import version_of
 from ingest.advisories.ratings import rating_of
 
 ECOSYSTEM = "PyPI"
@@ -45,8 +45,8 @@ _LONGEST_IDENTIFIER = 200
 _MOST_EVENTS = 20_000
 #: Both of these are no versions, and well known; an end that cannot be read is left out.
 _SAFE_SIDE = {
-    EventKind.INTRODUCED: Event(EventKind.INTRODUCED, FROM_THE_FIRST),
-    EventKind.LIMIT: Event(EventKind.LIMIT, NO_LIMIT),
+    RangeEventKind.INTRODUCED: RangeEvent(RangeEventKind.INTRODUCED, FROM_THE_FIRST),
+    RangeEventKind.LIMIT: RangeEvent(RangeEventKind.LIMIT, NO_LIMIT),
 }
 
 
@@ -151,11 +151,11 @@ class _Reading:
         )
 
     def _range(self, record: Record, at: str) -> Range:
-        events: list[Event] = []
+        events: list[RangeEvent] = []
         for place, value in enumerate(list_of(record, "events", at)):
             where = path(path(at, "events"), place)
             found = as_record(value, where)
-            for kind in EventKind:
+            for kind in RangeEventKind:
                 version = text_of(found, kind.value, where, _LONGEST_IDENTIFIER)
                 if version is not None and (event := self._event(kind, version.strip())):
                     events.append(event)
@@ -166,17 +166,17 @@ class _Reading:
             )
         return tuple(events)
 
-    def _event(self, kind: EventKind, version: str) -> Event | None:
+    def _event(self, kind: RangeEventKind, version: str) -> RangeEvent | None:
         """One end of a range; what is no version is taken to the safe side.
 
         A range that begins nowhere begins at the first version, and one that ends
         nowhere does not end: a false alarm is better than none.
         """
-        if Event(kind, version) in _SAFE_SIDE.values():
-            return Event(kind, version)
+        if RangeEvent(kind, version) in _SAFE_SIDE.values():
+            return RangeEvent(kind, version)
         parsed = version_of(version)
         if parsed is not None:
-            return Event(kind, str(parsed))
+            return RangeEvent(kind, str(parsed))
         self.unreadable += 1
         return _SAFE_SIDE.get(kind)
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from common.advisories import AffectedPackage, EventKind, Range
+from common.advisories import AffectedPackage, Range, RangeEventKind
 from common.terminal import printable
 from graph.repositories.advisory_lists import AdvisoryCounts, KnownVulnerability
 from graph.repositories.advisory_sources import SourceState
@@ -144,10 +144,10 @@ def ranges_text(packages: Iterable[AffectedPackage]) -> str:
 
 
 _SIGNS = {
-    EventKind.INTRODUCED: ">=",
-    EventKind.FIXED: "<",
-    EventKind.LAST_AFFECTED: "<=",
-    EventKind.LIMIT: "<",
+    RangeEventKind.INTRODUCED: ">=",
+    RangeEventKind.FIXED: "<",
+    RangeEventKind.LAST_AFFECTED: "<=",
+    RangeEventKind.LIMIT: "<",
 }
 
 

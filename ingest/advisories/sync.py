@@ -12,7 +12,8 @@ from typing import Any
 from sqlalchemy import Engine
 
 from common.errors import InvalidDocument
-from common.inspection import DocumentId, digest_bytes
+from common.formats.json_documents import digest_bytes, load_json
+from common.inspection import DocumentId
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.repositories.advisories import KIND, AdvisoriesAdded, AdvisoryDelivery, add_advisories
@@ -27,7 +28,6 @@ from ingest.advisories.opening import OpenedSource, opened_source
 from ingest.advisories.osv import advisory_of
 from ingest.batches import Batch, Recorder, in_batches
 from ingest.documents import RawDocument, Refusal
-from ingest.parsers.json_documents import load_json
 from ingest.sources import stored_source
 from ingest.sources.urls import local_path
 

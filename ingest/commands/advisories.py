@@ -33,7 +33,7 @@ def sync_command(
     quarantine, the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
-    from common.addresses import absolute_source
+    from common.redaction import absolute_source
     from ingest.advisories.reports import print_sync
     from ingest.advisories.runs import SyncRun, run_sync
     from ingest.advisories.sync import check_source
@@ -103,7 +103,7 @@ def _named_package(text: str) -> tuple[str, str | None]:
     from packaging.utils import InvalidName, canonicalize_name
 
     from common.errors import InvalidArgument
-    from common.version_ranges import version_of
+    from common.packages import version_of
 
     name, equals, version = (part.strip() for part in text.partition("=="))
     try:

@@ -10,7 +10,7 @@ import click
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from common.native import Analysis, WheelAnalysis
+    from common.native_interfaces import Analysis, WheelAnalysis
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 _INGEST = click.option("--ingest", is_flag=True, help="Record what was found.")

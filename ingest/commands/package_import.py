@@ -37,7 +37,7 @@ def import_command(
     the number of its line, the rest goes on, and the exit code is 1, as it is if a file has
     another hash than before. An interrupted run is resumed by running it again.
     """
-    from common.addresses import absolute_source
+    from common.redaction import absolute_source
 
     settings: Settings = context.obj
     moment = None if as_of is None else _moment(as_of)
@@ -82,7 +82,7 @@ def _moment(text: str) -> datetime:
 
 
 def _reading(settings: Settings, as_of: datetime | None) -> Reading:
-    from common.indexes.configured import configured_indexes
+    from common.index.configuration import configured_indexes
     from ingest.releases import Reading
 
     addresses = {

@@ -14,9 +14,9 @@ from packaging.specifiers import SpecifierSet
 from sqlalchemy import Connection, Engine
 
 from common.errors import IndexFault, IndexProblem, ProjectError
-from common.indexes.client import IndexClient
-from common.indexes.configured import Index
-from common.indexes.pages import ProjectPage
+from common.index.client import IndexClient
+from common.index.configuration import Index
+from common.index.project_pages import ProjectPage
 from common.releases import Release, ReleaseState
 from common.settings import Settings
 from graph.repositories.crawls import (

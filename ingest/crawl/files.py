@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from common.indexes.pages import IndexFile
+from common.index.project_pages import IndexFile
 
 #: Files tried of each kind before a release counts as broken.
 _WHEELS, _SDISTS = 2, 1

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from common.indexes.pages import IndexFile, ProjectPage
+from common.index.project_pages import IndexFile, ProjectPage
+from common.packages import version_of
 from common.releases import ReleaseState
-from common.version_ranges import version_of
 from graph.repositories.crawls import IndexEvent, ProjectRow, QueueRow
 from graph.repositories.merging import KnownRelease
 from ingest.crawl.bounds import Bounds

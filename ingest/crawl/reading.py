@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from common.errors import IndexFault, IndexProblem
-from common.indexes.client import MetadataRead
-from common.indexes.pages import IndexFile
+from common.index.client import MetadataRead
+from common.index.project_pages import IndexFile
 from ingest.crawl.files import metadata_files
 from ingest.crawl.release_documents import Told, broken, told_by_file
 
@@ -30,7 +30,7 @@ async def read_release(
 ) -> Told:
     """What the metadata of a release says, or why nobody can know.
 
-    :param read: such as :meth:`common.indexes.client.IndexClient.metadata`
+    :param read: such as :meth:`common.index.client.IndexClient.metadata`
     :raises IndexProblem: if the index did not give the files, so that it is to be tried again
     """
     candidates = metadata_files(files)

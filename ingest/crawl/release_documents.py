@@ -10,11 +10,11 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from common.errors import InvalidDocument
-from common.indexes.client import MetadataRead
-from common.indexes.core_metadata import CoreMetadata, parse_core_metadata
-from common.indexes.pages import IndexFile
+from common.formats.core_metadata import CoreMetadata, parse_core_metadata
+from common.index.client import MetadataRead
+from common.index.project_pages import IndexFile
+from common.packages import version_of
 from common.releases import Release, ReleaseProblem
-from common.version_ranges import version_of
 from graph.repositories.merging import KnownRelease
 from ingest.parsers.releases import release_of
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from common.errors import IndexProblem
-from common.indexes.client import Traffic
+from common.index.client import Traffic
 from common.releases import release_identity
 from graph.repositories.crawls import IndexEvent
 from graph.repositories.releases import HashAlarm, ReleasesAdded

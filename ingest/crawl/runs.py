@@ -8,9 +8,13 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from common.addresses import without_secrets
 from common.errors import IndexFault, IndexProblem, InvalidArgument, ProjectError
-from common.indexes.configured import Index, configured_indexes, index_of
+from common.index.configuration import (
+    Index,
+    configured_indexes,
+    index_of,
+)
+from common.redaction import without_secrets
 from common.releases import parse_requirement
 from common.settings import Settings
 from graph.engine import relational_errors

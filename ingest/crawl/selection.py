@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from common.version_ranges import version_of
+from common.packages import version_of
 from ingest.crawl.bounds import Bounds
 
 #: Releases that are read for a requirement which none of the newest meets.

@@ -9,16 +9,21 @@ from typing import Any
 import orjson
 
 from common.errors import InvalidDocument
-from common.faults import fault_in
-from common.inspection import DocumentId, canonical_json, digest, digest_bytes
-from common.native import (
+from common.formats.json_documents import (
+    canonical_json,
+    digest,
+    digest_bytes,
+    fault_in,
+)
+from common.inspection import DocumentId
+from common.native_interfaces import (
     ANALYSIS_SCHEMA,
     Analysis,
     EnvironmentAnalysis,
     EnvironmentKind,
     Interface,
     NativeLibrary,
-    Skipped,
+    UnreadableLibrary,
     WheelAnalysis,
 )
 from common.packages import package_version
@@ -28,13 +33,13 @@ from common.wheels import Wheel
 
 @dataclass(frozen=True, slots=True)
 class WheelContent:
-    """What was found in a wheel; the fields of :class:`common.native.WheelAnalysis`, unordered."""
+    """Content of a wheel: fields of :class:`common.native_interfaces.WheelAnalysis`, unordered."""
 
     imports: Iterable[str]
     bundled: Iterable[str]
     needs: Iterable[Interface]
     libraries: Iterable[NativeLibrary]
-    skipped: Iterable[Skipped]
+    skipped: Iterable[UnreadableLibrary]
 
 
 def wheel_analysis(
@@ -76,7 +81,7 @@ def environment_analysis(
     architecture: str,
     os_release: tuple[str | None, str | None],
     provides: Iterable[Interface],
-    skipped: Iterable[Skipped],
+    skipped: Iterable[UnreadableLibrary],
 ) -> EnvironmentAnalysis:
     """The analysis of a machine or an image and its document."""
     interfaces = tuple(sorted(set(provides)))
@@ -138,7 +143,7 @@ def _interfaces(
     )
 
 
-def _skipped(files: Iterable[Skipped]) -> list[dict[str, str]]:
+def _skipped(files: Iterable[UnreadableLibrary]) -> list[dict[str, str]]:
     return [{"path": it.path, "message": it.message} for it in files]
 
 

@@ -14,11 +14,11 @@ from packaging.version import InvalidVersion, Version
 
 from common.environments import Environment
 from common.errors import InvalidArgument
-from common.indexes.client import IndexClient
-from common.indexes.configured import Index, index_of
-from common.indexes.pages import IndexFile
+from common.index.client import IndexClient
+from common.index.configuration import Index, index_of
+from common.index.project_pages import IndexFile
+from common.packages import version_of
 from common.settings import Settings
-from common.version_ranges import version_of
 from common.wheels import compatibility, parse_wheel
 
 

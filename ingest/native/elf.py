@@ -14,7 +14,7 @@ from elftools.common.utils import struct_parse
 from elftools.elf.elffile import ELFFile
 
 from common.errors import InvalidDocument
-from common.native import Interface, NativeLibrary
+from common.native_interfaces import Interface, NativeLibrary
 from common.reasons import Reason
 
 MAGIC = b"\x7fELF"

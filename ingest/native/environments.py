@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from common.errors import InvalidArgument
-from common.native import EnvironmentAnalysis, EnvironmentKind
+from common.native_interfaces import EnvironmentAnalysis, EnvironmentKind
 from ingest.native.documents import environment_analysis
 from ingest.native.images import open_image
 from ingest.native.loader import libraries_of, os_release

@@ -8,9 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from common.environments import machine_family
 from common.errors import InvalidDocument
-from common.native import Interface, NativeLibrary, Skipped
-from common.platforms import machine_family
+from common.native_interfaces import (
+    Interface,
+    NativeLibrary,
+    UnreadableLibrary,
+)
 from common.reasons import Reason
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.trees import Tree, read_text, resolve
@@ -32,7 +36,7 @@ class Libraries:
     """
 
     files: list[tuple[NativeLibrary, tuple[str, ...]]] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[UnreadableLibrary] = field(default_factory=list)
 
     def architecture(self) -> str | None:
         """That of most libraries; ``None`` without any."""
@@ -70,7 +74,7 @@ def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
                 candidates.setdefault(real, []).append(name)
         if len(candidates) > _MOST_LIBRARIES:
             raise InvalidDocument(Reason.ARCHIVE_BOMB, f"more than {_MOST_LIBRARIES} libraries")
-    skipped: list[Skipped] = []
+    skipped: list[UnreadableLibrary] = []
     read = {library.path: library for library in _read_all(tree, candidates, skipped)}
     # The system's cache of libraries goes by what each says of itself.
     files = [
@@ -82,7 +86,7 @@ def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
 
 
 def _read_all(
-    tree: Tree, paths: Mapping[str, list[str]], skipped: list[Skipped]
+    tree: Tree, paths: Mapping[str, list[str]], skipped: list[UnreadableLibrary]
 ) -> Iterator[NativeLibrary]:
     for path, stream in tree.open_all(paths):
         if stream.read(len(MAGIC)) != MAGIC:  # a linker's script, such as libc.so
@@ -91,7 +95,7 @@ def _read_all(
         try:
             library = read_library(stream, path)
         except InvalidDocument as error:
-            skipped.append(Skipped(path, error.message))
+            skipped.append(UnreadableLibrary(path, error.message))
             continue
         if library is not None:
             yield library

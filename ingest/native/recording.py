@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from common.environments import machine_family
 from common.errors import InvalidArgument, ProjectError, StoreUnavailable
-from common.native import Analysis
+from common.native_interfaces import Analysis
 from common.packages import package_version
-from common.platforms import machine_family
 from common.settings import Settings
 from common.wheels import parse_wheel
 from graph.engine import Stores

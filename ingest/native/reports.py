@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from common.native import (
+from common.native_interfaces import (
     Analysis,
     EnvironmentAnalysis,
     Interface,
-    Skipped,
+    UnreadableLibrary,
     WheelAnalysis,
     highest_versions,
 )
@@ -128,7 +128,7 @@ def _print_highest(interfaces: Iterable[Interface]) -> None:
         _line("highest", ", ".join(f"{name} {version}" for name, version in highest.items()))
 
 
-def _print_skipped(skipped: Iterable[Skipped]) -> None:
+def _print_skipped(skipped: Iterable[UnreadableLibrary]) -> None:
     for file in skipped:
         words = f"{file.path}: {file.message}"
         click.echo(f"{'broken':<14}{printable(words)}", err=True)

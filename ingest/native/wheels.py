@@ -12,9 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.environments import machine_family
 from common.errors import InvalidDocument
-from common.native import Interface, NativeLibrary, Skipped, WheelAnalysis
-from common.platforms import machine_family
+from common.native_interfaces import (
+    Interface,
+    NativeLibrary,
+    UnreadableLibrary,
+    WheelAnalysis,
+)
 from common.reasons import Reason
 from common.wheels import parse_wheel
 from ingest.native.documents import WheelContent, wheel_analysis
@@ -136,7 +141,7 @@ class _Libraries:
         self._archive = archive
         self._members = members
         self._limits = limits
-        self.skipped: list[Skipped] = []
+        self.skipped: list[UnreadableLibrary] = []
 
     def __iter__(self) -> Iterator[NativeLibrary]:
         for member in self._members:
@@ -146,7 +151,7 @@ class _Libraries:
                 except InvalidDocument as error:
                     if error.reason != Reason.ELF_BROKEN:
                         raise
-                    self.skipped.append(Skipped(member.filename, error.message))
+                    self.skipped.append(UnreadableLibrary(member.filename, error.message))
                     continue
                 if library is not None:
                     yield library

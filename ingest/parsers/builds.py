@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from common.fields import Record, integer_of, text_of, time_of
+from common.formats.fields import (
+    Record,
+    integer_of,
+    text_of,
+    time_of,
+)
+from common.formats.json_documents import digest, digest_bytes
 from common.hardware import Allowance, hardware_class
 from common.host_problems import is_host_build
-from common.inspection import Indicator, Observation, Outcome, digest, digest_bytes
+from common.inspection import (
+    Indicator,
+    Observation,
+    Outcome,
+)
 from common.reasons import Exclusion
 from ingest.parsers.results import UNKNOWN_INDICATOR
 from ingest.parsers.runner import flag_of

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import InvalidDocument
-from common.fields import (
+from common.formats.fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -30,11 +30,11 @@ from common.fields import (
     too_long,
     wrong_type,
 )
-from common.inspection import OWN_COLLECTOR, SchemaVersion, canonical_json
+from common.formats.json_documents import canonical_json, load_json
+from common.inspection import OWN_COLLECTOR, SchemaVersion
 from common.reasons import Reason
 from common.terminal import first_few
 from ingest.documents import RawDocument
-from ingest.parsers.json_documents import load_json
 from ingest.parsers.runner import is_ours
 from ingest.parsers.specification import canonical_lock
 from ingest.privacy import scrub, scrub_text

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from common.errors import InvalidDocument
-from common.fields import MAX_NAME_LENGTH, time_of
+from common.formats.fields import MAX_NAME_LENGTH, time_of
+from common.formats.json_documents import digest_bytes
 from common.inspection import (
     DocumentId,
     InspectionDocument,
     Observation,
     SchemaVersion,
-    digest_bytes,
 )
 from common.reasons import Reason
 from ingest.documents import RawDocument, Refusal

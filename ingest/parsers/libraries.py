@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from common.fields import Record
+from common.formats.fields import Record
 
 _LONGEST = 100
 _MOST_THREADS = 2**20

@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from common.errors import InvalidDocument
-from common.fields import Record, as_number, as_record, list_of, path, record_of, text_of
-from common.measurements import (
+from common.formats.fields import (
+    Record,
+    as_number,
+    as_record,
+    list_of,
+    path,
+    record_of,
+    text_of,
+)
+from common.reasons import Correction, Reason
+from common.units import (
     SECONDS_PER_MS,
     SPOKEN,
     UNITS,
@@ -18,7 +27,6 @@ from common.measurements import (
     matmul_operations_of_2019,
     rate_fault,
 )
-from common.reasons import Correction, Reason
 
 #: How near a reported number of operations must come to a formula to prove it.
 _PROOF = 1e-3

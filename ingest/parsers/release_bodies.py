@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from common.errors import InvalidDocument
-from common.fields import Record
-from common.inspection import canonical_json
+from common.formats.fields import Record
+from common.formats.json_documents import canonical_json
 from common.reasons import Reason
 from common.releases import ReleaseFile, as_json_time
 

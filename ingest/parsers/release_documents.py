@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from common.errors import InvalidDocument
-from common.fields import as_record
+from common.formats.fields import as_record
+from common.formats.json_documents import load_json
 from common.reasons import Reason
 from common.releases import Release
 from ingest.documents import RawDocument, Refusal
-from ingest.parsers.json_documents import load_json
 from ingest.parsers.releases import release_of
 from ingest.parsers.solver import SolverResult, is_solver_document
 from ingest.privacy import scrub_words

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from common.errors import InvalidDocument
-from common.fields import (
+from common.formats.fields import (
     Record,
     as_record,
     integer_of,

@@ -16,9 +16,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from common.addresses import without_secrets
 from common.errors import InvalidDocument
-from common.fields import (
+from common.formats.fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -29,9 +28,11 @@ from common.fields import (
     too_long,
     wrong_type,
 )
-from common.inspection import DocumentId, digest_bytes
+from common.formats.json_documents import digest_bytes
+from common.inspection import DocumentId
 from common.packages import Purl
 from common.reasons import Reason
+from common.redaction import without_secrets
 from common.releases import (
     Release,
     ReleaseFile,

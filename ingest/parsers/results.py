@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from common.errors import InvalidDocument
-from common.fields import (
+from common.formats.fields import (
     Record,
     integer_of,
     number_of,
@@ -18,6 +18,7 @@ from common.fields import (
     time_of,
     wrong_type,
 )
+from common.formats.json_documents import digest
 from common.hardware import Allowance, hardware_class
 from common.inspection import (
     Hardware,
@@ -25,11 +26,10 @@ from common.inspection import (
     Observation,
     Outcome,
     RuntimeEnvironment,
-    digest,
 )
-from common.measurements import BYTES_PER_MAXRSS, Unit
+from common.job_stability import instability, within_job_spread
 from common.reasons import Exclusion
-from common.stability import instability, within_job_spread
+from common.units import BYTES_PER_MAXRSS, Unit
 from ingest.parsers.libraries import Library, library_of
 from ingest.parsers.measurements import Measurement, corrected_rate, measurements_of
 from ingest.parsers.runner import Run, run_of

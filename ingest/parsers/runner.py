@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import InvalidDocument
-from common.fields import (
+from common.formats.fields import (
     Record,
     as_number,
     integer_of,
@@ -23,9 +23,9 @@ from common.fields import (
 )
 from common.hardware import Allowance
 from common.host_problems import is_host_end
-from common.measurements import THREAD_VARIABLES
+from common.job_stability import JobConditions
 from common.reasons import Reason
-from common.stability import JobConditions
+from common.units import THREAD_VARIABLES
 
 DOCUMENT_VERSION = 1
 

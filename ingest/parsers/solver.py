@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from common.errors import InvalidDocument
-from common.fields import Record, as_record, list_of, path, record_of, text_of, time_of
+from common.formats.fields import (
+    Record,
+    as_record,
+    list_of,
+    path,
+    record_of,
+    text_of,
+    time_of,
+)
 from common.packages import Purl
 from common.reasons import Reason
 from common.releases import SOLVER, Release, ReleaseProblem

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from common.errors import InvalidDocument
-from common.fields import (
+from common.formats.fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -23,10 +23,11 @@ from common.fields import (
     too_long,
     wrong_type,
 )
-from common.inspection import RuntimeEnvironment, Stack, canonical_json, digest
-from common.measurements import THREAD_VARIABLES
+from common.formats.json_documents import canonical_json, digest
+from common.inspection import RuntimeEnvironment, Stack
 from common.packages import PackageVersion, package_version
 from common.reasons import Reason
+from common.units import THREAD_VARIABLES
 
 NO_SPECIFICATION = "the inspection was published without its specification"
 NO_LOCK = "the document names no locked packages"

@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from common.formats.json_documents import digest
 from common.host_problems import reason_of
-from common.inspection import digest
 from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from pis.amun.indexes import installer_environment

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
-from common.indexes.configuration import has_uv_file, pip_options, without_credentials
+from common.index.configuration import has_uv_file, pip_options
 from common.packages import DEFAULT_INDEX, package_version
+from common.redaction import without_credentials
 
 __all__ = ["index_name", "installer_environment", "without_credentials"]
 

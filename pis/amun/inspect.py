@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from common.errors import AlreadyRunning, InvalidArgument, ProjectError
+from common.formats.json_documents import digest
 from common.host_problems import HOST_FAILED, reason_of
-from common.inspection import digest
 from pis.amun.documents import (
     BuildStatus,
     attributed,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from common.job_stability import noise_warnings, robust_variation
 from common.packages import distributions_of
-from common.stability import noise_warnings, robust_variation
 from pis.amun.documents import finished_jobs, is_host_result, read_job
 from pis.amun.launchers import BuildFailed, Inspection
 from pis.amun.readings import Readings, readings_of

@@ -7,9 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common.measurements import SPOKEN, UNITS, Unit, duration_fault, rate_fault
+from common.job_stability import JobConditions, instability
 from common.reasons import Instability
-from common.stability import JobConditions, instability
+from common.units import (
+    SPOKEN,
+    UNITS,
+    Unit,
+    duration_fault,
+    rate_fault,
+)
 from pis.amun.output import unparsed_because
 
 _DEFAULT_UNIT = SPOKEN[Unit.FLOP_PER_SECOND].name

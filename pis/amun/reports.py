@@ -17,7 +17,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from common.stability import left_out_text
+from common.job_stability import left_out_text
 from common.terminal import printable
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.outcomes import Outcome

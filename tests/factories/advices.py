@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from common.inspection import canonical_json
+from common.formats.json_documents import canonical_json
 from graph.advice import AdviceHead, RecordedClaim, StoredAdvice
 from tests.factories.rows import digest_of
 

@@ -13,7 +13,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from common.advisories import Advisory
-from common.inspection import DocumentId, canonical_json, digest_bytes
+from common.formats.json_documents import canonical_json, digest_bytes
+from common.inspection import DocumentId
 from common.packages import package_version
 from graph.repositories.bulk import insert_new
 from graph.repositories.packages import add_packages

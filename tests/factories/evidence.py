@@ -14,9 +14,9 @@ from adviser.scoring.assessments import Claim, Standing
 from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.contrasts import Stacks, name_of
 from adviser.scoring.performance import Performance, performance_of, performance_order
-from common.inspection import digest
-from common.measurements import Unit
+from common.formats.json_documents import digest
 from common.packages import Purl, package_version
+from common.units import Unit
 from graph.evidence import Evidence, KnownHarm, Reading, Series
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.native import EnvironmentAnalysis
+from common.native_interfaces import EnvironmentAnalysis
 from ingest.native.environments import analyze_image
 from ingest.native.layers import Layer, LayeredTree
 from tests.factories.native import Member, Symlink, elf, layer

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Engine, insert
 
-from common.inspection import canonical_json
+from common.formats.json_documents import canonical_json
 from common.packages import version_key
 from graph.tables import (
     AdviceClaim,

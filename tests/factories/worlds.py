@@ -10,7 +10,7 @@ from typing import Any
 
 import neo4j
 
-from common.inspection import digest
+from common.formats.json_documents import digest
 from common.releases import Requirement, parse_requirement, release_identity
 from graph.queries.closure import PackageRecord, RequirementRecord, VersionRecord, Wanted
 

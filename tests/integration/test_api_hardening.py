@@ -17,7 +17,7 @@ from api.app import create_app
 from api.jobs import uploads
 from api.service import EXTENSION, Service
 from common.errors import InvalidArgument, StoreUnavailable
-from common.inspection import canonical_json, digest_bytes
+from common.formats.json_documents import canonical_json, digest_bytes
 from graph.engine import GRAPH, POSTGRESQL, Stores
 from graph.repositories.documents import UPLOAD
 from graph.repositories.tokens import Scope

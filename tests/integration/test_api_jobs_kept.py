@@ -18,7 +18,7 @@ from api.jobs import worker_context
 from api.jobs.upkeep import prune
 from api.jobs.worker_context import Workshop
 from common.environments import environment
-from common.inspection import digest_bytes
+from common.formats.json_documents import digest_bytes
 from graph.engine import Stores
 from graph.repositories.documents import (
     INLINE_LIMIT_BYTES,

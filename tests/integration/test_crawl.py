@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from common.errors import AlreadyRunning, InvalidArgument
-from common.indexes.configured import index_of
+from common.index.configuration import index_of
 from common.settings import Settings
 from graph.repositories.crawls import Watched, watch
 from graph.repositories.index_status import index_status

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from common.indexes.client import IndexClient
-from common.indexes.configured import index_of
+from common.index.client import IndexClient
+from common.index.configuration import index_of
 from common.settings import Settings
 from ingest.crawl import crawler
 from ingest.crawl.crawler import crawl

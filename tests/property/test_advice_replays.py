@@ -14,7 +14,7 @@ from adviser.reports.documents import Known, report_bytes, report_document, resu
 from adviser.reports.values import packed, unpacked
 from adviser.resolver.worker import Worker
 from adviser.scoring.criteria import RecommendationType
-from common.inspection import digest_bytes
+from common.formats.json_documents import digest_bytes
 from graph.candidates import Dependency
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from sqlalchemy import delete, select
 
-from common.advisories import AffectedPackage, Event, EventKind, Range
+from common.advisories import AffectedPackage, Range, RangeEvent, RangeEventKind, VersionLine
 from common.errors import InvalidDocument
 from common.settings import Settings
-from common.version_ranges import VersionLine
 from graph.repositories.advisories import AdvisoryDelivery, add_advisories
 from graph.repositories.affected import match_versions
 from graph.repositories.packages import refresh_revisions
@@ -51,32 +50,32 @@ texts = st.builds(
     st.sampled_from(("", "", "+cu118", "+local.2")),
 )
 events = st.builds(
-    Event, st.sampled_from(EventKind), texts | st.sampled_from(("0", "0", "1.0"))
-) | st.just(Event(EventKind.LIMIT, "*"))
+    RangeEvent, st.sampled_from(RangeEventKind), texts | st.sampled_from(("0", "0", "1.0"))
+) | st.just(RangeEvent(RangeEventKind.LIMIT, "*"))
 ranges = st.lists(events, max_size=6).map(tuple)
 
 
 def in_range(version: Version, events: Range) -> bool:
     """OSV's evaluation of one version, as its schema writes it down."""
 
-    def place(event: Event) -> tuple[bool, Version]:
-        first = event.kind is EventKind.INTRODUCED and event.version == "0"
+    def place(event: RangeEvent) -> tuple[bool, Version]:
+        first = event.kind is RangeEventKind.INTRODUCED and event.version == "0"
         return not first, Version("0") if first else Version(event.version)
 
-    def holds(event: Event) -> bool:
-        if event.kind is EventKind.INTRODUCED and event.version == "0":
+    def holds(event: RangeEvent) -> bool:
+        if event.kind is RangeEventKind.INTRODUCED and event.version == "0":
             return True
         end = Version(event.version)
         ours = version if end.local else Version(version.public)
-        return ours > end if event.kind is EventKind.LAST_AFFECTED else ours >= end
+        return ours > end if event.kind is RangeEventKind.LAST_AFFECTED else ours >= end
 
-    limits = [it.version for it in events if it.kind is EventKind.LIMIT]
+    limits = [it.version for it in events if it.kind is RangeEventKind.LIMIT]
     if limits and not any(it == "*" or version < Version(it) for it in limits):
         return False
     vulnerable = False
-    for event in sorted((it for it in events if it.kind is not EventKind.LIMIT), key=place):
+    for event in sorted((it for it in events if it.kind is not RangeEventKind.LIMIT), key=place):
         if holds(event):
-            vulnerable = event.kind is EventKind.INTRODUCED
+            vulnerable = event.kind is RangeEventKind.INTRODUCED
     return vulnerable
 
 

@@ -34,7 +34,7 @@ from adviser.reports.links import head_of
 from adviser.reports.values import packed
 from adviser.scoring.criteria import RecommendationType
 from common.errors import DamagedDocument, ProjectError
-from common.inspection import canonical_json, digest_bytes
+from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings
 from graph.advice import StoredAdvice
 from graph.evidence import Evidence

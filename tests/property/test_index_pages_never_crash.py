@@ -20,14 +20,10 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from common.errors import IndexProblem
-from common.indexes.core_metadata import parse_core_metadata
-from common.indexes.fetching import Answer, Wanted
-from common.indexes.formats import PageText, parse_page
-from common.indexes.limits import Limits
-from common.indexes.pages import IndexFile, spelling
-from common.indexes.reading import fetch_metadata
-from common.indexes.refusals import redirected, refusal
-from common.indexes.unforeseen import logger
+from common.formats.core_metadata import parse_core_metadata
+from common.http.fetching import FetchLimits, FetchRequest, FetchResponse, redirected, refusal
+from common.index.file_metadata import fetch_metadata
+from common.index.project_pages import IndexFile, PageText, logger, parse_page, spelling
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "https://index.example/simple/parrot/"
@@ -206,10 +202,10 @@ class Served:
     """Stands in for the fetcher: parts as an index likes to give them."""
 
     def __init__(self, give: Callable[[int, int], tuple[bytes, str]]) -> None:
-        self.limits = Limits()
+        self.limits = FetchLimits()
         self._give = give
 
-    async def fetch(self, wanted: Wanted) -> Answer:
+    async def fetch(self, wanted: FetchRequest) -> FetchResponse:
         first, _, last = wanted.headers["Range"].removeprefix("bytes=").partition("-")
         begin = int(first) if first else max(0, len(DATA) - int(last))
         end = int(last) + 1 if first else len(DATA)
@@ -218,7 +214,7 @@ class Served:
         wanted.into.truncate()
         wanted.into.write(body[: wanted.limits[206]])
         wanted.into.seek(0)
-        return Answer(206, httpx.Headers({"content-range": header}), wanted.url)
+        return FetchResponse(206, httpx.Headers({"content-range": header}), wanted.url)
 
 
 def run(question: Awaitable[Any]) -> Any:

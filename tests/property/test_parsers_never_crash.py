@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.inspection import InspectionDocument, canonical_json
+from common.formats.json_documents import canonical_json
+from common.inspection import InspectionDocument
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections, parse_stored
 from ingest.privacy import scrub

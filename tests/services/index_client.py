@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 import pytest
 
 from common.errors import IndexProblem
-from common.indexes.client import IndexClient, Limits
-from common.indexes.configured import index_of
-from common.indexes.pages import IndexFile, ProjectPage
+from common.index.client import IndexClient
+from common.index.configuration import index_of
+from common.index.project_pages import IndexFile, ProjectPage
 from common.settings import Settings
+from pis.amun.limits import Limits
 from tests.services.index import PASSWORD, Index
 
 LIMITS = Limits(

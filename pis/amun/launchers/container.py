@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from common.measurements import THREAD_VARIABLES
 from common.settings import Settings
+from common.units import THREAD_VARIABLES
 from pis.amun.documents import Ran, job_result
 from pis.amun.hardware import hwinfo
 from pis.amun.installer import BuildLog, Say, failed

@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from common.measurements import THREAD_VARIABLES
 from common.settings import Settings
+from common.units import THREAD_VARIABLES
 from pis.amun.cgroups import read_limits
 from pis.amun.confinement import (
     CannotConfine,

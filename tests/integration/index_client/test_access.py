@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import IndexFault, IndexProblem
-from common.indexes.client import IndexClient
+from common.index.client import IndexClient
 from common.settings import Settings
 from tests.services.index import JSON, PASSWORD, Index, package_index, status
 from tests.services.index_client import ask, metadata_of, only_file, page, problem, settings_for

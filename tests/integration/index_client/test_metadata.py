@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from common.errors import IndexFault, IndexProblem
-from common.indexes.client import IndexClient
-from common.indexes.core_metadata import parse_core_metadata
+from common.formats.core_metadata import parse_core_metadata
+from common.index.client import IndexClient
 from common.settings import Settings
 from tests.services.index import JSON, Index, status
 from tests.services.index_client import ask, metadata_of, only_file, page

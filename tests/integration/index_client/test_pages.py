@@ -9,8 +9,8 @@ from email.utils import format_datetime
 from pathlib import Path
 
 from common.errors import IndexFault
-from common.indexes.client import IndexClient
-from common.indexes.pages import ProjectPage
+from common.index.client import IndexClient
+from common.index.project_pages import ProjectPage
 from common.settings import Settings
 from tests.services.index import Index, package_index, status
 from tests.services.index_client import LIMITS, ask, page, problem, settings_for

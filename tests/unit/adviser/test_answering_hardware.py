@@ -11,7 +11,7 @@ from adviser.answering.hardware import asked_hardware, of_host, own_hardware
 from common.errors import InvalidArgument
 from common.hardware import Allowance, hardware_class
 from common.inspection import Hardware
-from common.measurements import THREAD_VARIABLES
+from common.units import THREAD_VARIABLES
 from graph.evidence import RecordedHardware
 
 

@@ -8,7 +8,7 @@ from statistics import NormalDist, StatisticsError
 import pytest
 
 from adviser.scoring.spread import between_job_sd, spread_ratio
-from common.stability import MAD_TO_SD, robust_variation
+from common.job_stability import MAD_TO_SD, robust_variation
 
 
 def test_the_factor_fits_normal_noise() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from api.server.access_log import tell
 from common.logs import JsonFormatter, TextFormatter, scrubbed
+from common.redaction import scrubbed
 
 SECRET = "thoth_abcdefghijklmnopqrstuvwxyz0123456789"
 

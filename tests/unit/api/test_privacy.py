@@ -16,7 +16,7 @@ from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.problems import InvalidProject
 from api.amun.privacy import public_specification, refuse_secrets
 from api.privacy import HASHES, public_file, public_request
-from common.addresses import holds_user, without_secrets
+from common.redaction import holds_user, without_secrets
 from pis.amun.problems import InvalidSpecification
 
 SECRET = "tops3cret"

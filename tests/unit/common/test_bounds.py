@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from common.bounds import MAX_DEPTH, out_of_bounds
-from common.inspection import digest
+from common.formats.json_documents import MAX_DEPTH, digest, out_of_bounds
 
 
 def nested(depth: int) -> Any:

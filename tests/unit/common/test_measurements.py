@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from common.measurements import MAX_RATES, SPOKEN, UNITS, Unit
+from common.units import (
+    MAX_RATES,
+    SPOKEN,
+    UNITS,
+    Unit,
+)
 
 
 def test_every_unit_is_said_in_one_way_and_has_a_bound() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from common.reasons import Instability
-from common.stability import (
+from common.job_stability import (
     JobConditions,
     instability,
     noise_warnings,
     within_job_spread,
 )
+from common.reasons import Instability
 
 REASONS = Path(__file__).parents[3] / "docs" / "reference" / "reasons.md"
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from common.advisories import AffectedPackage, Event, EventKind, Range
-from common.version_ranges import VersionLine
+from common.advisories import AffectedPackage, Range, RangeEvent, RangeEventKind, VersionLine
 
 VERSIONS = ("0.9", "1.0rc1", "1.0", "1.0.post1", "1.1", "2.0.dev1", "2.0", "1!0.1")
 
 
 def ends(*pairs: tuple[str, str]) -> Range:
-    return tuple(Event(EventKind(kind), version) for kind, version in pairs)
+    return tuple(RangeEvent(RangeEventKind(kind), version) for kind, version in pairs)
 
 
 def found(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from common.advisories import Event, EventKind, Rating, Severity
+from common.advisories import RangeEvent, RangeEventKind, Rating, Severity
 from common.errors import InvalidDocument
 from tests.factories.advisories import (
     CRITICAL,
@@ -22,7 +22,7 @@ from tests.factories.advisories import (
 )
 
 
-def events(*ends: tuple[str, str], **more: Any) -> tuple[tuple[Event, ...], ...]:
+def events(*ends: tuple[str, str], **more: Any) -> tuple[tuple[RangeEvent, ...], ...]:
     return advisory(osv("X-1", affected("x", *ends, **more))).packages[0].ranges
 
 
@@ -43,7 +43,7 @@ def test_names_and_versions_are_normalised() -> None:
         osv("X-1", affected("Zope.Interface", ("introduced", "1.0-beta2"), versions=["v1.0"]))
     )
     assert found.packages[0].name == "zope-interface"
-    assert found.packages[0].ranges == ((Event(EventKind.INTRODUCED, "1.0b2"),),)
+    assert found.packages[0].ranges == ((RangeEvent(RangeEventKind.INTRODUCED, "1.0b2"),),)
     assert found.packages[0].versions == ("1.0",)
 
 
@@ -62,8 +62,8 @@ def test_ends_that_are_no_versions_are_taken_to_the_safe_side() -> None:
     found = advisory(
         osv("X-1", affected("x", ("introduced", "r1"), ("fixed", "r2"), ("limit", "r3")))
     )
-    introduced = Event(EventKind.INTRODUCED, "0")
-    assert found.packages[0].ranges == ((introduced, Event(EventKind.LIMIT, "*")),)
+    introduced = RangeEvent(RangeEventKind.INTRODUCED, "0")
+    assert found.packages[0].ranges == ((introduced, RangeEvent(RangeEventKind.LIMIT, "*")),)
     assert found.unreadable_versions == 3
 
 

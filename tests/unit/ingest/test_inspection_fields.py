@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from common.inspection import InspectionDocument, Observation, Outcome
-from common.measurements import matmul_operations, matmul_operations_of_2019
 from common.reasons import Correction, Exclusion, Reason
+from common.units import matmul_operations, matmul_operations_of_2019
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections
 from tests.factories.documents import (

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from common.errors import InvalidDocument
+from common.formats.json_documents import load_json
 from common.reasons import Reason
-from ingest.parsers.json_documents import load_json
 
 
 def test_the_canonical_bytes_have_sorted_keys_and_no_spaces() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from common.host_problems import BUILD_REASONS
 from common.inspection import InspectionDocument, Observation, Outcome
-from common.measurements import Unit
 from common.reasons import Exclusion, Reason
+from common.units import Unit
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections
 from tests.factories.documents import directory, result_document, stdout

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from common.inspection import canonical_json
+from common.formats.json_documents import canonical_json
 from ingest.privacy import REMOVED, scrub, scrub_text
 
 

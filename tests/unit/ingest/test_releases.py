@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from common.errors import InvalidDocument
-from common.inspection import digest_bytes
+from common.formats.json_documents import digest_bytes
 from common.reasons import Reason
 from common.releases import ReleaseProblem, ReleaseState
 from ingest.parsers.releases import release_of

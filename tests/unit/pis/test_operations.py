@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from common import measurements
+from common import units
 from pis.indicators.operations import gemm_operations, matmul_operations, triad_bytes
 
 
@@ -27,7 +27,7 @@ def test_a_product_takes_what_its_definition_does(m: int, n: int, k: int) -> Non
 
 def test_square_matrices_take_two_n_cubed_less_n_squared() -> None:
     for n in (1, 2, 3, 512):
-        assert matmul_operations(n) == 2 * n**3 - n**2 == measurements.matmul_operations(n)
+        assert matmul_operations(n) == 2 * n**3 - n**2 == units.matmul_operations(n)
     assert matmul_operations(8, batch=40) == 40 * (2 * 8**3 - 8**2)
 
 

@@ -53,7 +53,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def module_index(name: str, url: str) -> Any:
-    from common.indexes.configured import Index
+    from common.index.configuration import Index
 
     return Index(name, url)
 

@@ -16,6 +16,7 @@ from adviser.reports.apart import check_apart
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
 from adviser.scoring.criteria import SCALE
+from common.formats.json_documents import digest
 from common.inspection import digest
 from graph.evidence import Evidence
 from tests.factories.reports import (

@@ -21,7 +21,7 @@ from adviser.resolver.universe import Universe
 from adviser.resolver.worker import Worker
 from adviser.scoring.criteria import SCALE, RecommendationType
 from common.errors import InvalidDocument
-from common.inspection import digest
+from common.formats.json_documents import digest
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.factories.asked import INDEX, NOTHING, advised, asked, known_for, snapshot_for

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from adviser.scoring.releases import ReleaseValues, last_release, release_values
-from common.packages import package_version
-from common.version_ranges import version_of
+from common.packages import package_version, version_of
 from graph.candidates import Candidate, newest_first
 from tests.factories.evidence import NOW
 

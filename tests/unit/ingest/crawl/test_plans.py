@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from common.indexes.pages import IndexFile, ProjectPage
+from common.index.project_pages import IndexFile, ProjectPage
 from common.packages import Purl
 from common.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
 from graph.repositories.crawls import ProjectRow, QueueRow

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 from common.errors import IndexFault, IndexProblem
-from common.indexes.client import MetadataRead
-from common.indexes.pages import IndexFile
+from common.index.client import MetadataRead
+from common.index.project_pages import IndexFile
 from common.releases import ReleaseProblem, ReleaseState, kind_of_file
 from ingest.crawl.files import metadata_files
 from ingest.crawl.patience import IndexLost, Patience

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import InvalidDocument
-from common.native import Interface, NativeLibrary
+from common.native_interfaces import Interface, NativeLibrary
 from common.reasons import Reason
 from ingest.native.elf import read_library
 from tests.factories.native import AARCH64, I386, elf

@@ -11,7 +11,7 @@ import pytest
 
 from common.environments import host_environment
 from common.errors import InvalidArgument
-from common.native import highest_versions
+from common.native_interfaces import highest_versions
 from ingest.native.environments import analyze_host
 
 LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin")

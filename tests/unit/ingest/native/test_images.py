@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from common.errors import InvalidDocument
-from common.native import Interface
+from common.native_interfaces import Interface
 from ingest.native.environments import analyze_host, analyze_image
 from tests.factories.images import (
     LIBC,

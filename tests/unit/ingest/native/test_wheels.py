@@ -12,8 +12,8 @@ import pytest
 
 from common.environments import environment
 from common.errors import InvalidArgument, InvalidDocument
-from common.indexes.pages import IndexFile
-from common.native import Interface, highest_versions
+from common.index.project_pages import IndexFile
+from common.native_interfaces import Interface, highest_versions
 from common.reasons import Reason
 from ingest.native.downloads import best_wheel, pinned
 from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of

@@ -1,0 +1,266 @@
+"""Strict JSON: canonical bytes, digests, and documents that parsers or stores could disagree on.
+
+:func:`load_json` refuses repeated keys, NUL characters, lone surrogates and numbers that are not
+finite. The fast path is one parse and one dump by orjson and a few counts over the bytes. Only a
+document that fails one of them is read again, slowly, to say what is wrong and where.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import orjson
+
+from common.errors import InvalidDocument
+from common.formats.fields import path
+from common.reasons import Reason
+
+
+def refuse_repeated_keys(data: bytes, canonical: bytes) -> None:
+    """Refuse a document with an object that has a key twice.
+
+    :param data: a JSON document that was parsed without an error
+    :param canonical: what was parsed, in canonical form
+    :raises InvalidDocument: ``duplicate_key``, naming the first such key
+    """
+    if not _may_repeat_keys(data, canonical):
+        return
+    for at, value in walk(json.loads(data, object_pairs_hook=_object)):
+        if isinstance(value, _ObjectWithRepeats) and value.duplicate is not None:
+            raise InvalidDocument(
+                Reason.DUPLICATE_KEY,
+                f"the key {value.duplicate[:80]!r} occurs twice",
+                field=path(at, value.duplicate),
+            )
+
+
+def walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
+    """Every value with its path, outer ones first; keys come as text at their own path."""
+    pending = [(at, value)]
+    while pending:
+        at, value = pending.pop()
+        yield at, value
+        if isinstance(value, dict):
+            pending.extend((path(at, key), inner) for key, inner in reversed(value.items()))
+            yield from ((path(at, key), key) for key in value)
+        elif isinstance(value, list):
+            pending.extend((path(at, i), value[i]) for i in reversed(range(len(value))))
+
+
+def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
+    """Whether ``data`` has other colons than its canonical form.
+
+    Of two equal keys the parser keeps one, so the canonical bytes lack a colon, and
+    those within text are in both. An escaped colon is written plainly there, which
+    could hide a missing one, so escapes that may be one are looked at more closely.
+    """
+    return data.count(b":") != canonical.count(b":") or b"\\u003" in data
+
+
+class _ObjectWithRepeats(dict[str, Any]):
+    """An object that remembers a key it was given twice."""
+
+    duplicate: str | None = None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> _ObjectWithRepeats:
+    made = _ObjectWithRepeats(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                made.duplicate = key
+                break
+            seen.add(key)
+    return made
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one spelling of a JSON value that digests are made of: sorted keys, no spaces."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def digest(value: Any) -> str:
+    """``sha256:…`` of the canonical JSON of ``value``."""
+    return digest_bytes(canonical_json(value))
+
+
+def digest_bytes(data: bytes) -> str:
+    """``sha256:…`` of ``data``."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+#: Tables and lists within each other; no real file and no request comes near.
+MAX_DEPTH = 100
+#: Numbers of 64 bits, which is what stores keep.
+_LIMIT = 2**63
+_SHOWN = 80
+
+
+def out_of_bounds(value: Any) -> tuple[str, str] | None:
+    """The first place where a value is none that can be stored, and what is wrong there.
+
+    >>> out_of_bounds({"a": [1, 2**63]})
+    ('a[1]', 'is no number of 64 bits')
+    >>> out_of_bounds({"a": [1, "b"]})
+    """
+    found = _wrong_in(value, 0)
+    if found is None:
+        return None
+    keys, message = found
+    place = "".join(f"[{it}]" if isinstance(it, int) else f".{it[:_SHOWN]}" for it in keys[::-1])
+    place = place.removeprefix(".")
+    return (place if len(place) <= _SHOWN else f"{place[:_SHOWN]}…"), message
+
+
+def _wrong_in(value: Any, depth: int) -> tuple[list[str | int], str] | None:
+    """With the keys that lead there, innermost first."""
+    message = _wrong(value, depth)
+    if message is not None:
+        return [], message
+    if isinstance(value, (dict, list)):
+        for key, it in value.items() if isinstance(value, dict) else enumerate(value):
+            if (found := _wrong_in(it, depth + 1)) is not None:
+                found[0].append(key)
+                return found
+    return None
+
+
+def _wrong(value: Any, depth: int) -> str | None:
+    """What is wrong with a value apart from what is in it."""
+    if isinstance(value, str):
+        return "has a NUL character in it" if "\0" in value else None
+    if isinstance(value, (int, float)):
+        # Also what is not a number at all, which compares with none.
+        return None if -_LIMIT <= value < _LIMIT else "is no number of 64 bits"
+    if isinstance(value, (dict, list)) and depth == MAX_DEPTH:
+        return f"is nested deeper than {MAX_DEPTH} levels"
+    if isinstance(value, dict) and any("\0" in key for key in value):
+        return "has a key with a NUL character in it"
+    return None
+
+
+def fault_in(error: Exception) -> str:
+    """For a person who knows no Python.
+
+    >>> fault_in(KeyError("nodes"))
+    "it has no 'nodes'"
+    """
+    if isinstance(error, orjson.JSONDecodeError):
+        return f"it is no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+    if isinstance(error, KeyError) and error.args:
+        return f"it has no {error.args[0]!r}"
+    return "something in it is not of the kind that belongs there"
+
+
+#: What is left where a text ends within a literal, a number or an escape.
+_CUT_SHORT = re.compile(
+    r"(-|-?\.|\.|[eE][+-]?|t|tr|tru|f|fa|fal|fals|n|nu|nul|N|Na|-?I\w{0,6}|\\?u[0-9a-fA-F]{0,3})\Z"
+)
+
+
+def load_json(data: bytes) -> tuple[Any, bytes]:
+    """Parse ``data`` and give its canonical bytes too, which digests are made of.
+
+    :raises InvalidDocument: empty, not UTF-8, truncated, invalid, NaN or infinite,
+        NUL, lone surrogates, duplicate keys, or nested deeper than 254 levels
+    """
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        _diagnose(data, str(error))
+    try:
+        canonical = canonical_json(value)
+    except TypeError:  # orjson writes 254 levels and reads 1024
+        raise _too_deep() from None
+    if b"\\u0000" in canonical:
+        _refuse_nul(value)
+    refuse_repeated_keys(data, canonical)
+    return value, canonical
+
+
+def _refuse_nul(value: Any) -> None:
+    """Look closer: an escaped backslash before ``u0000`` is no NUL."""
+    for at, inner in walk(value):
+        if isinstance(inner, str) and "\0" in inner:
+            # A key may be the culprit, and the path is stored where NUL cannot be.
+            raise InvalidDocument(
+                Reason.NUL_CHARACTER, "text holds a NUL", field=at.replace("\0", "\\u0000")
+            )
+
+
+def _diagnose(data: bytes, cause: str) -> NoReturn:
+    """Say why ``data`` is no JSON that we take.
+
+    :param cause: what the fast parser said
+    """
+    text = _decoded_json(data)
+    if not text.strip():
+        raise InvalidDocument(Reason.EMPTY_FILE, "nothing in it")
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InvalidDocument(Reason.NUL_CHARACTER, f"a NUL byte in line {line}")
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise _too_deep() from None
+    except json.JSONDecodeError as error:
+        raise _invalid(text, error) from None
+    except ValueError:  # more digits than int() takes
+        raise InvalidDocument(Reason.INFINITE, "a number with thousands of digits") from None
+    for at, inner in walk(value):
+        if isinstance(inner, str) and _has_surrogate(inner):
+            field = at.encode("utf-8", "backslashreplace").decode()
+            raise InvalidDocument(Reason.LONE_SURROGATE, "half a surrogate pair", field=field)
+    raise InvalidDocument(Reason.INVALID_JSON, cause)
+
+
+def _decoded_json(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        where = error.start
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise InvalidDocument(Reason.NOT_UTF8, f"byte {where} is not UTF-8") from None
+    raise InvalidDocument(Reason.LONE_SURROGATE, f"a surrogate at byte {where}")
+
+
+def _invalid(text: str, error: json.JSONDecodeError) -> InvalidDocument:
+    rest = text[error.pos :].rstrip()
+    ended = not rest or error.msg.startswith("Unterminated string") or _CUT_SHORT.match(rest)
+    if ended:
+        return InvalidDocument(
+            Reason.TRUNCATED_JSON, f"ends in the middle, at line {error.lineno}: {error.msg}"
+        )
+    return InvalidDocument(
+        Reason.INVALID_JSON, f"line {error.lineno}, column {error.colno}: {error.msg}"
+    )
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    reason = Reason.NOT_A_NUMBER if constant == "NaN" else Reason.INFINITE
+    raise InvalidDocument(reason, f"{constant} is not a number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise InvalidDocument(Reason.INFINITE, f"{text[:40]} is too large for a number")
+    return number
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _too_deep() -> InvalidDocument:
+    return InvalidDocument(Reason.NESTED_TOO_DEEP, "nested deeper than 254 levels")

@@ -1,0 +1,1 @@
+"""HTTP requests to untrusted servers; entry point: :class:`common.http.fetching.Fetcher`."""

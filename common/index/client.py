@@ -1,0 +1,200 @@
+"""Client of one package index: project pages, metadata and files."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, cast
+
+from packaging.utils import canonicalize_name
+from pypi_simple import ACCEPT_JSON_PREFERRED
+
+from common.errors import IndexFault, IndexProblem
+from common.http.fetching import (
+    Fetcher,
+    FetchLimits,
+    FetchRequest,
+    FetchResponse,
+    Traffic,
+)
+from common.index.cache import IndexCache, KeptPage
+from common.index.configuration import Index
+from common.index.file_metadata import (
+    MetadataRead,
+    archive_metadata,
+    check_hash,
+    fetch_metadata,
+    metadata_of,
+    read_as,
+)
+from common.index.local_folders import folder_page, local_path
+from common.index.project_pages import IndexFile, PageText, ProjectPage, parse_page
+from common.settings import Settings
+
+__all__ = ["FetchLimits", "IndexClient", "MetadataRead", "Traffic"]
+
+#: Headers by which an answer tells where it ends.
+_LENGTHS = ("content-length", "transfer-encoding", "content-encoding")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+
+
+class IndexClient:
+    """One index, asked politely: few connections, conditional requests, a cache on disk.
+
+    Used as ``async with IndexClient(settings, index) as client``, in one event loop. Every
+    method raises :class:`common.errors.IndexProblem` for what the index does wrong; a broken
+    answer is never kept.
+    """
+
+    def __init__(self, settings: Settings, index: Index, limits: FetchLimits | None = None) -> None:
+        self.index = index
+        self.limits = limits or FetchLimits()
+        self._cache = IndexCache(settings.home, index)
+        self._fetcher = Fetcher(index, settings.package_file_hosts, self.limits)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was exchanged so far."""
+        return self._fetcher.traffic
+
+    async def __aenter__(self) -> IndexClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close all connections."""
+        await self._fetcher.aclose()
+
+    async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+        """The files of a project.
+
+        :param name: in any spelling
+        :param max_age_s: a page that the index gave or confirmed within this is not asked
+            for; 0 always asks
+        """
+        name = canonicalize_name(name)
+        if not _NAME.fullmatch(name):
+            raise IndexProblem(IndexFault.NOT_FOUND, f"no project can be called {name[:80]!r}")
+        if self.index.is_local:
+            return await asyncio.to_thread(
+                folder_page, self.index.url, name, self.limits.page_bytes
+            )
+        kept = await asyncio.to_thread(self._cache.page, name)
+        if kept is not None and 0 <= _age_s(kept) < max_age_s:
+            self.traffic.from_cache += 1
+            return await _parsed(name, kept, from_cache=True)
+        return await self._asked(name, kept)
+
+    async def metadata(self, file: IndexFile) -> MetadataRead:
+        """The metadata of a wheel or a source distribution, by the least transfer there is.
+
+        What was read once of a file with a hash is not asked for again.
+        """
+        if file.url.startswith("file:"):
+            return await asyncio.to_thread(self._local_metadata, file)
+        known = await asyncio.to_thread(self._cache.metadata, file.sha256)
+        if known is not None:
+            self.traffic.from_cache += 1
+            return metadata_of(file, *known)
+        read = await fetch_metadata(self._fetcher, file)
+        await asyncio.to_thread(self._cache.keep_metadata, file.sha256, read.text, read.source)
+        return read
+
+    async def download(self, file: IndexFile, target: Path) -> None:
+        """Write the file to ``target``, its hash and size checked; on an error nothing stays."""
+        try:
+            with target.open("w+b") as into:
+                await self._copy(file, into)
+                await asyncio.to_thread(check_hash, file, cast(BinaryIO, into))
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+    async def _copy(self, file: IndexFile, into: BinaryIO) -> None:
+        if file.url.startswith("file:"):
+            with self._local(file).open("rb") as source:
+                while piece := await asyncio.to_thread(source.read, 1 << 20):
+                    into.write(piece)
+            into.seek(0)
+            return
+        limits = {200: self.limits.file_bytes}
+        wanted = FetchRequest(
+            file.url, file.filename, limits, into, deadline_s=self.limits.download_s
+        )
+        await self._fetcher.fetch(wanted)
+
+    async def _asked(self, name: str, kept: KeptPage | None) -> ProjectPage:
+        """Ask for the page, unless it is still the one that is kept."""
+        known = await self._readable(name, kept)
+        headers = {"Accept": ACCEPT_JSON_PREFERRED, "Accept-Encoding": "gzip"}
+        limits = {200: self.limits.page_bytes}
+        if kept is not None and known is not None:
+            headers |= kept.conditions
+            limits |= {304: 0} if kept.conditions else {}
+        body = io.BytesIO()
+        url = f"{self.index.url}/{name}/"
+        answer = await self._fetcher.fetch(
+            FetchRequest(url, f"the page of {name}", limits, body, headers)
+        )
+        now = datetime.now(UTC)
+        if answer.status == 304 and kept is not None and known is not None:
+            self.traffic.revalidated += 1
+            kept, page = replace(kept, as_of=now), replace(known, as_of=now, from_cache=True)
+        else:
+            kept = _kept(name, answer, body.getvalue(), now)
+            page = await _parsed(name, kept)
+        await asyncio.to_thread(self._cache.keep_page, name, kept)
+        return page
+
+    async def _readable(self, name: str, kept: KeptPage | None) -> ProjectPage | None:
+        """What is kept, if it can be confirmed and can still be read."""
+        if kept is None or not kept.conditions:
+            return None
+        try:
+            return await _parsed(name, kept, from_cache=True)
+        except IndexProblem:
+            return None
+
+    def _local(self, file: IndexFile) -> Path:
+        if not self.index.is_local:
+            message = f"{file.filename}: the index points into this machine"
+            raise IndexProblem(IndexFault.ADDRESS_REFUSED, message)
+        return local_path(self.index.url, file)
+
+    def _local_metadata(self, file: IndexFile) -> MetadataRead:
+        path = self._local(file)
+        with path.open("rb") as archive:
+            data = archive_metadata(file, archive, self.limits.metadata_bytes)
+        return read_as(file, data, file.kind)
+
+
+def _age_s(kept: KeptPage) -> float:
+    return (datetime.now(UTC) - kept.as_of).total_seconds()
+
+
+def _kept(name: str, answer: FetchResponse, body: bytes, as_of: datetime) -> KeptPage:
+    headers = answer.headers
+    kind = headers.get("content-type", "text/html")
+    # Of an answer without a length, its own last tag alone shows that it was not cut.
+    if not any(it in headers for it in _LENGTHS) and "html" in kind and not _is_ended(body):
+        message = f"the page of {name} has no length, and no end"
+        raise IndexProblem(IndexFault.TRUNCATED, message, retryable=True)
+    text = PageText(body, kind, answer.url)
+    return KeptPage(text, as_of, headers.get("etag"), headers.get("last-modified"))
+
+
+def _is_ended(body: bytes) -> bool:
+    return b"</html>" in body[-1024:].lower()
+
+
+async def _parsed(name: str, kept: KeptPage, *, from_cache: bool = False) -> ProjectPage:
+    return await asyncio.to_thread(parse_page, name, kept.text, kept.as_of, from_cache)

@@ -1,0 +1,255 @@
+"""The package indexes that this machine is configured with, by pip, uv and the settings.
+
+A request can name one of them and never add one: the operator of a machine decides what it
+may fetch.
+"""
+
+from __future__ import annotations
+
+import configparser
+import netrc
+import os
+import re
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+from common.errors import InvalidArgument, InvalidSettings
+from common.packages import DEFAULT_INDEX, package_version
+from common.redaction import without_secrets
+from common.settings import Settings
+
+#: What of pip's options says how indexes are reached.
+PIP_OPTIONS = ("index-url", "extra-index-url", "find-links", "cert", "no-index")
+
+
+def pip_options(environ: Mapping[str, str]) -> dict[str, str]:
+    """Those of :data:`PIP_OPTIONS` that pip's files or variables set.
+
+    A file that cannot be read counts as absent, and so do folders of wheels that are not there.
+    """
+    said: dict[str, str] = {}
+    for path in _pip_files(environ):
+        said |= _pip_file(path)
+    for key in PIP_OPTIONS:
+        said[key] = environ.get(f"PIP_{key.upper().replace('-', '_')}", said.get(key, ""))
+    said["find-links"] = " ".join(it for it in said["find-links"].split() if _is_usable(it))
+    return {key: value for key, value in said.items() if value}
+
+
+def has_uv_file(environ: Mapping[str, str]) -> bool:
+    """Whether uv has a file of its own, which it then prefers to anything of pip's."""
+    return any(path.exists() for path in _uv_files(environ))
+
+
+def uv_options(environ: Mapping[str, str]) -> dict[str, Any]:
+    """uv's files as one table; a key of a later, nearer file replaces one of an earlier."""
+    said: dict[str, Any] = {}
+    for path in [*_uv_files(environ), *map(Path, filter(None, [environ.get("UV_CONFIG_FILE")]))]:
+        try:
+            said |= tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+            continue
+    return said
+
+
+def uv_indexes(environ: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
+    """Name (may be empty), address and whether it is the default; the deciding ones first."""
+    for variable, is_default in (
+        ("UV_DEFAULT_INDEX", True),
+        ("UV_INDEX_URL", True),
+        ("UV_INDEX", False),
+    ):
+        for item in environ.get(variable, "").split():
+            yield *_named(item), is_default
+    options = uv_options(environ)
+    tables = options.get("index")
+    for table in tables if isinstance(tables, list) else []:
+        if isinstance(table, dict) and isinstance(table.get("url"), str):
+            yield str(table.get("name", "")), table["url"], table.get("default") is True
+    for section in (options, options.get("pip")):
+        if isinstance(section, dict) and isinstance(section.get("index-url"), str):
+            yield "", section["index-url"], True
+
+
+def _named(item: str) -> tuple[str, str]:
+    """``name=URL`` or an address alone, which may have an equals sign too."""
+    name, equals, url = item.partition("=")
+    return (name, url) if equals and re.fullmatch(r"[\w.-]+", name) else ("", item)
+
+
+def _pip_file(path: Path) -> dict[str, str]:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read(path, encoding="utf-8")
+    except (configparser.Error, UnicodeDecodeError):
+        return {}
+    sections = (it for it in ("global", "install") if parser.has_section(it))
+    items = (item for section in sections for item in parser.items(section))
+    return {key: value for key, value in items if key in PIP_OPTIONS}
+
+
+def _pip_files(environ: Mapping[str, str]) -> list[Path]:
+    home = Path(environ.get("HOME", "/"))
+    files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", _config(environ) / "pip/pip.conf"]
+    return [*files, *map(Path, filter(None, [environ.get("PIP_CONFIG_FILE")]))]
+
+
+def _uv_files(environ: Mapping[str, str]) -> list[Path]:
+    return [folder / "uv" / "uv.toml" for folder in (Path("/etc"), _config(environ))]
+
+
+def _config(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"))
+
+
+def _is_usable(place: str) -> bool:
+    """pip passes over folders that are not there, the installer would fail."""
+    return "://" in place or Path(place).is_dir()
+
+
+#: The name of the folder of wheels that pip is configured with; further ones get a number.
+FIND_LINKS = "find-links"
+#: A change of a file is seen after so long.
+_KEPT_S = 1.0
+_TRUE = frozenset({"1", "true", "yes", "on"})
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index: an address to ask, or a folder.
+
+    :param url: ``https``, ``http`` or ``file``; without user, password or final slash
+    :param auth: user and password, if any are known
+    """
+
+    name: str
+    url: str
+    auth: tuple[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return self.url.startswith("file:")
+
+
+def configured_indexes(
+    settings: Settings, environ: Mapping[str, str] | None = None
+) -> dict[str, Index]:
+    """The indexes of this machine by name, the default one (``pypi``) first.
+
+    The default is what uv is configured with, else what pip is, else the public one; a setting
+    of that name replaces it. The others are those of the settings, those that uv's
+    configuration gives a name, and the folders of wheels that pip is configured with. Indexes
+    without a name cannot be asked for.
+
+    :raises InvalidSettings: if an address cannot be read
+    """
+    if environ is not None:
+        return _read_indexes(settings.package_indexes, environ)
+    # A service asks several times a request, and reading files is what takes long.
+    second = int(time.monotonic() / _KEPT_S)
+    return dict(_cached_indexes(settings.package_indexes, frozenset(os.environ.items()), second))
+
+
+@lru_cache(maxsize=4)
+def _cached_indexes(
+    named: tuple[tuple[str, str], ...], environ: frozenset[tuple[str, str]], _second: int
+) -> dict[str, Index]:
+    return _read_indexes(named, dict(environ))
+
+
+def _read_indexes(
+    named: tuple[tuple[str, str], ...], environ: Mapping[str, str]
+) -> dict[str, Index]:
+    addresses: dict[str, str] = {}
+    for name, url in (*_of_settings(named), *_of_uv(environ), *_of_pip(environ)):
+        addresses.setdefault(name, url)
+    if not any(environ.get(it, "").lower() in _TRUE for it in ("UV_NO_INDEX", "PIP_NO_INDEX")):
+        addresses.setdefault(DEFAULT_INDEX, PYPI_SIMPLE_ENDPOINT)
+    order = sorted(addresses, key=lambda name: (name != DEFAULT_INDEX, name))
+    return {name: _index(name, addresses[name], environ) for name in order}
+
+
+def index_of(
+    settings: Settings, name: str | None = None, environ: Mapping[str, str] | None = None
+) -> Index:
+    """The index called ``name``, or the default one.
+
+    :raises InvalidArgument: naming the configured ones, if it is none of them
+    """
+    indexes = configured_indexes(settings, environ)
+    wanted = package_version("any", "1", name or None).index
+    if wanted not in indexes:
+        known = ", ".join(indexes) or "none is"
+        said = without_secrets(wanted)
+        raise InvalidArgument(f"no index is called {said!r}; configured: {known}")
+    return indexes[wanted]
+
+
+def _of_settings(named: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
+    for name, url in named:
+        yield package_version("any", "1", name).index, url
+
+
+def _of_uv(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, url, is_default in uv_indexes(environ):
+        if is_default:
+            yield DEFAULT_INDEX, url
+        if name and name != DEFAULT_INDEX:
+            yield name, url
+
+
+def _of_pip(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    options = pip_options(environ)
+    if "index-url" in options:
+        yield DEFAULT_INDEX, options["index-url"]
+    folders = [it for it in options.get("find-links", "").split() if _is_folder(it)]
+    for number, folder in enumerate(folders, start=1):
+        yield FIND_LINKS if number == 1 else f"{FIND_LINKS}-{number}", folder
+
+
+def _is_folder(place: str) -> bool:
+    return "://" not in place or place.startswith("file://")
+
+
+def _index(name: str, address: str, environ: Mapping[str, str]) -> Index:
+    url = address if "://" in address else Path(address).absolute().as_uri()
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = SplitResult("", "", "", "", "")
+    if parts.scheme not in ("http", "https", "file"):
+        # The address may hold a password, so it is not repeated.
+        raise InvalidSettings(f"index {name}: its address is not an http, https or file URL")
+    place = parts.netloc.rpartition("@")[2]
+    bare = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+    return Index(name, bare, _auth(name, parts, environ))
+
+
+def _auth(name: str, parts: SplitResult, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """From uv's variables, the address or netrc; a keyring is asked when the index refuses."""
+    prefix = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+    user, password = environ.get(f"{prefix}_USERNAME"), environ.get(f"{prefix}_PASSWORD")
+    if user or password:
+        return user or "", password or ""
+    if parts.username or parts.password:
+        return unquote(parts.username or ""), unquote(parts.password or "")
+    return _from_netrc(parts.hostname, environ)
+
+
+def _from_netrc(host: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    path = Path(environ.get("NETRC") or Path(environ.get("HOME", "/"), ".netrc"))
+    try:
+        found = netrc.netrc(path).authenticators(host) if host and path.is_file() else None
+    except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
+        return None
+    return (found[0], found[2] or "") if found else None

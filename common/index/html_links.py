@@ -1,0 +1,199 @@
+"""Links of an HTML page, parsed in time linear in its length.
+
+The standard library's parser looks for an end that never comes and then starts again behind the
+beginning, which costs the square of a page's length: minutes for 100 kB of ``<a ``. Here an
+unclosed construct takes the rest of the page with it, as in browsers (WHATWG HTML, 13.2.5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from html import unescape
+from html.entities import html5
+from urllib.parse import urljoin
+
+from pypi_simple import Link
+
+_SPACE = r"\t\n\f\r "
+#: A comment, what browsers take for one (declarations, CDATA), or the name of a tag.
+_OPENING = re.compile(rf"<(?:(!--)|([!?]|/(?![A-Za-z]))|(/?)([A-Za-z][^{_SPACE}/>]*+))")
+_COMMENT_END = re.compile(r"--!?>")
+#: Name; value in double quotes, in single ones, in some that are not closed, in none; end.
+_ATTRIBUTE = re.compile(
+    rf"[{_SPACE}/]*+(?:([^{_SPACE}/>][^{_SPACE}/>=]*+)(?:[{_SPACE}]*+=[{_SPACE}]*+"
+    rf"""(?:"([^"]*+)"|'([^']*+)'|(["'])|([^{_SPACE}>]*+)))?+)?+[{_SPACE}/]*+(>)?+"""
+)
+#: Elements whose content is no markup, and where it ends.
+_RAW = {name: re.compile(rf"</{name}(?=[{_SPACE}/>])", re.I) for name in ("script", "style")}
+_REFERENCE = re.compile(r"&(?:#[^&]*+|([A-Za-z][A-Za-z0-9]*+)(;?)(=?))")
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A beginning, or with ``closing`` an end.
+
+    :param name: in lower case
+    :param attributes: by names in lower case, those that were asked for
+    """
+
+    name: str
+    closing: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+def read_tags(page: str, attributes: Collection[str]) -> Iterator[Tag | str]:
+    """The tags of a page and the text between them, in order.
+
+    :param attributes: names of those to keep; of one that is there twice the first counts
+    """
+    at = 0
+    while opening := _OPENING.search(page, at):
+        if at < opening.start():
+            yield plain(page[at : opening.start()])
+        comment, declaration, slash, name = opening.groups()
+        if name is None:
+            end = _COMMENT_END.search(page, opening.end() - 2) if comment else None
+            at = end.end() if end else 1 + page.find(">", opening.end()) if declaration else 0
+        else:
+            tag = Tag(name.lower(), bool(slash))
+            at = _read_attributes(page, opening.end(), tag.attributes, attributes)
+            if at:
+                yield tag
+            if at and not slash and tag.name in _RAW:
+                content_end = _RAW[tag.name].search(page, at)
+                at = content_end.start() if content_end else 0
+        if not at:
+            return
+    if at < len(page):
+        yield plain(page[at:])
+
+
+def _read_attributes(page: str, at: int, into: dict[str, str], wanted: Collection[str]) -> int:
+    """Where the tag ends; 0 if it does not."""
+    while True:
+        found = _ATTRIBUTE.match(page, at)
+        assert found is not None  # noqa: S101 - all of it is optional
+        name, double, single, unclosed, bare, end = found.groups()
+        if unclosed:
+            return 0
+        if name and (name := name.lower()) in wanted:
+            into.setdefault(name, _plain_value(double or single or bare or ""))
+        if end:
+            return found.end()
+        if found.end() == len(page):
+            return 0
+        at = found.end()
+
+
+def plain(text: str) -> str:
+    """Text with its character references resolved; one of too many digits stays."""
+    try:
+        return unescape(text)
+    except ValueError:
+        return text
+
+
+def _plain_value(text: str) -> str:
+    """The same for a value: a name without its semicolon is none before ``=`` or a letter.
+
+    >>> _plain_value("?a=1&region=2&amp;b=&#51;&copy=4")
+    '?a=1&region=2&b=3&copy=4'
+    """
+    return _REFERENCE.sub(_resolved, text) if "&" in text else text
+
+
+def _resolved(found: re.Match[str]) -> str:
+    name, semicolon, equals = found.groups()
+    if name is None:
+        return plain(found[0])
+    known = html5.get(f"{name}{semicolon}")
+    return found[0] if known is None or (equals and not semicolon) else f"{known}{equals}"
+
+
+_OF_LINKS = (
+    "href", "data-requires-python", "data-yanked", "data-core-metadata", "data-dist-info-metadata",
+    "data-provenance", "data-gpg-sig",
+)  # fmt: skip
+_ATTRIBUTES = frozenset((*_OF_LINKS, "name", "content"))
+#: Characters of an address that others are relative to: each of them becomes as long.
+LONGEST_BASE = 2_000
+#: Links are the same in all but these and UTF-8, as far as they are in use.
+_ENCODINGS = {
+    "iso-8859-1": "latin-1", "latin-1": "latin-1", "windows-1252": "cp1252",
+    "utf-16": "utf-16", "utf-16le": "utf-16-le", "utf-16be": "utf-16-be",
+}  # fmt: skip
+
+
+class _Links:
+    """Collects links; an anchor ends the one before it, as browsers see it."""
+
+    def __init__(self, base_url: str) -> None:
+        self.api_version: str | None = None
+        self.found: list[Link] = []
+        self._base_url = base_url
+        self._base_seen = False
+        self._open: Tag | None = None
+        self._text: list[str] = []
+
+    def read(self, pieces: Iterator[Tag | str]) -> None:
+        for piece in pieces:
+            if isinstance(piece, str):
+                if self._open is not None:
+                    self._text.append(piece)
+            elif piece.name == "a":
+                self._end()
+                self._open = None if piece.closing else piece
+            elif not piece.closing:
+                self._learn(piece.name, piece.attributes)
+        self._end()
+
+    def _learn(self, name: str, given: dict[str, str]) -> None:
+        if name == "base" and given.get("href") and not self._base_seen:
+            self._base_seen = True
+            base = base_of(_joined(self._base_url, given["href"]) or "")
+            self._base_url = base or self._base_url
+        elif name == "meta" and given.get("name") == "pypi:repository-version":
+            self.api_version = given.get("content")
+
+    def _end(self) -> None:
+        tag, self._open = self._open, None
+        text, self._text = "".join(self._text).strip(), []
+        if tag is None or "href" not in tag.attributes:
+            return
+        url = _joined(self._base_url, tag.attributes["href"])
+        if url is not None:
+            self.found.append(Link(text, url, dict(tag.attributes)))
+
+
+def read_links(body: bytes, base_url: str, charset: str) -> tuple[str | None, list[Link]]:
+    """The version of the repository API that the page names, if it does, and its links.
+
+    Time and memory grow with the page's length only.
+
+    :param base_url: no longer than :func:`base_of` allows
+    :param charset: that the page says it is in; what is not in use counts as UTF-8, as some
+        codecs are none of text and some cost the square of the length
+    """
+    links = _Links(base_url)
+    text = body.decode(_ENCODINGS.get(charset.lower(), "utf-8"), errors="replace")
+    links.read(read_tags(text, _ATTRIBUTES))
+    return links.api_version, links.found
+
+
+def base_of(url: str) -> str | None:
+    """What addresses of files are relative to; ``None`` if it is unusable or too long.
+
+    >>> base_of("https://index.example/simple/parrot/?token=1#files")
+    'https://index.example/simple/parrot/'
+    """
+    base = url.partition("#")[0].partition("?")[0]
+    return base if 0 < len(base) <= LONGEST_BASE else None
+
+
+def _joined(base_url: str, href: str) -> str | None:
+    try:
+        return urljoin(base_url, href)
+    except ValueError:
+        return None

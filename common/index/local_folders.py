@@ -1,0 +1,109 @@
+"""Indexes in a local folder: a tree of projects, or files side by side."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from packaging.utils import canonicalize_name
+from pypi_simple import UnparsableFilenameError, parse_filename
+
+from common.errors import IndexFault, IndexProblem
+from common.index.project_pages import (
+    IndexFile,
+    PageText,
+    ProjectPage,
+    page_of,
+    parse_page,
+)
+from common.releases import kind_of_file
+
+
+def folder_page(root: str, name: str, limit: int) -> ProjectPage:
+    """The files of a project in the index at ``root``, a ``file`` URL.
+
+    A folder of the project's name with an ``index.html`` is read as an index would send it;
+    without one its files count, and without such a folder the index's own files do. Files
+    without a page are hashed, once as long as they stay the same. Nothing is read that a
+    symbolic link places outside of the folder.
+
+    :param limit: bytes of a page
+    :raises IndexProblem: ``not_found`` if there is no file of the project, ``unreachable`` if
+        there is no such folder, ``address_refused`` if its page is outside
+    """
+    folder = path_of(root)
+    if not folder.is_dir():
+        raise IndexProblem(IndexFault.UNREACHABLE, f"{folder} is no folder")
+    now = datetime.now(UTC)
+    own = [it for it in folder.iterdir() if it.is_dir() and canonicalize_name(it.name) == name]
+    for project in own:
+        if (page := project / "index.html").is_file():
+            if not _is_within(page, folder):
+                raise _outside(page.name, folder)
+            if page.stat().st_size > limit:
+                raise IndexProblem(IndexFault.TOO_LARGE, f"{page} is larger than {limit:,} bytes")
+            text = PageText(page.read_bytes(), "text/html", f"{project.as_uri()}/")
+            return parse_page(name, text, now)
+    found = (it for place in own or [folder] for it in _files(place, name, folder))
+    files = sorted(found, key=lambda it: it.filename)
+    if not files and not own:
+        raise IndexProblem(IndexFault.NOT_FOUND, f"no file of {name} is in {folder}")
+    return page_of(name, files, [], now)
+
+
+def path_of(url: str) -> Path:
+    """The place that a ``file`` URL names."""
+    return Path(unquote(urlsplit(url).path))
+
+
+def local_path(root: str, file: IndexFile) -> Path:
+    """Where a file of the index at ``root`` is: within that folder, whatever links say.
+
+    :raises IndexProblem: ``not_found``, ``address_refused``
+    """
+    path, folder = path_of(file.url).resolve(), path_of(root)
+    if not _is_within(path, folder):
+        raise _outside(file.filename, folder)
+    if not path.is_file():
+        raise IndexProblem(IndexFault.NOT_FOUND, f"{path} is no file")
+    return path
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _outside(what: str, folder: Path) -> IndexProblem:
+    return IndexProblem(IndexFault.ADDRESS_REFUSED, f"{what}: the index points outside of {folder}")
+
+
+def _files(folder: Path, name: str, root: Path) -> Iterator[IndexFile]:
+    for path in folder.iterdir():
+        try:
+            project, version, _ = parse_filename(path.name, name)
+        except UnparsableFilenameError:
+            continue
+        if canonicalize_name(project) != name or not path.is_file():
+            continue
+        kind = kind_of_file(path.name)
+        if kind == "other":
+            continue
+        if not _is_within(path, root):
+            # Listed, so that whoever wants it hears why it is refused.
+            yield IndexFile(path.name, version, kind, None, url=path.absolute().as_uri())
+            continue
+        about = path.stat()
+        digest = _sha256(path, about.st_mtime_ns, about.st_size)
+        size = about.st_size
+        yield IndexFile(path.name, version, kind, digest, size, url=path.absolute().as_uri())
+
+
+@lru_cache(maxsize=4096)
+def _sha256(path: Path, changed_ns: int, size: int) -> str:
+    """Of the file as it was at that time."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

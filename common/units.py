@@ -1,0 +1,127 @@
+"""Units of rates, plausible ranges, and operation counts that turn a duration into a rate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from common.reasons import Reason
+
+#: Variables that decide how many threads the numeric libraries start: part of a hardware class.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+#: Parameters of the bundled indicators, and of scripts before them. The graph has each as a
+#: property of its own; others are in the JSON text of all parameters alone, because a store
+#: keeps the name of a property for ever, and documents may bring any number of them.
+PARAMETERS = (
+    "array_mib", "batch", "cell", "channels", "classes", "data_format", "dilation", "dtype",
+    "filter_height", "filter_input_channels", "filter_width", "heads", "hidden_size", "image_size",
+    "input_channels", "input_height", "input_size", "input_width", "k", "layers", "m",
+    "matrix_size", "mini_batch", "mode", "model", "module", "n", "output_channels", "padding",
+    "reps", "seed", "sequence_length", "strides", "threads", "transposes", "vocabulary", "width",
+)  # fmt: skip
+
+SECONDS_PER_MS = 1e-3
+#: ``ru_maxrss`` is in KiB on Linux (getrusage(2)).
+BYTES_PER_MAXRSS = 1024
+
+
+class Unit(StrEnum):
+    """What a rate is in: the record holds whole units, documents and tables say multiples."""
+
+    FLOP_PER_SECOND = "FLOP/s"
+    #: Operations on integers.
+    OP_PER_SECOND = "OP/s"
+    BYTES_PER_SECOND = "B/s"
+    IMAGES_PER_SECOND = "images/s"
+    TOKENS_PER_SECOND = "tokens/s"
+    #: Starts of a process that imports the library.
+    IMPORTS_PER_SECOND = "imports/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """A unit as people and documents say it: ``GFLOPS`` is 1e9 FLOP/s."""
+
+    name: str
+    factor: float
+
+
+#: The one way in which each unit is said.
+SPOKEN: dict[Unit, Multiple] = {
+    Unit.FLOP_PER_SECOND: Multiple("GFLOPS", 1e9),
+    Unit.OP_PER_SECOND: Multiple("GOPS", 1e9),
+    Unit.BYTES_PER_SECOND: Multiple("GB/s", 1e9),
+    Unit.IMAGES_PER_SECOND: Multiple("images/s", 1.0),
+    Unit.TOKENS_PER_SECOND: Multiple("tokens/s", 1.0),
+    Unit.IMPORTS_PER_SECOND: Multiple("imports/s", 1.0),
+}
+#: The same the other way round.
+UNITS: dict[str, Unit] = {multiple.name: unit for unit, multiple in SPOKEN.items()}
+
+#: Above these a rate is an error of the benchmark. No single device has come near ten
+#: petaFLOP per second in dense arithmetic of 16 bits or more; the fastest memory moves some
+#: 1e13 B/s, and caches ten times that; the rest leaves four orders of magnitude above what
+#: small networks reach on one device, and an import is never done in a microsecond.
+MAX_RATES: dict[Unit, float] = {
+    Unit.FLOP_PER_SECOND: 1e16,
+    Unit.OP_PER_SECOND: 1e16,
+    Unit.BYTES_PER_SECOND: 1e15,
+    Unit.IMAGES_PER_SECOND: 1e10,
+    Unit.TOKENS_PER_SECOND: 1e11,
+    Unit.IMPORTS_PER_SECOND: 1e6,
+}
+#: Ten years; no benchmark takes longer, and a wrong unit does.
+MAX_ELAPSED_MS = 3.2e11
+
+
+def rate_fault(rate: float, unit: Unit) -> tuple[Reason, str] | None:
+    """Why no device could have reached ``rate``; ``None`` if one could.
+
+    :param rate: in whole units, not in multiples of them
+
+    >>> rate_fault(2e12, Unit.FLOP_PER_SECOND) is None
+    True
+    >>> rate_fault(0.0, Unit.FLOP_PER_SECOND)[1]
+    'a rate of zero'
+    """
+    if rate < 0:
+        return Reason.RATE_NEGATIVE, f"a rate of {rate:g} {unit}"
+    if rate == 0:
+        return Reason.RATE_ZERO, "a rate of zero"
+    if not math.isfinite(rate):
+        return Reason.RATE_OVERFLOW, f"a rate that no number of {unit} can hold"
+    if rate > MAX_RATES[unit]:
+        words = f"{rate:g} {unit} is more than any device reaches ({MAX_RATES[unit]:g})"
+        return Reason.RATE_IMPLAUSIBLE, words
+    return None
+
+
+def duration_fault(duration_ms: float) -> str | None:
+    """Why nothing could have taken so long; ``None`` if something could."""
+    if not 0 <= duration_ms <= MAX_ELAPSED_MS:
+        return f"{duration_ms!r} is not within 0 … {MAX_ELAPSED_MS:g}"
+    return None if duration_ms * SECONDS_PER_MS > 0 else "took no time at all"
+
+
+def matmul_operations(size: int, batch: int = 1) -> int:
+    """Floating-point operations of ``batch`` products of two ``size`` × ``size`` matrices.
+
+    Each of the n² results takes n multiplications and n − 1 additions: 2n³ − n².
+
+    >>> matmul_operations(2)  # 8 multiplications, 4 additions
+    12
+    >>> matmul_operations(512)
+    268173312
+    """
+    return batch * (2 * size**3 - size**2)
+
+
+def matmul_operations_of_2019(size: int, batch: int) -> int:
+    """What one historic script counted: n³ + b(n³ − n²), only the additions batched.
+
+    >>> matmul_operations_of_2019(512, 40) / matmul_operations(512, 40)  # doctest: +ELLIPSIS
+    0.512...
+    """
+    return size**3 + batch * (size**3 - size**2)

@@ -1,0 +1,85 @@
+"""Which indexes there are, and that nobody learns their passwords."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+from common.errors import InvalidArgument, InvalidSettings
+from common.index.configuration import (
+    Index,
+    configured_indexes,
+    index_of,
+)
+from common.settings import Settings
+
+
+def indexes(home: Path, said: str = "", **environ: str) -> dict[str, Index]:
+    settings = Settings.from_env({"THOTH_HOME": str(home), "PACKAGE_INDEXES": said})
+    return configured_indexes(settings, {"HOME": str(home)} | environ)
+
+
+def test_the_public_index_is_the_last_resort(tmp_path: Path) -> None:
+    assert indexes(tmp_path)["pypi"].url == PYPI_SIMPLE_ENDPOINT.rstrip("/")
+    assert indexes(tmp_path, UV_NO_INDEX="1") == {}
+
+
+def test_uv_goes_before_pip_and_a_setting_before_both(tmp_path: Path) -> None:
+    pip = {"PIP_INDEX_URL": "https://pip.example/simple/"}
+    uv = {"UV_DEFAULT_INDEX": "main=https://uv.example/simple/"}
+    assert indexes(tmp_path, **pip)["pypi"].url == "https://pip.example/simple"
+    assert indexes(tmp_path, **pip, **uv)["pypi"].url == "https://uv.example/simple"
+    said = indexes(tmp_path, "pypi-org=https://said.example", **pip, **uv)
+    assert said["pypi"].url == "https://said.example"
+
+
+def test_files_of_uv_and_pip_are_read(tmp_path: Path) -> None:
+    uv = tmp_path / ".config" / "uv" / "uv.toml"
+    uv.parent.mkdir(parents=True)
+    (tmp_path / ".pip").mkdir()
+    (tmp_path / ".pip" / "pip.conf").write_text("[global]\nindex-url = https://pip.example/s\n")
+    assert indexes(tmp_path)["pypi"].url == "https://pip.example/s"
+    uv.write_text(
+        '[[index]]\nname = "fast"\nurl = "https://fast.example/s"\n'
+        '[[index]]\nurl = "https://main.example/s"\ndefault = true\n'
+    )
+    found = indexes(tmp_path)
+    assert {name: it.url for name, it in found.items()} == {
+        "pypi": "https://main.example/s",
+        "fast": "https://fast.example/s",
+    }
+
+
+def test_folders_of_wheels_are_indexes(tmp_path: Path) -> None:
+    found = indexes(tmp_path, f"tree={tmp_path.as_uri()}", PIP_FIND_LINKS=f"{tmp_path} /no/such")
+    assert found["find-links"] == Index("find-links", tmp_path.as_uri())
+    assert found["tree"].is_local
+    assert list(found) == ["pypi", "find-links", "tree"]
+
+
+def test_credentials_are_taken_from_where_uv_and_pip_take_them(tmp_path: Path) -> None:
+    said = "a=https://me:p%40ss@a.example/s b-b=https://b.example c=https://c.example:8443/s"
+    (tmp_path / ".netrc").write_text("machine c.example login you password secret\n")
+    found = indexes(tmp_path, said, UV_INDEX_B_B_USERNAME="u", UV_INDEX_B_B_PASSWORD="w")
+    assert found["a"].auth == ("me", "p@ss")
+    assert found["b-b"].auth == ("u", "w")
+    assert found["c"].auth == ("you", "secret")
+    assert found["a"].url == "https://a.example/s"
+    assert "p@ss" not in repr(found)
+
+
+def test_an_index_is_named_and_never_added(tmp_path: Path) -> None:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "PACKAGE_INDEXES": "a=https://x"})
+    assert index_of(settings, "pypi-org", {}).name == index_of(settings, None, {}).name == "pypi"
+    for name in ("b", "https://other.example/simple"):
+        with pytest.raises(InvalidArgument, match="configured: pypi, a"):
+            index_of(settings, name, {})
+
+
+def test_an_address_that_is_none_is_refused_without_its_value(tmp_path: Path) -> None:
+    for address in ("https://me:hidden@host:port/s", "ftp://hidden.example"):
+        with pytest.raises(InvalidSettings) as refused:
+            indexes(tmp_path, PIP_INDEX_URL=address)
+        assert "hidden" not in str(refused.value)

@@ -1,0 +1,233 @@
+"""What is read from pages, and what of hostile ones is left out."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from common.errors import IndexFault, IndexProblem
+from common.index import project_pages
+from common.index.project_pages import NO_FILES, PageText, ProjectPage, parse_page
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+URL = "https://index.example/simple/parrot/"
+DIGEST = "ab" * 32
+#: By this a page without files is known for an index's.
+EMPTY = '<meta name="pypi:repository-version" content="1.0">'
+
+
+def json_page(*files: Any, **keys: Any) -> ProjectPage:
+    page = {"meta": {"api-version": "1.1"}, "name": "parrot", "files": files} | keys
+    kind = "application/vnd.pypi.simple.v1+json"
+    return parse_page("parrot", PageText(orjson.dumps(page), kind, URL), NOW)
+
+
+def html_page(text: str) -> ProjectPage:
+    return parse_page("parrot", PageText(text.encode(), "text/html; charset=UTF-8", URL), NOW)
+
+
+def file(name: str, **keys: Any) -> dict[str, Any]:
+    given = {key.replace("_", "-"): it for key, it in keys.items()}
+    return {"filename": name, "url": f"../../files/{name}", "hashes": {"sha256": DIGEST}} | given
+
+
+def test_links_of_html_carry_what_the_standards_put_there() -> None:
+    page = html_page(
+        '<!DOCTYPE html><base href="/files/"><a href="parrot-1.0.tar.gz#sha256='
+        f'{DIGEST}" data-requires-python="&gt;=3.8" data-yanked="">parrot-1.0.tar.gz</a>'
+        f'<a href="p.whl" data-dist-info-metadata="sha256={DIGEST}">parrot-1.0-py3-none-any.whl</a>'
+        '<a href="q.whl" data-core-metadata="true" data-provenance="https://x.example/p">'
+        "parrot-1.1-py3-none-any.whl</a>"
+    )
+    source, wheel, later = page.files
+    assert (source.sha256, source.requires_python, source.yanked) == (DIGEST, ">=3.8", True)
+    assert source.url == "https://index.example/files/parrot-1.0.tar.gz"
+    assert (source.yanked_reason, source.metadata_sha256, source.attested) == (None, None, None)
+    assert (wheel.metadata_sha256, later.metadata_sha256, later.attested) == (DIGEST, "", True)
+
+
+def test_spellings_of_one_version_are_one_release() -> None:
+    files = [file("parrot-1.0.tar.gz"), file("parrot-1.0.0-py3-none-any.whl")]
+    assert list(json_page(*files).releases) == ["1.0"]
+    assert list(json_page(*files, versions=["1.0.0"]).releases) == ["1.0.0"]
+
+
+def test_an_invalid_version_keeps_its_text() -> None:
+    page = json_page(file("parrot-2004b-final.tar.gz"), file("parrot-1!2.0+Local.1.zip"))
+    assert list(page.releases) == ["2004b-final", "1!2.0+local.1"]
+
+
+def test_what_belongs_to_no_version_is_named_and_left_out() -> None:
+    page = json_page(
+        file("crow-1.0-py3-none-any.whl"),
+        file("parrot.txt"),
+        file("parrot-1.0-py3-none-any.whl"),
+        file("parrot-1.0-py3-none-any.whl", hashes={"sha256": "cd" * 32}),
+        file("parrot-1" + "-" * 200 + ".whl"),
+        {"filename": 3},
+        file("parrot-\x00.tar.gz"),
+    )
+    assert [it.sha256 for it in page.files] == [DIGEST]
+    assert len(page.skipped) == 6
+
+
+def test_what_is_broken_of_a_file_does_not_cost_the_file() -> None:
+    broken = {"upload_time": "yesterday", "size": "big", "core_metadata": 7, "provenance": "no url"}
+    (found,) = json_page(
+        file("parrot-1.0.tar.gz", **broken), project_status={"status": "odd"}
+    ).files
+    assert (found.uploaded_at, found.size_bytes, found.metadata_sha256) == (None, None, None)
+    assert found.sha256 == DIGEST
+
+
+def test_attestations_are_unknown_where_the_api_has_none() -> None:
+    plain, null = file("parrot-1.tar.gz"), file("parrot-2.tar.gz", provenance=None)
+    offered = file("parrot-3.tar.gz", provenance="https://index.example/p")
+    assert [it.attested for it in json_page(plain, null, offered).files] == [None, False, True]
+    newer = json_page(plain, meta={"api-version": "1.3"})
+    assert newer.files[0].attested is False
+
+
+def test_the_digest_is_of_what_is_said_and_not_of_how() -> None:
+    one, two = file("parrot-1.tar.gz"), file("parrot-2.tar.gz")
+    page = json_page(one, two)
+    assert page.digest == json_page(two, one | {"url": "https://other.example/t?token=1"}).digest
+    assert page.digest != json_page(one, two | {"yanked": True}).digest
+
+
+def test_a_page_without_files_has_to_say_that_it_is_an_indexs() -> None:
+    assert html_page(EMPTY).files == ()
+    assert html_page('<a href="parrot-1.0.tar.gz#sha256=">parrot-1.0.tar.gz</a>').files
+    assert html_page('<a href="crow-1.0.tar.gz?token=1">crow</a>').skipped
+    for text in ("", "<h1>log in</h1><a href='/login'>log in</a>", "<a href='../'>up</a>"):
+        with pytest.raises(IndexProblem):
+            html_page(text)
+
+
+def test_versions_that_are_only_named_are_kept_without_files() -> None:
+    page = json_page(file("parrot-1.0.tar.gz"), versions=["0.9", "1.0", "1." + "9" * 5_000])
+    assert {version: len(files) for version, files in page.releases.items()} == {"1.0": 1, "0.9": 0}
+    assert [it[:4] for it in page.skipped] == ["1.99"]
+    assert json_page().digest == NO_FILES
+    assert json_page(file("parrot-1." + "9" * 5_000 + ".tar.gz")).skipped[0][:9] == "parrot-1."
+
+
+def test_one_name_with_two_hashes_is_a_conflict_and_the_first_counts() -> None:
+    one = file("parrot-1.0.tar.gz")
+    others = [one | {"hashes": it} for it in ({"sha256": "cd" * 32}, {"md5": "00"}, {})]
+    page = json_page(one, one, *others)
+    assert page.conflicts == (("1.0", "parrot-1.0.tar.gz", DIGEST, "cd" * 32),)
+    assert [it.sha256 for it in page.files] == [DIGEST]
+    assert page.digest != json_page(one).digest == json_page(one, one, *others[1:]).digest
+
+
+UNENDING = [
+    "<a ", "<a href=", "<a href='x' ", "<a b='", '<a b="', "<a/", "<a =", "<a>x", "</a", "</", "<",
+    "<!", "<!--", "<![CDATA[", "<?", "<style", "<style>", "<script>", "<a>&#", "<a>&" + "a" * 40,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", UNENDING)
+def test_a_page_of_what_does_not_end_takes_no_longer_than_another(piece: str) -> None:
+    started = time.process_time()
+    html_page(EMPTY + piece * (300_000 // len(piece)))
+    # A parser that looks for each end anew takes from 10 s to minutes.
+    assert time.process_time() - started < 3
+
+
+def test_numbers_of_equal_hashes_take_no_longer_than_others() -> None:
+    modulus = 2**61 - 1  # of Python's hashes of numbers
+    versions = [f"1.{number * modulus}" for number in range(15_000)]
+    started = time.process_time()
+    json_page(file("parrot-1.tar.gz"), versions=versions)
+    assert time.process_time() - started < 2
+
+
+def test_tags_are_read_as_browsers_read_them() -> None:
+    page = html_page(
+        '<!-- <a href=no.zip>parrot-0.1.zip</a> --><!doctype a "><a href=0.zip>parrot-0.zip</a>'
+        "<style><a href=no.zip>parrot-0.3.zip</a></style x><![CDATA[ <a ]]>"
+        "<A\nHREF = a.zip?x=1&region=2&amp;y=3 title='>' hReF=no.zip>parrot-1.zip</A><p x=\">\">"
+        "<a href='b.zip' data-yanked/>parrot-2<!-- x -->.zip<a href=c.zip>parrot-3.zip"
+        "<script>'</a>'</script></a><a href='never.zip>parrot-4.zip</a>"
+    )
+    assert [it.filename for it in page.files] == [f"parrot-{number}.zip" for number in range(4)]
+    assert page.files[1].url == f"{URL}a.zip?x=1&region=2&y=3"
+    assert [it.yanked for it in page.files] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("base", ["http://[", "//[", "x" * 3_000, "", "?y"])
+def test_a_base_that_is_none_changes_nothing(base: str) -> None:
+    page = html_page(f"<base href='{base}'><a href=a.zip>parrot-1.zip</a>")
+    assert [it.url for it in page.files] == [f"{URL}a.zip"]
+
+
+@pytest.mark.parametrize("charset", ["idna", "undefined", "punycode", "hex", "no-such", "utf-16"])
+def test_a_page_in_no_encoding_is_read_as_the_usual_one(charset: str) -> None:
+    given = "utf-16" if charset == "utf-16" else "utf-8"
+    body = "<a href=a.zip>parrot-1.zip</a>".encode(given)
+    text = PageText(body, f"text/html; charset={charset}", URL)
+    assert len(parse_page("parrot", text, NOW).files) == 1
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+23:00"])
+def test_a_time_that_is_none_in_utc_is_unknown(moment: str) -> None:
+    (found,) = json_page(file("parrot-1.0.tar.gz", upload_time=moment)).files
+    assert (found.uploaded_at, found.sha256) == (None, DIGEST)
+
+
+def test_numbers_that_are_too_long_are_no_versions() -> None:
+    page = json_page(file("parrot-1.tar.gz"), versions=["1" * 5_000, "1.0"])
+    assert list(page.releases) == ["1.0"]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        b'"' + b"1" * 5_000 + b'"',
+        b'"' + b"x" * 3_000_000 + b'"',
+        b'"1.\\u0000"',
+        b"[" * 900 + b"]" * 900,
+    ],
+    ids=["number", "long", "nul", "deep"],
+)
+def test_what_an_index_says_is_cut_before_it_is_told(declared: bytes) -> None:
+    body = b'{"meta": {"api-version": ' + declared + b'}, "files": []}'
+    with pytest.raises(IndexProblem) as refused:
+        parse_page("parrot", PageText(body, "application/json", URL), NOW)
+    assert len(str(refused.value)) < 400
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("kind", ["application/" + "x" * 100_000, "text/\0html"])
+def test_a_type_that_is_none_is_cut_before_it_is_told(kind: str) -> None:
+    with pytest.raises(IndexProblem) as refused:
+        parse_page("parrot", PageText(b"", kind, URL), NOW)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_fault_that_nobody_foresaw_is_the_pages(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> None:
+        raise OverflowError
+
+    monkeypatch.setattr(project_pages, "page_of", fails)
+    with pytest.raises(IndexProblem) as refused:
+        json_page(file("parrot-1.tar.gz"))
+    assert refused.value.code is IndexFault.MALFORMED
+    assert "OverflowError" in refused.value.message
+    (record,) = caplog.records
+    assert (record.levelname, record.message) == ("ERROR", "answer_not_foreseen")
+    assert record.exc_info is not None
+
+
+def test_an_unknown_minor_version_is_read_and_another_major_one_is_not() -> None:
+    assert json_page(file("parrot-1.tar.gz"), meta={"api-version": "1.99"}).files
+    for version in ("2.0", "0.9", "x", None, 1):
+        with pytest.raises(IndexProblem):
+            json_page(meta={"api-version": version})
