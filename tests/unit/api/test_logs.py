@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from api.server.access_log import tell
-from common.logs import JsonFormatter, TextFormatter, scrubbed
+from common.logs import JsonFormatter, TextFormatter
 from common.redaction import scrubbed
 
 SECRET = "thoth_abcdefghijklmnopqrstuvwxyz0123456789"

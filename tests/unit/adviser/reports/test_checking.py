@@ -17,7 +17,6 @@ from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
 from adviser.scoring.criteria import SCALE
 from common.formats.json_documents import digest
-from common.inspection import digest
 from graph.evidence import Evidence
 from tests.factories.reports import (
     made,
