@@ -19,13 +19,12 @@ from graph.snapshot import Snapshot, load_snapshot
 
 #: What one round brings may need more; a closure that is still open after so many stays so.
 ROUNDS = 5
-#: Exit code of ``thoth packages add`` where the index does not answer.
-_NO_ANSWER = 3
 #: Names in a line; the rest is counted.
 _SHOWN = 10
 
-#: Runs ``thoth packages add`` with these arguments; its exit code.
-Add = Callable[[Sequence[str]], int]
+#: Reads packages from an index: its name, the requirements, and whether pre-releases are read
+#: like any other release. Returns whether the index answered.
+Add = Callable[[str, Sequence[str], bool], bool]
 #: Tells a person one line.
 Tell = Callable[[str], None]
 
@@ -96,8 +95,7 @@ class _Fetching:
                 continue
             self._tried.update((index, text) for text in texts)
             self._tell(f"reading {first_few(texts, _SHOWN)} from {index}")
-            options = ["--index", index, "--no-watch", *(["--pre"] if prereleases else [])]
-            if self._add([*options, "--", *texts]) == _NO_ANSWER:
+            if not self._add(index, texts, prereleases):
                 self._silent.add(index)
                 self._tell(_silence(index, [it.name for it in lacks]))
             self._catch_up()

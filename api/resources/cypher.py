@@ -15,7 +15,7 @@ from api.schemas.work import CypherSchema, RowsSchema
 from api.service import service
 from api.waiting import answer_within
 from graph.engine import graph_database
-from graph.query_document import as_document
+from graph.query_results import as_document
 from graph.reader import QueryResult, open_reader, run_query
 from graph.repositories.progress import progress
 from graph.repositories.tokens import Scope

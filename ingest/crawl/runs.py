@@ -53,11 +53,14 @@ class PackagesReport:
     graph_error: ProjectError | None
 
     @property
-    def exit_code(self) -> int:
-        """0, 1 if something is left to look at, 3 if no index answered."""
-        if self.crawls and all(report.unanswered for report in self.crawls):
-            return 3
-        return 0 if all(report.clean for report in self.crawls) else 1
+    def unanswered(self) -> bool:
+        """Whether there are indexes and none of them answered."""
+        return bool(self.crawls) and all(report.unanswered for report in self.crawls)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left that a person should look at."""
+        return all(report.clean for report in self.crawls)
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""

@@ -172,7 +172,7 @@ def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
     environ = {**os.environ, "THOTH_HOME": str(tmp_path)}
     log = tmp_path / "up.log"
     with log.open("wb") as output:
-        command = [sys.executable, "-c", "from common.cli import main; main()"]
+        command = [sys.executable, "-c", "from cli.main import main; main()"]
         up = subprocess.Popen(
             [*command, "up", "--serve", "--port", "0"],
             env=environ, stdout=output, stderr=subprocess.STDOUT,
@@ -193,7 +193,7 @@ def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
 
 def test_others_do_not_reach_it_without_tls() -> None:
     refused = subprocess.run(
-        [sys.executable, "-m", "api", "serve", "--host", "0.0.0.0", "--port", "0"],
+        [sys.executable, "-m", "cli", "serve", "--host", "0.0.0.0", "--port", "0"],
         capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert refused.returncode == 2

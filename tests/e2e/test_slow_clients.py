@@ -84,7 +84,7 @@ class Small:
 def small(served: Served, *options: str) -> Iterator[Small]:
     folder = Path(tempfile.mkdtemp(prefix="thoth-small-"))
     log = folder / "serve.log"
-    command = [sys.executable, "-m", "api", "serve", "--port", "0", "--workers", "1"]
+    command = [sys.executable, "-m", "cli", "serve", "--port", "0", "--workers", "1"]
     with log.open("wb") as output:
         server = subprocess.Popen(
             [*command, "--threads", "2", "--metrics-dir", str(folder), *options],

@@ -61,7 +61,7 @@ from tests.services.waiting import DEADLINE_S, wait_until
 #: Runs long enough to be killed in the middle.
 SLEEPS = "import time; time.sleep(8); print('{}')\n"
 #: A worker that gives a job less time to end.
-HASTY = "from api.jobs import worker; from common.cli import main; worker.GRACE_S = 0.5; main()"
+HASTY = "from api.jobs import worker; from cli.main import main; worker.GRACE_S = 0.5; main()"
 
 
 @pytest.fixture

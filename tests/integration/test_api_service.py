@@ -17,8 +17,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from api.app import create_app
-from api.commands.audit import audit
 from api.service import EXTENSION
+from cli.audit import audit
 from common.errors import InvalidSettings
 from common.settings import Settings
 from graph.embedded.processes import free_port

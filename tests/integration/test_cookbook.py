@@ -25,7 +25,7 @@ from graph.engine import Stores, graph_database, relational_engine, relational_u
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
-from graph.query_document import plain
+from graph.query_results import plain
 from graph.reader import open_reader, run_query
 from graph.repositories.advice import add_advice
 from graph.repositories.packages import add_entries

@@ -12,9 +12,9 @@ import neo4j
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.cypher import cypher
 from common.errors import QueryRefused
 from common.settings import Settings
-from graph.commands.cypher import cypher
 
 SAMPLE = """
 CREATE (:Package {name: 'numpy', rate: 1.5, since: date('2020-01-02')})

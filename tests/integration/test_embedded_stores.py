@@ -28,7 +28,7 @@ from graph.embedded.service import RunRecord, read_record
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
 from tests.services.waiting import DEADLINE_S, wait_until
 
-THOTH = [sys.executable, "-m", "graph"]
+THOTH = [sys.executable, "-m", "cli"]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
 from adviser.scoring.judging import Verdict
+from cli.ingest import ingest
 from common.environments import environment
 from graph.engine import Stores
 from graph.evidence import ADVISORIES, Evidence
@@ -26,7 +27,6 @@ from graph.repositories.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot, load_snapshot
 from graph.tables import AdvisorySource, HardwareRow, ObservationRow
 from ingest.advisories.sync import sync_source
-from ingest.cli import ingest
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.inspections import (
     BEGAN,

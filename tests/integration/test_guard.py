@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
 
+from cli.ingest import ingest
 from graph.engine import Stores
 from graph.projection import sync
 from graph.repositories.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow
 from ingest.advisories.sync import sync_source
-from ingest.cli import ingest
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.inspections import (
     inspection_files,

@@ -19,6 +19,7 @@ import zstandard
 from click.testing import CliRunner, Result
 from sqlalchemy import Connection, func, select
 
+from cli.ingest import ingest
 from common.inspection import Outcome
 from common.reasons import Reason
 from common.settings import Settings
@@ -27,7 +28,6 @@ from graph.projection import verify
 from graph.repositories.documents import INLINE_LIMIT_BYTES, body_of
 from graph.repositories.observations import measured_observations
 from graph.tables import Base, Document, InspectionRow, ObservationRow
-from ingest.cli import ingest
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections
 from tests.factories.documents import (

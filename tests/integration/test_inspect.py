@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -349,16 +348,3 @@ def test_what_cannot_be_pinned_is_told(at_home: Settings) -> None:
     assert thoth(at_home, "pi", "pin", "nothing", "numpy==2.2.6").returncode == 2
     pin = ["pi", "pin", "matmul", "numpy==2.2.6", "-o", "/proc/x.json"]
     assert thoth(at_home, *pin).stderr.startswith("Error: -o: /proc")
-
-
-def test_the_room_alone_cannot_ingest(pinned: list[Path], tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pis", "inspect", str(pinned[0]), "--ingest"],
-        cwd=ROOT,
-        env={**os.environ, "THOTH_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "thoth inspect" in done.stderr

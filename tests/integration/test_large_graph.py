@@ -23,9 +23,9 @@ from sqlalchemy import Double, Integer, func, select, update
 
 from api.app import create_app
 from api.service import EXTENSION
+from cli.cypher import cypher
 from common.errors import QueryRefused
 from common.settings import Settings
-from graph.commands.cypher import cypher
 from graph.embedded import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational

@@ -294,7 +294,7 @@ def test_a_failed_revision_leaves_nothing(folder: Path, empty: Stores) -> None:
 
 def test_the_command_migrates_and_says_so(settings: Settings, graph: neo4j.Driver) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "graph", "migrate", "--json"],
+        [sys.executable, "-m", "cli", "migrate", "--json"],
         capture_output=True,
         text=True,
         check=True,

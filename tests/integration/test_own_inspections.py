@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select, text
 
+from cli.ingest import ingest
 from common.reasons import Reason
 from graph.engine import Stores
 from graph.projection import rebuild
 from graph.repositories.observations import measured_observations
 from graph.tables import HardwareRow, InspectionRow, ObservationRow
-from ingest.cli import ingest
 from tests.factories.inspections import (
     HOST,
     MATMUL,

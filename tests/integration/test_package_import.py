@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import func, select, text
 
+from cli.ingest import ingest
+from cli.package_import import import_command
 from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
@@ -23,8 +25,6 @@ from graph.repositories.quarantine import open_refusals
 from graph.repositories.releases import ReleaseDelivery
 from graph.tables import Document, OutboxEntry, PackageVersionRow, ReleaseFileRow, RequirementRow
 from ingest import releases as importing
-from ingest.cli import ingest
-from ingest.commands.package_import import import_command
 from ingest.documents import Refusal
 from ingest.releases import Reading, import_releases, ingest_releases, read_releases
 from tests.factories.releases import (

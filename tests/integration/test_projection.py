@@ -10,9 +10,9 @@ import sqlalchemy
 from click.testing import CliRunner
 from sqlalchemy import delete, insert
 
+from cli.graph import graph as graph_commands
 from common.errors import ProjectionFailed
 from common.settings import Settings
-from graph.commands.projection import graph as graph_commands
 from graph.engine import Stores
 from graph.projection import lag, rebuild
 from graph.tables import (

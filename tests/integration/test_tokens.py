@@ -14,8 +14,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from api.app import create_app
-from api.commands.token import token
 from api.service import EXTENSION
+from cli.token import token
 from common.settings import Settings
 from graph.repositories.tokens import Scope, create_token
 

@@ -20,7 +20,6 @@ from adviser.answering.recorded import (
     unrepeated,
     why_it_may_differ,
 )
-from adviser.commands.files import read_lock_file
 from adviser.locks.stacks import LockFormat
 from adviser.reports.apart import check_apart
 from adviser.reports.documents import (
@@ -33,6 +32,7 @@ from adviser.reports.documents import (
 from adviser.reports.links import head_of
 from adviser.reports.values import packed
 from adviser.scoring.criteria import RecommendationType
+from cli.project_files import read_lock_file
 from common.errors import DamagedDocument, ProjectError
 from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings

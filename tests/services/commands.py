@@ -59,7 +59,7 @@ def program() -> Program:
     atexit.register(stack.close)
     outputs = Path(stack.enter_context(TemporaryDirectory(prefix="thoth-commands-")))
     rooms = ("common", "graph", "ingest", "adviser")
-    return stack.enter_context(loaded(sys.executable, outputs, "common.cli:main", "thoth", *rooms))
+    return stack.enter_context(loaded(sys.executable, outputs, "cli.main:main", "thoth", *rooms))
 
 
 def thoth_json(settings: Settings, *arguments: str, **more: str) -> Any:

@@ -64,7 +64,7 @@ def worker_process(
 
     :param script: Python that is it, instead of the command
     """
-    command = ["-m", "api"] if script is None else ["-c", script]
+    command = ["-m", "cli"] if script is None else ["-c", script]
     process = subprocess.Popen(
         [sys.executable, *command, "worker", "--alone"],
         env={**os.environ, **variables(settings, **more)},

@@ -125,7 +125,7 @@ def served() -> Iterator[Served]:
 
 
 def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from common.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from cli.main import main; main()", *arguments]
 
 
 def _start(environ: Mapping[str, str], log: Path, *arguments: str) -> subprocess.Popen[bytes]:

@@ -14,7 +14,7 @@ import yaml
 
 from api.server.http_server import GRACE_S
 from api.server.supervisor import GRACE_S as SUPERVISORS_GRACE_S
-from common import cli
+from cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 STORES = ("postgres", "neo4j")

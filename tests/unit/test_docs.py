@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from common import cli
+from cli import main as cli
 from common.reasons import Correction, Exclusion, Reason
 from common.settings import Settings
 

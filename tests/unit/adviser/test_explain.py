@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adviser.commands.printing import forced_lines
 from adviser.explain import Change, Outcome, why, why_not
+from cli.console import forced_lines
 from graph.candidates import Dependency
 from tests.factories.asked import INDEX, NOTHING, advised, asked
 from tests.factories.universes import Index

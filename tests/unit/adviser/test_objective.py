@@ -9,9 +9,9 @@ import pytest
 
 from adviser.advise import Advice, advise
 from adviser.explain import Outcome, why_not
-from adviser.reports.tables import certificate_line
 from adviser.resolver.contributions import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
+from cli.report_view import certificate_line
 from graph.candidates import Dependency, KnownVulnerability
 from tests.factories.asked import INDEX, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench, jobs

@@ -21,7 +21,7 @@ from adviser.scoring.performance import performance_of
 from adviser.scoring.verdicts import smallest_difference
 from adviser.stacks import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
 from adviser.stacks_document import stacks_document
-from adviser.tables import group_notes, group_table
+from cli.stacks_view import group_notes, group_table
 from common.units import Unit
 from graph.evidence import UNKNOWN_STACK, Evidence, MeasuredObservation, Reading, Series
 from tests.factories.evidence import purl

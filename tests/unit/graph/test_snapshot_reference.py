@@ -6,8 +6,8 @@ import dataclasses
 import re
 from pathlib import Path
 
+from cli.closure import closure
 from graph.candidates import Candidate, ExclusionReason
-from graph.commands.closure import closure
 from graph.snapshot import Snapshot
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "snapshot.md"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from cli.analyze import analyze
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
-from ingest.commands.analyze import analyze
 from ingest.native import streams
 from ingest.native.environments import analyze_image
 from tests.factories.images import LIBC, ROOT, exported, oci, saved

@@ -1,1 +1,0 @@
-"""The commands ``thoth serve``, ``thoth worker`` and ``thoth token``."""

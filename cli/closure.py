@@ -1,0 +1,213 @@
+"""``closure``: what a request reaches, and what of it could be installed where."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.stores import as_json_option
+from common.settings import Settings
+from common.terminal import printable
+
+if TYPE_CHECKING:
+    from graph.snapshot import Snapshot
+
+#: Wide enough that a table in a pipe or a file is never cut.
+_UNCUT = 100_000
+
+
+@click.command()
+@click.argument("requirements", nargs=-1, required=True, metavar="REQUIREMENT…")
+@click.option("--python", metavar="VERSION", help="Such as 3.11; this interpreter's by default.")
+@click.option("--platform", metavar="TAG", help="Such as manylinux_2_28_x86_64; this host's.")
+@click.option("--cuda", metavar="VERSION", help="The newest CUDA that the driver runs.")
+@as_json_option
+@click.pass_context
+def closure(
+    context: click.Context,
+    requirements: tuple[str, ...],
+    python: str | None,
+    platform: str | None,
+    cuda: str | None,
+    as_json: bool,
+) -> None:
+    """Show every package that REQUIREMENTS reach, as the adviser would see them.
+
+    Versions that cannot be installed in the environment are told with their reasons. Exit
+    code 1 if a package that was asked for has no version that can be and meets the requirement.
+    """
+    from common.environments import environment
+    from graph.engine import GRAPH
+    from graph.migrate import migrated_stores
+    from graph.patience import patience
+    from graph.snapshot import load_snapshot, roots_of
+
+    settings: Settings = context.obj
+    there = environment(python, platform, cuda)
+    roots_of(requirements, there)  # what is no requirement needs no store to say so
+    with (
+        patience(GRAPH, settings.query_timeout_s * 2),
+        migrated_stores(settings, relational=False) as stores,
+    ):
+        began = time.perf_counter()
+        snapshot = load_snapshot(stores.driver, requirements, there, database=stores.database)
+        elapsed_s = time.perf_counter() - began
+    troubles = _troubles(settings, snapshot.missing)
+    if as_json:
+        told = summary(snapshot, elapsed_s, troubles)
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        _print(snapshot, elapsed_s, troubles)
+    if not all(meeting(snapshot).values()):
+        context.exit(1)
+
+
+def meeting(snapshot: Snapshot) -> dict[str, int]:
+    """Of each package that was asked for, how many candidates all that was asked of it leaves.
+
+    Pre-releases and yanked versions count: whether they may be chosen is for the resolver.
+    """
+    from packaging.specifiers import SpecifierSet
+
+    asked: dict[str, SpecifierSet] = {}
+    for root in snapshot.roots:
+        asked[root.name] = asked.get(root.name, SpecifierSet()) & SpecifierSet(root.specifier)
+    return {
+        name: sum(
+            specifier.contains(candidate.version, prereleases=True)
+            for candidate in snapshot.packages.get(name, ())
+        )
+        for name, specifier in asked.items()
+    }
+
+
+def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
+    """Why nothing is known of packages: only the record knows, and the answer stands without."""
+    if not missing:
+        return {}
+    from common.errors import ProjectError
+    from graph.engine import relational_errors
+    from graph.migrate import migrated_stores
+    from graph.repositories.crawls import troubles_of
+
+    try:
+        with (
+            migrated_stores(settings, graph=False) as stores,
+            relational_errors(settings),
+            stores.engine.connect() as connection,
+        ):
+            return troubles_of(connection, missing)
+    except ProjectError:
+        return {}
+
+
+def summary(
+    snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What ``--json`` prints: the snapshot's content in numbers and names.
+
+    :param troubles: why packages are missing, where that is known
+    """
+    layers, met = _layer_by_name(snapshot), meeting(snapshot)
+    return {
+        "revision": snapshot.revision,
+        "environment": snapshot.environment.label,
+        "requirements": [_text(root.name, root.extras, root.specifier) for root in snapshot.roots],
+        "packages": [
+            {
+                "name": name,
+                "extras": list(snapshot.extras[name]),
+                "layer": layers[name],
+                "candidates": [candidate.version for candidate in candidates],
+                "meets": met.get(name),
+                "excluded": [
+                    {"version": it.version, "index": it.index, "reason": it.reason.value,
+                     "message": it.message}
+                    for it in snapshot.excluded[name]
+                ],
+                "vulnerable": sum(bool(candidate.vulnerabilities) for candidate in candidates),
+                "yanked": sum(candidate.yanked for candidate in candidates),
+            }
+            for name, candidates in snapshot.packages.items()
+        ],
+        "missing": list(snapshot.missing),
+        "troubles": dict(troubles),
+        "unmet": sorted(name for name, count in met.items() if not count),
+        "layers": len(snapshot.layers),
+        "candidates": snapshot.candidate_count,
+        "excluded": dict(sorted(_reasons(snapshot).items())),
+        "elapsed_s": round(elapsed_s, 6),
+    }  # fmt: skip
+
+
+def _layer_by_name(snapshot: Snapshot) -> dict[str, int]:
+    """The layer that each package was met in, from 1, the roots'."""
+    return {name: at for at, names in enumerate(snapshot.layers, start=1) for name in names}
+
+
+def _reasons(snapshot: Snapshot) -> Counter[str]:
+    return Counter(it.reason.value for versions in snapshot.excluded.values() for it in versions)
+
+
+def _text(name: str, extras: tuple[str, ...], specifier: str = "") -> str:
+    return f"{name}[{','.join(extras)}]{specifier}" if extras else f"{name}{specifier}"
+
+
+def _print(snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _UNCUT
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("package", "newest", "candidates", "meets", "layer", "excluded"):
+        is_number = title in {"candidates", "meets", "layer"}
+        table.add_column(title, justify="right" if is_number else "left")
+    for row in _rows(snapshot):
+        table.add_row(*map(Text, row))
+    console.print(table)
+    for name in snapshot.missing:
+        why = printable(troubles.get(name, "and nothing is known of it"))
+        console.print(Text(f"missing: {name}, {why}"))
+    for name, count in meeting(snapshot).items():
+        if not count and snapshot.packages.get(name):
+            console.print(Text(f"unmet: no candidate of {name} is what was asked for"))
+    console.print(Text(_last_line(snapshot, elapsed_s)))
+
+
+def _rows(snapshot: Snapshot) -> list[tuple[str, ...]]:
+    layers, met = _layer_by_name(snapshot), meeting(snapshot)
+    return [
+        (
+            _text(name, snapshot.extras[name]),
+            candidates[0].version if candidates else "none",
+            str(len(candidates)),
+            str(met.get(name, "")),
+            str(layers[name]),
+            _told(Counter(it.reason.value for it in snapshot.excluded[name])),
+        )
+        for name, candidates in snapshot.packages.items()
+    ]
+
+
+def _told(reasons: Counter[str]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+
+
+def _last_line(snapshot: Snapshot, elapsed_s: float) -> str:
+    excluded = _reasons(snapshot)
+    return (
+        f"{len(snapshot.packages)} packages in {len(snapshot.layers)} layers, "
+        f"{snapshot.candidate_count} candidates, {excluded.total()} excluded, "
+        f"{len(snapshot.missing)} missing; {snapshot.environment.label}; "
+        f"{elapsed_s * 1000:.0f} ms; {snapshot.revision}"
+    )

@@ -1,0 +1,200 @@
+"""``thoth cypher``: an analyst's question to the graph."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from common.errors import QueryRefused
+from common.settings import Settings
+from common.terminal import printable
+
+if TYPE_CHECKING:
+    from graph.reader import QueryResult
+
+#: A query is text for a person to read; what is longer than this is a mistake.
+_LONGEST_QUERY = 1_000_000
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read the query from a file.",
+)
+@click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the query; the value is read as JSON, else taken as text.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End the query after this long; QUERY_TIMEOUT_S is the most and the default.",
+)
+@click.option(
+    "--limit",
+    "row_limit",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    help="List at most this many rows; QUERY_ROW_LIMIT is the most and the default.",
+)
+@click.pass_obj
+def cypher(
+    settings: Settings,
+    query: str | None,
+    file: Path | None,
+    parameters: tuple[str, ...],
+    form: str,
+    timeout_s: float | None,
+    row_limit: int | None,
+) -> None:
+    """Ask the graph a question in Cypher; it can read and nothing else.
+
+    QUERY is the question, or - to read it from standard input. docs/cookbook.md has examples.
+    """
+    text = _query_of(query, file)
+    values = dict(_parameter(parameter) for parameter in parameters)
+    timeout_s = _within("--timeout", timeout_s, settings.query_timeout_s, "QUERY_TIMEOUT_S")
+    row_limit = int(_within("--limit", row_limit, settings.query_row_limit, "QUERY_ROW_LIMIT"))
+
+    from graph.embedded import EmbeddedStores
+    from graph.engine import GRAPH, graph_database, to_stderr
+    from graph.patience import patience
+    from graph.reader import open_reader, run_query
+
+    EmbeddedStores(settings).start(to_stderr, relational=False)
+    # The store ends the query at its limit; this is for one that does not answer at all.
+    longest_s = timeout_s + 4 * settings.connect_timeout_s
+    with patience(GRAPH, longest_s), open_reader(settings) as driver:
+        result = run_query(
+            driver,
+            text,
+            values,
+            timeout_s=timeout_s,
+            row_limit=row_limit,
+            database=graph_database(settings),
+        )
+    render(result, form, sys.stdout)
+    if result.truncated:
+        to_stderr(
+            f"only the first {row_limit} rows; there are more: --limit and QUERY_ROW_LIMIT"
+            " set how many"
+        )
+
+
+def _query_of(query: str | None, file: Path | None) -> str:
+    if (query is None) == (file is None):
+        raise click.UsageError("give either a query, or - for standard input, or --file")
+    if file is not None:
+        text = _decoded(file.read_bytes(), str(file))
+    elif query == "-":
+        text = _decoded(sys.stdin.buffer.read(_LONGEST_QUERY + 1), "standard input")
+    else:
+        text = query or ""
+    # Both products take one statement, and ArcadeDB nothing after its semicolon.
+    text = text.strip().removesuffix(";").rstrip()
+    if not text:
+        raise click.UsageError("the query is empty")
+    if len(text) > _LONGEST_QUERY:
+        raise QueryRefused(f"the query is longer than {_LONGEST_QUERY} characters")
+    return text
+
+
+def _decoded(raw: bytes, place: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{place} is not UTF-8 text") from None
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--param")
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value
+
+
+def _within(option: str, wanted: float | None, most: float, variable: str) -> float:
+    if wanted is not None and wanted > most:
+        raise click.BadParameter(f"at most {most:g} ({variable})", param_hint=option)
+    return most if wanted is None else wanted
+
+
+FORMATS = ("table", "json", "csv")
+
+
+#: Wide enough that a table in a pipe or a file is never cut.
+_UNCUT = 100_000
+
+
+def render(result: QueryResult, form: str, out: TextIO) -> None:
+    """Write ``result`` to ``out`` in one of :data:`FORMATS`."""
+    from graph.query_results import as_document
+
+    if form == "json":
+        json.dump(as_document(result), out, ensure_ascii=False, indent=2, allow_nan=False)
+        out.write("\n")
+    elif form == "csv":
+        out.write(_as_csv(result))
+    else:
+        _write_table(result, out)
+
+
+def _as_csv(result: QueryResult) -> str:
+    """RFC 4180; lists, maps, nodes and edges are cells of JSON."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(result.columns)
+    writer.writerows([_cell(value) for value in row] for row in result.rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    from graph.query_results import plain
+
+    value = plain(value)
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _write_table(result: QueryResult, out: TextIO) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from graph.query_results import short
+
+    console = Console(file=out, highlight=False, width=None if out.isatty() else _UNCUT)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for index, name in enumerate(result.columns):
+        numbers = [isinstance(row[index], (int, float)) for row in result.rows]
+        right = bool(numbers) and all(numbers)
+        table.add_column(Text(printable(name)), justify="right" if right else "left")
+    for row in result.rows:
+        table.add_row(*(Text(short(value)) for value in row))
+    console.print(table)

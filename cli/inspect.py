@@ -1,0 +1,263 @@
+"""``thoth inspect``: stacks are built, their jobs run in turn, and written as documents."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.errors import InvalidSettings
+from common.settings import Settings
+
+if TYPE_CHECKING:
+    from pis.amun.launchers import Launcher
+    from pis.amun.outcomes import Outcome
+    from pis.amun.specification import Specification
+
+_LAUNCHERS = ("local", "ray", "container", "kubernetes")
+#: Launchers that make an image from the specification's ``base``.
+_WITH_IMAGES = ("container", "kubernetes")
+
+
+class UnusableSpecification(click.ClickException):
+    """A specification that cannot be used; exit code 2, as for everything given wrongly."""
+
+    exit_code = 2
+
+
+class _Folder(click.Path):
+    """A folder by its name; no name is not the current one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in {"", b""}:
+            self.fail("the name of a folder was expected", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Seconds(click.FloatRange):
+    """Seconds, which not a number is none of."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
+
+
+@click.command()
+@click.argument("specifications", nargs=-1, required=True, metavar="SPEC…")
+@click.option("--jobs", type=click.IntRange(1, 10_000), help="Jobs a stack, instead of its own.")
+@click.option(
+    "--interleave/--no-interleave", default=True, show_default=True,
+    help="Run the stacks' jobs in turn, forwards and backwards, so that drift falls on all.",
+)  # fmt: skip
+@click.option(
+    "--reference-jobs", type=click.IntRange(1, 100), metavar="N",
+    help="Jobs of the first specification, the reference, for each job of the others when they run"
+    " in turn. The default is 1, and about the square root of their number from three others on.",
+)  # fmt: skip
+@click.option("--ingest", is_flag=True, help="Take the documents in when they are written.")
+@click.option(
+    "--out", type=_Folder(file_okay=False, path_type=Path),
+    help="Where documents are written; HOME/inspections if unset.",
+)  # fmt: skip
+@click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True)
+@click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
+              help="Longest run of a job in seconds, instead of its own.")  # fmt: skip
+@click.option(
+    "--trust-script", is_flag=True,
+    help="Run scripts of your own as you, on this machine, without a sandbox.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def inspect(  # noqa: PLR0913, PLR0917 - one for each option
+    context: click.Context,
+    specifications: tuple[str, ...],
+    jobs: int | None,
+    interleave: bool,
+    reference_jobs: int | None,
+    ingest: bool,
+    out: Path | None,
+    launcher: str,
+    timeout: float | None,
+    trust_script: bool,
+    as_json: bool,
+) -> None:
+    """Measure the stacks of specifications (files of JSON, or - for standard input).
+
+    A stack that cannot be built and a job that fails are recorded, and the exit code
+    is 1. What finished stays: the same command goes on where it was interrupted.
+
+    A script of your own runs in a sandbox made by bubblewrap. With --trust-script it runs as you
+    and can do whatever you can: use it for scripts that you wrote or read.
+    """
+    from cli.inspect_view import print_outcomes
+    from pis.amun.inspect import Order
+    from pis.amun.inspect import inspect as run
+    from pis.amun.processes import interrupted_by_signals
+
+    settings: Settings = context.obj
+    if trust_script and launcher != "local":
+        raise click.UsageError("--trust-script is for --launcher local, which runs on this machine")
+    checked = _checked(specifications, settings, launcher)
+    _require_folders(out, settings, launcher)
+    order = Order(
+        (out or settings.home / "inspections").absolute(), jobs, interleave, timeout,
+        trust_script=trust_script, reference_jobs=reference_jobs,
+    )  # fmt: skip
+    if launcher == "local":
+        _warn_if_busy()
+    if trust_script:
+        user = "root" if os.geteuid() == 0 else "you"
+        click.echo(f"--trust-script: your own scripts run as {user}, without a sandbox", err=True)
+    with ExitStack() as stack:
+        stack.enter_context(interrupted_by_signals())
+        observer = stack.enter_context(_observer(quiet=as_json))
+        runs_on = stack.enter_context(_launcher(launcher, settings))
+        stack.enter_context(_telling_how_to_resume())
+        outcomes = run(checked, runs_on, order, observer)
+    print_outcomes(outcomes, order.out, as_json=as_json, ingested=ingest)
+    if launcher == "local" and any(_lacks_sandbox(it) for it in outcomes):
+        click.echo(
+            "hint: --trust-script runs a script of your own as you, without a sandbox", err=True
+        )
+    accepted = not ingest or _ingest(settings, outcomes, as_json=as_json)
+    if not accepted or any(outcome.state != "measured" for outcome in outcomes):
+        context.exit(1)
+
+
+def _lacks_sandbox(outcome: Outcome) -> bool:
+    return outcome.failure is not None and outcome.failure.reason == "cannot-confine"
+
+
+def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:
+    """Every specification; the problems of all of them are told at once."""
+    from pis.amun.files import read_specification
+    from pis.amun.problems import InvalidSpecification, Problem
+    from pis.amun.specification import load_specification
+
+    indexes, checked, problems = dict(settings.package_indexes), [], []
+    for name in names:
+        try:
+            specification = load_specification(read_specification(name), indexes)
+            if launcher in _WITH_IMAGES and specification.base is None:
+                words = f"missing: the launcher {launcher} needs the image to start from"
+                raise InvalidSpecification([Problem("base", words)])
+            checked.append(specification)
+        except InvalidSpecification as error:
+            problems += [str(InvalidSpecification([it], name)) for it in error.problems]
+    if problems:
+        raise UnusableSpecification("\n".join(problems))
+    return checked
+
+
+def _require_folders(out: Path | None, settings: Settings, launcher: str) -> None:
+    """See that documents and environments can be written, before anything runs."""
+    if out is not None:
+        try:
+            _try_to_write(out)
+        except OSError as error:
+            words = f"{out}: {error.strerror or error}"
+            raise click.BadParameter(words, param_hint="--out") from None
+    needed = ["inspections"] if out is None else []
+    needed += ["environments"] if launcher == "local" else []
+    for name in needed:
+        try:
+            _try_to_write(settings.home / name)
+        except OSError as error:
+            words = f"THOTH_HOME: {settings.home} cannot be written: {error.strerror or error}"
+            raise InvalidSettings(words) from None
+
+
+def _try_to_write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def _warn_if_busy() -> None:
+    """Others on the machine cost more than their share: threads of one job wait for each other."""
+    from pis.amun.conditions import BUSY_SHARE, busy_share
+
+    share = busy_share()
+    if share > BUSY_SHARE:
+        click.echo(
+            f"warning: others take {share:.0%} of the processors: rates will be low and scattered",
+            err=True,
+        )
+
+
+@contextmanager
+def _launcher(name: str, settings: Settings) -> Iterator[Launcher]:
+    made = _made(name, settings)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _made(name: str, settings: Settings) -> Launcher:
+    """The launcher; its libraries are imported only where it is asked for."""
+    if name == "ray":
+        from pis.amun.launchers.ray import RayLauncher
+
+        return RayLauncher(settings)
+    if name == "container":
+        from pis.amun.launchers.container import ContainerLauncher
+
+        return ContainerLauncher(settings)
+    if name == "kubernetes":
+        from pis.amun.launchers.kubernetes import KubernetesLauncher
+
+        return KubernetesLauncher(settings)
+    from pis.amun.launchers.local import LocalLauncher
+
+    return LocalLauncher(settings)
+
+
+@contextmanager
+def _observer(*, quiet: bool) -> Iterator[Any]:
+    from cli.inspect_view import Lines, bar
+
+    if quiet:
+        yield Lines(lambda line: None)
+    elif sys.stderr.isatty():
+        with bar() as observer:
+            yield observer
+    else:
+        yield Lines(lambda line: click.echo(line, err=True))
+
+
+@contextmanager
+def _telling_how_to_resume() -> Iterator[None]:
+    resume = "what finished is kept: the same command goes on from there"
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(resume, err=True)
+        raise
+    except OSError as error:  # a full disk, a folder that may not be written
+        raise click.ClickException(f"{error}\n{resume}") from error
+
+
+def _ingest(settings: Settings, outcomes: Sequence[Outcome], *, as_json: bool) -> bool:
+    """Ingest the folders of ``outcomes``; whether every document was accepted.
+
+    With ``--json`` standard output holds one document, so the report goes to standard error.
+    """
+    from cli.ingest import progress_bar
+    from cli.ingest_view import print_report
+    from ingest.runs import run
+
+    sources = [str(outcome.folder) for outcome in outcomes]
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), ExitStack() as stack:
+        report = run(settings, sources, progress_bar(stack, sources, quiet=False))
+        print_report(report, as_json=False, dry_run=False)
+    return report.clean

@@ -1,0 +1,90 @@
+"""``thoth provenance``: every file of a lock against what indexes serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from common.settings import Settings
+
+if TYPE_CHECKING:
+    from adviser.issues import Issue
+    from adviser.projects.project import Project
+
+
+@click.command()
+@click.argument("lock", type=click.Path(path_type=Path))
+@click.option(
+    "--index",
+    "indexes",
+    multiple=True,
+    metavar="NAME",
+    help="An index that packages may come from; every configured one by default.",
+)
+@click.option("--live", is_flag=True, help="Ask the indexes now, rather than the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def provenance(
+    context: click.Context, lock: Path, indexes: tuple[str, ...], live: bool, as_json: bool
+) -> None:
+    """Check where every file of LOCK comes from, a lock or a project's folder.
+
+    Each issue has an identifier, a severity and a remedy. Exit code 1 if one is an error; 3 if
+    an index or a store does not answer.
+    """  # fmt: skip
+    from adviser.answering.addresses import places_of
+    from adviser.answering.indexes import called_indexes
+    from adviser.answering.listings import recorded_listings, served_listings
+    from adviser.provenance import Served, check_lock
+    from adviser.scoring.assessments import Level
+    from cli.console import print_json, print_lines
+    from common.errors import InvalidArgument
+    from common.index.configuration import configured_indexes, index_of
+    from graph.migrate import migrated_stores
+
+    settings: Settings = context.obj
+    project = _project_of(lock)
+    if project.locked is None:
+        raise InvalidArgument(f"{lock} has no lock whose packages are all pinned")
+    known = list(configured_indexes(settings))
+    allowed = [index_of(settings, it).name for it in indexes] or known
+    if live:
+        listings = served_listings(settings, project.lock_entries, known)
+    else:
+        with migrated_stores(settings, graph=False) as stores:
+            listings = recorded_listings(stores, project.lock_entries)
+    called = called_indexes(settings, project)
+    issues = check_lock(project, Served(listings, allowed, called, places_of(settings)))
+    if as_json:
+        print_json([it.document() for it in issues])
+    else:
+        print_lines(_lines(issues))
+    context.exit(1 if any(it.type is Level.ERROR for it in issues) else 0)
+
+
+def _project_of(path: Path) -> Project:
+    """The project of a lock: a ``Pipfile.lock`` is one of the Pipfile beside it."""
+    from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
+    from cli.console import print_note
+    from cli.project_files import read_project
+
+    manifest = path.with_name(PIPFILE)
+    if path.name != PIPFILE_LOCK or not path.is_file():
+        return read_project(path)
+    if not manifest.is_file():
+        print_note(f"no {PIPFILE} is beside {path}, so whether it was made for it is not checked")
+        return read_project(path)
+    found = read_project(manifest)
+    return found if found.lock_source == path.name else read_project(path)
+
+
+def _lines(issues: list[Issue]) -> Iterator[str]:
+    for it in issues:
+        what = f"{it.package_name} {it.package_version}: " if it.package_name else ""
+        digest = f" ({it.digest})" if it.digest else ""
+        yield f"{it.type.value}: {it.id.value}: {what}{it.justification}{digest}; {it.remedy}"
+    if not issues:
+        yield "every file is the one that its index serves"

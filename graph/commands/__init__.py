@@ -1,1 +1,0 @@
-"""The commands of the graph room, one module per subject."""

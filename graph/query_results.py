@@ -1,0 +1,119 @@
+"""Values of query results as JSON values, and as text in the notation of Cypher."""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from typing import Any
+
+from neo4j.graph import Node, Path, Relationship
+from neo4j.spatial import Point
+from neo4j.time import Date, DateTime, Duration, Time
+
+from common.terminal import printable
+from graph.reader import QueryResult
+
+
+def as_document(result: QueryResult) -> dict[str, Any]:
+    """``result`` as the command and the service give it in JSON."""
+    return {
+        "columns": list(result.columns),
+        "rows": [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows],
+        "truncated": result.truncated,
+    }
+
+
+def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
+    """``value`` as JSON can hold it: nodes as labels and properties, times in ISO 8601.
+
+    Numbers that JSON does not know (``NaN``, ``Infinity``) become text.
+    """
+    match value:
+        case Node():
+            return {"labels": sorted(value.labels), "properties": properties_of(value)}
+        case Relationship():
+            return {"type": value.type, "properties": properties_of(value)}
+        case Path():
+            return {"nodes": plain(list(value.nodes)), "relationships": plain(list(value))}
+        case Date() | DateTime() | Time() | Duration():
+            return value.iso_format()
+        case Point():
+            return {"srid": value.srid, "coordinates": [plain(number) for number in value]}
+        case bytes() | bytearray():
+            return b64encode(value).decode("ascii")
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def properties_of(entity: Node | Relationship) -> dict[str, Any]:
+    """By name: products give properties in different orders."""
+    return {key: plain(entity[key]) for key in sorted(entity.keys())}
+
+
+def short(value: Any) -> str:
+    """``value`` as a person reads it in a table, in the notation of Cypher.
+
+    >>> short([1.0, None, "a"]), short({"rate": 1234567890.123})
+    ('[1, null, "a"]', '{rate: 1.23457e+09}')
+    """
+    match value:
+        case str():
+            return printable(value)
+        case None:
+            return ""
+        case _:
+            return _cypher(value)
+
+
+def _cypher(value: Any) -> str:  # noqa: PLR0911 - one line a type
+    match value:
+        case Node():
+            labels = "".join(f":{label}" for label in sorted(value.labels))
+            return f"({_joined(labels, _map(properties_of(value)))})"
+        case Relationship():
+            return f"[{_joined(f':{value.type}', _map(properties_of(value)))}]"
+        case Path():
+            return _path(value)
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.6g}"
+        case str():
+            return json.dumps(printable(value), ensure_ascii=False)
+        case dict():
+            return _map(value)
+        case list() | tuple() if not isinstance(value, (Point, Duration)):
+            return f"[{', '.join(map(_cypher, value))}]"
+        case Point():
+            return f"point({', '.join(map(_cypher, tuple(value)))})"
+        case _:
+            return str(plain(value))
+
+
+def _path(path: Path) -> str:
+    text = _cypher(path.nodes[0]) if path.nodes else ""
+    for node, edge in zip(path.nodes[1:], path.relationships, strict=True):
+        left, right = ("-", "->") if edge.end_node == node else ("<-", "-")
+        text += f"{left}{_cypher(edge)}{right}{_cypher(node)}"
+    return text
+
+
+def _map(values: dict[str, Any]) -> str:
+    if not values:
+        return ""
+    return "{" + ", ".join(f"{key}: {_cypher(item)}" for key, item in values.items()) + "}"
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)

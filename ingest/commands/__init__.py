@@ -1,1 +1,0 @@
-"""Commands of this room with many options, one module a group."""

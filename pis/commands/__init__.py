@@ -1,1 +1,0 @@
-"""Commands of this room, one module a command or a group of small ones."""

@@ -1,0 +1,59 @@
+"""Files that the commands read and write: what is not replaced, and what is no proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adviser.answering.recorded import read_report, unrepeated
+from adviser.projects.project import Project
+from cli.advise import _format_of
+from cli.project_files import keep_manifest, read_project
+from common.errors import InvalidArgument, InvalidDocument
+from common.reasons import Reason
+
+
+@pytest.mark.parametrize("name", ["Pipfile", "pyproject.toml", "setup.cfg", "requirements.in"])
+def test_no_lock_is_written_over_a_manifest(tmp_path: Path, name: str) -> None:
+    (tmp_path / "requirements.txt").write_text("core>=1\n", encoding="utf-8")
+    project = read_project(tmp_path)
+    with pytest.raises(InvalidArgument, match="is a manifest"):
+        keep_manifest(tmp_path / name, tmp_path, project)
+
+
+def test_nor_over_the_requirements_that_were_read(tmp_path: Path) -> None:
+    manifest = tmp_path / "requirements.txt"
+    manifest.write_text("core>=1\n", encoding="utf-8")
+    for path in (tmp_path, manifest):
+        with pytest.raises(InvalidArgument, match="is a manifest"):
+            keep_manifest(tmp_path / "." / "requirements.txt", path, read_project(path))
+    keep_manifest(tmp_path / "other.txt", tmp_path, read_project(tmp_path))
+    manifest.write_text("core==1\n", encoding="utf-8")
+    keep_manifest(manifest, manifest, read_project(manifest))
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("constraints.txt", "constraints"),
+        ("out-constraints.txt", "constraints"),
+        ("requirements.txt", "requirements"),
+        ("Pipfile.lock", "pipfile-lock"),
+        ("pylock.dev.toml", "pylock"),
+    ],
+)
+def test_the_name_of_a_file_says_its_format(name: str, form: str) -> None:
+    assert _format_of(Path(name), Project()) == form
+
+
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text('{"a": {"version": "9.9.9", "version": "3.1.4"}}', encoding="utf-8")
+    for read in (read_report, unrepeated):
+        with pytest.raises(InvalidDocument) as caught:
+            read(path)
+        assert caught.value.reason == Reason.DUPLICATE_KEY
+        assert (caught.value.field, caught.value.place) == ("$.a.version", str(path))
+    path.write_text('{"a": 1, "b": {"a": 1}}', encoding="utf-8")
+    assert unrepeated(path) == path.read_bytes()

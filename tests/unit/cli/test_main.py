@@ -1,0 +1,166 @@
+"""How errors and endings reach a person and a shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.main import (
+    run,
+    thoth,
+)
+from common.errors import (
+    IndexFault,
+    IndexProblem,
+    InvalidArgument,
+    InvalidDocument,
+    InvalidFile,
+    InvalidSettings,
+    ProjectError,
+    SchemaMismatch,
+    ServiceFailed,
+    StoreUnavailable,
+)
+from tests.services.waiting import DEADLINE_S
+
+
+def failing_with(error: BaseException) -> click.Command:
+    @click.command("fail")
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidDocument("truncated", "it ends early"), 1),
+        (InvalidArgument("there is no such folder"), 2),
+        (InvalidFile("invalid_toml", "it ends early"), 2),
+        (InvalidSettings("GRAPH_URL: no"), 2),
+        (IndexProblem(IndexFault.UNREACHABLE, "refused"), 3),
+        (StoreUnavailable("PostgreSQL", "refused", "run `thoth up`"), 3),
+        (ServiceFailed("PostgreSQL", "ended", "see the log"), 3),
+        (SchemaMismatch("too new", "upgrade thoth"), 4),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error: BaseException, code: int) -> None:
+    assert run(failing_with(error), []) == code
+
+
+def test_an_error_is_told_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    run(failing_with(StoreUnavailable("PostgreSQL", "refused", "run `thoth up`")), [])
+    captured = capsys.readouterr()
+    assert captured.err == "error: PostgreSQL is unavailable: refused\nhint: run `thoth up`\n"
+    assert captured.out == ""
+
+
+def test_an_error_without_a_remedy_has_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    run(failing_with(ProjectError("odd")), [])
+    assert capsys.readouterr().err == "error: odd\n"
+
+
+def test_a_bug_surfaces() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(failing_with(ZeroDivisionError()), [])
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error() -> None:
+    assert run(thoth, ["nonsense"]) == 2
+
+
+def test_a_command_can_choose_its_exit_code() -> None:
+    @click.command()
+    @click.pass_context
+    def choosy(ctx: click.Context) -> None:
+        ctx.exit(3)
+
+    assert run(choosy, []) == 3
+
+
+def test_every_command_can_be_loaded() -> None:
+    with click.Context(thoth) as context:
+        for name in thoth.list_commands(context):
+            command = thoth.get_command(context, name)
+            assert command is not None
+            assert command.name == name
+
+
+def test_help_loads_no_store_and_no_solver() -> None:
+    program = (
+        "import sys; from cli.main import run, thoth; run(thoth, ['--help'])\n"
+        "heavy = {'sqlalchemy', 'neo4j', 'ortools', 'flask', 'numpy', 'rich', 'packaging'}\n"
+        "sys.exit(' '.join(sorted(heavy & set(sys.modules))))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        env=environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_setting_that_cannot_be_used_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "mysql://user:hidden@host/db")
+    assert run(thoth, ["status"]) == 2
+    captured = capsys.readouterr()
+    assert "DATABASE_URL" in captured.err
+    assert "hidden" not in captured.err
+
+
+def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> None:
+    program = (
+        "import click, sys; from cli.main import run\n"
+        "@click.command()\n"
+        "def talk():\n"
+        "    for _ in range(100000): click.echo('word')\n"
+        "sys.exit(run(talk, []))\n"
+    )
+    error_file = tmp_path / "stderr"
+    with error_file.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(DEADLINE_S) == 141
+    assert error_file.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "words"),
+    [(">/dev/full", "No space left on device"), (">&-", "standard output is closed")],
+)
+@pytest.mark.parametrize("arguments", ["pi list", "pi list --json", "--help", "--version"])
+def test_an_output_that_cannot_be_written_is_told_in_a_line(
+    arguments: str, redirection: str, words: str
+) -> None:
+    program = f"{sys.executable} -c 'from cli.main import main; main()' {arguments}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{program} {redirection}"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stderr) == (1, f"error: {words}\n")
+
+
+def test_errors_that_nobody_reads_stop_nothing() -> None:
+    program = f"{sys.executable} -c 'from cli.main import main; main()' pi list"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.check_output(["/bin/sh", "-c", f"{program} 2>&-"], env=environment)
+    assert b"matmul" in said

@@ -1,0 +1,292 @@
+"""What options make of a request, and which indexes a project means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adviser.option_values import dependencies, moment
+from click.testing import CliRunner
+
+from adviser.answering.indexes import asked_indexes, called_indexes
+from adviser.asked import AskedIndex
+from adviser.projects.parsing import parse_project
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import Project, ProjectFormat, ProjectIndex
+from adviser.scoring.criteria import RecommendationType
+from cli import options as module
+from cli.advise import advise
+from cli.options import asked_environment, asked_of, labels
+from cli.project_files import (
+    read_lock_file,
+    read_project,
+    write_file,
+)
+from common.environments import host_environment
+from common.errors import InvalidArgument
+from common.settings import Settings
+from graph.candidates import Dependency
+from tests.factories.asked import (
+    GIVEN,
+)
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Two configured indexes, whatever this machine has."""
+    found = {
+        name: module_index(name, url)
+        for name, url in (
+            ("pypi", "https://mirror.example/simple"),
+            ("ours", "https://ours.example/simple"),
+        )
+    }
+    monkeypatch.setattr("adviser.answering.indexes.configured_indexes", lambda *_: found)
+    return Settings.from_env({"THOTH_HOME": str(tmp_path)})
+
+
+def module_index(name: str, url: str) -> Any:
+    from common.index.configuration import Index
+
+    return Index(name, url)
+
+
+def folder(tmp_path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (tmp_path / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_every_type_can_be_asked_for() -> None:
+    assert tuple(RecommendationType) == module.TYPES
+
+
+def test_every_format_can_be_asked_for() -> None:
+    from adviser.locks.stacks import LockFormat
+    from cli.advise import FORMATS
+
+    assert tuple(LockFormat) == FORMATS
+
+
+def test_options_become_the_request(settings: Settings, tmp_path: Path) -> None:
+    path = folder(tmp_path, requirements__in="flask\n")
+    given = GIVEN | {
+        "kind": "stable", "constraints": ("NumPy<2",), "exclusions": ("click",),
+        "overrides": ("jinja2>=3",), "prereleases": ("Flask_X",), "allowed": ("CVE-1",),
+        "older_than": "2026-01-02", "labels": "team=blue",
+    }  # fmt: skip
+    found = asked_of(settings, path, given, count=3)
+    options = found.options
+    assert found.kind is RecommendationType.STABLE
+    assert options.count == 3
+    assert options.constraints == (Dependency("numpy", "<2"),)
+    assert options.exclusions == (Dependency("click"),)
+    assert options.overrides == {"jinja2": ">=3"}
+    assert options.prereleases == {"flask-x"}
+    assert options.published_before == datetime(2026, 1, 2, tzinfo=UTC)
+    assert options.labels == {"team": "blue"}
+    assert options.memory_bytes == 2**30
+    assert found.roots == (Dependency("flask"),)
+
+
+def test_a_project_says_its_python_and_an_option_wins(settings: Settings, tmp_path: Path) -> None:
+    pipfile = '[packages]\nflask = "*"\n[requires]\npython_version = "3.12"\n'
+    project = read_project(folder(tmp_path, Pipfile=pipfile))
+    assert asked_environment(project, GIVEN | {"python": None}).python_version == "3.12"
+    assert asked_environment(project, GIVEN).python_version == "3.11"
+
+
+def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() -> None:
+    host = host_environment()
+    named = Project("Pipfile", ProjectFormat.PIPFILE, python=host.python_version)
+    here = GIVEN | {"python": None, "platform": None}
+    assert asked_environment(named, here) == host
+    first = f"{host.python_version}.0"
+    assert asked_environment(named, GIVEN | {"python": None}).python_full_version == first
+    exact = replace(named, python=first)
+    assert asked_environment(exact, here).python_full_version == first
+    other = replace(named, python="3.8")
+    assert asked_environment(other, here).python_full_version == "3.8.0"
+
+
+@pytest.mark.parametrize("text", ["", "7 weeks", "2026-13-01", "d"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="neither a date nor"):
+        moment(text, NOW, "--older-than")
+
+
+def test_days_count_from_now() -> None:
+    assert moment("30d", NOW, "") == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert moment(None, NOW, "") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["numpy @ https://a.example/x.whl", "numpy<2; python_version<'3'", "no such"]
+)
+def test_what_is_more_than_a_name_and_a_specifier_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        dependencies([text], "--constraint")
+
+
+@pytest.mark.parametrize("option", ["constraints", "exclusions", "overrides"])
+def test_what_bounds_a_package_has_no_extras(
+    settings: Settings, tmp_path: Path, option: str
+) -> None:
+    path = folder(tmp_path, requirements__in="flask\n")
+    with pytest.raises(InvalidArgument, match="has extras"):
+        asked_of(settings, path, GIVEN | {option: ("numpy[x]<2",)})
+
+
+def test_all_overrides_of_a_package_count(settings: Settings, tmp_path: Path) -> None:
+    path = folder(tmp_path, requirements__in="flask\n")
+    found = asked_of(settings, path, GIVEN | {"overrides": ("numpy>=2", "numpy<2.2")})
+    assert found.options.overrides == {"numpy": "<2.2,>=2"}
+
+
+def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Path) -> None:
+    text = "[project]\nname='me'\ndependencies=['flask']\n[tool.uv]\nexclude-newer='2024-01-31'\n"
+    path = folder(tmp_path, pyproject__toml=text)
+    found = asked_of(settings, path, GIVEN).options.published_before
+    assert found == datetime(2024, 2, 1, tzinfo=UTC)
+    found = asked_of(settings, path, GIVEN | {"older_than": "2025-01-01"}).options.published_before
+    assert found == datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def test_a_python_that_the_project_excludes_is_refused(settings: Settings, tmp_path: Path) -> None:
+    text = "[project]\nname='me'\nrequires-python='>=3.12'\ndependencies=['flask']\n"
+    path = folder(tmp_path, pyproject__toml=text)
+    with pytest.raises(InvalidProject, match=r"requires >=3\.12") as caught:
+        asked_of(settings, path, GIVEN)
+    assert "--python" in (caught.value.hint or "")
+    assert asked_of(settings, path, GIVEN | {"python": "3.12"}).roots
+
+
+def test_a_label_without_a_value_is_refused() -> None:
+    with pytest.raises(InvalidArgument):
+        labels("team")
+
+
+def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -> None:
+    project = Project(
+        indexes=(
+            ProjectIndex("main", "https://mirror.example/simple/", default=True),
+            ProjectIndex("ours", "https://moved.example/simple", explicit=True),
+            ProjectIndex("else", "https://else.example/simple"),
+        )
+    )
+    assert asked_indexes(settings, project) == (
+        AskedIndex("ours", "ours", "https://ours.example/simple", explicit=True),
+        AskedIndex("else", "else", "https://else.example/simple", known=False),
+        AskedIndex("pypi", "main", "https://mirror.example/simple"),
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "-i https://mirror.example/simple\n--extra-index-url https://ours.example/simple\n",
+        "-i https://ours.example/simple\n--extra-index-url https://mirror.example/simple\n",
+    ],
+)
+def test_the_public_index_is_the_last_however_it_is_named(settings: Settings, lines: str) -> None:
+    project = parse_project({"requirements.in": f"{lines}tool\n".encode()})
+    assert [it.name for it in asked_indexes(settings, project)] == ["ours", "pypi"]
+
+
+def test_uvs_own_order_is_kept(settings: Settings) -> None:
+    tables = "".join(
+        f"[[tool.uv.index]]\nname='{name}'\nurl='https://{name}.example/simple'\n"
+        for name in ("mirror", "ours")
+    )
+    text = f"[project]\nname='me'\ndependencies=['tool']\n{tables}"
+    project = parse_project({"pyproject.toml": text.encode()})
+    assert [it.name for it in asked_indexes(settings, project)] == ["pypi", "ours"]
+
+
+def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings) -> None:
+    project = Project(
+        indexes=(
+            ProjectIndex("main", "HTTP://Mirror.example/simple/"),
+            ProjectIndex("ours", "https://${TOKEN}.example/simple"),
+        ),
+        lock_indexes=(ProjectIndex("pypi", "https://else.example/simple"),),
+    )
+    assert called_indexes(settings, project) == {
+        "HTTP://Mirror.example/simple/": "pypi", "main": "pypi",
+        "https://${TOKEN}.example/simple": "ours", "ours": "ours",
+        "https://else.example/simple": "https://else.example/simple",
+        "pypi": "https://else.example/simple",
+    }  # fmt: skip
+
+
+def test_the_default_index_comes_last_where_the_project_names_none_as_such(
+    settings: Settings,
+) -> None:
+    project = Project(indexes=(ProjectIndex("ours", "https://ours.example/simple"),))
+    assert [it.name for it in asked_indexes(settings, project)] == ["ours", "pypi"]
+    assert [it.name for it in asked_indexes(settings, Project())] == ["pypi"]
+
+
+def test_files_are_read_of_the_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("flask\n", encoding="utf-8")
+    inner = tmp_path / "project"
+    inner.mkdir()
+    (inner / "requirements.in").write_text("-r more.txt\nclick\n", encoding="utf-8")
+    (inner / "more.txt").write_text("flask\n", encoding="utf-8")
+    assert {it.name for it in read_project(inner).requirements} == {"click", "flask"}
+    (inner / "more.txt").unlink()
+    (inner / "more.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(InvalidArgument, match="leads out"):
+        read_project(inner)
+    (inner / "requirements.in").write_text("-r ../secret.txt\n", encoding="utf-8")
+    with pytest.raises(InvalidProject):
+        read_project(inner)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="there is no"):
+        read_project(tmp_path / "nowhere")
+    with pytest.raises(InvalidArgument, match="is a folder"):
+        read_lock_file(tmp_path)
+
+
+def test_a_file_that_pins_not_everything_is_no_lock_of_its_own(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text("flask==3.1.3\nclick>=8\n", encoding="utf-8")
+    with pytest.raises(InvalidProject, match="'click>=8' names no single version") as caught:
+        read_lock_file(lock)
+    assert caught.value.field == "2"
+    lock.write_text("flask==3.1.3\n-e ./here\n", encoding="utf-8")
+    assert [it.name for it in read_lock_file(lock).entries] == ["flask"]
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "lock.txt"
+    write_file(path, b"one")
+    write_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o400
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_file(tmp_path / "folder", b"three")
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["folder", "lock.txt"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--type", "fastest", "."], [".", "--count", "0"], ["check"]]
+)
+def test_what_cannot_be_asked_needs_no_store_to_say_so(
+    arguments: list[str], settings: Settings
+) -> None:
+    done = CliRunner().invoke(advise, arguments, obj=settings)
+    assert done.exit_code == 2
+
+
+def test_help_is_of_the_group_and_of_the_project() -> None:
+    assert "check" in CliRunner().invoke(advise, ["--help"]).output
+    assert "--older-than" in CliRunner().invoke(advise, ["project", "--help"]).output

@@ -1,0 +1,218 @@
+"""``thoth pi`` as a person or a program calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pis.catalogue import INDICATORS
+from pis.scripts import CannotStart, run_script
+from tests.services.waiting import DEADLINE_S, wait_until
+
+ROOT = Path(__file__).parents[3]
+QUICK = ["--matrix-size=16", "--reps=3", "--min-time=0.001", "--threads=1"]
+
+
+def pi(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli", "pi", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "100", **environ},
+    )
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> str:
+    """An interpreter without any library."""
+    import venv
+
+    venv.create(tmp_path / "bare", with_pip=False)
+    return str(tmp_path / "bare" / "bin" / "python")
+
+
+def test_every_indicator_is_listed() -> None:
+    listed = pi("list")
+    assert listed.returncode == 0
+    assert all(f"\n{name} " in listed.stdout for name in INDICATORS)
+    names = [it["name"] for it in json.loads(pi("list", "--json").stdout)["indicators"]]
+    assert names == list(INDICATORS)
+
+
+def test_an_indicator_is_described_with_its_flags_and_variables() -> None:
+    described = pi("describe", "matmul")
+    assert described.returncode == 0
+    for word in ("--matrix-size", "512", "MATMUL_MATRIX_SIZE", "bfloat16", "--threads"):
+        assert word in described.stdout
+    document = json.loads(pi("describe", "matmul", "--json").stdout)
+    assert document["title"] == "PiMatmul"
+    assert len(document["script_sha256"]) == 64
+    size = next(it for it in document["parameters"] if it["name"] == "matrix_size")
+    assert (size["type"], size["default"]) == ("int", 512)
+
+
+def test_a_run_shows_a_table() -> None:
+    ran = pi("run", "matmul", *QUICK)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("PiMatmul, numpy ")
+    for word in (
+        "matrix_size 16",
+        "GFLOPS",
+        "median ms",
+        "spread",
+        "3 × ",
+        "threads: 1",
+        "build: ",
+    ):
+        assert word in ran.stdout
+    assert ran.stderr == ""
+
+
+def test_several_results_are_rows() -> None:
+    ran = pi("run", "gemm", "--shapes=8,4,2,nn;3,5,7,tn", *QUICK[1:])
+    assert ran.returncode == 0, ran.stderr
+    assert "\nm  n  k  transposes" in ran.stdout
+    assert "\n3  5  7          tn" in ran.stdout
+
+
+def test_a_run_gives_one_document() -> None:
+    ran = pi("run", "matmul", "--json", *QUICK, MATMUL_DTYPE="float64")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["@parameters"]["dtype"] == "float64"
+
+
+def test_the_exit_code_is_the_scripts() -> None:
+    refused = pi("run", "matmul", "--device=cuda")
+    assert refused.returncode == 2
+    assert refused.stderr == "error: numpy computes on the CPU only: use --device cpu\n"
+    assert pi("run", "matmul", "--matrix-size=none").returncode == 2
+
+
+def test_an_unknown_indicator_is_told_what_there_is() -> None:
+    assert pi("describe", "nonsense").returncode == 2
+    refused = pi("run", "nonsense")
+    assert refused.returncode == 2
+    assert "there are matmul, gemm" in refused.stderr
+    assert "hint: `thoth pi list`" in refused.stderr
+
+
+def test_a_missing_library_is_told_with_its_remedy(bare_python: str) -> None:
+    refused = pi("run", "matmul", "--framework", "torch", "--python", bare_python)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: torch cannot be imported here")
+    assert "hint: install the extra `torch`" in refused.stderr
+    assert "thoth inspect" in refused.stderr
+
+
+def test_a_python_that_is_none_is_told() -> None:
+    refused = pi("run", "matmul", "--python", "/nonexistent/python")
+    assert refused.returncode == 2
+    assert "/nonexistent/python: No such file" in refused.stderr
+    for path in ("/etc/passwd", "/tmp"):
+        refused = pi("run", "matmul", "--python", path)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"error: {path}: Permission denied\nhint: ")
+
+
+@pytest.mark.parametrize("said", ["", "words", "[]", "{}", '{"@results": []}', "[" * 100_000])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_program_that_prints_no_result_is_an_error(
+    tmp_path: Path, said: str, form: list[str]
+) -> None:
+    program, words = tmp_path / "program", tmp_path / "words"
+    words.write_text(said)
+    program.write_text(f"#!/bin/sh\ncat {words}\n")
+    program.chmod(0o755)
+    refused = pi("run", "matmul", "--python", str(program), *form)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"error: {program} printed no result of matmul\n")
+
+
+def test_a_scripts_own_help_is_shown() -> None:
+    helped = pi("run", "matmul", "--", "--help")
+    assert helped.returncode == 0
+    assert "--matrix-size" in helped.stdout
+
+
+@pytest.mark.parametrize(("threads", "form"), [("100000", "="), ("-1", "="), ("-1", " ")])
+def test_threads_are_bounded_in_whole_numbers(threads: str, form: str) -> None:
+    refused = pi("run", "matmul", *f"--threads{form}{threads}".split())
+    assert refused.returncode == 2
+    assert f"threads: {threads} is not within 0 … 1024\n" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 130), (signal.SIGHUP, 130), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_measurement_ends_with_the_command(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-m", "cli", "pi", "run", "matmul", "--min-time=60"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as process:
+        script = started_by(process.pid)
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == code
+    script.wait(DEADLINE_S)
+    if number is signal.SIGKILL:
+        assert pi("run", "matmul", *QUICK, TMPDIR=str(tmp_path)).returncode == 0
+    assert not list(tmp_path.glob("thoth-*"))
+
+
+def started_by(pid: int) -> psutil.Process:
+    """The script that a command runs, when it is at work."""
+
+    def script() -> psutil.Process | None:
+        for child in psutil.Process(pid).children():
+            # setpriv starts the script: until it has, both have its path in their arguments.
+            program, *arguments = child.cmdline() or [""]
+            if "setpriv" not in program and any(it.endswith("pi_matmul.py") for it in arguments):
+                return child
+        return None
+
+    return wait_until(script, "the script runs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-o", "/nonexistent/x.json"], "-o: /nonexistent is no folder"),
+        (["--python", "abc"], "--python: 'abc' is no version"),
+    ],
+)
+def test_what_cannot_be_pinned_to_is_told_in_a_line(arguments: list[str], words: str) -> None:
+    refused = pi("pin", "matmul", "six==1.17.0", *arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"Error: {words}")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_warning_reaches_the_person() -> None:
+    ran = pi("run", "memory", "--array-mib=1", *QUICK[1:])
+    assert ran.returncode == 0
+    if ran.stderr:  # a machine may hide its caches
+        assert ran.stderr.startswith("warning: the last cache has")
+
+
+def test_lines_come_while_the_script_runs() -> None:
+    lines: list[str] = []
+    finished = run_script("matmul", sys.executable, QUICK, lines.append)
+    assert finished.exit_code == 0
+    assert lines[0] == "matmul: importing numpy"
+    assert finished.errors == tuple(lines)
+
+
+def test_a_script_that_cannot_be_started_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(CannotStart) as refused:
+        run_script("matmul", "/nonexistent", [], print)
+    assert refused.value.hint is not None

@@ -1,0 +1,164 @@
+"""A report on a terminal: what a person has to see is there, and nothing else gets through."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from adviser.advise import advise
+from cli.report_view import (
+    certificate_line,
+    coverage_lines,
+    report_view,
+)
+from graph.candidates import KnownVulnerability
+from tests.factories.asked import NOTHING, advised, asked, snapshot_for
+from tests.factories.reports import kept, report_of
+
+
+def shown(report: dict[str, Any], width: int = 120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(report_view(report))
+    return out.getvalue()
+
+
+def test_a_row_has_yours_advised_and_why() -> None:
+    files = {"requirements.in": "web\ntool\n", "requirements.txt": "web==1.0\ntool==1.0\n"}
+    text = shown(report_of(advised(asked(files=files))))
+    (row,) = [line for line in text.splitlines() if line.startswith("core")]
+    assert row.split()[:3] == ["core", "–", "1.1"]
+    assert "tool 1.0 requires core<2" in row
+    (row,) = [line for line in text.splitlines() if line.startswith("web")]
+    assert row.split()[:3] == ["web", "1.0", "2.0"]
+
+
+def test_criteria_notes_and_certificate_are_shown() -> None:
+    text = shown(report_of(advised()))
+    for words in (
+        "freshness",
+        "score",
+        "info: resolved for CPython",
+        "optimal: score -",
+        "branch and bound 1; in 10 ms",
+    ):
+        assert words in text
+
+
+def test_a_loss_that_decided_shows_its_measurement() -> None:
+    text = shown(report_of(kept()), 200)
+    (row,) = [line for line in text.splitlines() if line.startswith("fast")]
+    assert "2 is 49 % faster than 3 in PiMatmul" in row
+    assert "-33.0 % next to the baseline in PiMatmul (20 and 20 jobs)" in row
+    assert "worse" not in row
+
+
+def test_measurements_that_are_not_shown_are_counted() -> None:
+    report = report_of(kept())
+    packages = report["result"]["report"]["products"][0]["packages"]
+    (why,) = (it["why"] for it in packages if it["name"] == "fast")
+    why["claims"] = [*why["claims"]] * 5
+    (row,) = [line for line in shown(report, 400).splitlines() if line.startswith("fast")]
+    assert row.count("next to the baseline") == 2
+    assert "and 3 more measurements" in row
+
+
+def test_a_vulnerability_that_decided_is_named() -> None:
+    request = asked("core\n")
+    snap = snapshot_for(request)
+    newest, *rest = snap.packages["core"]
+    harm = KnownVulnerability("CVE-2024-1", "critical")
+    harmful = replace(newest, vulnerabilities=(harm,))
+    snap = replace(snap, packages={**snap.packages, "core": (harmful, *rest)})
+    text = shown(report_of(advise(request, snap, NOTHING)), 200)
+    (row,) = [line for line in text.splitlines() if line.startswith("core")]
+    assert row.split()[1] == "1.1"
+    assert "2.0 scores 1.00 points less by security" in row
+    assert "core 2.0 is affected by CVE-2024-1 (critical)" in row
+
+
+def test_what_was_asked_of_the_indexes_just_now_is_not_to_be_asked_again() -> None:
+    report = report_of(advised(asked("web\nnowhere\n")))
+    out = io.StringIO()
+    Console(file=out, width=200, highlight=False).print(report_view(report, fetched=True))
+    assert "warning: not known yet: nowhere" in map(str.rstrip, out.getvalue().splitlines())
+    assert "--fetch" not in out.getvalue()
+    assert "--fetch" in shown(report, 200)
+
+
+def test_versions_that_the_environment_excludes_are_known_too() -> None:
+    line = certificate_line(report_of(advised(asked("old>=2\n"))))
+    assert line.startswith("infeasible among the 2 known versions; ")
+
+
+def test_the_day_of_what_is_known_is_shown() -> None:
+    text = shown(report_of(kept()), 300)
+    assert "info: as of 2026-01-01; last read or told: pypi 2026-01-01" in text
+
+
+def test_the_nearest_measured_stack_is_for_those_who_ask_for_details() -> None:
+    report = report_of(kept())
+    assert "coverage: " not in shown(report, 300)
+    out = io.StringIO()
+    Console(file=out, width=300, highlight=False).print(report_view(report, verbose=True))
+    assert "coverage: this stack was measured: 20 stable jobs on this class" in out.getvalue()
+
+
+def test_a_nearest_stack_that_differs_is_told_with_its_packages() -> None:
+    differs = [{"name": it, "ours": "2.0", "theirs": "1.0"} for it in "abcdefghijk"]
+    nearest = {"differences": differs, "jobs": 1, "hardware_label": "this class"}
+    more, line = coverage_lines({"measured_elsewhere": 2, "nearest": nearest})
+    assert more == "coverage: 2 more packages were measured on other hardware"
+    assert line.startswith(
+        "coverage: the nearest measured stack has 1 stable job on this class and differs in 11"
+        " packages: a 1.0 instead of 2.0, b"
+    )
+    assert line.endswith("j 1.0 instead of 2.0, …")
+
+
+def test_that_there_is_nothing_to_change_to_is_told_first() -> None:
+    files = {"requirements.in": "core\n", "requirements.txt": "core==2.0\n"}
+    text = shown(report_of(advised(asked(files=files))))
+    assert text.startswith("info: ")
+    assert "there is nothing better" in text.splitlines()[0]
+
+
+def test_every_stack_has_its_number() -> None:
+    text = shown(report_of(advised(asked(count=2))))
+    assert text.count("Stack 1") == text.count("Stack 2") == 1
+
+
+def test_a_conflict_is_told_step_by_step_and_once() -> None:
+    text = shown(report_of(advised(asked("web>=3\ntool\n"))))
+    assert text.count("tool 1.0 requires core<2") == 1
+    assert "No stack meets the request:" in text
+    assert "1. you ask for" in text
+
+
+def test_what_a_document_says_cannot_steer_the_terminal() -> None:
+    report = report_of(advised())
+    product = report["result"]["report"]["products"][0]
+    product["packages"][0]["why"]["message"] = "red\x1b[31m [bold]"
+    report["result"]["report"]["stack_info"][0]["message"] = "\x1b]0;title\x07"
+    text = shown(report)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]" in text
+
+
+def test_a_certificate_without_a_proof_says_its_bound() -> None:
+    report = report_of(advised())
+    report["result"]["report"]["certificate"] |= {"status": "feasible", "bound": 0, "objective": -5}
+    assert certificate_line(report).startswith("feasible: score -0.0005, bound 0.0000; model ")
+
+
+def test_a_certificate_of_a_search_without_a_model_has_no_empty_fields() -> None:
+    report = report_of(advised())
+    nothing = {"status": "unknown", "model": "", "solver": ""}
+    report["result"]["report"]["certificate"] |= nothing
+    line = certificate_line(report)
+    assert line.startswith("unknown; snapshot ")
+    assert "model" not in line
+    assert ", ;" not in line
