@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adviser.option_values import dependencies, moment
 from click.testing import CliRunner
 
 from adviser.answering.indexes import asked_indexes, called_indexes
@@ -19,7 +18,7 @@ from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from cli import options as module
 from cli.advise import advise
-from cli.options import asked_environment, asked_of, labels
+from cli.options import asked_environment, asked_of, dependencies, labels, moment
 from cli.project_files import (
     read_lock_file,
     read_project,
