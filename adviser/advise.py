@@ -18,8 +18,8 @@ from adviser.resolver.results import Resolution, Stack, Status
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
-from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import penalties_of
+from adviser.scoring.target import Target
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
@@ -114,7 +114,7 @@ def assessed(
         evidence,
         asked.kind,
         baseline,
-        Circumstances(asked.hardware or None, asked.environment.python_version),
+        Target(asked.hardware or None, asked.environment.python_version),
         allowed=asked.options.allowed_vulnerabilities,
         choosable=choosable(snapshot, asked.resolver_request({})),
     )

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import partial
 
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
-from adviser.reports.placing import Placer, Placing
+from adviser.reports.version_rationale import Rationale, VersionRationales
 from adviser.resolver.results import Conflict, Resolution, Stack, Status
 from adviser.resolver.universe import Refused, Rule, Universe
 from adviser.scoring.criteria import SCALE
@@ -84,7 +84,7 @@ class Presence:
     version: str | None
     path: tuple[str, ...] = ()
     askers: tuple[str, ...] = ()
-    placing: Placing | None = None
+    placing: Rationale | None = None
     without: Forced | None = None
     otherwise: Forced | None = None
     no_stack: bool = False
@@ -145,7 +145,7 @@ def why(
         return Presence(name, None, no_stack=True, conflict=advice.resolution.conflict)
     if choice is None:
         return Presence(name, None)
-    placer = Placer(advice.universe, stack, advice.assessment)
+    placer = VersionRationales(advice.universe, stack, advice.assessment)
     ask = partial(_without, advice, resolver=resolver, threads=threads)
     return Presence(
         name=name,
@@ -213,7 +213,7 @@ def _total(stack: Stack, place: int) -> int:
     return sum(it.contributions[place] for it in stack.choices)
 
 
-def _path(placer: Placer, name: str) -> list[str]:
+def _path(placer: VersionRationales, name: str) -> list[str]:
     """The shortest chain from the request to a package, in words."""
     # For each package that was met, the next one towards ``name`` and what it asks of that.
     towards: dict[str, tuple[str, Dependency] | None] = {name: None}
@@ -230,7 +230,7 @@ def _path(placer: Placer, name: str) -> list[str]:
 
 
 def _steps(
-    placer: Placer, towards: dict[str, tuple[str, Dependency] | None], first: str
+    placer: VersionRationales, towards: dict[str, tuple[str, Dependency] | None], first: str
 ) -> Iterator[str]:
     at = first
     while (step := towards[at]) is not None:

@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from adviser.explain import Change
 from adviser.scoring.assessments import Claim
-from adviser.scoring.circumstances import Circumstances
-from adviser.scoring.contrasts import Stacks
-from adviser.scoring.judging import Verdict
-from adviser.scoring.notes import claim_note
+from adviser.scoring.justifications import claim_note
 from adviser.scoring.performance import upgrade_claims
+from adviser.scoring.stack_pairs import MeasuredStackIndex
+from adviser.scoring.target import Target
+from adviser.scoring.verdicts import Verdict
 from common.environments import Environment
 from common.packages import MEASURED_PACKAGES, Purl, version_of
 from graph.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
@@ -143,7 +143,7 @@ def guard(
     """
     changes = changes_of(old, new)
     before, after = (_side(it, snapshot, vulnerabilities or {}) for it in (old, new))
-    circumstances = Circumstances(hardware or None, environment.python_version)
+    circumstances = Target(hardware or None, environment.python_version)
     both = [it.name for it in changes if it.advised and it.forced]
     measured = _claims(evidence, circumstances, before, after, changes)
     here = [it for it in measured if it.same_hardware]
@@ -249,13 +249,13 @@ def _same(one: str | None, other: str | None) -> bool:
 
 def _claims(
     evidence: Evidence,
-    circumstances: Circumstances,
+    circumstances: Target,
     before: _Side,
     after: _Side,
     changes: Sequence[Change],
 ) -> tuple[Claim, ...]:
     """What was measured of the changed versions, and of both locks as a whole."""
-    stacks = Stacks(evidence)
+    stacks = MeasuredStackIndex(evidence)
     old, new = before.purls, after.purls
     versions = {
         it.name: {old[it.name], new[it.name]} for it in changes if it.name in old.keys() & new
@@ -267,7 +267,7 @@ def _claims(
     return upgrade_claims(evidence, stacks, old, versions, circumstances, whole)
 
 
-def _measured_stack(stacks: Stacks, side: _Side) -> str | None:
+def _measured_stack(stacks: MeasuredStackIndex, side: _Side) -> str | None:
     """The digest of the measured stack that has exactly the versions of a lock."""
     purls = frozenset(side.purls.values())
     if not purls or len(side.known) < len(side.versions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.reports.codes import REPORTS
+from adviser.reports.note_codes import REPORTS
 from adviser.scoring.assessments import Level
 
 

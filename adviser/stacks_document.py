@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from adviser.scoring.judging import family_document
-from adviser.scoring.selfcheck import SelfCheck
-from adviser.scoring.verdicts import Comparison
-from adviser.stacks import StackGroup, StackResult
+from adviser.scoring.comparisons import Comparison, SelfCheck
+from adviser.scoring.verdicts import family_document
+from adviser.stack_comparison import StackGroup, StackResult
 from common.units import Unit
 
 #: Grows when a key changes its meaning or goes away, not when one is added.

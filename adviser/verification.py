@@ -11,7 +11,7 @@ from sqlalchemy import Connection, any_, select
 
 from adviser.answering.recorded import check_stored, claims_in, replayed, why_it_may_differ
 from adviser.reports.checking import BROKEN
-from adviser.reports.links import head_of, links_in
+from adviser.reports.record_links import head_of, links_in
 from common import __version__
 from common.errors import DamagedDocument, InvalidDocument
 from common.formats.json_documents import fault_in

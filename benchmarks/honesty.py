@@ -16,11 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
+from adviser.scoring.comparisons import (
+    Comparison,
+    ComparisonGroup,
+    compare_all,
+)
 from adviser.scoring.estimates import UNKNOWN_SERIES
 from adviser.scoring.histories import History, Job
-from adviser.scoring.jobs import Place
-from adviser.scoring.judging import Verdict
-from adviser.scoring.verdicts import Comparison, Contest, compare_all
+from adviser.scoring.samples import JobPlace
+from adviser.scoring.verdicts import Verdict
 from tests.factories.evidence import series
 
 ANSWERS, SEED = 300, 2026
@@ -94,7 +98,7 @@ class Design:
                 kept = self.jobs - self.missing.get(n, 0)
                 for turn in range(kept):
                     for copy in range(copies):
-                        place = Place(f"host {host}", f"{host}:{turn}", f"{host}")
+                        place = JobPlace(f"host {host}", f"{host}:{turn}", f"{host}")
                         name = f"{host}:{turn:04}:{copy}"
                         jobs[stack].append(Job(name, float(rates[turn, copy]), place, None, ()))
         return History(series(), {key: tuple(value) for key, value in jobs.items()}, {}, {})
@@ -109,7 +113,7 @@ def _shipped(histories: Sequence[History], *, alone: bool = False) -> list[Compa
     for it in histories:
         base, *others = (it.sample(stack) for stack in it.jobs)
         spread = UNKNOWN_SERIES if alone else it.spread
-        contests.append(Contest(base, others, it.identical, spread))
+        contests.append(ComparisonGroup(base, others, it.identical, spread))
     return [comparison for group in compare_all(contests) for comparison in group]
 
 
@@ -273,7 +277,7 @@ def _drawn(draw: np.random.Generator, gains: Rates, sd: float, jobs: int) -> Rat
 def _as_history(rates: Rates) -> History:
     jobs: dict[str, tuple[Job, ...]] = {}
     for n, row in enumerate(rates):
-        places = (Place("host", f"{turn:05}", "run") for turn in range(len(row)))
+        places = (JobPlace("host", f"{turn:05}", "run") for turn in range(len(row)))
         jobs[_stack(n)] = tuple(
             Job(f"{turn:05}", float(rate), place, None, ())
             for turn, (rate, place) in enumerate(zip(row, places, strict=True))

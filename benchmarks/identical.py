@@ -13,10 +13,9 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from adviser.scoring.effects import paired_effect
-from adviser.scoring.jobs import Place, job_log_rate
-from adviser.scoring.samples import Sample
-from adviser.scoring.verdicts import compare_candidates
+from adviser.scoring.comparisons import compare_candidates
+from adviser.scoring.effects import moments, paired_effects
+from adviser.scoring.samples import JobPlace, Sample, job_log_rate
 from benchmarks.homes import THOTH
 from common.job_stability import instability
 from pis.amun.pinning import pinned_specification
@@ -30,7 +29,8 @@ def main() -> None:
     print(f"{REQUIREMENT} twice, matmul 512 float32: {JOBS} jobs each, interleaved")
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
         arms = _measured(Path(folder))
-    effect = paired_effect(*arms)
+    differences = [ours - theirs for ours, theirs in zip(*arms, strict=True)]
+    effect = paired_effects(moments([differences])).single(0)
     spread = math.expm1(stdev([rate for arm in arms for rate in arm]))
     print(f"  spread between jobs {spread:.1%}, of pairs' differences "
           f"{effect.standard_error * math.sqrt(len(arms[0])):.1%}")  # fmt: skip
@@ -51,7 +51,7 @@ def _print_claims(what: str, verdicts: list[str]) -> None:
 def _dealt_pairs(arms: list[list[float]], draw: random.Random) -> str:
     """Within each pair chance says which of the two jobs was whose."""
     pairs = [draw.sample(pair, 2) for pair in zip(*arms, strict=True)]
-    places = tuple(Place("host", str(number)) for number in range(len(pairs)))
+    places = tuple(JobPlace("host", str(number)) for number in range(len(pairs)))
     ours, theirs = (Sample("", arm, "key", places) for arm in zip(*pairs, strict=True))
     return compare_candidates(theirs, [ours])[0].verdict.value
 
@@ -69,7 +69,10 @@ def _one_night(arms: list[list[float]], draw: random.Random) -> str:
     nights = [draw.gauss(0, 0.03) for _ in arms]
     ours, theirs = (
         Sample(
-            "", tuple(rate + night for rate in arm), "key", (Place("host", None, "run"),) * len(arm)
+            "",
+            tuple(rate + night for rate in arm),
+            "key",
+            (JobPlace("host", None, "run"),) * len(arm),
         )
         for arm, night in zip(arms, nights, strict=True)
     )

@@ -12,7 +12,7 @@ from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.effects import Effects
-from adviser.scoring.judging import judge
+from adviser.scoring.verdicts import judge
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.factories.evidence import PLACE, Bench, series, simulated

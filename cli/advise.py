@@ -171,7 +171,7 @@ def check(
     wrong and not all of it could be verified.
     """  # fmt: skip
     from adviser.answering.recorded import check_recorded, read_report, unrepeated
-    from adviser.reports.values import plain
+    from adviser.reports.serialization import plain
     from cli.console import print_json, print_lines
     from cli.project_files import refusing_files
     from graph.evidence import Evidence

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from adviser.explain import Change, Forced, Outcome, Presence
-from adviser.reports.remedies import without_remedy
+from adviser.reports.unfetched_versions import without_remedy
 from cli.report_view import report_view, shown
 
 #: Of a table in a pipe or a file: as wide as people read; cells are wrapped, never cut.

@@ -59,9 +59,8 @@ def guard(
     """
     from adviser.answering.answers import hardware_in
     from adviser.answering.upgrades import changed_versions, guarded, request_of_locks
-    from adviser.reports.claims import claim_document
-    from adviser.reports.values import plain
-    from adviser.scoring.judging import family_document
+    from adviser.reports.serialization import claim_document, plain
+    from adviser.scoring.verdicts import family_document
     from cli.console import (
         print_json,
         print_lines,
@@ -100,8 +99,8 @@ def guard(
 
 
 def _lines(upgrade: Guarded, *, fetched: bool) -> Iterator[str]:
-    from adviser.scoring.judging import family_text
-    from adviser.scoring.notes import claim_note
+    from adviser.scoring.justifications import claim_note
+    from adviser.scoring.verdicts import family_text
 
     if not upgrade.changes:
         yield "the locks are the same"

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from adviser.reports.remedies import without_remedy
+from adviser.reports.unfetched_versions import without_remedy
 from common.terminal import printable
 
 #: Notes that are told in the row of their package although they warn of nothing.

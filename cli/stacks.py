@@ -48,8 +48,8 @@ def stacks(
     """
     from rich.console import Console
 
-    from adviser.scoring.judging import family_text
-    from adviser.stacks import compare_stacks, identical_pairs
+    from adviser.scoring.verdicts import family_text
+    from adviser.stack_comparison import compare_stacks, identical_pairs
     from adviser.stacks_document import (
         compared,
         self_check_document,

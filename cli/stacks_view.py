@@ -9,14 +9,12 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from adviser.measured import short_digest
+from adviser.scoring.comparisons import MIN_DELTA, Comparison, SelfCheck
 from adviser.scoring.estimates import Method
-from adviser.scoring.judging import Verdict
-from adviser.scoring.lacking import Need
 from adviser.scoring.next_jobs import Further
-from adviser.scoring.selfcheck import SelfCheck
-from adviser.scoring.verdicts import MIN_DELTA, Comparison
-from adviser.stacks import StackGroup, StackResult
+from adviser.scoring.sample_needs import Need
+from adviser.scoring.verdicts import Verdict
+from adviser.stack_comparison import StackGroup, StackResult, short_digest
 from common.job_stability import left_out_text
 from common.terminal import printable
 from common.units import (

@@ -36,9 +36,8 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     from adviser.answering.answers import knowledge, on_hardware
     from adviser.answering.unread import listed_unread
     from adviser.explain import why as explained
-    from adviser.reports.remedies import missing_message
-    from adviser.reports.unread import unread_in
-    from adviser.reports.values import plain
+    from adviser.reports.serialization import plain
+    from adviser.reports.unfetched_versions import missing_message, unread_in
     from adviser.resolver.worker import Worker
     from cli.console import (
         presence_lines,
@@ -94,9 +93,8 @@ def why_not(
     from adviser.answering.unread import listed_unread
     from adviser.explain import Outcome
     from adviser.explain import why_not as explained
-    from adviser.reports.remedies import missing_message
-    from adviser.reports.unread import unread_in
-    from adviser.reports.values import plain
+    from adviser.reports.serialization import plain
+    from adviser.reports.unfetched_versions import missing_message, unread_in
     from adviser.resolver.worker import Worker
     from cli.console import (
         forced_lines,

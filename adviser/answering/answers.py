@@ -23,9 +23,9 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.links import head_of, links_of
-from adviser.reports.unread import unread_in
-from adviser.reports.values import packed
+from adviser.reports.record_links import head_of, links_of
+from adviser.reports.serialization import packed
+from adviser.reports.unfetched_versions import unread_in
 from common import __version__
 from common.environments import Environment
 from common.formats.json_documents import digest, digest_bytes

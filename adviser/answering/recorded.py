@@ -11,9 +11,15 @@ import orjson
 
 from adviser.advise import Advice, advise, assessed, is_settled
 from adviser.asked import Asked
-from adviser.reports.apart import check_apart
-from adviser.reports.checking import BROKEN, Checked, Material, check_report, expect_schema
-from adviser.reports.differences import differences, shortened
+from adviser.reports.checking import (
+    BROKEN,
+    Checked,
+    Material,
+    check_report,
+    differences,
+    expect_schema,
+    shortened,
+)
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     Known,
@@ -21,7 +27,8 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.values import unpacked
+from adviser.reports.offline_check import check_apart
+from adviser.reports.serialization import unpacked
 from adviser.resolver.worker import Worker
 from adviser.scoring.assessments import Claim
 from common.errors import InvalidArgument, InvalidDocument

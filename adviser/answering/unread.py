@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from adviser.reports.unread import Listed
+from adviser.reports.unfetched_versions import ListedVersions
 from graph.engine import Stores
 from graph.repositories.unread import unread_of
 from graph.snapshot import Snapshot
 
 
-def listed_unread(stores: Stores, snapshot: Snapshot) -> Listed:
+def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
     """Versions that nobody has read, of every package of a snapshot; one question."""
     with stores.engine.connect() as connection:
         return unread_of(connection, list(snapshot.revisions))

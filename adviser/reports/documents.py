@@ -8,6 +8,7 @@ everything that differs from run to run, times above all, is in ``metadata``.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,6 @@ from typing import Any
 from adviser.advise import Advice
 from adviser.locks.rendering import render_lock
 from adviser.locks.stacks import LockFile, LockFormat, NoLock
-from adviser.reports.claims import claim_document
-from adviser.reports.codes import NoteCode
-from adviser.reports.gaps import gap_notes, unread_note
 from adviser.reports.manifests import (
     Files,
     candidates_of,
@@ -26,24 +24,58 @@ from adviser.reports.manifests import (
     lock_options,
     manifest_of,
 )
+from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import (
     Note,
+    gap_notes,
     placer_of,
     product_notes,
+    shortfall_notes,
     stack_notes,
+    unread_note,
     vulnerabilities_of,
 )
-from adviser.reports.pipeline import pipeline_of
-from adviser.reports.shortfalls import shortfall_notes
-from adviser.reports.unread import Unread
-from adviser.reports.values import plain
+from adviser.reports.serialization import claim_document, plain
+from adviser.reports.unfetched_versions import UnfetchedVersions
 from adviser.resolver.results import Conflict, Stack
 from adviser.scoring.assessments import Claim, Level
 from adviser.scoring.criteria import SCALE
-from adviser.scoring.judging import family_document
 from adviser.scoring.next_jobs import next_claims
+from adviser.scoring.verdicts import family_document
 from common.formats.json_documents import canonical_json, digest
 from common.packages import Purl
+
+#: Kinds that have no part here: nothing runs before or after, and no name stands for another.
+_NONE_OF = ("boots", "pseudonyms", "wraps")
+
+
+def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
+    """The rules that left versions out, the criteria that weighed the others, and the search.
+
+    All six kinds are there, as clients expect; those in :data:`_NONE_OF` are empty.
+    """
+    refused = Counter(it.reason for them in advice.universe.refused.values() for it in them)
+    criteria, options = advice.assessment.criteria, advice.asked.options
+    kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _NONE_OF}
+    kinds["sieves"] = [
+        _unit(reason.value, {"versions": count}) for reason, count in sorted(refused.items())
+    ]
+    kinds["steps"] = [
+        _unit(it.name, {"weight": it.weight, "unit": it.unit, "penalty": it.penalty})
+        for it in criteria
+    ]
+    limits = {
+        "count": options.count,
+        "time_s": options.time_s,
+        "memory_bytes": options.memory_bytes,
+    }
+    kinds["strides"] = [_unit("search", limits)]
+    return dict(sorted(kinds.items()))
+
+
+def _unit(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "configuration": configuration, "unit_run": True}
+
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
 SCHEMA_VERSION = "report-1"
@@ -75,7 +107,7 @@ class Known:
 
     files: Files = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnfetchedVersions, ...] = ()
 
 
 def result_document(advice: Advice, known: Known) -> dict[str, Any]:

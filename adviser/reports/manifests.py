@@ -8,7 +8,7 @@ from typing import Any
 from adviser.advise import Advice
 from adviser.locks.stacks import Chosen, LockOptions
 from adviser.projects.pipfile import pipfile_of
-from adviser.reports.values import plain
+from adviser.reports.serialization import plain
 from adviser.resolver.results import Stack
 from common.packages import Purl
 from common.releases import ReleaseFile

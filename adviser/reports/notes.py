@@ -7,16 +7,28 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from adviser.advise import Advice
-from adviser.reports.codes import NoteCode, link_of, project_code
-from adviser.reports.placing import Place, Placer, Placing
-from adviser.reports.remedies import knows_nothing, missing_message
+from adviser.reports.manifests import candidates_of
+from adviser.reports.note_codes import (
+    NoteCode,
+    link_of,
+    project_code,
+)
+from adviser.reports.unfetched_versions import UnfetchedVersions, knows_nothing, missing_message
+from adviser.reports.version_rationale import (
+    Rationale,
+    RationaleCode,
+    VersionRationales,
+)
 from adviser.resolver.results import Choice, Stack, Status
+from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import Refused, Rule
 from adviser.scoring.assessments import Claim, Code, Coverage, Justification, Level
 from adviser.scoring.criteria import SCALE
-from adviser.scoring.lacking import Need
+from adviser.scoring.justifications import lacking
 from adviser.scoring.next_jobs import next_claims
-from adviser.scoring.notes import lacking
+from adviser.scoring.sample_needs import Need
+from adviser.scoring.vulnerability_policy import AllowList
+from graph.candidates import Candidate
 
 #: Of the open comparisons as many are named; of what speaks against a newer version.
 _NEXT, _GROUNDS = 3, 2
@@ -93,10 +105,10 @@ def product_notes(advice: Advice, stack: Stack) -> list[Note]:
     return list(dict.fromkeys(notes))
 
 
-def placer_of(advice: Advice, stack: Stack) -> Placer:
+def placer_of(advice: Advice, stack: Stack) -> VersionRationales:
     """What tells of one of the advised stacks why its versions are in it."""
     above = takewhile(lambda it: it != stack, advice.resolution.stacks)
-    return Placer(advice.universe, stack, advice.assessment, above)
+    return VersionRationales(advice.universe, stack, advice.assessment, above)
 
 
 def note_of(it: Justification) -> Note:
@@ -107,9 +119,9 @@ def note_of(it: Justification) -> Note:
     )
 
 
-def _placed(advice: Advice, placer: Placer, choice: Choice) -> Note | None:
+def _placed(advice: Advice, placer: VersionRationales, choice: Choice) -> Note | None:
     found = placer.placing(choice)
-    if found.place is Place.NEWEST:
+    if found.place is RationaleCode.NEWEST:
         return None
     grounds = _grounds(advice, found)
     told = [found.message, *(it.message for it in grounds[:_GROUNDS])]
@@ -125,14 +137,14 @@ def _placed(advice: Advice, placer: Placer, choice: Choice) -> Note | None:
     )
 
 
-def vulnerabilities_of(advice: Advice, found: Placing) -> list[str]:
+def vulnerabilities_of(advice: Advice, found: Rationale) -> list[str]:
     """The vulnerabilities that were held against the newer version, each in words."""
     return [it.message for it in _grounds(advice, found) if it.code is Code.VULNERABLE]
 
 
-def _grounds(advice: Advice, found: Placing) -> list[Justification]:
+def _grounds(advice: Advice, found: Rationale) -> list[Justification]:
     """What of the newer version decided against it, by observations or vulnerabilities."""
-    if found.place is not Place.SCORES_BETTER or found.newer_purl is None:
+    if found.place is not RationaleCode.SCORES_BETTER or found.newer_purl is None:
         return []
     told = advice.assessment.notes({found.newer_purl})
     return [it for it in told if it.purl == found.newer_purl and it.code in _DECIDING]
@@ -275,3 +287,113 @@ def _conflict(advice: Advice) -> Iterator[Note]:
         yield Note(
             NoteCode.CONFLICT, Level.ERROR, f"{number}. {step.message}", step.required or step.name
         )
+
+
+def gap_notes(advice: Advice) -> Iterator[Note]:
+    """Advisories that nobody has read, and names of the request that nothing is called."""
+    yield from _advisories(advice)
+    yield from _prereleases(advice)
+    yield from _allowed(advice)
+
+
+def unread_note(it: UnfetchedVersions) -> Note:
+    """That a conflict holds among what was read only."""
+    return Note(NoteCode.UNREAD, Level.WARNING, it.message, it.name)
+
+
+def _advisories(advice: Advice) -> Iterator[Note]:
+    if advice.evidence.knows_advisories:
+        return
+    # Where vulnerable versions are left out, having left out none looks like a finding.
+    level = Level.WARNING if advice.asked.kind.refuses_vulnerable else Level.INFO
+    message = (
+        "no advisories are known, so that no version counts as vulnerable, whether it is or not: "
+        "`thoth advisories sync --osv` reads them"
+    )
+    yield Note(NoteCode.NO_ADVISORIES, level, message)
+
+
+def _prereleases(advice: Advice) -> Iterator[Note]:
+    known = {*advice.snapshot.packages, *advice.snapshot.missing}
+    for name in sorted(advice.asked.options.prereleases - known):
+        message = f"pre-releases of {name} are welcome, and nothing asks for {name}"
+        yield Note(NoteCode.NO_EFFECT, Level.WARNING, message, name)
+
+
+def _allowed(advice: Advice) -> Iterator[Note]:
+    harms = [
+        harm
+        for candidates in advice.snapshot.packages.values()
+        for it in candidates
+        for harm in it.vulnerabilities
+    ]
+    for identifier in sorted(advice.asked.options.allowed_vulnerabilities):
+        allowed = AllowList([identifier], advice.evidence.vulnerabilities)
+        if not any(map(allowed.accepts, harms)):
+            message = f"{identifier} is allowed, and no version here is known to be affected by it"
+            yield Note(NoteCode.NO_EFFECT, Level.WARNING, message)
+
+
+#: Rules that take a release away of which whoever asks for the package may know nothing.
+_UNSEEN = frozenset({Rule.PUBLISHED, Rule.POLICY, Rule.EXCLUSION})
+#: Of the releases that are refused as many are named.
+_NAMED = 3
+
+
+def shortfall_notes(advice: Advice, stack: Stack) -> Iterator[Note]:
+    """Pre-releases for want of a release, and extras that the chosen version does not have."""
+    candidates = candidates_of(advice, stack)
+    for it in stack.choices:
+        yield from _extras(advice, it, candidates[it.name])
+        yield from _prerelease(advice, stack, it, candidates[it.name])
+
+
+def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[Note]:
+    asked = {extra for it in advice.universe.roots if it.name == choice.name for extra in it.extras}
+    chosen = f"{choice.name} {choice.version}"
+    offered = f"it offers {', '.join(candidate.extras) or 'none'}"
+    for extra in sorted(set(choice.extras) - set(candidate.extras)):
+        yield Note(
+            NoteCode.EXTRA_MISSING,
+            Level.WARNING if extra in asked else Level.INFO,
+            f"{chosen} has no extra {extra!r}, which brings nothing: {offered}",
+            choice.name,
+            choice.version,
+        )
+
+
+def _prerelease(
+    advice: Advice, stack: Stack, choice: Choice, candidate: Candidate
+) -> Iterator[Note]:
+    name, universe = choice.name, advice.universe
+    if not candidate.prerelease or name in universe.prereleases:
+        return
+    asked = [universe.asked(it) for _, it in placer_of(advice, stack).askers(name)]
+    if any(map(names_prerelease, asked)):
+        return
+    refused = [
+        it
+        for it in universe.refused.get(name, ())
+        if _is_release(it) and all(admits(text, it.version) for text in asked)
+    ]
+    if not refused:
+        return
+    told = [f"{it.version} ({it.message})" for it in refused[:_NAMED]]
+    told += [f"{len(refused) - _NAMED} more"] * (len(refused) > _NAMED)
+    yield Note(
+        NoteCode.ONLY_PRERELEASES,
+        Level.WARNING,
+        f"{name} {choice.version} is a pre-release that nobody asks for, as the request leaves no "
+        f"release that would do: {', '.join(told)}",
+        name,
+        choice.version,
+    )
+
+
+def _is_release(it: Refused) -> bool:
+    return (
+        it.reason in _UNSEEN
+        and it.candidate is not None
+        and not it.candidate.prerelease
+        and not it.candidate.yanked
+    )

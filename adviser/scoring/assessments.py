@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from adviser.scoring.criteria import Criterion
+from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.estimates import Method
-from adviser.scoring.judging import Verdict
-from adviser.scoring.lacking import Need
-from adviser.scoring.spread import SpreadRatio
+from adviser.scoring.sample_needs import Need
+from adviser.scoring.verdicts import Verdict
 from common.packages import Purl
 from common.units import Unit
 
@@ -93,7 +93,7 @@ class Claim:
     :param delta_pct: δ: differences up to it are of no interest; what identical stacks have shown
         of this measurement, 2 % at least
     :param p_value: adjusted for everything that the answer compares; see
-        :class:`adviser.scoring.judging.Judgements`
+        :class:`adviser.scoring.verdicts.Judgements`
     :param runs: that its jobs were part of, or pairs; a run is one inspection of one stack
     :param baseline_runs: the same of the baseline
     :param tested: whether there were jobs enough for a verdict

@@ -17,7 +17,7 @@ from statistics import median
 import numpy as np
 
 from adviser.scoring.effects import FloatArray
-from adviser.scoring.jobs import MIN_JOBS
+from adviser.scoring.samples import MIN_JOBS
 from common.job_stability import MAD_TO_SD
 
 #: Times ``ln n`` and the noise's variance is what a step must save. BIC says two or three; a step

@@ -17,11 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adviser.scoring.effects import Effect, Effects, FloatArray, Moments, moments, paired_effects
-from adviser.scoring.hosts import UNKNOWN_HOST_SPREAD, HostSpread, PooledEffect, pooled_effect
-from adviser.scoring.jobs import MIN_JOBS
-from adviser.scoring.moderation import NO_PRIOR, VariancePrior, moderated, pair_prior
-from adviser.scoring.runs import UNKNOWN_SPREAD, RunArms, RunSpread, run_effects
-from adviser.scoring.samples import Arm, Contrast, Sample, jobs_by_place, plan_of
+from adviser.scoring.host_pooling import (
+    UNKNOWN_HOST_SPREAD,
+    HostSpread,
+    PooledEffect,
+    pooled_effect,
+)
+from adviser.scoring.samples import MIN_JOBS, Arm, ArmPair, Sample, jobs_by_place, plan_of
+from adviser.scoring.variances import (
+    NO_PRIOR,
+    UNKNOWN_SPREAD,
+    RunArms,
+    RunSpread,
+    VariancePrior,
+    moderated,
+    pair_prior,
+    run_effects,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,7 @@ def _by_plan(
     return [(next(estimates), [next(estimates) for _ in plan.parts]) for plan in plans]
 
 
-def _estimated(contrasts: Sequence[Contrast], spread: SeriesSpread) -> list[Estimate]:
+def _estimated(contrasts: Sequence[ArmPair], spread: SeriesSpread) -> list[Estimate]:
     """All contrasts at once: arrays with an entry each, whichever way they go."""
     ours = _arms([_NONE if it.paired else it.ours for it in contrasts])
     theirs = _arms([_NONE if it.paired else it.theirs for it in contrasts])
@@ -159,7 +171,7 @@ def _paired(differences: Moments, priors: Sequence[VariancePrior]) -> Effects:
     return Effects(own.d, np.where(known, error, own.standard_error), np.where(known, freedom, 0.0))
 
 
-def _prior(it: Contrast, spread: SeriesSpread) -> VariancePrior:
+def _prior(it: ArmPair, spread: SeriesSpread) -> VariancePrior:
     """The prior of the variance of the differences of one contrast."""
     if not it.paired or len(it.hosts) != 1 or (host := it.hosts[0]) is None:
         return NO_PRIOR
@@ -170,7 +182,7 @@ def _prior(it: Contrast, spread: SeriesSpread) -> VariancePrior:
     )
 
 
-def _estimate(it: Contrast, effect: Effect, variance: float, spread: RunSpread) -> Estimate:
+def _estimate(it: ArmPair, effect: Effect, variance: float, spread: RunSpread) -> Estimate:
     runs = len(it.ours.runs), len(it.theirs.runs)
     if it.paired:
         runs = len(it.ours.rates), len(it.theirs.rates)
@@ -210,7 +222,7 @@ def _run_variance(ours: RunArms, theirs: RunArms, spread: RunSpread) -> FloatArr
     return np.where(few & spread.known, 2 * spread.variance, own)
 
 
-def _differences(contrast: Contrast) -> list[float]:
+def _differences(contrast: ArmPair) -> list[float]:
     return [a - b for a, b in zip(contrast.ours.rates, contrast.theirs.rates, strict=True)]
 
 

@@ -12,16 +12,28 @@ from itertools import combinations, groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
+from adviser.scoring.comparisons import smallest_difference
 from adviser.scoring.drift import steps
+from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
-from adviser.scoring.hosts import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
-from adviser.scoring.jobs import MIN_JOBS, Place, job_log_rate
-from adviser.scoring.moderation import variance_prior
-from adviser.scoring.runs import UNKNOWN_SPREAD, RunSpread, run_spread
-from adviser.scoring.samples import Sample
-from adviser.scoring.spread import Variance
-from adviser.scoring.turns import turn_variances
-from adviser.scoring.verdicts import smallest_difference
+from adviser.scoring.host_pooling import (
+    UNKNOWN_HOST_SPREAD,
+    HostSpread,
+    host_spread,
+)
+from adviser.scoring.samples import (
+    MIN_JOBS,
+    JobPlace,
+    Sample,
+    job_log_rate,
+)
+from adviser.scoring.variances import (
+    UNKNOWN_SPREAD,
+    RunSpread,
+    run_spread,
+    turn_variances,
+    variance_prior,
+)
 from graph.evidence import Evidence, Reading, Series
 
 #: Of the runs of one stack, as many are compared with each other for what identical stacks
@@ -43,7 +55,7 @@ class Job(NamedTuple):
 
     job_id: str
     log_rate: float
-    place: Place
+    place: JobPlace
     seen_at: datetime | None
     observations: tuple[str, ...]
 
@@ -283,7 +295,7 @@ _identity = attrgetter("stack", "job_id")
 
 
 def _job(it: Reading, others: Sequence[Reading]) -> Job:
-    place = Place(it.host, it.block, it.document_id)
+    place = JobPlace(it.host, it.block, it.document_id)
     if not others:  # as nearly always
         rate = job_log_rate((it.rate,))
         return Job(it.job_id, rate, place, it.seen_at, (it.observation_id,))

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from adviser.scoring.assessments import Claim
+from adviser.scoring.comparisons import Comparison
 from adviser.scoring.effects import Effect, Effects, FloatArray, effects_of, intervals
-from adviser.scoring.verdicts import Comparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,23 +16,35 @@ from statistics import fmean
 import numpy as np
 
 from adviser.scoring.assessments import Claim, Standing
-from adviser.scoring.circumstances import Circumstances
-from adviser.scoring.contrasts import (
-    Contrast,
+from adviser.scoring.comparisons import (
+    Family,
+    Member,
+    judge_family,
+)
+from adviser.scoring.effects import (
+    MIN_JOBS_TO_TELL,
+    Effects,
+    FloatArray,
+    SpreadRatio,
+    expected,
+    per_cent,
+    pessimistic,
+    true_variance,
+    variance_ratio,
+)
+from adviser.scoring.estimates import Estimate, pair_estimates
+from adviser.scoring.histories import History, histories_of, jobs_left_out
+from adviser.scoring.samples import within_runs
+from adviser.scoring.stack_pairs import (
+    MeasuredStackIndex,
     Role,
-    Stacks,
-    package_contrasts,
-    stack_contrasts,
+    StackPair,
+    package_pairs,
+    several_package_pairs,
     version_of_purl,
 )
-from adviser.scoring.effects import Effects, FloatArray, per_cent
-from adviser.scoring.estimates import Estimate, pair_estimates
-from adviser.scoring.families import Family, Member, judge_family
-from adviser.scoring.histories import History, histories_of, jobs_left_out
-from adviser.scoring.judging import ALPHA
-from adviser.scoring.samples import within_runs
-from adviser.scoring.shrinkage import expected, pessimistic, true_variance
-from adviser.scoring.spread import MIN_JOBS_TO_TELL, SpreadRatio, variance_ratio
+from adviser.scoring.target import Target
+from adviser.scoring.verdicts import ALPHA
 from common.packages import Purl
 from graph.evidence import Evidence, Series
 
@@ -49,7 +61,7 @@ _SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.OTHERS: 1.0, Role.STACKS: 
 class _Compared:
     """One contrast with its estimate."""
 
-    contrast: Contrast
+    contrast: StackPair
     history: History
     estimate: Estimate
 
@@ -96,10 +108,10 @@ class Performance:
 
 def performance_of(
     evidence: Evidence,
-    stacks: Stacks,
+    stacks: MeasuredStackIndex,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
-    asked: Circumstances,
+    asked: Target,
 ) -> Performance:
     """Everything that was measured of the wanted versions.
 
@@ -113,23 +125,23 @@ def performance_of(
     """
     histories = histories_of(evidence, _wanted(evidence, stacks, baseline, versions))
     contrasts = _nearest(
-        package_contrasts(stacks, histories, baseline, versions), evidence.series, asked
+        package_pairs(stacks, histories, baseline, versions), evidence.series, asked
     )
     here = {
         number: it
         for number, it in histories.items()
         if asked.distance(evidence.series[number]) == 0
     }
-    contrasts += stack_contrasts(stacks, here, baseline, versions)
+    contrasts += several_package_pairs(stacks, here, baseline, versions)
     return _judged(_estimated(contrasts, histories), asked, evidence)
 
 
 def upgrade_claims(
     evidence: Evidence,
-    stacks: Stacks,
+    stacks: MeasuredStackIndex,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
-    asked: Circumstances,
+    asked: Target,
     whole: tuple[str, str] | None = None,
 ) -> tuple[Claim, ...]:
     """What is known of an upgrade, settled or not: of each changed version, and of all together.
@@ -143,13 +155,13 @@ def upgrade_claims(
     """
     histories = histories_of(evidence, _wanted(evidence, stacks, baseline, versions))
     contrasts = _nearest(
-        package_contrasts(stacks, histories, baseline, versions), evidence.series, asked
+        package_pairs(stacks, histories, baseline, versions), evidence.series, asked
     )
     if whole is not None:
         old, new = whole
         differs = stacks.differing(old, new)
         contrasts += [
-            Contrast(number, old, new, differs)
+            StackPair(number, old, new, differs)
             for number, it in histories.items()
             if asked.distance(evidence.series[number]) == 0 and old in it.jobs and new in it.jobs
         ]
@@ -158,7 +170,7 @@ def upgrade_claims(
 
 def _wanted(
     evidence: Evidence,
-    stacks: Stacks,
+    stacks: MeasuredStackIndex,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
 ) -> set[int]:
@@ -172,8 +184,8 @@ def _wanted(
 
 
 def _nearest(
-    contrasts: Sequence[Contrast], series: Sequence[Series], asked: Circumstances
-) -> list[Contrast]:
+    contrasts: Sequence[StackPair], series: Sequence[Series], asked: Target
+) -> list[StackPair]:
     """Of every two versions those contrasts that come from as near as any."""
     nearest: dict[tuple[Purl | None, Purl | None], int] = {}
     for it in contrasts:
@@ -186,9 +198,9 @@ def _nearest(
     ]
 
 
-def _estimated(contrasts: Sequence[Contrast], histories: Mapping[int, History]) -> list[_Compared]:
+def _estimated(contrasts: Sequence[StackPair], histories: Mapping[int, History]) -> list[_Compared]:
     """Estimates, those of one series in one go."""
-    by_series: dict[int, list[Contrast]] = defaultdict(list)
+    by_series: dict[int, list[StackPair]] = defaultdict(list)
     for it in contrasts:
         by_series[it.series].append(it)
     compared = []
@@ -205,7 +217,7 @@ def _estimated(contrasts: Sequence[Contrast], histories: Mapping[int, History]) 
 
 def _judged(
     compared: Sequence[_Compared],
-    asked: Circumstances,
+    asked: Target,
     evidence: Evidence,
     *,
     every: bool = False,
@@ -312,7 +324,7 @@ def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
             )
 
 
-def _claim(judged: _Judged, asked: Circumstances, labels: Mapping[str, str]) -> Claim:
+def _claim(judged: _Judged, asked: Target, labels: Mapping[str, str]) -> Claim:
     it = judged.compared
     contrast, series, estimate = it.contrast, it.history.series, it.estimate
     place, judgements = judged.place, judged.family.judgements

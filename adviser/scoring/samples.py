@@ -1,4 +1,10 @@
-"""The jobs of two stacks, host by host and run by run: which of them are compared with which."""
+"""The jobs of a stack, and which jobs of two stacks are compared with each other.
+
+A job is one process: one start of its environment in one slot of time. Its repetitions share the
+state of the machine, so a job contributes one number, however often it repeated. Jobs of one run
+(one inspection of one stack) share the state of the machine on that day; see
+:mod:`adviser.scoring.variances`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,49 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
+from typing import NamedTuple
 
-from adviser.scoring.jobs import MIN_JOBS, UNKNOWN_PLACE, Place
-from adviser.scoring.spread import Variance
+from adviser.scoring.effects import Variance
+
+#: Below this many jobs an arm nothing is claimed: of the 20 ways to deal six jobs into
+#: three and three, the most extreme one alone has a two-sided chance of 10 %.
+MIN_JOBS = 5
+
+
+class JobPlace(NamedTuple):
+    """Where a job ran and when; ``None`` where nobody said.
+
+    :param block: jobs of one block on one host ran in turns
+    :param run: jobs of one run on one host share the state that the machine was in; where it is
+        not known, a job has nothing in common with others
+    """
+
+    host: str | None = None
+    block: str | None = None
+    run: str | None = None
+
+
+UNKNOWN_PLACE = JobPlace()
+
+
+def job_log_rate(rates: Sequence[float]) -> float:
+    """``L``, the natural log of the median of a job's repetitions.
+
+    Logs turn ratios of rates into differences, whose sign alone changes when the
+    arms are swapped (Fleming & Wallace 1986, doi:10.1145/5666.5673).
+
+    :param rates: one rate a repetition, all finite and above zero, in any order
+    :raises ValueError: if there is none, or one is not a positive finite number
+
+    >>> job_log_rate([1.0, math.e, 100.0])
+    1.0
+    """
+    if len(rates) == 1 and 0 < rates[0] < math.inf:  # as nearly all
+        return math.log(rates[0])
+    if not rates or not all(0 < rate < math.inf for rate in rates):
+        raise ValueError("a job's rates are one or more positive finite numbers")
+    return math.log(median(rates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +72,7 @@ class Sample:
     label: str
     log_rates: tuple[float, ...]
     comparison_key: str
-    places: tuple[Place, ...] = ()
+    places: tuple[JobPlace, ...] = ()
     turn_variances: Mapping[str, Variance] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -63,7 +109,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class ArmPair:
     """Jobs from which one effect is estimated: pairs, or two arms."""
 
     hosts: tuple[str | None, ...]
@@ -81,11 +127,11 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EstimationPlan:
     """How one candidate is estimated: from everything, or from ``parts``, which are pooled."""
 
-    whole: Contrast
-    parts: tuple[Contrast, ...] = ()
+    whole: ArmPair
+    parts: tuple[ArmPair, ...] = ()
 
 
 #: Places of the jobs of one host in their sample, by block.
@@ -146,7 +192,7 @@ def jobs_by_place(sample: Sample) -> PlacedJobs:
     return PlacedJobs(sample, jobs)
 
 
-def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> Plan:
+def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> EstimationPlan:
     """Which jobs of two stacks are compared, by where and when they ran alone."""
     # Where one has no job at all, the jobs of the other still count as such.
     some = ours.hosts and theirs.hosts
@@ -155,13 +201,13 @@ def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> Plan:
     alone = [_contrast((host,), ours, theirs) for host in shared]
     enough = tuple(contrast for contrast in alone if contrast.enough)
     if len(enough) > 1:
-        return Plan(_contrast(shared, ours, theirs), enough)
+        return EstimationPlan(_contrast(shared, ours, theirs), enough)
     if enough:
-        return Plan(enough[0])
-    return Plan(alone[0] if len(alone) == 1 else _contrast(shared, ours, theirs))
+        return EstimationPlan(enough[0])
+    return EstimationPlan(alone[0] if len(alone) == 1 else _contrast(shared, ours, theirs))
 
 
-def _contrast(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJobs) -> Contrast:
+def _contrast(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJobs) -> ArmPair:
     common = [
         (host, block)
         for host in hosts
@@ -170,10 +216,10 @@ def _contrast(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJob
         if block is not None and block in theirs.hosts[host]
     ]
     if len(common) >= MIN_JOBS:
-        return Contrast(hosts, ours.blocks(common), theirs.blocks(common), paired=True)
+        return ArmPair(hosts, ours.blocks(common), theirs.blocks(common), paired=True)
     if len(hosts) > 1 and ours.hosts and theirs.hosts:
         hosts = tuple(sorted(hosts, key=lambda host: _fewest(host, ours, theirs)))[-1:]
-    return Contrast(hosts, ours.arm(hosts), theirs.arm(hosts), paired=False)
+    return ArmPair(hosts, ours.arm(hosts), theirs.arm(hosts), paired=False)
 
 
 def _fewest(host: str | None, ours: PlacedJobs, theirs: PlacedJobs) -> tuple[int, str]:

@@ -1,201 +1,163 @@
-"""Verdicts: whether a difference between stacks may be claimed at all."""
+"""The rule that tells claims from noise, for all comparisons of one answer together.
+
+An answer is one output: a report, a page of ``thoth stacks``, a run of ``thoth guard``. All of its
+comparisons are one family, so that the chance of even one false claim in it is bounded, however
+many stacks, packages and indicators it covers. Everything is an array with one entry a comparison.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from adviser.scoring.effects import per_cent
-from adviser.scoring.estimates import UNKNOWN_SERIES, Estimate, Method, SeriesSpread, estimates_of
-from adviser.scoring.families import Family, Member, judge_family
-from adviser.scoring.judging import ALPHA, Verdict
-from adviser.scoring.lacking import Need
-from adviser.scoring.samples import Sample
-from common.errors import IncomparableSamples
+from adviser.scoring.effects import Effects, FloatArray, chance_at_most, intervals
 
-#: The smallest difference worth a verdict, a share of the baseline's rate.
-MIN_DELTA = 0.02
+#: Chance of even one false claim in an answer, for the worst case of true differences of δ.
+ALPHA = 0.05
+
+#: Chance of even one claim of a difference in an answer in which there is none at all, whatever
+#: the noise. It shrinks in proportion below :data:`FULL_FREEDOM` degrees of freedom, so that few
+#: jobs keep about 1 %; δ keeps it there from fourteen jobs on, where jobs vary by 5 % or less.
+ALPHA_NONE = 0.02
+
+#: Degrees of freedom, that two stacks bring themselves, from which :data:`ALPHA_NONE` counts whole.
+FULL_FREEDOM = 13.0
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One candidate against the baseline.
+class Verdict(StrEnum):
+    """What may be said about a candidate next to the baseline."""
 
-    :param candidate: label of the candidate
-    :param baseline: label of the baseline
-    :param d: candidate − baseline, natural log; ``nan`` if an arm is empty
-    :param standard_error: of ``d``; infinite if unknown
-    :param degrees_of_freedom: of the standard error; 0 if unknown
-    :param interval_low_pct: lower end of the two-sided 95 % interval, per cent
-    :param interval_high_pct: its upper end
-    :param verdict: what may be claimed
-    :param jobs: of the candidate that took part
-    :param baseline_jobs: of the baseline
-    :param runs: that these were part of, or pairs
-    :param baseline_runs: the same of the baseline
-    :param tested: whether there was enough for a verdict, so that it counted for Holm
-    :param needs: what is missing where it is undetermined
-    :param jobs_missing: further jobs of the candidate until a verdict can be expected, an
-        estimate; 0 where it is settled, and where jobs do not help
-    :param baseline_jobs_missing: the same for the baseline
-    :param chance: that these jobs settle it as faster or slower; 0 where too little is known
-    :param p_value: see :class:`adviser.scoring.judging.Judgements`
-    :param method: how ``d`` was estimated
-    :param pairs: of jobs that ran in turns, 0 where none were used
-    :param hosts: that both stacks ran on; ``None`` if that is not known
-    :param used: places of the candidate's jobs that took part, in its sample
-    :param baseline_used: the same of the baseline
-    :param tau: standard deviation of the true effect between hosts, natural log; ``None``
-        unless effects of several hosts were pooled
-    """
-
-    candidate: str
-    baseline: str
-    d: float
-    standard_error: float
-    degrees_of_freedom: float
-    interval_low_pct: float
-    interval_high_pct: float
-    verdict: Verdict
-    jobs: int
-    baseline_jobs: int
-    runs: int
-    baseline_runs: int
-    tested: bool
-    needs: Need | None
-    jobs_missing: int
-    baseline_jobs_missing: int
-    chance: float
-    p_value: float
-    method: Method
-    pairs: int
-    hosts: int | None
-    used: tuple[int, ...]
-    baseline_used: tuple[int, ...]
-    tau: float | None
+    FASTER = "faster"
+    SLOWER = "slower"
+    EQUIVALENT = "equivalent"
+    UNDETERMINED = "undetermined"
 
     @property
-    def difference_pct(self) -> float:
-        """``exp(d) − 1`` in per cent of the baseline's rate."""
-        return float(per_cent(np.array([self.d]))[0])
+    def settled(self) -> bool:
+        """Whether it says anything; equivalence is a statement, too."""
+        return self is not Verdict.UNDETERMINED
+
+    @property
+    def different(self) -> bool:
+        """Whether it says that one of the two is faster."""
+        return self in (Verdict.FASTER, Verdict.SLOWER)
 
 
-def smallest_difference(aa_history: Sequence[float] = ()) -> float:
-    """δ: the difference that is of interest, a share of the baseline's rate.
+#: In the order of the numbers in :attr:`Judgements.verdicts`.
+VERDICTS = (Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FASTER)
 
-    2 %, or the 95th percentile of ``|d|`` between stacks known to be identical where that
-    is more: what a key shows by itself is not news.
 
-    :param aa_history: past effects of identical pairs that ran in turns with this key, natural
-        logs; how much runs differ is part of the error instead
+def family_document(comparisons: int) -> dict[str, float]:
+    """How many comparisons of an answer share its error rate, as JSON values."""
+    return {"comparisons": comparisons, "error_rate": ALPHA}
 
-    >>> smallest_difference()
-    0.02
+
+def family_text(comparisons: int) -> str:
+    """The same in one sentence.
+
+    >>> family_text(3)
+    'The chance of even one false claim among these 3 comparisons is at most 5 %.'
     """
-    if not aa_history:
-        return MIN_DELTA
-    return max(MIN_DELTA, math.expm1(float(np.percentile(np.abs(aa_history), 95))))
+    among = f"among these {comparisons} comparisons" if comparisons > 1 else "of this comparison"
+    return f"The chance of even one false claim {among} is at most {ALPHA:.0%}.".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """Stacks of one series and the baseline that they are compared with.
+class Judgements:
+    """What may be said of many comparisons that are judged together.
 
-    :param aa_history: see :func:`smallest_difference`
-    :param spread: what all stacks of the series show of its noise
+    :param verdicts: places in :data:`VERDICTS`
+    :param p_value: Holm-adjusted, of the verdict that the observed effect suggests: a difference
+        where it is beyond δ, else equivalence; 1 if it was not tested
+    :param low: lower end of the two-sided 95 % interval, natural log
+    :param high: its upper end
     """
 
-    baseline: Sample
-    candidates: Sequence[Sample]
-    aa_history: Sequence[float] = ()
-    spread: SeriesSpread = UNKNOWN_SERIES
+    verdicts: NDArray[np.int64]
+    p_value: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def verdict(self, i: int) -> Verdict:
+        """The verdict at index ``i``."""
+        return VERDICTS[self.verdicts[i]]
 
 
-def compare_candidates(
-    baseline: Sample,
-    candidates: Sequence[Sample],
-    *,
-    aa_history: Sequence[float] = (),
-    spread: SeriesSpread = UNKNOWN_SERIES,
+def holm_adjusted(p_values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """p-values that may each be held against α though all were looked at.
+
+    Step-down, valid under any dependence: here every candidate shares the baseline
+    (Holm 1979, "A simple sequentially rejective multiple test procedure",
+    Scand. J. Statist. 6:65–70, with weights as in its section 4).
+
+    :param weights: share of α of each, in any unit, above zero; equal by default
+
+    >>> holm_adjusted(np.array([0.04, 0.01, 0.03])).tolist()
+    [0.06, 0.03, 0.06]
+    >>> holm_adjusted(np.array([0.01, 0.01]), np.array([1.0, 3.0])).round(4).tolist()
+    [0.0133, 0.0133]
+    """
+    shares = np.ones_like(p_values) if weights is None else weights
+    scaled = p_values / shares
+    order = np.argsort(scaled, kind="stable")
+    left = np.cumsum(shares[order][::-1])[::-1]
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled[order] * left), 1.0)
+    return adjusted
+
+
+def judge(
+    effects: Effects,
+    tested: NDArray[np.bool_],
+    log_margin: FloatArray | float,
+    own_freedom: FloatArray | float = FULL_FREEDOM,
+    weights: FloatArray | None = None,
     alpha: float = ALPHA,
-) -> list[Comparison]:
-    """Compare every candidate with the baseline: :func:`compare_all` of one contest."""
-    return compare_all([Contest(baseline, candidates, aa_history, spread)], alpha)[0]
+) -> Judgements:
+    """Judge all comparisons of one answer as one family.
 
+    A difference is claimed if two tests agree after Holm's adjustment: that ``|d|`` exceeds δ, at
+    :data:`ALPHA` (the interval null, both signs together; Murphy & Myors 1999,
+    doi:10.1037/0021-9010.84.2.234), and that there is any difference, at :data:`ALPHA_NONE`.
+    Equivalence is claimed if both one-sided tests reject a difference of δ (TOST; Schuirmann 1987,
+    doi:10.1007/BF01068419). For each comparison one of the two claims is true, so both share
+    its part of α.
 
-def compare_all(contests: Sequence[Contest], alpha: float = ALPHA) -> list[list[Comparison]]:
-    """Compare the candidates of every contest with its baseline, as one family of claims.
-
-    :func:`adviser.scoring.judging.judge` says what is claimed. Candidates below five jobs or five
-    pairs are not tested and so do not count for Holm; that depends on the number of jobs alone,
-    never on what they showed. :func:`adviser.scoring.estimates.estimates_of` says which jobs take
-    part. There is no verdict where the jobs of an arm are of fewer than five runs, unless the
-    spread of the series tells what a run does.
-
-    :param contests: all that one answer shows; splitting them defeats Holm
-    :param alpha: chance of even one false claim among all of them
-    :returns: the comparisons of each contest, in the order given
-    :raises IncomparableSamples: if a comparison key differs from the baseline's
+    :param tested: whether there are jobs enough; what is not tested does not count for Holm
+    :param log_margin: ``ln(1 + δ)``, one for all or one each
+    :param own_freedom: degrees of freedom that the two stacks bring themselves
+    :param weights: share of α of each; see :func:`holm_adjusted`
+    :param alpha: chance of even one false claim
     """
-    members: list[Member] = []
-    for number, it in enumerate(contests):
-        _refuse_other_keys(it.baseline, it.candidates)
-        margin = math.log1p(smallest_difference(it.aa_history))
-        members += [
-            Member(estimate, margin, number)
-            for estimate in estimates_of(it.baseline, it.candidates, it.spread)
-        ]
-    if not members:
-        return [[] for _ in contests]
-    family = judge_family(members, alpha)
-    places = iter(range(len(members)))
-    return [
-        [
-            _comparison((candidate.label, it.baseline.label), members[i].estimate, family, i)
-            for candidate, i in zip(it.candidates, places, strict=False)
-        ]
-        for it in contests
-    ]
-
-
-def _comparison(labels: tuple[str, str], estimate: Estimate, family: Family, i: int) -> Comparison:
-    lack, judged = family.lacks[i], family.judgements
-    low, high = per_cent(np.array([judged.low[i], judged.high[i]]))
-    return Comparison(
-        candidate=labels[0],
-        baseline=labels[1],
-        d=estimate.effect.d,
-        standard_error=estimate.effect.standard_error,
-        degrees_of_freedom=estimate.effect.degrees_of_freedom,
-        interval_low_pct=float(low),
-        interval_high_pct=float(high),
-        verdict=judged.verdict(i),
-        jobs=estimate.jobs,
-        baseline_jobs=estimate.baseline_jobs,
-        runs=estimate.runs,
-        baseline_runs=estimate.baseline_runs,
-        tested=estimate.tested,
-        needs=lack.need,
-        jobs_missing=lack.jobs,
-        baseline_jobs_missing=lack.baseline_jobs,
-        chance=lack.chance,
-        p_value=float(judged.p_value[i]),
-        method=estimate.method,
-        pairs=estimate.pairs,
-        hosts=estimate.hosts,
-        used=estimate.used,
-        baseline_used=estimate.baseline_used,
-        tau=estimate.tau,
+    margin = np.broadcast_to(np.asarray(log_margin, dtype=np.float64), effects.d.shape)
+    size = Effects(np.abs(effects.d), effects.standard_error, effects.degrees_of_freedom)
+    different = np.maximum(
+        chance_at_most(size, margin) + chance_at_most(size, -margin),
+        2 * chance_at_most(size, 0.0) * alpha / none_level(own_freedom, alpha),
+    )
+    inside = Effects(-size.d, size.standard_error, size.degrees_of_freedom)
+    p = np.ones_like(effects.d)
+    beyond = size.d > margin
+    raw = np.minimum(np.where(beyond, different, chance_at_most(inside, -margin)), 1.0)
+    p[tested] = holm_adjusted(raw[tested], None if weights is None else weights[tested])
+    settled = p < alpha
+    low, high = intervals(effects)
+    return Judgements(
+        np.select([settled & beyond & (effects.d > 0), settled & beyond, settled], [3, 2, 1], 0),
+        p,
+        low,
+        high,
     )
 
 
-def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
-    for sample in candidates:
-        if sample.comparison_key != baseline.comparison_key:
-            raise IncomparableSamples(
-                f"{sample.label} ({sample.comparison_key}) was not measured like "
-                f"{baseline.label} ({baseline.comparison_key})"
-            )
+def none_level(own_freedom: FloatArray | float, alpha: FloatArray | float = ALPHA) -> FloatArray:
+    """:data:`ALPHA_NONE` for comparisons with so many degrees of freedom of their own.
+
+    >>> none_level(np.array([4.0, 9.0, 13.0, 40.0])).round(4).tolist()
+    [0.0062, 0.0138, 0.02, 0.02]
+    """
+    share = np.minimum(1.0, np.asarray(own_freedom, dtype=np.float64) / FULL_FREEDOM)
+    return np.asarray(np.maximum(share, 1e-9) * ALPHA_NONE * (alpha / ALPHA))

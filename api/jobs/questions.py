@@ -8,7 +8,7 @@ from adviser.advise import advise
 from adviser.answering.answers import knowledge
 from adviser.answering.recorded import recorded, replayed, request_in, why_it_may_differ
 from adviser.explain import why_not
-from adviser.reports.values import plain
+from adviser.reports.serialization import plain
 from api.asking import requirement_of
 from api.jobs.results import store_result
 from api.jobs.worker_context import Workshop

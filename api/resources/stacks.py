@@ -9,7 +9,7 @@ from typing import Any
 from flask.views import MethodView
 from sqlalchemy import Connection
 
-from adviser.stacks import compare_stacks
+from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
 from api.authentication import needs, token
 from api.errors import not_found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from marshmallow import Schema, fields, validate
 
-from adviser.scoring.judging import Verdict
-from adviser.scoring.lacking import Need
+from adviser.scoring.sample_needs import Need
+from adviser.scoring.verdicts import Verdict
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,

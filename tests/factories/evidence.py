@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from adviser.scoring.assessments import Claim, Standing
-from adviser.scoring.circumstances import Circumstances
-from adviser.scoring.contrasts import Stacks, name_of
 from adviser.scoring.performance import Performance, performance_of, performance_order
+from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
+from adviser.scoring.target import Target
 from common.formats.json_documents import digest
 from common.packages import Purl, package_version
 from common.units import Unit
@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 #: Hardware classes of these tests.
 HERE, ELSEWHERE = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 #: Where the stacks of these tests are to run.
-PLACE = Circumstances(HERE, "3.11")
+PLACE = Target(HERE, "3.11")
 #: A gain of 30 %, natural log.
 GAIN = math.log(1.3)
 
@@ -138,17 +138,17 @@ def versions_by_name(releases: Iterable[str]) -> dict[str, list[Purl]]:
 
 
 def performance_about(
-    bench: Bench, baseline: Sequence[str], candidates: Collection[str], place: Circumstances = PLACE
+    bench: Bench, baseline: Sequence[str], candidates: Collection[str], place: Target = PLACE
 ) -> Performance:
     """What measurements say of some versions next to a baseline; both may be chosen."""
     evidence = bench.evidence()
     base = {name_of(purl(release)): purl(release) for release in baseline}
     versions = versions_by_name([*baseline, *candidates])
-    return performance_of(evidence, Stacks(evidence), base, versions, place)
+    return performance_of(evidence, MeasuredStackIndex(evidence), base, versions, place)
 
 
 def claims_about(
-    bench: Bench, baseline: Sequence[str], candidates: Collection[str], place: Circumstances = PLACE
+    bench: Bench, baseline: Sequence[str], candidates: Collection[str], place: Target = PLACE
 ) -> list[Claim]:
     """The claims of :func:`performance_about`."""
     return list(performance_about(bench, baseline, candidates, place).claims)

@@ -16,7 +16,7 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.values import packed
+from adviser.reports.serialization import packed
 from adviser.scoring.criteria import RecommendationType
 from graph.advice import AdviceHead, StoredAdvice
 from graph.evidence import Evidence

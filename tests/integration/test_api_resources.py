@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from packaging.version import Version
 from sqlalchemy import text
 
-from adviser.stacks import compare_stacks
+from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
 from api.service import EXTENSION
 from common.settings import Settings

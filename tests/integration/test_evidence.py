@@ -13,10 +13,10 @@ from sqlalchemy import event, select, update
 
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Code
-from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
-from adviser.scoring.judging import Verdict
+from adviser.scoring.target import Target
+from adviser.scoring.verdicts import Verdict
 from cli.ingest import ingest
 from common.environments import environment
 from graph.engine import Stores
@@ -87,7 +87,7 @@ def test_what_was_measured_in_turns_becomes_a_claim_that_moves_advice(filled: St
     snapshot, evidence = read(filled, "numpy")
     found = assess(
         snapshot, evidence, RecommendationType.PERFORMANCE, {"numpy": "2.0.0"},
-        Circumstances(hardware(filled), LINUX.python_version),
+        Target(hardware(filled), LINUX.python_version),
     )  # fmt: skip
     (claim,) = found.claims
     assert (claim.verdict, claim.method, claim.pairs) == (Verdict.FASTER, Method.PAIRED, 10)
@@ -127,7 +127,7 @@ def test_vulnerabilities_are_known_by_all_their_names(filled: Stores) -> None:
             evidence,
             RecommendationType.SECURITY,
             None,
-            Circumstances(None, LINUX.python_version),
+            Target(None, LINUX.python_version),
             allowed=allowed,
         )
         for allowed in ([], ["CVE-2025-1"])

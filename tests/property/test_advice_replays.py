@@ -11,7 +11,7 @@ from adviser.advise import advise
 from adviser.asked import Asked
 from adviser.reports.checking import Material, check_report
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
-from adviser.reports.values import packed, unpacked
+from adviser.reports.serialization import packed, unpacked
 from adviser.resolver.worker import Worker
 from adviser.scoring.criteria import RecommendationType
 from common.formats.json_documents import digest_bytes

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.effects import (
     Arms,
     Effects,
@@ -21,10 +22,8 @@ from adviser.scoring.effects import (
     welch_effects,
 )
 from adviser.scoring.estimates import Method
-from adviser.scoring.jobs import MIN_JOBS, Place
-from adviser.scoring.judging import Judgements, judge
-from adviser.scoring.samples import Sample
-from adviser.scoring.verdicts import compare_candidates
+from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample
+from adviser.scoring.verdicts import Judgements, judge
 
 arm = st.lists(st.floats(-0.5, 0.5) | st.sampled_from([0.0, 0.25]), max_size=12)
 MARGIN = math.log1p(0.02)
@@ -78,7 +77,7 @@ def test_pairs_in_an_array_are_judged_as_samples_are(
     # One comparison each: with several, pairs of the shared baseline would have to agree.
     for them in pairs:
         ours, theirs = ([x / 64 for x in column] for column in zip(*them, strict=True))
-        places = tuple(Place("h", f"run:{n}") for n in range(len(them)))
+        places = tuple(JobPlace("h", f"run:{n}") for n in range(len(them)))
         (told,) = compare_candidates(
             Sample("b", tuple(theirs), "key", places), [Sample("c", tuple(ours), "key", places)]
         )

@@ -21,7 +21,6 @@ from adviser.answering.recorded import (
     why_it_may_differ,
 )
 from adviser.locks.stacks import LockFormat
-from adviser.reports.apart import check_apart
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     lock_of,
@@ -29,8 +28,9 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.links import head_of
-from adviser.reports.values import packed
+from adviser.reports.offline_check import check_apart
+from adviser.reports.record_links import head_of
+from adviser.reports.serialization import packed
 from adviser.scoring.criteria import RecommendationType
 from cli.project_files import read_lock_file
 from common.errors import DamagedDocument, ProjectError

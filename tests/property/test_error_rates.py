@@ -14,18 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from adviser.scoring.comparisons import (
+    Comparison,
+    ComparisonGroup,
+    compare_all,
+    compare_candidates,
+)
 from adviser.scoring.estimates import Method, SeriesSpread
-from adviser.scoring.jobs import Place
-from adviser.scoring.judging import Verdict
-from adviser.scoring.moderation import variance_prior
-from adviser.scoring.samples import Sample
-from adviser.scoring.turns import turn_variances
-from adviser.scoring.verdicts import Comparison, Contest, compare_all, compare_candidates
+from adviser.scoring.samples import JobPlace, Sample
+from adviser.scoring.variances import turn_variances, variance_prior
+from adviser.scoring.verdicts import Verdict
 
 
 def turns(
     draw: np.random.Generator, candidates: int, blocks: int, noise: float, *, reference: int = 1
-) -> list[list[tuple[Place, float]]]:
+) -> list[list[tuple[JobPlace, float]]]:
     """Identical stacks that ran in turns: of each its jobs, those of the baseline first.
 
     :param reference: jobs of the baseline in a block; the others have one
@@ -33,7 +36,7 @@ def turns(
     hours = draw.normal(0, 0.1, blocks)
     return [
         [
-            (Place("h1", f"run:{block}"), hours[block] + draw.normal(0, noise))
+            (JobPlace("h1", f"run:{block}"), hours[block] + draw.normal(0, noise))
             for block in range(blocks)
             for _ in range(1 if stack else reference)
         ]
@@ -41,7 +44,7 @@ def turns(
     ]
 
 
-def contest(stacks: list[list[tuple[Place, float]]]) -> Contest:
+def contest(stacks: list[list[tuple[JobPlace, float]]]) -> ComparisonGroup:
     """The first stack as the baseline of the others, with what all of them show of the noise."""
     variances = turn_variances({str(n): jobs for n, jobs in enumerate(stacks)})
     samples = [
@@ -55,14 +58,14 @@ def contest(stacks: list[list[tuple[Place, float]]]) -> Contest:
         for n, jobs in enumerate(stacks)
     ]
     priors = {host: variance_prior(list(them.values())) for host, them in variances.items()}
-    return Contest(samples[0], samples[1:], spread=SeriesSpread(turns=priors))
+    return ComparisonGroup(samples[0], samples[1:], spread=SeriesSpread(turns=priors))
 
 
-def compared(one: Contest) -> list[Comparison]:
+def compared(one: ComparisonGroup) -> list[Comparison]:
     return compare_candidates(one.baseline, one.candidates, spread=one.spread)
 
 
-def faster(stack: list[tuple[Place, float]], gain: float) -> list[tuple[Place, float]]:
+def faster(stack: list[tuple[JobPlace, float]], gain: float) -> list[tuple[JobPlace, float]]:
     return [(place, rate + math.log1p(gain)) for place, rate in stack]
 
 
@@ -93,7 +96,7 @@ def test_all_groups_of_a_page_together_hardly_ever_claim_anything() -> None:
     draw, pages = np.random.default_rng(83), 0
     for _ in range(200):
         page = [
-            Contest(base, others)
+            ComparisonGroup(base, others)
             for base, *others in (
                 [Sample(str(n), tuple(draw.normal(0, 0.15, 5)), "key") for n in range(6)]
                 for _ in range(20)
@@ -141,7 +144,7 @@ def test_three_hosts_with_noise_of_their_own_find_more_than_one() -> None:
         speeds = draw.normal(0, 0.05, (21, 3, 6)) + draw.normal(0, 0.1, (1, 3, 6))
         speeds[1] += math.log(1.10)
         for hosts in found:
-            places = [Place(f"h{host}", f"run:{n}") for host in range(hosts) for n in range(6)]
+            places = [JobPlace(f"h{host}", f"run:{n}") for host in range(hosts) for n in range(6)]
             base, *others = (
                 Sample(str(n), tuple(speeds[n, :hosts].ravel()), "key", tuple(places))
                 for n in range(21)
@@ -164,7 +167,9 @@ def test_a_second_identical_host_never_turns_a_claim_into_none(
             str(n),
             tuple(rate / 256 for rate in arm),
             "key",
-            tuple(Place("h1", f"run:{i}" if in_turns else None, str(i)) for i in range(len(arm))),
+            tuple(
+                JobPlace("h1", f"run:{i}" if in_turns else None, str(i)) for i in range(len(arm))
+            ),
         )
         for n, arm in enumerate([baseline, *candidates])
     ]

@@ -12,7 +12,7 @@ import pytest
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import RecommendationType
-from adviser.scoring.judging import Verdict
+from adviser.scoring.verdicts import Verdict
 from common.packages import package_version
 from tests.factories.evidence import NOW, PLACE, Bench, simulated
 from tests.factories.universes import Index, snapshot_of

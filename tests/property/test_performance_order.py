@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adviser.advise import Advice
-from adviser.reports.placing import Placer
+from adviser.reports.version_rationale import VersionRationales
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
 from tests.factories.asked import advised, asked
@@ -147,7 +147,7 @@ def test_a_newer_version_that_is_settled_slower_than_the_fastest_is_not_advised(
     advice = advice_for(VERSIONS, three_versions(0.0), lock)
     assert chosen(advice) == "2.3.5"
     assert advice.best is not None
-    placer = Placer(advice.universe, advice.best, advice.assessment)
+    placer = VersionRationales(advice.universe, advice.best, advice.assessment)
     message = placer.placing(advice.best.choices[0]).message
     assert message.startswith("2.3.5 is 2")
     assert message.endswith("% faster than 2.4.6 in PiMatmul")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adviser.reports.documents import report_bytes, report_document, result_document
-from adviser.reports.values import packed
+from adviser.reports.serialization import packed
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
 from tests.factories.asked import advised, asked, known_for
@@ -38,7 +38,7 @@ from adviser.advise import advise
 from adviser.asked import Asked
 from adviser.reports.checking import Material, check_report
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
-from adviser.reports.values import unpacked
+from adviser.reports.serialization import unpacked
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 

@@ -12,23 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from adviser.scoring.comparisons import Comparison, compare_candidates
 from adviser.scoring.estimates import Method
-from adviser.scoring.jobs import Place
-from adviser.scoring.judging import Verdict
-from adviser.scoring.samples import Sample
-from adviser.scoring.verdicts import Comparison, compare_candidates
+from adviser.scoring.samples import JobPlace, Sample
+from adviser.scoring.verdicts import Verdict
 
 log_rates = st.lists(st.floats(-1, 1), max_size=12).map(tuple)
 #: Where a job ran, and its log rate in sixty-fourths, which add without rounding.
 placed_jobs = st.lists(
     st.tuples(
-        st.sampled_from([Place("h1"), Place("h2"), Place()])
-        | st.builds(Place, st.sampled_from(["h1", "h2"]), st.integers(0, 7).map("run:{}".format)),
+        st.sampled_from([JobPlace("h1"), JobPlace("h2"), JobPlace()])
+        | st.builds(
+            JobPlace, st.sampled_from(["h1", "h2"]), st.integers(0, 7).map("run:{}".format)
+        ),
         st.integers(-50, 50),
     ),
     max_size=24,
 )
-Placed = list[tuple[Place, int]]
+Placed = list[tuple[JobPlace, int]]
 MIRRORED = {
     Verdict.FASTER: Verdict.SLOWER,
     Verdict.SLOWER: Verdict.FASTER,
@@ -129,7 +130,7 @@ def test_a_real_gain_of_ten_per_cent_is_found() -> None:
     assert seen[Verdict.SLOWER] == 0
 
 
-def placed(label: str, jobs: Placed, drift: dict[Place, int] | None = None) -> Sample:
+def placed(label: str, jobs: Placed, drift: dict[JobPlace, int] | None = None) -> Sample:
     """A sample of jobs whose rates are moved by what their place has in ``drift``."""
     moved = drift or {}
     rates = tuple((rate + moved.get(place, 0)) / 64 for place, rate in jobs)
@@ -160,7 +161,7 @@ def test_the_order_of_placed_jobs_never_matters(a: Placed, b: Placed, rng) -> No
 def test_a_drift_common_to_the_arms_of_a_pair_changes_nothing(
     a: Placed, b: Placed, steps: list[int]
 ) -> None:
-    blocks = [Place(host, f"run:{n}") for host in ("h1", "h2") for n in range(8)]
+    blocks = [JobPlace(host, f"run:{n}") for host in ("h1", "h2") for n in range(8)]
     drift = dict(zip(blocks, steps, strict=True))
     (plain,) = compare_candidates(placed("a", a), [placed("b", b)])
     (moved,) = compare_candidates(placed("a", a, drift), [placed("b", b, drift)])
@@ -187,7 +188,7 @@ def test_no_verdict_comes_from_fewer_than_five_pairs_or_jobs(a: Placed, b: Place
     st.sampled_from(["h1", None]),
 )
 def test_four_pairs_never_have_a_verdict(pairs: list[tuple[int, int]], host: str | None) -> None:
-    places = [Place(host, f"run:{n}") for n in range(len(pairs))]
+    places = [JobPlace(host, f"run:{n}") for n in range(len(pairs))]
     ours, theirs = zip(*pairs, strict=True) if pairs else ((), ())
     (found,) = compare_candidates(
         placed("a", list(zip(places, ours, strict=True))),
@@ -205,12 +206,12 @@ def interleaved(
     Each job takes its turn on a line that falls all the time, so that jobs of one block
     differ by it as well, and each machine has a speed of its own.
     """
-    places: list[Place] = []
+    places: list[JobPlace] = []
     rates: list[list[float]] = [[] for _ in range(stacks)]
     for host in hosts:
         speed, slope = rng.normal(0, 0.05), -0.5 / (blocks * stacks)
         for block in range(blocks):
-            places.append(Place(host, f"run:{block}"))
+            places.append(JobPlace(host, f"run:{block}"))
             hour = rng.normal(0, 0.1)
             order = range(stacks) if block % 2 == 0 else range(stacks - 1, -1, -1)
             for turn, stack in enumerate(order):
@@ -260,7 +261,7 @@ def test_hosts_that_saw_the_stacks_unevenly_carry_no_claim() -> None:
         for fast in (4, 1):
             jobs = [fast if host % 2 else 5 - fast for host in range(hosts)]
             places = [
-                Place(f"host-{host}") for host, count in enumerate(jobs) for _ in range(count)
+                JobPlace(f"host-{host}") for host, count in enumerate(jobs) for _ in range(count)
             ]
             rates = [
                 0.1 * (int(it.host[-1]) % 2) + draw.gauss(0, 0.005) for it in places if it.host

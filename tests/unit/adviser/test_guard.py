@@ -8,7 +8,7 @@ import numpy as np
 
 from adviser.explain import Change
 from adviser.guard import Guarded, GuardOutcome, guard, versions_without_candidate
-from adviser.scoring.judging import Verdict
+from adviser.scoring.verdicts import Verdict
 from common.environments import Environment
 from graph.candidates import KnownVulnerability
 from graph.evidence import ADVISORIES, Evidence

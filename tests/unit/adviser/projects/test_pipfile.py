@@ -13,7 +13,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
 from adviser.projects.problems import InvalidProject
 from adviser.projects.project import AskedRequirement, Project, ProjectIndex, WarningCode
-from adviser.reports.values import packed
+from adviser.reports.serialization import packed
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,

@@ -12,9 +12,9 @@ import pytest
 
 from adviser.advise import Advice, assessed, in_this_process, universe_for
 from adviser.answering.recorded import check_stored
-from adviser.reports.apart import check_apart
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
+from adviser.reports.offline_check import check_apart
 from adviser.scoring.criteria import SCALE
 from common.formats.json_documents import digest
 from graph.evidence import Evidence

@@ -7,7 +7,7 @@ import math
 
 import jsonschema
 
-from adviser.reports.claims import claim_document
+from adviser.reports.serialization import claim_document
 from adviser.scoring.assessments import Claim
 from tests.factories.evidence import Bench, claims_about, jobs
 from tests.factories.reports import (

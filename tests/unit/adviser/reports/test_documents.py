@@ -12,9 +12,9 @@ import pytest
 
 from adviser.advise import advise, in_this_process
 from adviser.asked import Asked
-from adviser.reports.apart import check_apart
 from adviser.reports.documents import Known, report_bytes, report_document, result_document
-from adviser.reports.values import packed, unpacked
+from adviser.reports.offline_check import check_apart
+from adviser.reports.serialization import packed, unpacked
 from adviser.resolver.requests import Budget
 from adviser.resolver.results import Limit, Resolution, Status
 from adviser.resolver.universe import Universe

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from adviser.reports.codes import NoteCode
-from adviser.reports.gaps import gap_notes
-from adviser.reports.unread import Unread, unread_in
+from adviser.reports.note_codes import NoteCode
+from adviser.reports.notes import gap_notes
+from adviser.reports.unfetched_versions import UnfetchedVersions, unread_in
 from adviser.scoring.assessments import Level
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
@@ -19,7 +19,9 @@ from tests.factories.universes import Index
 BLIND = replace(NOTHING, sources={ADVISORIES: None})
 
 
-def unread(manifest: str, listed: dict[str, list[str]], **options: Any) -> tuple[Unread, ...]:
+def unread(
+    manifest: str, listed: dict[str, list[str]], **options: Any
+) -> tuple[UnfetchedVersions, ...]:
     advice = advised(asked(manifest, **options))
     conflict = advice.resolution.conflict
     assert conflict is not None

@@ -9,14 +9,14 @@ import pytest
 
 from adviser.advise import advise, in_this_process
 from adviser.asked import Asked, AskedIndex
-from adviser.reports.codes import NoteCode
+from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import stack_notes
 from adviser.resolver.requests import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
 from adviser.scoring.estimates import Method
-from adviser.scoring.judging import Verdict
-from adviser.scoring.lacking import Need
+from adviser.scoring.sample_needs import Need
+from adviser.scoring.verdicts import Verdict
 from graph.evidence import Evidence
 from tests.factories.asked import INDEX, MAIN, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench

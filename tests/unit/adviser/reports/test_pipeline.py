@@ -6,8 +6,7 @@ import json
 
 import jsonschema
 
-from adviser.reports.documents import report_bytes, report_document, result_document
-from adviser.reports.pipeline import pipeline_of
+from adviser.reports.documents import pipeline_of, report_bytes, report_document, result_document
 from tests.factories.asked import advised, asked, known_for
 from tests.factories.reports import METADATA, SCHEMA
 

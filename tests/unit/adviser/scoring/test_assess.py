@@ -15,8 +15,8 @@ from adviser.resolver.resolve import resolve
 from adviser.resolver.universe import Rule
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment, Code, Difference, Justification, Level
-from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.target import Target
 from common.packages import Purl
 from graph.candidates import KnownVulnerability
 from graph.evidence import Evidence
@@ -219,9 +219,7 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
 
 
 def test_a_claim_from_elsewhere_says_so() -> None:
-    found = assessed(
-        PERFORMANCE, evidence=measured(1.0, ELSEWHERE), asked=Circumstances(HERE, "3.12")
-    )
+    found = assessed(PERFORMANCE, evidence=measured(1.0, ELSEWHERE), asked=Target(HERE, "3.12"))
     (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is Code.FASTER)
     assert "on another class" in note.message
     assert note.message.endswith("; another hardware class than asked about; Python 3.11")

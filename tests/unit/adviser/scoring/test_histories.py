@@ -9,9 +9,9 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from adviser.scoring.comparisons import compare_candidates, smallest_difference
 from adviser.scoring.histories import History, histories_of
-from adviser.scoring.judging import Verdict
-from adviser.scoring.verdicts import compare_candidates, smallest_difference
+from adviser.scoring.verdicts import Verdict
 from graph.evidence import Evidence
 from tests.factories.evidence import NOW, Bench, series
 

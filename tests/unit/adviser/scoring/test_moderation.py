@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from adviser.scoring.effects import paired_effect
+from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Estimate, Method, estimates_of
 from adviser.scoring.histories import History, histories_of
-from adviser.scoring.jobs import Place
-from adviser.scoring.moderation import (
+from adviser.scoring.samples import JobPlace
+from adviser.scoring.variances import (
     NO_PRIOR,
     VariancePrior,
     moderated,
     pair_prior,
+    run_spread,
+    turn_variances,
     variance_prior,
 )
-from adviser.scoring.runs import run_spread
-from adviser.scoring.spread import Variance
-from adviser.scoring.turns import turn_variances
+from tests.factories.effects import paired_effect
 from tests.factories.evidence import Bench
 
 
@@ -85,13 +85,13 @@ def test_the_prior_of_a_pair_by_hand() -> None:
 def test_variances_within_turns_by_hand() -> None:
     # Two stacks in turns: each has half the variance of their differences.
     differences = [0.05, 0.01, 0.03, 0.02, 0.04, 0.0]
-    turns = [Place("h1", f"run:{n}") for n in range(6)]
+    turns = [JobPlace("h1", f"run:{n}") for n in range(6)]
     hours = [0.3, -0.2, 0.1, 0.0, 0.5, -0.4]
     jobs = {
         "a": [(place, hour + d) for place, hour, d in zip(turns, hours, differences, strict=True)],
         "b": list(zip(turns, hours, strict=True)),
-        "alone": [(Place("h1", f"other:{n}"), 0.01 * n) for n in range(6)],
-        "nowhere": [(Place("h1"), 0.0)] * 6,
+        "alone": [(JobPlace("h1", f"other:{n}"), 0.01 * n) for n in range(6)],
+        "nowhere": [(JobPlace("h1"), 0.0)] * 6,
     }
     variances = turn_variances(jobs)
     assert list(variances) == ["h1"]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adviser.scoring.circumstances import Circumstances
-from adviser.scoring.judging import Verdict
+from adviser.scoring.comparisons import Comparison, compare_candidates
 from adviser.scoring.next_jobs import further_jobs, next_claims, still_in_the_race
 from adviser.scoring.samples import Sample
-from adviser.scoring.verdicts import Comparison, compare_candidates
+from adviser.scoring.target import Target
+from adviser.scoring.verdicts import Verdict
 from tests.factories.evidence import ELSEWHERE, Bench, claims_about, jobs, purl
 
 
@@ -84,6 +84,6 @@ def test_of_claims_those_count_that_were_measured_here_and_may_still_be_the_best
     (found,) = next_claims(claims)
     assert (found.package, found.purl) == ("other", purl("other==4"))
     assert 0 < found.chance < 1
-    elsewhere = claims_about(bench, ["other==1"], ["other==4"], Circumstances(ELSEWHERE, "3.11"))
+    elsewhere = claims_about(bench, ["other==1"], ["other==4"], Target(ELSEWHERE, "3.11"))
     assert [it.chance for it in elsewhere] == [0.0]
     assert next_claims(elsewhere) == ()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adviser.scoring.circumstances import Circumstances
 from adviser.scoring.estimates import Method
-from adviser.scoring.judging import Verdict
-from adviser.scoring.lacking import Need
-from adviser.scoring.notes import claim_note
+from adviser.scoring.justifications import claim_note
+from adviser.scoring.sample_needs import Need
+from adviser.scoring.target import Target
+from adviser.scoring.verdicts import Verdict
 from tests.factories.evidence import (
     ELSEWHERE,
     GAIN,
@@ -167,25 +167,19 @@ def test_measurements_from_here_silence_those_from_elsewhere() -> None:
 
 
 def test_without_known_hardware_everything_is_from_elsewhere() -> None:
-    (claim,) = claims_about(
-        measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(None, "3.11")
-    )
+    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(None, "3.11"))
     assert not claim.same_hardware
     assert claim.interval_low_pct < 10
 
 
 @pytest.mark.parametrize("prefix", [HERE, HERE[:12], "aaaa"])
 def test_hardware_may_be_named_by_the_beginning_of_its_digest(prefix: str) -> None:
-    (claim,) = claims_about(
-        measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(prefix, "3.11")
-    )
+    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(prefix, "3.11"))
     assert claim.same_hardware
 
 
 def test_another_python_is_named_and_wider() -> None:
-    (claim,) = claims_about(
-        measured(), ["fast==1", "rest==1"], ["fast==2"], Circumstances(HERE, "3.12")
-    )
+    (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(HERE, "3.12"))
     assert (claim.same_python, claim.python_version) == (False, "3.11")
     assert claim.interval_high_pct - claim.interval_low_pct > 30
 
@@ -323,11 +317,11 @@ def _raw_p_value(d: float, freedom: float) -> float:
 
 
 def test_hardware_and_python_both_another_are_wider_by_both() -> None:
-    def width(place: Circumstances) -> float:
+    def width(place: Target) -> float:
         (claim,) = claims_about(measured(changed=MANY), ["fast==1", "rest==1"], ["fast==2"], place)
         return math.log1p(claim.interval_high_pct / 100) - math.log1p(claim.observed_pct / 100)
 
-    one, both = width(Circumstances(HERE, "3.12")), width(Circumstances(ELSEWHERE, "3.12"))
+    one, both = width(Target(HERE, "3.12")), width(Target(ELSEWHERE, "3.12"))
     assert both / one == pytest.approx(math.sqrt(2), rel=0.01)
 
 

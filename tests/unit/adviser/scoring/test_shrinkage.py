@@ -7,9 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from adviser.scoring.effects import Effects, moments, welch_effects
-from adviser.scoring.judging import judge
-from adviser.scoring.shrinkage import expected, pessimistic, shrinkage_factors, true_variance
+from adviser.scoring.effects import (
+    Effects,
+    expected,
+    moments,
+    pessimistic,
+    shrinkage_factors,
+    true_variance,
+    welch_effects,
+)
+from adviser.scoring.verdicts import judge
 
 
 def effects(d: list[float], error: float | list[float], freedom: float = 18.0) -> Effects:

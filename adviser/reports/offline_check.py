@@ -1,0 +1,184 @@
+"""A report far from its record: what of it holds by itself, and with its snapshot and evidence.
+
+The record has the project and the files of releases; without it neither manifest nor hashes can
+be verified, nor that nothing was edited. With the snapshot that the report names it is followed
+whether the stacks may be chosen and meet the request, and with the evidence what they score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from adviser.reports.checking import BROKEN, Checked, expect_schema, resolution_in
+from adviser.reports.serialization import unpacked
+from adviser.resolver.admission import choosable, universe_of
+from adviser.resolver.checker import check_resolution, check_stack
+from adviser.resolver.requests import Request
+from adviser.resolver.results import Resolution, Stack, Status
+from adviser.scoring.assess import assess
+from adviser.scoring.criteria import SCALE, RecommendationType, penalties_of
+from adviser.scoring.target import Target
+from common.environments import Environment
+from common.errors import InvalidDocument
+from common.formats.json_documents import digest, fault_in
+from common.reasons import Reason
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+
+_ITSELF = "that the report agrees with itself: digest, sums, order, bound, lock and stack"
+_FEASIBLE = "that every version may be chosen and every requirement is met, by the snapshot"
+_SCORED = "scores and their order, by the snapshot and the evidence"
+_RECORD = (
+    "that nothing was edited, the hashes and addresses of files, the project's manifest, and the "
+    "proof that nothing is better: this machine has no record of the advice"
+)
+
+
+def check_apart(
+    report: Mapping[str, Any], snapshot: Snapshot | None = None, evidence: Evidence | None = None
+) -> Checked:
+    """What can be said of a report whose advice is not in the record.
+
+    :param snapshot: the one that it names, if there is one
+    :param evidence: likewise
+    :raises InvalidDocument: if it is no report of this schema
+    """
+    expect_schema(report)
+    try:
+        return _checked(report, snapshot, evidence)
+    except BROKEN as error:
+        raise InvalidDocument(Reason.UNREADABLE, f"not a report: {fault_in(error)}") from error
+
+
+def _checked(
+    report: Mapping[str, Any], snapshot: Snapshot | None, evidence: Evidence | None
+) -> Checked:
+    inner, certificate = report["result"]["report"], report["result"]["report"]["certificate"]
+    problems, verified, unverified = list(_by_itself(report)), [_ITSELF], []
+    named, based = certificate["snapshot"], certificate["evidence"]
+    if snapshot is not None and snapshot.revision != named:
+        problems.append(f"it rests on snapshot {named}, not on {snapshot.revision}")
+    if evidence is not None and evidence.revision != based:
+        problems.append(f"it rests on evidence {based}, not on {evidence.revision}")
+    if snapshot is None:
+        unverified.append(f"{_FEASIBLE}: it needs snapshot {named} (--snapshot)")
+        unverified.append(f"{_SCORED}: it needs both")
+        return Checked(tuple(problems), tuple(verified), (*unverified, _RECORD))
+    parameters = report["result"]["parameters"]
+    rules = unpacked(orjson.dumps(parameters["rules"]), Request)
+    found = resolution_in(inner)
+    if evidence is None:
+        problems += _unfeasible(found, snapshot, rules)
+        unverified.append(f"{_SCORED}: it needs evidence {based} (--evidence)")
+    else:
+        problems += _unscored(found, snapshot, evidence, parameters, inner["baseline"], rules)
+        verified.append(_SCORED)
+    verified.insert(1, _FEASIBLE)
+    return Checked(tuple(problems), tuple(verified), (*unverified, _RECORD))
+
+
+def _unfeasible(found: Resolution, snapshot: Snapshot, rules: Request) -> Iterator[str]:
+    """What keeps stacks from being installed, whatever they score."""
+    universe = universe_of(snapshot, rules, {})
+    for number, stack in enumerate(found.stacks, 1):
+        plain = tuple(replace(it, contributions=()) for it in stack.choices)
+        for problem in check_stack(universe, Stack(plain, stack.passed_over)):
+            yield f"stack {number}: {problem}"
+
+
+def _unscored(
+    found: Resolution,
+    snapshot: Snapshot,
+    evidence: Evidence,
+    parameters: Mapping[str, Any],
+    baseline: Mapping[str, Any],
+    rules: Request,
+) -> list[str]:
+    assessment = assess(
+        snapshot,
+        evidence,
+        RecommendationType(parameters["recommendation_type"]),
+        baseline["versions"],
+        Target(
+            parameters["hardware"] or None,
+            unpacked(orjson.dumps(parameters["environment"]), Environment).python_version,
+        ),
+        allowed=parameters["allowed_vulnerabilities"],
+        choosable=choosable(snapshot, rules),
+    )
+    asked = replace(rules, refused=assessment.refused)
+    penalties = penalties_of(assessment.criteria)
+    return check_resolution(universe_of(snapshot, asked, assessment.scores, penalties), found)
+
+
+def _by_itself(report: Mapping[str, Any]) -> Iterator[str]:
+    result, inner = report["result"], report["result"]["report"]
+    if digest(result) != report["metadata"]["result_digest"]:
+        yield "the result is not the one that its metadata names"
+    found = resolution_in(inner)
+    yield from _certificate_problems(found)
+    for number, product in enumerate(inner["products"], 1):
+        for holds, words in _PRODUCT:
+            if not holds(product):
+                yield f"stack {number}: {words}"
+
+
+def _certificate_problems(found: Resolution) -> Iterator[str]:
+    if bool(found.stacks) != (found.status in (Status.OPTIMAL, Status.FEASIBLE)):
+        yield f"{found.status} does not go with {len(found.stacks)} stacks"
+    if found.status is Status.INFEASIBLE and found.conflict is None:
+        yield "infeasible, and no conflict is told"
+    if found.stacks and found.objective != found.stacks[0].score:
+        yield "the objective is not the first stack's score"
+    if found.stacks and (found.bound == found.objective) != (found.status is Status.OPTIMAL):
+        yield "optimal is what reaches its bound, and nothing else"
+    keys = [(-it.score, it.passed_over) for it in found.stacks]
+    if any(one > other for one, other in pairwise(keys)):
+        yield "the stacks are out of order"
+
+
+def _lock_is_of_the_stack(product: Mapping[str, Any]) -> bool:
+    locked = product["project"]["requirements_locked"]
+    entries = {**locked["default"], **locked["develop"]}
+    versions = {it["name"]: f"=={it['version']}" for it in product["packages"]}
+    return not entries or {name: it["version"] for name, it in entries.items()} == versions
+
+
+def _graph_is_of_the_stack(product: Mapping[str, Any]) -> bool:
+    names = sorted(one["name"] for one in product["packages"])
+    nodes = product["dependency_graph"]["nodes"]
+    manifest = product["project"]["requirements"]
+    asked = {*manifest["packages"], *manifest["dev-packages"]}
+    return nodes[: len(names)] == names and asked.issuperset(nodes[len(names) :])
+
+
+def _criteria_add_up(product: Mapping[str, Any]) -> bool:
+    columns = zip(*(it["contributions"] for it in product["packages"]), strict=True)
+    told = [it["contribution"] for it in product["criteria"]]
+    return not product["packages"] or [sum(it) / SCALE for it in columns] == told
+
+
+def _adds_up(product: Mapping[str, Any]) -> bool:
+    return bool(product["score"] == sum(map(_score, product["packages"])) / SCALE)
+
+
+def _score(package: Mapping[str, Any]) -> int:
+    return sum(package["contributions"])
+
+
+#: What holds of every product, and the words if it does not.
+_PRODUCT: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = (
+    (_adds_up, "the score is not the sum of its contributions"),
+    (_criteria_add_up, "the criteria do not add up to the choices"),
+    (
+        lambda it: it["passed_over"] == sum(one["place"] for one in it["packages"]),
+        "it does not pass over as many versions as its choices",
+    ),
+    (_graph_is_of_the_stack, "the dependency graph has other packages"),
+    (_lock_is_of_the_stack, "the lock has other versions than the stack"),
+)

@@ -1,0 +1,185 @@
+"""Why a stack has this version of a package and not a newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from adviser.resolver.results import Choice, Stack
+from adviser.resolver.specifiers import admits
+from adviser.resolver.universe import Rule, Universe
+from adviser.scoring.assessments import Assessment
+from adviser.scoring.criteria import SCALE
+from common.packages import Purl, version_of
+from graph.candidates import Candidate, Dependency
+
+
+class RationaleCode(StrEnum):
+    """Why it is this version; the value is stored, never renamed."""
+
+    NEWEST = "newest"
+    #: Something in the stack, or the request, asks for an older one.
+    HELD_BACK = "held_back"
+    #: A newer one asks for what the rest of the stack is not.
+    NEEDS_OTHERS = "needs_others"
+    #: A newer one scores less.
+    SCORES_BETTER = "scores_better"
+    #: A newer one cannot be installed here, or a rule leaves it out.
+    NEWER_UNUSABLE = "newer_unusable"
+    #: The newer ones are pre-releases or were taken back.
+    NOT_INVITED = "not_invited"
+    #: The stack as a whole is better so.
+    WHOLE_STACK = "whole_stack"
+    #: A better stack has a newer one; of several stacks no two are the same.
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Rationale:
+    """The reason for one version.
+
+    :param newer: the version that one might have expected, if there is one
+    :param newer_purl: the same as the record names it; ``None`` where it is no candidate
+    """
+
+    place: RationaleCode
+    message: str
+    newer: str | None = None
+    newer_purl: Purl | None = None
+
+
+class VersionRationales:
+    """Finds the reasons for the versions of one stack.
+
+    :param above: the stacks that are better
+    """
+
+    def __init__(
+        self,
+        universe: Universe,
+        stack: Stack,
+        assessment: Assessment,
+        above: Iterable[Stack] = (),
+    ) -> None:
+        self._above = [it.versions() for it in above]
+        self._universe = universe
+        self._assessment = assessment
+        self._versions = stack.versions()
+        self._chosen = {
+            it.name: next(c for c in universe.packages[it.name] if c.purl == it.purl)
+            for it in stack.choices
+        }
+        self._extras = {it.name: it.extras for it in stack.choices}
+
+    def placing(self, choice: Choice) -> Rationale:
+        """Why it is this version."""
+        passed = self._universe.packages[choice.name][: choice.place]
+        if not passed:
+            return self._unusable(choice) or Rationale(RationaleCode.NEWEST, "the newest release")
+        plain = [it for it in passed if not it.yanked and not self._uninvited(it)]
+        if not plain:
+            told = "taken back" if passed[0].yanked else "a pre-release that nobody asked for"
+            text = f"{passed[0].version} is {told}"
+            return Rationale(RationaleCode.NOT_INVITED, text, passed[0].version, passed[0].purl)
+        newest = plain[0]
+        return (
+            self._held(choice, newest)
+            or self._scored(choice, newest)
+            or self._needs(newest)
+            or self._differs(newest)
+            or Rationale(
+                RationaleCode.WHOLE_STACK,
+                f"the stack is better as a whole than with {newest.version}",
+                newest.version,
+                newest.purl,
+            )
+        )
+
+    def askers(self, name: str) -> Iterator[tuple[str, Dependency]]:
+        """Who asks for a package, the request itself first (an empty name), and what."""
+        for root in self._universe.roots:
+            if root.name == name:
+                yield "", root
+        for asker, candidate in self._chosen.items():
+            for it in candidate.requirements(self._extras[asker]):
+                if it.name == name:
+                    yield asker, it
+
+    def told(self, asker: str, dependency: Dependency) -> str:
+        """``flask 3.0 requires click>=8``, and what replaces that if the request overrides it."""
+        name = dependency.name
+        wanted = f"{name}{dependency.specifier}{self._instead(name)}"
+        if not asker:
+            return f"the request asks for {wanted}"
+        return f"{asker} {self._versions[asker]} requires {wanted}"
+
+    def _uninvited(self, it: Candidate) -> bool:
+        return it.prerelease and it.name not in self._universe.prereleases
+
+    def _held(self, choice: Choice, newest: Candidate) -> Rationale | None:
+        if (instead := self._universe.overrides.get(choice.name)) is not None:
+            if admits(instead, newest.version):
+                return None
+            words = f"the request overrides {choice.name} to {instead}"
+            return Rationale(RationaleCode.HELD_BACK, words, newest.version, newest.purl)
+        for asker, it in self.askers(choice.name):
+            if not admits(self._universe.asked(it), newest.version):
+                words = self.told(asker, it)
+                return Rationale(RationaleCode.HELD_BACK, words, newest.version, newest.purl)
+        return None
+
+    def _scored(self, choice: Choice, newest: Candidate) -> Rationale | None:
+        if self._universe.score(newest) >= choice.score:
+            return None
+        theirs = self._universe.contributions.get(newest.purl, ())
+        gains = [
+            (ours - other, criterion)
+            for ours, other, criterion in zip(
+                choice.contributions, theirs, self._assessment.criteria, strict=True
+            )
+            if ours > other
+        ]
+        gain, criterion = max(gains, key=lambda it: it[0])
+        standing = self._assessment.standings.get(newest.purl)
+        if criterion.name == "performance" and standing is not None:
+            text = standing.reason
+        else:
+            text = f"{newest.version} scores {gain / SCALE:.2f} points less by {criterion.name}"
+        return Rationale(RationaleCode.SCORES_BETTER, text, newest.version, newest.purl)
+
+    def _needs(self, newest: Candidate) -> Rationale | None:
+        for it in newest.requirements(self._extras[newest.name]):
+            version, text = self._versions.get(it.name), self._universe.asked(it)
+            if version is None or not admits(text, version):
+                has = "the stack has none" if version is None else f"the stack has {version}"
+                wanted = f"{it.name}{it.specifier}{self._instead(it.name)}"
+                message = f"{newest.version} requires {wanted}, and {has}"
+                return Rationale(RationaleCode.NEEDS_OTHERS, message, newest.version, newest.purl)
+        return None
+
+    def _differs(self, newest: Candidate) -> Rationale | None:
+        """The stack need not be better with an older one where a better stack has the newer."""
+        for number, versions in enumerate(self._above, 1):
+            if versions.get(newest.name) == newest.version:
+                words = f"differs from the stacks above: stack {number} has {newest.version}"
+                return Rationale(RationaleCode.DIFFERS, words, newest.version, newest.purl)
+        return None
+
+    def _instead(self, name: str) -> str:
+        instead = self._universe.overrides.get(name)
+        return "" if instead is None else f" (overridden to {name}{instead})"
+
+    def _unusable(self, choice: Choice) -> Rationale | None:
+        """The newest of those that cannot be chosen at all, if it is newer."""
+        ours = version_of(choice.version)
+        for it in self._universe.refused.get(choice.name, ()):
+            theirs = version_of(it.version)
+            if ours is None or theirs is None or theirs <= ours or it.reason is Rule.OTHER_INDEX:
+                continue
+            if theirs.is_prerelease and choice.name not in self._universe.prereleases:
+                continue
+            return Rationale(
+                RationaleCode.NEWER_UNUSABLE, f"{it.version}: {it.message}", it.version
+            )
+        return None

@@ -1,0 +1,209 @@
+"""Pairs of measured stacks that show the effect of one package: all other versions are equal."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache
+from itertools import combinations
+from urllib.parse import unquote
+
+from packaging.version import Version
+
+from adviser.scoring.histories import History
+from common.packages import Purl, version_of
+from graph.evidence import Evidence
+
+#: Of a sum of digests; two different sets of packages share one with a chance of 2⁻¹²⁸.
+_MODULUS = 1 << 128
+
+
+class Role(Enum):
+    """What a comparison is for."""
+
+    #: A version next to the baseline's.
+    BASELINE = auto()
+    #: The newest measured version next to another one.
+    NEWEST = auto()
+    #: Two other versions of one package.
+    OTHERS = auto()
+    #: Stacks that differ in several packages.
+    STACKS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class StackPair:
+    """Two measured stacks to compare, and in what they differ.
+
+    :param series: its index
+    :param differs: names of the packages, sorted
+    :param purl: the one version that the candidate has instead, ``None`` if several differ
+    :param baseline_purl: what the other stack has instead of it
+    """
+
+    series: int
+    baseline: str
+    candidate: str
+    differs: tuple[str, ...]
+    purl: Purl | None = None
+    baseline_purl: Purl | None = None
+    role: Role = Role.STACKS
+
+
+def name_of(purl: Purl) -> str:
+    """The package's name, out of a Package URL.
+
+    >>> name_of(Purl("pkg:pypi/numpy@1.26.4?index=builds"))
+    'numpy'
+    """
+    return purl.partition("@")[0].rpartition("/")[2]
+
+
+class MeasuredStackIndex:
+    """The measured stacks, by what they hold."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.members = {digest: frozenset(them) for digest, them in evidence.stacks.items()}
+        self._sums = {
+            digest: sum(map(_number, them)) % _MODULUS for digest, them in self.members.items()
+        }
+        self._holding: dict[Purl, list[str]] = defaultdict(list)
+        for digest, them in sorted(self.members.items()):
+            for purl in them:
+                self._holding[purl].append(digest)
+        self._by_sum = {value: digest for digest, value in sorted(self._sums.items())}
+
+    def holding(self, purl: Purl) -> list[str]:
+        """The digests of stacks with this version, sorted."""
+        return self._holding.get(purl, [])
+
+    def exchanged(self, digest: str, old: Purl, new: Purl) -> str | None:
+        """The stack that has ``new`` instead of ``old`` and is the same otherwise."""
+        return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)
+
+    def differing(self, one: str, other: str) -> tuple[str, ...]:
+        """Names of the packages in which two stacks differ, sorted."""
+        return tuple(sorted({name_of(it) for it in self.members[one] ^ self.members[other]}))
+
+    def shared(self, digest: str, stack: Collection[Purl]) -> int:
+        """How many versions a measured stack has in common with another."""
+        return len(self.members[digest].intersection(stack))
+
+
+@lru_cache(maxsize=65_536)
+def _number(purl: Purl) -> int:
+    return int.from_bytes(hashlib.blake2b(purl.encode(), digest_size=16).digest(), "big")
+
+
+def version_of_purl(purl: Purl) -> str:
+    """The version, out of a Package URL.
+
+    >>> version_of_purl(Purl("pkg:pypi/torch@2.4.1%2Bcpu?index=builds"))
+    '2.4.1+cpu'
+    """
+    return unquote(purl.partition("@")[2].partition("?")[0])
+
+
+def package_pairs(
+    stacks: MeasuredStackIndex,
+    histories: Mapping[int, History],
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Iterable[Purl]],
+) -> list[StackPair]:
+    """For each series and two versions of a package, the stacks that differ in that alone.
+
+    Every measured version is compared with the baseline's, and every two with each other, the
+    newer one as the candidate. Where several pairs of stacks differ in two versions alone, the pair
+    whose other packages are most like the baseline's is taken, then the one with most jobs:
+    nothing that depends on what was measured.
+
+    :param baseline: version by name that others are compared with
+    :param versions: those that are wanted to know of, by name
+    """
+    wanted = frozenset(baseline.values())
+    contrasts = []
+    for name in sorted({*baseline, *versions}):
+        for ours, theirs, role in _version_pairs(
+            stacks, baseline.get(name), versions.get(name, ())
+        ):
+            known = _pairs(stacks, theirs, ours)
+            for number, history in histories.items() if known else ():
+                best = max(
+                    (
+                        (stacks.shared(base, wanted), _jobs(history, base, other), base, other)
+                        for base, other in known
+                        if base in history.jobs and other in history.jobs
+                    ),
+                    default=None,
+                )
+                if best is not None:
+                    contrasts.append(
+                        StackPair(number, best[2], best[3], (name,), ours, theirs, role)
+                    )
+    return contrasts
+
+
+def _version_pairs(
+    stacks: MeasuredStackIndex, baseline: Purl | None, versions: Iterable[Purl]
+) -> Iterator[tuple[Purl, Purl, Role]]:
+    """Every two measured versions of a package: the candidate, the other one, and what for."""
+    measured = sorted({it for it in versions if stacks.holding(it)}, key=_age, reverse=True)
+    if baseline is not None and stacks.holding(baseline):
+        for ours in measured:
+            if ours != baseline:
+                yield ours, baseline, Role.BASELINE
+    for place, (newer, older) in enumerate(combinations(measured, 2)):
+        if baseline not in (newer, older):
+            # Pairs come in the order of their first version, which is the newest one.
+            yield newer, older, Role.NEWEST if place < len(measured) - 1 else Role.OTHERS
+
+
+def _age(purl: Purl) -> tuple[Version, Purl]:
+    """Sorts versions of one package, oldest first."""
+    return version_of(version_of_purl(purl)) or Version("0"), purl
+
+
+def _pairs(stacks: MeasuredStackIndex, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
+    """Every stack with one version, and the one that has the other instead."""
+    bases, others = stacks.holding(theirs), stacks.holding(ours)
+    if len(bases) <= len(others):
+        pairs = [(it, stacks.exchanged(it, theirs, ours)) for it in bases]
+        return [(base, other) for base, other in pairs if other is not None]
+    swapped = [(stacks.exchanged(it, ours, theirs), it) for it in others]
+    return [(base, other) for base, other in swapped if base is not None]
+
+
+def _jobs(history: History, base: str, other: str) -> int:
+    return min(len(history.jobs[base]), len(history.jobs[other]))
+
+
+def several_package_pairs(
+    stacks: MeasuredStackIndex,
+    histories: Mapping[int, History],
+    baseline: Mapping[str, Purl],
+    versions: Mapping[str, Collection[Purl]],
+) -> list[StackPair]:
+    """Stacks that differ in several packages from the one that is most like the baseline.
+
+    What they show cannot be put down to a package, so it is told and never scored. Only those
+    are taken in which every version that differs could be chosen.
+    """
+    wanted = frozenset(baseline.values())
+    found = []
+    for number, history in histories.items():
+        base = max(
+            history.jobs,
+            key=lambda it: (stacks.shared(it, wanted), len(history.jobs[it]), it),
+            default=None,
+        )
+        if base is None or not stacks.shared(base, wanted):
+            continue
+        for other in history.jobs:
+            differs = stacks.differing(base, other)
+            changed = stacks.members[other] - stacks.members[base]
+            if len(differs) > 1 and all(it in versions.get(name_of(it), ()) for it in changed):
+                found.append(StackPair(number, base, other, differs))
+    return found

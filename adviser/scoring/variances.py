@@ -1,0 +1,385 @@
+"""Variances of jobs, runs and turns, and how the stacks of a series share them.
+
+**Runs.** A run is one inspection of one stack. Each time, the machine is in a state of its own
+(temperature, neighbours, page placement), so ten jobs of one night are far more alike than ten jobs
+of ten nights. Stacks that ran in turns share that state, and it cancels. Where they did not, a run
+counts once, by the mean of its jobs, and the error is the error between runs.
+
+**Moderation.** Five jobs estimate their own variance badly, and a variance that is small by luck
+makes a false claim. The stacks of one series on one host mostly vary alike, so each variance is
+pulled towards what they share (empirical Bayes; Smyth 2004, doi:10.2202/1544-6115.1027). A stack
+that varies more than the others keeps its own variance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adviser.scoring.effects import Effects, FloatArray, Moments, Variance, welch_effects
+from adviser.scoring.samples import MIN_JOBS, JobPlace
+
+#: Up to this many stacks nothing is shared. With fewer, the prior trusted itself too much in
+#: simulations where one stack varies three times as much as the others.
+FEW_STACKS = 5
+
+#: Share of the other stacks' degrees of freedom that the prior may have at most.
+MAX_SHARE = 0.3
+
+#: A variance above this quantile of its F distribution is not pulled towards the prior.
+OUTLIER_QUANTILE = 0.95
+
+#: Variances below this share of their median count as that: a clock's resolution hides the rest.
+_SMALLEST_SHARE = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class VariancePrior:
+    """What the stacks of a series share of their variances.
+
+    :param variance: of one job or run, squared natural logs; ``nan`` if unknown
+    :param freedom: its degrees of freedom; 0 if unknown
+    """
+
+    variance: float = math.nan
+    freedom: float = 0.0
+
+
+NO_PRIOR = VariancePrior()
+
+
+def variance_prior(variances: Sequence[Variance]) -> VariancePrior:
+    """Fit a scaled inverse χ² distribution to the variances of several stacks.
+
+    Moments of log variances, as in limma (Smyth 2004, section 6.2); the degrees of freedom are
+    capped, because variances that were estimated from shared turns are not independent.
+
+    :param variances: one a stack, in any order
+    :returns: :data:`NO_PRIOR` for :data:`FEW_STACKS` stacks or fewer
+    """
+    known = [it for it in variances if it.freedom > 0 and math.isfinite(it.value)]
+    if len(known) <= FEW_STACKS:
+        return NO_PRIOR
+    middle = median(it.value for it in known)
+    if middle <= 0.0:
+        return NO_PRIOR
+    from scipy.special import digamma, polygamma  # slow, and needed only for many stacks
+
+    known.sort(key=lambda it: (it.value, it.freedom))
+    values = np.array([max(it.value, _SMALLEST_SHARE * middle) for it in known])
+    half = np.array([it.freedom for it in known]) / 2
+    logs = np.array([math.log(it) for it in values]) - digamma(half)
+    logs += np.array([math.log(it) for it in half])
+    mean = math.fsum(logs) / len(logs)
+    between = math.fsum((logs - mean) ** 2) / (len(logs) - 1)
+    excess = between - math.fsum(polygamma(1, half)) / len(half)
+    if excess > 0:
+        prior_half = _inverse_trigamma(excess)
+        variance = math.exp(mean + float(digamma(prior_half)) - math.log(prior_half))
+    else:
+        prior_half = math.inf
+        variance = math.fsum(values) / len(values)
+    most = MAX_SHARE * (len(known) - FEW_STACKS) * 2 * math.fsum(half) / len(half)
+    return VariancePrior(variance, min(2 * prior_half, most))
+
+
+def pair_prior(
+    prior: VariancePrior,
+    arms: tuple[Variance | None, Variance | None],
+    shares: tuple[float, float],
+) -> VariancePrior:
+    """The prior of the variance of differences between two stacks that ran in turns.
+
+    An arm that is known to vary more than the others enters with its own variance.
+
+    :param arms: what is known of each stack by itself
+    :param shares: for each arm, the mean of one over its number of jobs in a turn
+    """
+    if not prior.freedom:
+        return NO_PRIOR
+    parts = [
+        (share * variance, freedom)
+        for share, (variance, freedom) in zip(shares, (_arm(prior, it) for it in arms), strict=True)
+    ]
+    total = math.fsum(variance for variance, _ in parts)
+    if not total:
+        return NO_PRIOR
+    # Satterthwaite (1946, doi:10.2307/3002019), with shares of the total clear of underflow.
+    freedom = 1 / math.fsum((variance / total) ** 2 / freedom for variance, freedom in parts)
+    return VariancePrior(total, freedom)
+
+
+def _arm(prior: VariancePrior, own: Variance | None) -> tuple[float, float]:
+    if own is None or not own.value > _outlier_limit(own.freedom, prior.freedom) * prior.variance:
+        return prior.variance, prior.freedom
+    return own.value, float(own.freedom)
+
+
+def _outlier_limit(freedom: float, prior_freedom: float) -> float:
+    from scipy.special import fdtri  # slow, and needed only for many stacks
+
+    return float(fdtri(freedom, prior_freedom, OUTLIER_QUANTILE))
+
+
+def moderated(
+    variance: FloatArray, freedom: FloatArray, priors: Sequence[VariancePrior]
+) -> tuple[FloatArray, FloatArray]:
+    """Pull variances towards their priors, unless they are far above them.
+
+    :param variance: one a comparison; ``nan`` stays as it is
+    :param freedom: their degrees of freedom
+    :param priors: one a comparison
+    :returns: moderated variances and their degrees of freedom
+
+    >>> value, freedom = moderated(np.array([1.0]), np.array([4.0]), [VariancePrior(2.0, 4.0)])
+    >>> value.tolist(), freedom.tolist()
+    ([1.5], [8.0])
+    """
+    theirs = np.array([it.freedom for it in priors], dtype=np.float64)
+    if not theirs.any():
+        return variance, freedom
+    from scipy.special import fdtri  # slow, and needed only for many stacks
+
+    prior = np.array([it.variance if it.freedom else 0.0 for it in priors], dtype=np.float64)
+    own = np.maximum(freedom, 1.0)
+    limit = fdtri(own, np.where(theirs > 0, theirs, 1.0), OUTLIER_QUANTILE)
+    shared = (theirs > 0) & (freedom > 0) & ~(variance > limit * prior)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mixed = (theirs * prior + freedom * variance) / (theirs + freedom)
+    return np.where(shared, mixed, variance), np.where(shared, theirs + freedom, freedom)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """The ``x`` for which trigamma is ``value`` (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
+        x += step
+        if abs(step) < 1e-10 * x:
+            break
+    return x
+
+
+#: Sweeps of the two-way fit; complete turns need one.
+_SWEEPS = 25
+
+
+def turn_variances(
+    jobs: Mapping[str, Iterable[tuple[JobPlace, float]]],
+) -> dict[str, dict[str, Variance]]:
+    """The variance of one job of each stack on each host, turns and stacks fitted out.
+
+    Additive two-way fit by alternating means; a residual is scaled by what the stack itself
+    contributed to the mean of its turn. Turns with a single stack, and stacks with fewer than
+    five turns, say nothing.
+
+    :param jobs: by stack, the place and the log rate of each job, in a fixed order
+    :returns: by host and stack
+    """
+    cells: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for stack, placed in jobs.items():
+        for place, log_rate in placed:
+            if place.host is not None and place.block is not None:
+                cells[place.host][stack, place.block].append(log_rate)
+    return {host: _of_host(cells[host]) for host in sorted(cells)}
+
+
+def _of_host(cells: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, Variance]:
+    in_turn: dict[str, int] = defaultdict(int)
+    for _, block in cells:
+        in_turn[block] += 1
+    shared = sorted(key for key in cells if in_turn[key[1]] > 1)
+    stacks = {stack: place for place, stack in enumerate(sorted({key[0] for key in shared}))}
+    blocks = {block: place for place, block in enumerate(sorted({key[1] for key in shared}))}
+    if not shared:
+        return {}
+    stack_of = np.array([stacks[key[0]] for key in shared])
+    block_of = np.array([blocks[key[1]] for key in shared])
+    weight = np.array([float(len(cells[key])) for key in shared])
+    mean = np.array([math.fsum(cells[key]) / len(cells[key]) for key in shared])
+    residual = _residuals(mean, weight, stack_of, block_of)
+    total = np.bincount(block_of, weight)[block_of]
+    # Without its own share in the mean of the turn, and scaled to one job.
+    squares = np.bincount(stack_of, residual**2 * total * weight / (total - weight))
+    turns = np.bincount(stack_of)
+    return {
+        digest: Variance(float(squares[place] / (turns[place] - 1)), int(turns[place] - 1))
+        for digest, place in stacks.items()
+        if turns[place] >= MIN_JOBS
+    }
+
+
+def _residuals(
+    values: FloatArray, weight: FloatArray, stack: NDArray[np.int64], block: NDArray[np.int64]
+) -> FloatArray:
+    per_stack, per_block = np.bincount(stack, weight), np.bincount(block, weight)
+    left = values
+    for _ in range(_SWEEPS):
+        left = left - (np.bincount(block, weight * left) / per_block)[block]
+        shift = np.bincount(stack, weight * left) / per_stack
+        left = left - shift[stack]
+        if float(np.abs(shift).max()) < 1e-12:
+            break
+    return left
+
+
+#: Degrees of freedom that the variance between runs has at least before arms of fewer than five
+#: runs are judged by it: eleven runs of one stack, or five of each of three.
+MIN_FREEDOM = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpread:
+    """How much the runs of one stack on one host differ, over all stacks of a series.
+
+    :param variance: of the means of runs, squared natural logs; ``nan`` if nothing ran twice
+    :param freedom: its degrees of freedom: runs less stacks
+    :param within: variance of jobs within their run; 0 if no run has two jobs
+    :param per_run: mean of one over the number of jobs of those runs
+    :param prior: what the stacks share of their own variances, for arms of five runs or more
+    """
+
+    variance: float = math.nan
+    freedom: int = 0
+    within: float = 0.0
+    per_run: float = 1.0
+    prior: VariancePrior = NO_PRIOR
+
+    @property
+    def known(self) -> bool:
+        """Whether arms of fewer than five runs can be judged by it."""
+        return self.freedom >= MIN_FREEDOM
+
+
+#: Where nothing ran twice.
+UNKNOWN_SPREAD = RunSpread()
+
+
+def run_spread(
+    log_rates: Sequence[float], runs: Sequence[int], stack_of: Sequence[int]
+) -> RunSpread:
+    """The variance between runs, pooled over stacks: one-way analysis of variance of their means.
+
+    Stacks that ran once say nothing. Linear in the jobs.
+
+    :param runs: of each job, the number of its run, from 0
+    :param stack_of: of each run, the number of its stack on its host, from 0
+
+    >>> seen = run_spread([0.0, 2.0, 1.0, 1.0, 1.0, 1.0], [0, 1, 2, 2, 3, 4], [0, 0, 1, 1, 1])
+    >>> seen.variance, seen.freedom, seen.per_run
+    (0.6666666666666666, 3, 0.9)
+    """
+    rates, run, stack = np.asarray(log_rates), np.asarray(runs, int), np.asarray(stack_of, int)
+    several = np.bincount(stack)[stack] > 1
+    freedom = int(several.sum()) - len(np.unique(stack[several]))
+    if not freedom:
+        return UNKNOWN_SPREAD
+    jobs = np.bincount(run)
+    means = np.bincount(run, rates) / jobs
+    middles = np.bincount(stack, means) / np.maximum(1, np.bincount(stack))
+    squares = float(((means - middles[stack])[several] ** 2).sum())
+    inside = several[run]
+    inner = int((jobs[several] - 1).sum())
+    within = float(((rates - means[run])[inside] ** 2).sum())
+    return RunSpread(
+        variance=squares / freedom,
+        freedom=freedom,
+        within=within / inner if inner else 0.0,
+        per_run=float((1 / jobs[several]).mean()),
+        prior=variance_prior(_variances(means, middles, stack)),
+    )
+
+
+def _variances(means: FloatArray, middles: FloatArray, stack: NDArray[np.int64]) -> list[Variance]:
+    """The variance of the means of runs of each stack that has five or more."""
+    squares, runs = np.bincount(stack, (means - middles[stack]) ** 2), np.bincount(stack)
+    return [
+        Variance(float(squares[i] / (runs[i] - 1)), int(runs[i] - 1))
+        for i in np.flatnonzero(runs >= MIN_JOBS)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RunArms:
+    """Arms that did not run in turns, one entry a comparison.
+
+    :param means: of the means of their runs
+    :param jobs: of their jobs, as if these had nothing in common
+    :param per_run: mean of one over the number of jobs of their runs
+    """
+
+    means: Moments
+    jobs: Moments
+    per_run: FloatArray
+
+
+def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
+    """Effects of arms whose unit is the run.
+
+    With five runs an arm, Welch's error of the means of runs, each arm's variance moderated by
+    what the stacks of the series share. With fewer, that of
+    ``S² (1/r_a + 1/r_b)``, where S² is the variance between runs that all stacks of the series have
+    shown, with its degrees of freedom; where even that is not known, Welch's error if both
+    arms have two runs, and none otherwise. What an arm's jobs vary by within it is never less
+    than its share of the error.
+
+    :returns: an infinite error with zero degrees of freedom where nothing tells what a run does
+    """
+    own = welch_effects(ours.means, theirs.means)
+    if not spread.known:
+        return own
+    many = np.minimum(ours.means.jobs, theirs.means.jobs) >= MIN_JOBS
+    if spread.prior.freedom:
+        own = _moderated(own, ours.means, theirs.means, spread.prior)
+    (mine, free), (others, freely) = (_shared(it, spread) for it in (ours, theirs))
+    # Both arms lean on one and the same estimate, so that its freedom counts once.
+    return Effects(
+        own.d,
+        np.where(many, own.standard_error, np.sqrt(mine + others)),
+        np.where(many, own.degrees_of_freedom, np.minimum(free, freely)),
+    )
+
+
+def _moderated(own: Effects, ours: Moments, theirs: Moments, prior: VariancePrior) -> Effects:
+    """The same effects with the variance of each arm moderated by one and the same prior."""
+    arms = []
+    for it in (ours, theirs):
+        free = np.where(it.jobs > 1, it.jobs - 1, 0.0)
+        arms.append(moderated(it.variance, free, [prior] * len(free)))
+    (mine, free), (others, freely) = arms
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mine, others = mine / ours.jobs, others / theirs.jobs
+        squared = mine + others
+        share = mine / squared
+        freedom = 1 / (share**2 / free + (1 - share) ** 2 / freely)
+        # Both arms lean on the prior, whose freedom counts once.
+        freedom = np.minimum(freedom, prior.freedom + ours.jobs + theirs.jobs - 2)
+    usable = np.isfinite(own.standard_error) & (squared > 0) & np.isfinite(freedom)
+    return Effects(
+        own.d,
+        np.where(usable, np.sqrt(np.where(usable, squared, 0.0)), own.standard_error),
+        np.where(usable, freedom, own.degrees_of_freedom),
+    )
+
+
+def _shared(arms: RunArms, spread: RunSpread) -> tuple[FloatArray, FloatArray]:
+    """The squared error of the mean of each arm, and its degrees of freedom."""
+    # Runs of fewer jobs than those of the past are noisier by what their jobs vary more.
+    more = spread.within * np.maximum(0.0, arms.per_run - spread.per_run)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shared = (spread.variance + more) / arms.means.jobs
+        alone = arms.jobs.variance / arms.jobs.jobs
+    wild = alone > shared  # false where an arm has a single job
+    empty = arms.jobs.jobs == 0
+    error = np.where(empty, np.inf, np.where(wild, alone, shared))
+    freedom = np.where(wild, np.minimum(spread.freedom, arms.jobs.jobs - 1), spread.freedom)
+    return error, np.where(empty, 0.0, freedom)

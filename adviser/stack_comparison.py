@@ -1,0 +1,359 @@
+"""Compare measured stacks with each other: the pure part of ``thoth stacks``.
+
+Observations go in, groups of comparable stacks come out. Their order depends neither on the order
+of the observations nor on the time of day.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from adviser.scoring.comparisons import (
+    Comparison,
+    ComparisonGroup,
+    SelfCheck,
+    compare_all,
+    compare_candidates,
+    self_check,
+    smallest_difference,
+)
+from adviser.scoring.histories import History, Job, history_of, jobs_left_out, jobs_of
+from adviser.scoring.next_jobs import Further, further_jobs
+from adviser.scoring.samples import Sample
+from common.errors import ProjectError
+from common.job_stability import noise_warnings, robust_variation
+from common.units import Unit
+from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Series
+
+#: Hexadecimal digits of a digest that a person can still tell apart.
+SHORT_DIGEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StackJobs:
+    """A stack's jobs before they are compared.
+
+    :param digest: ``None`` if the inspections named no lock
+    :param jobs: those that count
+    :param left_out: why each other job does not, sorted
+    """
+
+    digest: str | None
+    component: str | None
+    version: str | None
+    jobs: tuple[Job, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        name = " ".join(part for part in (self.component, self.version) if part) or "stack"
+        return f"{name} ({short_digest(self.digest) if self.digest else 'stack unknown'})"
+
+    @property
+    def rates(self) -> list[float]:
+        """Of the jobs that count."""
+        return [math.exp(it.log_rate) for it in self.jobs]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSeries:
+    """Everything that was measured alike.
+
+    :param known: stacks by digest
+    :param unknown: jobs whose stack is not known, by version of the component: several stacks
+        may hide in one, so they are compared with nothing
+    """
+
+    series: Series
+    hardware_label: str
+    history: History = field(repr=False)
+    known: tuple[StackJobs, ...]
+    unknown: tuple[StackJobs, ...]
+
+
+def short_digest(digest: str) -> str:
+    """The first digits of a digest, without its algorithm.
+
+    >>> short_digest("sha256:1f2e3d4c5b6a")
+    '1f2e3d4c'
+    """
+    return digest.rpartition(":")[2][:SHORT_DIGEST]
+
+
+def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:
+    """What observations of one series, in any order, say of its stacks.
+
+    Drift is cut, and instability told, by the very functions that advice is scored with.
+    """
+    by_stack = defaultdict(list)
+    for it in alike:
+        unlocked = (it.component or "", it.component_version or "")
+        by_stack[it.reading.stack, *(() if it.reading.stack else unlocked)].append(it)
+    series = alike[0].series
+    history = history_of(series, (it.reading for it in alike if it.reading.stack != UNKNOWN_STACK))
+    known: list[StackJobs] = []
+    unknown: list[StackJobs] = []
+    for identity, rows in sorted(by_stack.items()):
+        digest = identity[0]
+        if digest == UNKNOWN_STACK:
+            unknown.append(_unknown(rows))
+        else:
+            jobs, left_out = history.jobs.get(digest, ()), history.left_out.get(digest, ())
+            known.append(StackJobs(digest, *_component(rows), jobs, left_out))
+    label = min(it.hardware_label for it in alike)
+    return MeasuredSeries(series, label, history, tuple(known), tuple(unknown))
+
+
+def _unknown(rows: Sequence[MeasuredObservation]) -> StackJobs:
+    jobs, left_out = jobs_of(it.reading for it in rows)
+    reasons = tuple(sorted(left_out[UNKNOWN_STACK]))
+    return StackJobs(None, *_component(rows), tuple(jobs[UNKNOWN_STACK]), reasons)
+
+
+def _component(rows: Sequence[MeasuredObservation]) -> tuple[str | None, str | None]:
+    return (
+        min((row.component for row in rows if row.component), default=None),
+        min((row.component_version for row in rows if row.component_version), default=None),
+    )
+
+
+class UnknownBaseline(ProjectError):
+    """A digest prefix that names no measured stack, or more than one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackResult:
+    """One stack under one comparison key.
+
+    :param stack_digest: ``None`` if the inspection named no lock
+    :param jobs: those that count, and those that were left out
+    :param unstable: reasons of the jobs that were left out, sorted
+    :param median_rate: over the jobs that count, in the group's unit, ``None`` if there is none
+    :param variation: MAD-based coefficient of variation of their rates, dimensionless, ``None``
+        below two jobs
+    :param comparison: with the group's baseline; ``None`` for the baseline itself and for
+        unknown stacks
+    :param left_out: how many jobs of this stack and of the baseline take no part in the
+        comparison, by reason; without one, how many of this stack are left out
+    """
+
+    label: str
+    stack_digest: str | None
+    component: str | None
+    component_version: str | None
+    jobs: int
+    unstable: tuple[str, ...]
+    median_rate: float | None
+    variation: float | None
+    comparison: Comparison | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What a person should know at once about the noise of its jobs."""
+        return noise_warnings(self.label, self.jobs, Counter(self.unstable), self.variation)
+
+
+@dataclass(frozen=True, slots=True)
+class StackGroup:
+    """All stacks measured alike: under one comparison key, on one version of Python.
+
+    :param script_sha256: of the indicator's text, hexadecimal; ``None`` if the documents do not say
+    :param baseline: the stack that the others are compared with, ``None`` without known stacks
+    :param baseline_reason: why it is that one, for a person
+    :param stacks: known stacks, fastest median first, the baseline among them
+    :param delta: δ: differences up to it are of no interest, a share of the baseline's rate
+    :param next_jobs: open comparisons, the one first where further jobs tell most
+    :param unknown: observations whose stack is not known, by version of the component;
+        several stacks may hide in one, so they are compared with nothing
+    """
+
+    comparison_key: str
+    indicator: str
+    script_sha256: str | None
+    unit: Unit
+    parameters: Mapping[str, Any]
+    device: str | None
+    python_version: str | None
+    hardware_digest: str
+    hardware_label: str
+    baseline: StackResult | None
+    baseline_reason: str
+    delta: float
+    stacks: tuple[StackResult, ...]
+    unknown: tuple[StackResult, ...]
+    next_jobs: tuple[Further, ...] = ()
+
+
+def compare_stacks(
+    observations: Iterable[MeasuredObservation], baseline: str | None = None
+) -> list[StackGroup]:
+    """Compare the stacks of each series, by the rules that advice is scored with.
+
+    The baseline is the stack with the newest release of the measured component (final
+    releases before pre-releases, then PEP 440 order; among equals the one with most stable
+    jobs), unless ``baseline`` names another.
+
+    :param baseline: prefix of a stack digest, with or without its ``sha256:``; groups that
+        lack that stack fall back to the newest release and say so
+    :returns: groups by indicator, hardware and parameters; their comparisons are one family
+    :raises UnknownBaseline: if no group has such a stack, or one has several
+    """
+    series = all_series(observations)
+    baselines = [_baseline_of(it.known, baseline) for it in series]
+    compared = compare_all(
+        [_contest(it, base) for it, (base, _) in zip(series, baselines, strict=True)]
+    )
+    groups = [
+        _group(it, *base, comparisons)
+        for it, base, comparisons in zip(series, baselines, compared, strict=True)
+    ]
+    if baseline is not None and not any(_has(group, baseline) for group in groups):
+        raise UnknownBaseline(f"no measured stack has a digest that starts with {baseline!r}")
+    return sorted(groups, key=_group_order)
+
+
+def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
+    """What stacks have shown against themselves: in the same turns, and run against the next run.
+
+    Each is judged by itself with the least δ, as what they show themselves is what it would
+    rise by; runs that were not in turns with the error that all runs of their series show.
+    """
+    found = []
+    for series in all_series(observations):
+        history = series.history
+        for theirs, ours in (*history.identical_pairs(), *history.neighbours()):
+            found += compare_candidates(theirs, [ours], spread=history.spread)
+    return self_check(found)
+
+
+def all_series(observations: Iterable[MeasuredObservation]) -> list[MeasuredSeries]:
+    """The observations, series by series: one comparison key, one version of Python."""
+    by_series = defaultdict(list)
+    for it in observations:
+        by_series[it.series.comparison_key, it.series.python_version].append(it)
+    return [measured_series(alike) for alike in by_series.values()]
+
+
+def _group_order(group: StackGroup) -> tuple[str, ...]:
+    parameters = json.dumps(dict(group.parameters), sort_keys=True, default=str)
+    place = (group.indicator, group.hardware_label, parameters, group.comparison_key)
+    return (*place, group.python_version or "")
+
+
+def _has(group: StackGroup, prefix: str) -> bool:
+    return any(_starts(stack.stack_digest, prefix) for stack in group.stacks)
+
+
+def _starts(digest: str | None, prefix: str) -> bool:
+    return digest is not None and (
+        digest.startswith(prefix) or digest.rpartition(":")[2].startswith(prefix)
+    )
+
+
+def _contest(it: MeasuredSeries, base: StackJobs | None) -> ComparisonGroup:
+    """The baseline of a series and its other known stacks, in their order."""
+    labelled = {
+        stack.digest: replace(it.history.sample(stack.digest or ""), label=stack.label)
+        for stack in it.known
+    }
+    nothing = Sample("", (), it.series.comparison_key)
+    return ComparisonGroup(
+        nothing if base is None else labelled.pop(base.digest),
+        () if base is None else tuple(labelled.values()),
+        it.history.identical,
+        it.history.spread,
+    )
+
+
+def _group(
+    it: MeasuredSeries,
+    base: StackJobs | None,
+    reason: str,
+    comparisons: Sequence[Comparison],
+) -> StackGroup:
+    series = it.series
+    stacks: tuple[StackResult, ...] = ()
+    if base is not None:
+        others = [stack for stack in it.known if stack is not base]
+        results = [
+            replace(
+                _result(stack, one),
+                left_out=jobs_left_out(
+                    it.history,
+                    [(base.digest or "", one.baseline_used), (stack.digest or "", one.used)],
+                ),
+            )
+            for stack, one in zip(others, comparisons, strict=True)
+        ]
+        stacks = _by_speed([_result(base), *results])
+    return StackGroup(
+        comparison_key=series.comparison_key,
+        indicator=series.indicator,
+        script_sha256=series.script_sha256,
+        unit=series.unit,
+        parameters=series.parameters,
+        device=series.device,
+        python_version=series.python_version,
+        hardware_digest=series.hardware_digest,
+        hardware_label=it.hardware_label,
+        baseline=None if base is None else _result(base),
+        baseline_reason=reason,
+        delta=smallest_difference(it.history.identical),
+        stacks=stacks,
+        unknown=_by_speed(map(_result, it.unknown)),
+        next_jobs=further_jobs(comparisons),
+    )
+
+
+def _baseline_of(known: Sequence[StackJobs], prefix: str | None) -> tuple[StackJobs | None, str]:
+    if not known:
+        return None, "no stack is known"
+    named = [stack for stack in known if prefix and _starts(stack.digest, prefix)]
+    if len(named) > 1:
+        names = ", ".join(str(stack.digest) for stack in named)
+        raise UnknownBaseline(f"{prefix!r} is the start of more than one digest: {names}")
+    if named:
+        return named[0], "as asked"
+    newest = max(known, key=_release_order)
+    if newest.version is None:
+        reason = "most jobs; no version of the component is known"
+    else:
+        reason = f"newest release of {newest.component or 'the component'} measured here"
+    return newest, reason if prefix is None else f"{reason}; {prefix} was not measured here"
+
+
+def _release_order(stack: StackJobs) -> tuple[bool, bool, Version, int, str]:
+    try:
+        version = Version(stack.version or "")
+    except InvalidVersion:
+        return False, False, Version("0"), len(stack.jobs), stack.digest or ""
+    return True, not version.is_prerelease, version, len(stack.jobs), stack.digest or ""
+
+
+def _result(stack: StackJobs, comparison: Comparison | None = None) -> StackResult:
+    rates = stack.rates
+    return StackResult(
+        label=stack.label,
+        stack_digest=stack.digest,
+        component=stack.component,
+        component_version=stack.version,
+        jobs=len(stack.jobs) + len(stack.left_out),
+        unstable=stack.left_out,
+        median_rate=median(rates) if rates else None,
+        variation=robust_variation(rates) if len(rates) > 1 else None,
+        comparison=comparison,
+        left_out=Counter(stack.left_out),
+    )
+
+
+def _by_speed(results: Iterable[StackResult]) -> tuple[StackResult, ...]:
+    return tuple(sorted(results, key=lambda r: (-(r.median_rate or 0.0), r.label)))

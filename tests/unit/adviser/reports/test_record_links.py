@@ -1,0 +1,63 @@
+"""What an advice is tied to in the graph."""
+
+from __future__ import annotations
+
+from adviser.advise import advise
+from adviser.reports.documents import Known, result_document
+from adviser.reports.record_links import links_of, recorded_claim
+from adviser.scoring.criteria import RecommendationType
+from common.inspection import Stack
+from common.packages import package_version
+from tests.factories.asked import asked, snapshot_for
+from tests.factories.evidence import HERE, Bench
+
+VERSIONS = ("1", "2", "3", "4")
+INDEX = {"fast": {version: {} for version in VERSIONS}}
+FILES = {"requirements.in": "fast>=1\n", "requirements.txt": "fast==2\n"}
+
+
+def stack(version: str) -> str:
+    return Stack.of((package_version("fast", version),)).digest
+
+
+def measured(jobs: int = 20) -> Bench:
+    """Of four versions the third is a third slower than the others."""
+    bench = Bench()
+    for version in VERSIONS:
+        level = -0.4 if version == "3" else 0.0
+        rates = [level + 0.001 * (-1) ** number for number in range(jobs)]
+        bench.measure(bench.stack(f"fast=={version}"), rates)
+    return bench
+
+
+def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over() -> None:
+    request = asked(files=FILES, kind=RecommendationType.PERFORMANCE)
+    advice = advise(request, snapshot_for(request, INDEX), measured().evidence())
+    links = links_of(advice, result_document(advice, Known()))
+    assert [it.stack.digest for it in links.stacks] == [stack("4")]
+    found = {it.stack_digest: it.verdict for it in links.claims}
+    assert found == {stack("1"): "equivalent", stack("3"): "slower", stack("4"): "equivalent"}
+    assert {it.baseline_digest for it in links.claims} == {stack("2")}
+    assert links.asked_for is not None
+    assert (links.asked_for.requirements, links.asked_for.packages) == ({"fast>=1"}, {"fast"})
+    assert (links.asked_for.hardware_digest, links.asked_for.stack_count) == (HERE, 1)
+
+
+def test_a_claim_is_named_by_its_content() -> None:
+    request = asked(files=FILES)
+    snapshot = snapshot_for(request, INDEX)
+    once, again, more = (
+        [recorded_claim(it) for it in advise(request, snapshot, bench.evidence()).assessment.claims]
+        for bench in (measured(), measured(), measured(21))
+    )
+    assert once == again
+    assert {it.claim_id for it in once}.isdisjoint(it.claim_id for it in more)
+    assert len({it.claim_id for it in once}) == len(once) == 6
+
+
+def test_what_the_data_do_not_bound_is_not_recorded_as_a_number() -> None:
+    request = asked(files=FILES)
+    advice = advise(request, snapshot_for(request, INDEX), measured(1).evidence())
+    (claim, *_) = map(recorded_claim, advice.assessment.claims)
+    assert (claim.interval_low_pct, claim.interval_high_pct, claim.effect_pct) == (None, None, None)
+    assert claim.verdict == "undetermined"

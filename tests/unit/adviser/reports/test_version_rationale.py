@@ -1,0 +1,106 @@
+"""Why a version and not a newer one."""
+
+from __future__ import annotations
+
+import pytest
+
+from adviser.advise import Advice
+from adviser.reports.notes import placer_of
+from adviser.reports.version_rationale import (
+    Rationale,
+    RationaleCode,
+    VersionRationales,
+)
+from adviser.scoring.criteria import RecommendationType
+from common.packages import Purl
+from tests.factories.asked import advised, asked
+from tests.factories.universes import Index
+
+
+def placing(advice: Advice, name: str) -> Rationale:
+    assert advice.best is not None
+    choice = next(it for it in advice.best.choices if it.name == name)
+    return VersionRationales(advice.universe, advice.best, advice.assessment).placing(choice)
+
+
+def test_the_newest_needs_no_words() -> None:
+    assert placing(advised(asked("web\n")), "web").place is RationaleCode.NEWEST
+
+
+def test_who_holds_a_version_back_is_named() -> None:
+    found = placing(advised(), "core")
+    assert found == Rationale(
+        RationaleCode.HELD_BACK, "tool 1.0 requires core<2", "2.0", Purl("pkg:pypi/core@2.0")
+    )
+
+
+def test_the_request_itself_is_named_first() -> None:
+    found = placing(advised(asked("web<3\n")), "web")
+    assert found == Rationale(
+        RationaleCode.HELD_BACK, "the request asks for web<3", "3.0", Purl("pkg:pypi/web@3.0")
+    )
+
+
+def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None:
+    advice = advised(asked("web\n", overrides={"core": "==1.0"}))
+    found = placing(advice, "core")
+    assert (found.place, found.message) == (
+        RationaleCode.HELD_BACK, "the request overrides core to ==1.0"
+    )  # fmt: skip
+    assert advice.best is not None
+    placer = VersionRationales(advice.universe, advice.best, advice.assessment)
+    told = [placer.told(*it) for it in placer.askers("core")]
+    assert told == ["web 3.0 requires core>=2 (overridden to core==1.0)"]
+
+
+def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better() -> None:
+    advice = advised(asked("core\n", count=2))
+    second = advice.resolution.stacks[1]
+    found = placer_of(advice, second).placing(second.choices[0])
+    assert found.place is RationaleCode.DIFFERS
+    assert found.message == "differs from the stacks above: stack 1 has 2.0"
+
+
+def test_what_a_newer_one_would_need_is_named() -> None:
+    found = placing(advised(), "web")
+    assert found.place is RationaleCode.NEEDS_OTHERS
+    assert found.message == "3.0 requires core>=2, and the stack has 1.1"
+
+
+def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
+    found = placing(advised(asked("old\n")), "old")
+    assert (found.place, found.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
+    assert "requires Python >=3.13" in found.message
+
+
+def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
+    from graph.candidates import Dependency
+
+    request = asked("core\n", exclusions=(Dependency("core", "==2.0"),))
+    found = placing(advised(request), "core")
+    assert found == Rationale(RationaleCode.NEWER_UNUSABLE, "2.0: excluded by core==2.0", "2.0")
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "words"),
+    [
+        ({"yanked": True}, "2.0", "2.0 is taken back"),
+        ({}, "2.0rc1", "2.0rc1 is a pre-release that nobody asked for"),
+    ],
+)
+def test_what_nobody_invited_is_named(release: dict[str, bool], version: str, words: str) -> None:
+    index: Index = {"core": {version: release, "1.0": {}}}
+    found = placing(advised(asked("core\n"), index), "core")
+    assert (found.place, found.message) == (RationaleCode.NOT_INVITED, words)
+
+
+def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
+    index: Index = {
+        "core": {
+            "2.0": {"uploaded_at": "2025-12-31T00:00:00Z"},
+            "1.0": {"uploaded_at": "2025-06-01T00:00:00Z"},
+        }
+    }
+    found = placing(advised(asked("core\n", RecommendationType.STABLE), index), "core")
+    assert (found.place, found.newer) == (RationaleCode.SCORES_BETTER, "2.0")
+    assert "maturity" in found.message

@@ -1,0 +1,171 @@
+"""What further jobs would show, next to a simulation of what they show."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from adviser.scoring.comparisons import compare_candidates
+from adviser.scoring.effects import Effect, Effects, effects_of
+from adviser.scoring.sample_needs import (
+    EFFECT_SDS,
+    NONE_SHARES,
+    POWER,
+    EffectPrior,
+    OpenEffects,
+    effect_prior,
+    outlook,
+)
+from adviser.scoring.samples import Sample
+
+MARGIN = math.log(1.02)
+PRIOR = EffectPrior(0.6, (0.4 / len(EFFECT_SDS),) * len(EFFECT_SDS))
+
+
+#: Where differences of 10 % or so are the rule.
+LARGE = EffectPrior(0.0, (*[0.0] * (len(EFFECT_SDS) - 1), 1.0))
+
+
+def alone(
+    d: float, error: float, so_far: int = 10, freedom: float = 18.0, alpha: float = 0.05
+) -> OpenEffects:
+    """One comparison."""
+    return OpenEffects(
+        effects_of([Effect(d, error, freedom)]),
+        np.array([float(so_far)]),
+        np.array([MARGIN]),
+        np.array([so_far - 1.0]),
+        np.array([alpha]),
+    )
+
+
+def chances(comparison: OpenEffects, *more: int) -> tuple[list[float], list[float]]:
+    """Of a difference and of equivalence, for each number of further jobs."""
+    different, equal = comparison.with_more(np.array([more], dtype=np.float64), PRIOR)
+    return different[0].tolist(), equal[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("d", "error", "more"), [(0.04, 0.02, 30), (0.1, 0.06, 10), (0.0, 0.03, 200), (0.3, 0.2, 90)]
+)
+def test_the_predicted_chances_are_those_that_come_true(d: float, error: float, more: int) -> None:
+    """True differences drawn from the prior, weighed by how well they explain what was seen."""
+    draw = np.random.default_rng(61)
+    sds = np.array([0.0, *EFFECT_SDS])
+    true = draw.normal(0, 1, 400_000) * draw.choice(sds, 400_000, p=[PRIOR.none, *PRIOR.sizes])
+    # Eighteen degrees of freedom do not know the error; Student's T has the variance 18/16.
+    known = error * math.sqrt(18 / 16)
+    weight = stats.norm.pdf(d, true, known)
+    later = (10 * d + more * draw.normal(true, known * math.sqrt(10 / more))) / (10 + more)
+    size, left = np.abs(later), error * math.sqrt(10 / (10 + more))
+    freedom, own = 18 * (10 + more) / 10, 9 * (10 + more) / 10
+    beyond = stats.t.sf((size - MARGIN) / left, freedom) + stats.t.sf(
+        (size + MARGIN) / left, freedom
+    )
+    any_difference = 2 * stats.t.sf(size / left, freedom)
+    claimed = (size > MARGIN) & (beyond < 0.05) & (any_difference < 0.02 * min(1, own / 9))
+    alike = (size <= MARGIN) & (stats.t.sf((MARGIN - size) / left, freedom) < 0.05)
+    different, equal = chances(alone(d, error), more)
+    assert different[0] == pytest.approx(np.average(claimed, weights=weight), abs=0.01)
+    assert equal[0] == pytest.approx(np.average(alike, weights=weight), abs=0.01)
+
+
+@settings(max_examples=100)
+@given(
+    st.floats(-1, 1),
+    st.floats(0.0, 1.0),
+    st.integers(5, 100),
+    st.floats(1.0, 100.0),
+    st.integers(1, 1000),
+)
+def test_a_chance_is_a_chance(
+    d: float, error: float, so_far: int, freedom: float, more: int
+) -> None:
+    comparison = alone(d, error, so_far, freedom)
+    (different,), (equal,) = chances(comparison, more)
+    assert 0 <= different <= 1 + 1e-12
+    assert 0 <= equal <= 1 + 1e-12
+    assert different + equal <= 1 + 1e-9
+    seen = outlook(comparison, effect_prior(comparison.effects))
+    assert 0 <= seen.chance[0] <= 1 + 1e-12
+    assert 0 <= seen.more[0] <= 1000
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_more_jobs_make_a_claim_likelier_where_differences_are_large(sign: int) -> None:
+    comparison = alone(sign * 0.1, 0.1)
+    more = np.array([[1, 3, 10, 30, 100, 300, 1000]], dtype=np.float64)
+    different, _ = comparison.with_more(more, LARGE)
+    assert different[0].tolist() == sorted(different[0])
+    assert different[0][0] < 0.2
+    # In the end it is the chance that the true difference, which is normal with these moments, is
+    # beyond δ by the error that is left.
+    known = 0.1 * math.sqrt(18 / 16)
+    kept = EFFECT_SDS[-1] ** 2 / (EFFECT_SDS[-1] ** 2 + known**2)
+    true = stats.norm(kept * 0.1, math.sqrt(kept) * known)
+    beyond = MARGIN + stats.norm.ppf(0.95) * 0.1 / math.sqrt(101)
+    assert different[0][-1] == pytest.approx(true.sf(beyond) + true.cdf(-beyond), abs=0.01)
+
+
+def test_the_fewest_jobs_that_make_a_verdict_likely_are_planned() -> None:
+    comparison = alone(0.1, 0.03, alpha=0.0025)
+    seen = outlook(comparison, LARGE)
+    more = int(seen.more[0])
+    assert 1 < more <= 20, "where every number is looked at"
+    near = np.array([[more - 1, more]], dtype=np.float64)
+    different, equal = (it[0].tolist() for it in comparison.with_more(near, LARGE))
+    assert different[0] + equal[0] < POWER <= different[1] + equal[1]
+    assert seen.chance[0] == different[1]
+
+
+def test_where_no_number_of_jobs_makes_a_verdict_likely_none_is_named() -> None:
+    seen = outlook(alone(0.3, 0.5), PRIOR)
+    assert (seen.more[0], seen.chance[0]) == (0, 0)
+
+
+def test_of_identical_stacks_further_jobs_are_not_promised_to_show_a_difference() -> None:
+    draw = np.random.default_rng(62)
+    promised = []
+    for _ in range(40):
+        base, *others = (
+            Sample(str(i), tuple(draw.normal(0.0, 0.05, 60)), "key") for i in range(21)
+        )
+        promised += [it.chance for it in compare_candidates(base, others) if it.jobs_missing]
+    assert len(promised) > 100
+    assert float(np.mean(promised)) < 0.05
+
+
+def test_many_comparisons_tell_how_many_differ_and_one_alone_does_not_decide() -> None:
+    errors = np.full(40, 0.01)
+    freedom = np.full(40, 30.0)
+    draw = np.random.default_rng(63)
+    same = effect_prior(Effects(draw.normal(0, 0.01, 40), errors, freedom))
+    apart = effect_prior(Effects(draw.normal(0, 0.1, 40), errors, freedom))
+    assert same.none > apart.none + 0.3
+    nearest = min(EFFECT_SDS, key=lambda sd: abs(math.log(sd / 0.1)))
+    assert max(apart.sizes) == apart.sizes[EFFECT_SDS.index(nearest)]
+    for d in (0.0, 0.5):
+        one = effect_prior(effects_of([Effect(d, 0.01, 30.0)]))
+        assert min(NONE_SHARES) < one.none < max(NONE_SHARES)
+    for prior in (same, apart):
+        assert prior.none + sum(prior.sizes) == pytest.approx(1)
+
+
+def test_the_order_of_comparisons_does_not_matter_to_the_last_bit() -> None:
+    draw = random.Random(64)
+    effects = [Effect(draw.gauss(0, 0.05), draw.uniform(0.005, 0.05), 8.0) for _ in range(15)]
+    prior = effect_prior(effects_of(effects))
+    for _ in range(5):
+        assert effect_prior(effects_of(draw.sample(effects, 15))) == prior
+
+
+def test_what_is_not_known_at_all_tells_nothing() -> None:
+    unknown = Effect(math.nan, math.inf, 0.0)
+    seen = Effect(0.1, 0.02, 8.0)
+    assert effect_prior(effects_of([seen, unknown])) == effect_prior(effects_of([seen]))

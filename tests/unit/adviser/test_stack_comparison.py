@@ -1,0 +1,498 @@
+"""Observations into groups, baselines and verdicts."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from adviser.scoring.comparisons import smallest_difference
+from adviser.scoring.histories import DRIFT, histories_of
+from adviser.scoring.justifications import claim_note
+from adviser.scoring.performance import performance_of
+from adviser.scoring.stack_pairs import MeasuredStackIndex
+from adviser.scoring.target import Target
+from adviser.stack_comparison import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
+from adviser.stacks_document import stacks_document
+from cli.stacks_view import group_notes, group_table
+from common.units import Unit
+from graph.evidence import UNKNOWN_STACK, Evidence, MeasuredObservation, Reading, Series
+from tests.factories.evidence import purl
+
+OLD, NEW, PRE = "sha256:aa01" + "0" * 60, "sha256:aa02" + "0" * 60, "sha256:bb03" + "0" * 60
+
+
+def observed(job_id: str, rate: float, **changes: Any) -> MeasuredObservation:
+    """What the store would give, with sensible defaults."""
+    told: dict[str, Any] = {
+        "stack_digest": NEW, "component": "tensorflow", "component_version": "2.10.0",
+        "hardware_label": "Xeon [4 cores]", **changes,
+    }  # fmt: skip
+    series: dict[str, Any] = {
+        "comparison_key": "sha256:dd", "indicator": "PiMatmul",
+        "script_sha256": "3e2b7fa1" + 56 * "0", "parameters": {"dtype": "float32"},
+        "device": "cpu", "unit": Unit.FLOP_PER_SECOND, "hardware_digest": "sha256:cc" + "0" * 62,
+        "python_version": None,
+    }  # fmt: skip
+    reading: dict[str, Any] = {
+        "observation_id": job_id, "document_id": f"sha256:{job_id}", "unstable_reason": None,
+        "host": None, "block": None, "seen_at": None,
+    }  # fmt: skip
+    return MeasuredObservation(
+        series=Series(**{key: told.get(key, value) for key, value in series.items()}),
+        reading=Reading(
+            series=0, stack=told["stack_digest"] or UNKNOWN_STACK, job_id=job_id, rate=rate,
+            **{key: told.get(key, value) for key, value in reading.items()},
+        ),
+        hardware_label=told["hardware_label"],
+        component=told["component"],
+        component_version=told["component_version"],
+    )  # fmt: skip
+
+
+def but(it: MeasuredObservation, **changes: Any) -> MeasuredObservation:
+    """The same with another reading."""
+    return replace(it, reading=replace(it.reading, **changes))
+
+
+def jobs(rate: float, count: int = 5, **changes: Any) -> list[MeasuredObservation]:
+    """``count`` jobs around ``rate`` FLOP/s, within 1 %."""
+    name = f"{changes.get('stack_digest', NEW)}-{rate}"
+    steps = [1 + 0.01 * (2 * i / max(1, count - 1) - 1) for i in range(count)]
+    return [observed(f"{name}-{i}", rate * x, **changes) for i, x in enumerate(steps)]
+
+
+OLDER: dict[str, Any] = {"stack_digest": OLD, "component_version": "2.9.3"}
+
+
+def only(groups: list[StackGroup]) -> StackGroup:
+    (group,) = groups
+    return group
+
+
+def verdicts(group: StackGroup) -> dict[str, str]:
+    return {s.label: str(s.comparison.verdict) for s in group.stacks if s.comparison}
+
+
+def test_the_newest_release_is_the_baseline_by_version_not_by_text() -> None:
+    group = only(compare_stacks(jobs(1e9) + jobs(2e9, **OLDER)))
+    assert group.baseline is not None
+    assert group.baseline.label == "tensorflow 2.10.0 (aa020000)"
+    assert group.baseline_reason == "newest release of tensorflow measured here"
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "faster"}
+    assert [stack.stack_digest for stack in group.stacks] == [OLD, NEW]
+
+
+@pytest.mark.parametrize("version", ["2.11.0rc1", "not-a-version", None])
+def test_a_release_goes_before_what_is_none(version: str | None) -> None:
+    other = jobs(1e9, stack_digest=PRE, component_version=version)
+    group = only(compare_stacks(other + jobs(1e9, **OLDER)))
+    assert group.baseline is not None
+    assert group.baseline.stack_digest == OLD
+
+
+def test_without_versions_the_stack_with_most_jobs_is_the_baseline() -> None:
+    unversioned: dict[str, Any] = {"component": None, "component_version": None}
+    few = jobs(1e9, 3, stack_digest=PRE, **unversioned)
+    group = only(compare_stacks(few + jobs(1e9, 6, stack_digest=OLD, **unversioned)))
+    assert group.baseline is not None
+    assert group.baseline.label == "stack (aa010000)"
+    assert "no version" in group.baseline_reason
+
+
+@pytest.mark.parametrize("prefix", ["aa01", "sha256:aa01"])
+def test_another_baseline_can_be_asked_for(prefix: str) -> None:
+    elsewhere = jobs(1e9, comparison_key="sha256:ee", indicator="PiConv2D")
+    conv, matmul = compare_stacks(jobs(1e9) + jobs(2e9, **OLDER) + elsewhere, prefix)
+    assert matmul.baseline is not None
+    assert (matmul.baseline.stack_digest, matmul.baseline_reason) == (OLD, "as asked")
+    assert verdicts(matmul) == {"tensorflow 2.10.0 (aa020000)": "slower"}
+    assert conv.baseline_reason.endswith(f"{prefix} was not measured here")
+
+
+@pytest.mark.parametrize(("prefix", "words"), [("ff", "starts with"), ("aa", "more than one")])
+def test_a_baseline_that_is_not_one_stack_is_refused(prefix: str, words: str) -> None:
+    with pytest.raises(UnknownBaseline, match=words):
+        compare_stacks(jobs(1e9) + jobs(2e9, **OLDER), prefix)
+
+
+def test_observations_with_different_keys_never_meet() -> None:
+    groups = compare_stacks(jobs(1e9) + jobs(2e9, comparison_key="sha256:ee", **OLDER))
+    assert len(groups) == 2
+    assert not any(verdicts(group) for group in groups)
+
+
+def test_what_a_job_measured_twice_is_one_job() -> None:
+    twice = [row for row in jobs(2e9, 4, **OLDER) for _ in range(5)]
+    group = only(compare_stacks(jobs(1e9) + twice))
+    assert group.stacks[0].jobs == 4
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+
+
+def test_unstable_jobs_are_shown_and_left_out() -> None:
+    good, bad = jobs(1e9), jobs(9e9, 2)
+    flagged = [
+        but(bad[0], unstable_reason="throttled"),
+        but(bad[1], unstable_reason="spread"),
+    ]
+    stack = only(compare_stacks(good + flagged)).stacks[0]
+    assert (stack.jobs, stack.unstable) == (7, ("spread", "throttled"))
+    assert stack.median_rate == pytest.approx(1e9)
+    assert stack.variation == pytest.approx(1.4826 * 0.005)
+
+
+def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
+    """Paired jobs of two stacks, of which some are unstable and so leave others alone."""
+    reasons = {NEW: {0: "throttled", 1: "spread"}, OLD: {1: "spread", 5: "steal"}}
+    rows = [
+        but(row, host="h1", block=str(n), unstable_reason=reasons[row.reading.stack].get(n))
+        for several in (jobs(1e9, 12), jobs(1.3e9, 12, **OLDER))
+        for n, row in enumerate(several)
+    ]
+    group = only(compare_stacks(rows))
+    counts = {"spread": 2, "steal": 1, "throttled": 1, "unpaired": 2}
+    older, newest = group.stacks
+    assert older.left_out == counts
+    assert newest.left_out == {"spread": 1, "throttled": 1}
+    assert stacks_document([group])["groups"][0]["stacks"][0]["left_out"] == counts
+    stacks = {NEW: (purl("tensorflow==2.10.0"),), OLD: (purl("tensorflow==2.9.3"),)}
+    series = replace(rows[0].series, python_version="3.11")
+    evidence = Evidence(DAY, (series,), tuple(row.reading for row in rows), stacks)
+    (claim,) = performance_of(
+        evidence, MeasuredStackIndex(evidence), {"tensorflow": stacks[NEW][0]},
+        {"tensorflow": {it for them in stacks.values() for it in them}},
+        Target(series.hardware_digest, "3.11"),
+    ).claims  # fmt: skip
+    assert claim.left_out == counts
+    text = "2 with scattered repetitions, 1 with stolen CPU time, 1 throttled, 2 without a partner"
+    assert text in claim_note(claim).message
+    assert f"  {older.label}: {text}" in group_notes(group)
+
+
+def test_jobs_that_spread_widely_are_a_warning() -> None:
+    wild = [observed(f"w{n}", rate * 1e9) for n, rate in enumerate((0.2, 0.5, 1.0, 1.7, 1.8))]
+    (warning,) = group_notes(only(compare_stacks(wild)))
+    assert "tensorflow 2.10.0 (aa020000): the jobs spread by 104 %" in warning
+    assert list(group_notes(only(compare_stacks(jobs(1e9))))) == []
+
+
+def test_a_stack_of_unstable_jobs_has_no_median() -> None:
+    group = only(compare_stacks(jobs(1e9) + jobs(2e9, unstable_reason="swapped", **OLDER)))
+    stack = group.stacks[-1]
+    assert (stack.median_rate, stack.variation) == (None, None)
+    assert verdicts(group) == {stack.label: "undetermined"}
+    assert "–" in shown(group)
+
+
+def test_unknown_stacks_are_shown_apart_and_compared_with_nothing() -> None:
+    unknown = jobs(5e9, stack_digest=None) + jobs(6e9, stack_digest=None, component_version=None)
+    group = only(compare_stacks(jobs(1e9) + unknown))
+    assert [s.label for s in group.stacks] == ["tensorflow 2.10.0 (aa020000)"]
+    assert [s.label for s in group.unknown] == [
+        "tensorflow (stack unknown)",
+        "tensorflow 2.10.0 (stack unknown)",
+    ]
+    assert all(stack.comparison is None for stack in group.unknown)
+    assert only(compare_stacks(unknown)).baseline is None
+
+
+def test_the_order_of_observations_never_matters() -> None:
+    rows = jobs(1e9) + jobs(2e9, **OLDER) + jobs(5e9, stack_digest=None)
+    assert compare_stacks(rows[::-1]) == compare_stacks(rows)
+
+
+def shown(group: StackGroup, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(group_table(group))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_says_how_many_jobs_are_missing() -> None:
+    text = shown(only(compare_stacks(jobs(1e9, 3) + jobs(2e9, 4, **OLDER))))
+    assert "PiMatmul (script 3e2b7fa1), dtype float32, cpu, on Xeon [4 cores] (cc000000)" in text
+    assert "+1 job" in text
+    assert "base +2" in text
+    assert "newest release of tensorflow" in text
+    assert "+100.0%" in text
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_table_keeps_its_numbers_on_a_narrow_terminal(width: int) -> None:
+    text = shown(only(compare_stacks(jobs(1e9) + jobs(2e9, 4, **OLDER))), width)
+    assert "+97.3…+102.7" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_document_is_json_and_names_what_is_unknown() -> None:
+    rows = jobs(1e9) + jobs(2e9, 1, **OLDER) + jobs(5e9, stack_digest=None)
+    document = stacks_document(compare_stacks(rows), hidden_groups=2)
+    json.dumps(document, allow_nan=False)
+    assert (document["version"], document["hidden_groups"]) == (1, 2)
+    (group,) = document["groups"]
+    assert group["baseline"]["stack_digest"] == NEW
+    (single,) = [s for s in group["stacks"] if s["stack_digest"] == OLD]
+    assert single["comparison"]["verdict"] == "undetermined"
+    assert single["comparison"]["jobs_missing"] == 4
+    assert single["comparison"]["interval_low_pct"] is None
+    assert single["comparison"]["difference_pct"] == pytest.approx(98.0, abs=0.1)
+    assert len(group["unknown_stacks"]) == 1
+
+
+def test_every_key_of_the_document_is_described(pytestconfig: pytest.Config) -> None:
+    page = (pytestconfig.rootpath / "docs/reference/stacks.md").read_text("utf-8")
+    document = stacks_document(compare_stacks(jobs(1e9) + jobs(2e9, **OLDER)))
+    described = {key for key in _keys(document) if key != "dtype"}
+    assert not {key for key in described if f"`{key}`" not in page}
+
+
+def _keys(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*(_keys(item) for item in value.values()))
+    return set().union(*(_keys(item) for item in value)) if isinstance(value, list) else set()
+
+
+def in_turns(rates: list[float], host: str = "h1", **changes: Any) -> list[MeasuredObservation]:
+    """A job a rate, each in a block of its own."""
+    name = f"{changes.get('stack_digest', NEW)}-{host}"
+    return [
+        observed(f"{name}-{n}", rate, host=host, block=f"run:{n}", **changes)
+        for n, rate in enumerate(rates)
+    ]
+
+
+#: A machine that loses a third of its speed over six blocks.
+FADING = [6e9, 5.7e9, 5.3e9, 4.9e9, 4.4e9, 4e9]
+#: A candidate that is 5 % faster whatever the machine does.
+KEEPING_UP = [1.05 * rate * (1 + noise) for rate, noise in zip(
+    FADING, (0.001, -0.002, 0.0, 0.002, -0.001, 0.0), strict=True)]  # fmt: skip
+
+
+def test_jobs_that_ran_in_turns_are_compared_in_pairs() -> None:
+    group = only(compare_stacks(in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)))
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "faster"}
+    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
+    assert {key: document[key] for key in ("method", "pairs", "hosts", "tau")} == {
+        "method": "paired", "pairs": 6, "hosts": 1, "tau": None,
+    }  # fmt: skip
+    apart = [but(row, block=None) for row in in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)]
+    assert verdicts(only(compare_stacks(apart))) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+
+
+def test_the_table_says_how_many_pairs() -> None:
+    text = shown(only(compare_stacks(in_turns(FADING) + in_turns(KEEPING_UP, **OLDER))))
+    assert "faster ⇄6" in text
+    assert "⇄n: by n pairs of jobs that ran in turns." in " ".join(text.split())
+    assert "⇄" not in shown(only(compare_stacks(jobs(1e9) + jobs(2e9, **OLDER))))
+
+
+def test_an_unstable_job_leaves_its_partner_alone() -> None:
+    rows = in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)
+    rows[2] = but(rows[2], unstable_reason="steal")
+    group = only(compare_stacks(rows))
+    comparison = group.stacks[0].comparison
+    assert comparison is not None
+    assert (comparison.method, comparison.pairs) == ("paired", 5)
+
+
+def test_hosts_that_both_saw_are_pooled() -> None:
+    rows = [
+        row
+        for host, speed in (("h1", 1.0), ("h2", 1.3))
+        for row in (
+            *in_turns([rate * speed for rate in FADING], host),
+            *in_turns([rate * speed for rate in KEEPING_UP], host, **OLDER),
+        )
+    ]
+    group = only(compare_stacks(rows))
+    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
+    assert (document["method"], document["hosts"], document["pairs"]) == ("pooled", 2, 12)
+    assert document["tau"] == 0.0
+    # Two hosts that agree, five degrees of freedom each.
+    assert document["degrees_of_freedom"] == pytest.approx(10.0)
+    assert "∑2" in shown(group)
+    assert "∑n: pooled over n hosts." in " ".join(shown(group).split())
+
+
+def test_stacks_without_a_common_host_say_so() -> None:
+    group = only(compare_stacks(in_turns(FADING) + in_turns(FADING, "h2", **OLDER)))
+    assert "no common host" in " ".join(shown(group).split())
+    document = stacks_document([group])
+    json.dumps(document, allow_nan=False)
+
+
+def test_each_group_is_shown_in_its_own_unit() -> None:
+    images: dict[str, Any] = {"unit": Unit.IMAGES_PER_SECOND, "indicator": "PiTrain"}
+    group = only(compare_stacks(jobs(1234.5, **images)))
+    assert "images/s" in shown(group)
+    assert "1,234.50" in shown(group)
+    document = stacks_document([group])["groups"][0]
+    assert document["unit"] == "images/s"
+    stack = document["stacks"][0]
+    assert (stack["median_rate"], stack["median_flop_per_s"]) == (pytest.approx(1234.5), None)
+    flop = stacks_document(compare_stacks(jobs(1e9)))["groups"][0]
+    assert (flop["unit"], flop["stacks"][0]["median_flop_per_s"]) == ("FLOP/s", pytest.approx(1e9))
+    assert "GFLOPS" in shown(only(compare_stacks(jobs(1e9))))
+
+
+def test_the_widest_table_keeps_its_verdicts_on_a_narrow_terminal() -> None:
+    wild = [6e9, 5e9, 9e9, 4e9, 4.4e9, 6e9, 7e9]
+    rows = in_turns(wild) + in_turns(wild[::-1], **OLDER)
+    rows[0] = but(rows[0], unstable_reason="steal")
+    text = shown(only(compare_stacks(rows)), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    for whole in ("baseline", "undetermined", "⇄6", "out"):
+        assert whole in text
+
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def run(
+    day: int, level: float, count: int = 6, host: str = "h1", **changes: Any
+) -> list[MeasuredObservation]:
+    """One inspection: jobs an hour apart, within 0.2 %."""
+    told = {"document_id": f"sha256:{changes.get('stack_digest', NEW)}{day}", **changes}
+    return [
+        observed(
+            f"{told['document_id']}-{n}", level * (1 + 0.001 * (-1) ** n), host=host,
+            seen_at=DAY + timedelta(days=day, hours=n), **told,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
+    """One stack ran twice in the same turns, 9 % apart."""
+    wild = [
+        but(row, block=f"aa:{n}")
+        for night, at in enumerate((1.0, 1.09))
+        for n, row in enumerate(run(night, at * 1e9, **OLDER))
+    ]
+    calm = jobs(1e9, host="h1")
+    other = jobs(1.05e9, host="h1", stack_digest=PRE, component_version="2.8.0")
+    rows = [*wild, *calm, *other]
+    group = only(compare_stacks(rows))
+    series, readings = rows[0].series, tuple(row.reading for row in rows)
+    (history,) = histories_of(Evidence(DAY, (series,), readings), [0]).values()
+    assert group.delta == smallest_difference(history.identical) > 0.05
+    assert verdicts(group)["tensorflow 2.8.0 (bb030000)"] == "equivalent"
+    assert verdicts(only(compare_stacks([*calm, *other]))) == {
+        "tensorflow 2.8.0 (bb030000)": "faster"
+    }
+    assert f"by up to {group.delta:.1%}" in " ".join(shown(group, 400).split())
+    assert stacks_document([group])["groups"][0]["delta_pct"] == 100 * group.delta
+
+
+def test_jobs_from_before_the_last_step_of_their_host_are_left_out() -> None:
+    before = [row for day in range(5) for row in run(day, 1e9, 2)]
+    after = [row for day in range(30, 35) for row in run(day, 0.5e9, 2)]
+    early = run(1, 1.2e9, **OLDER)
+    group = only(compare_stacks([*before, *after, *early]))
+    stacks = {stack.stack_digest: stack for stack in group.stacks}
+    assert stacks[NEW].unstable == (DRIFT,) * 10
+    assert stacks[NEW].jobs == 20
+    assert stacks[NEW].median_rate == pytest.approx(0.5e9, rel=0.002)
+    assert (stacks[OLD].unstable, stacks[OLD].median_rate) == ((DRIFT,) * 6, None)
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+
+
+def test_one_run_of_each_stack_asks_for_turns() -> None:
+    group = only(compare_stacks([*run(0, 1e9, 10), *run(1, 1.3e9, 10, **OLDER)]))
+    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
+    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
+    told = {key: document[key] for key in ("needs", "runs", "baseline_runs", "interval_low_pct")}
+    assert told == {"needs": "turns", "runs": 1, "baseline_runs": 1, "interval_low_pct": None}
+    text = " ".join(shown(group).split())
+    assert "run in turns" in text
+    assert "thoth inspect" in text
+
+
+def test_advice_and_stacks_judge_alike() -> None:
+    """The same jobs of two stacks, none of them in turns."""
+    draw = random.Random(8)
+    levels: list[tuple[dict[str, Any], float]] = [({}, 1e9), (OLDER, 1.06e9)]
+    rows = [
+        row
+        for stack, level in levels
+        for day in range(8)
+        for row in run(day, level * math.exp(draw.gauss(0, 0.01)), 3, **stack)
+    ]
+    group = only(compare_stacks(rows))
+    stacks = {NEW: (purl("tensorflow==2.10.0"),), OLD: (purl("tensorflow==2.9.3"),)}
+    readings = tuple(row.reading for row in rows)
+    evidence = Evidence(DAY, (rows[0].series,), readings, stacks)
+    place = Target(rows[0].series.hardware_digest, "3.11")
+    series = replace(rows[0].series, python_version="3.11")
+    (claim,) = performance_of(
+        replace(evidence, series=(series,)), MeasuredStackIndex(evidence),
+        {"tensorflow": stacks[NEW][0]},
+        {"tensorflow": {it for them in stacks.values() for it in them}}, place,
+    ).claims  # fmt: skip
+    (comparison,) = (it.comparison for it in group.stacks if it.comparison)
+    assert claim.verdict is comparison.verdict
+    assert (claim.runs, claim.jobs) == (comparison.runs, comparison.jobs) == (8, 24)
+    assert claim.p_value == comparison.p_value
+    assert claim.interval_low_pct == comparison.interval_low_pct
+
+
+def test_two_versions_of_python_never_meet() -> None:
+    groups = compare_stacks(
+        jobs(1e9, python_version="3.10") + jobs(2e9, python_version="3.11", **OLDER)
+    )
+    assert [group.python_version for group in groups] == ["3.10", "3.11"]
+    assert not any(verdicts(group) for group in groups)
+    assert "cpu, Python 3.10, on" in shown(groups[0])
+
+
+def test_open_comparisons_are_named_where_jobs_tell_most_first() -> None:
+    noisy = [observed(f"o{n}", 1.03e9 * (1 + 0.03 * (-1) ** n), **OLDER) for n in range(6)]
+    few = jobs(1.02e9, 1, stack_digest=PRE, component_version="2.8.0")
+    slow = [observed(f"s{n}", 0.5e9 * (1 + 0.3 * (-1) ** n), stack_digest="sha256:ee" + "0" * 62,
+                     component_version="2.7.0")
+            for n in range(6)]  # fmt: skip
+    group = only(compare_stacks(jobs(1e9, 6) + noisy + few + slow))
+    assert group.baseline is not None
+    first, second = (it for it in group.next_jobs)
+    assert (first.candidate, second.candidate) == (
+        "tensorflow 2.9.3 (aa010000)", "tensorflow 2.8.0 (bb030000)",
+    )  # fmt: skip
+    assert 0 < first.chance < 1
+    assert (second.chance, second.jobs, second.baseline_jobs) == (0.0, 4, 0)
+    text = " ".join(shown(group, 400).split())
+    assert f"Measure next: {first.candidate} +{first.jobs} jobs" in text
+    assert "more." not in text
+    many = " ".join(shown(replace(group, next_jobs=group.next_jobs * 3), 600).split())
+    assert "; 3 more." in many
+
+
+def in_one_night(stack: int, night: int, level: float) -> list[MeasuredObservation]:
+    return run(night, level, stack_digest=f"sha256:{stack:064x}")
+
+
+def test_stacks_are_checked_against_themselves() -> None:
+    steady = [row for day in range(12) for row in run(day, 1e9 * (1 + 0.01 * (day % 3)))]
+    found = identical_pairs(steady)
+    assert (found.comparisons, found.faster, found.slower) == (6, 0, 0)
+    assert identical_pairs(run(0, 1e9)).comparisons == 0
+    few = identical_pairs([*run(0, 1e9), *run(1, 1.2e9)])
+    assert (few.comparisons, few.settled) == (1, 0), "nothing tells what a run does"
+
+
+def test_stacks_that_lie_about_themselves_in_turns_are_noticed() -> None:
+    """Each second copy of a stack is 20 % faster in the very same turns."""
+    lying = [
+        but(row, block=f"{stack}:{n}")
+        for stack in range(12)
+        for night, at in enumerate((1e9, 1.2e9))
+        for n, row in enumerate(in_one_night(stack, night, at))
+    ]
+    problems = identical_pairs(lying).problems
+    assert problems[0].startswith("12 false claims in ")
