@@ -16,7 +16,7 @@ from adviser.scoring.criteria import SCALE
 from graph.candidates import Dependency
 
 
-class Outcome(StrEnum):
+class ForcedOutcome(StrEnum):
     """What forcing something comes to; the value is printed, never renamed."""
 
     #: The advised stack has it already.
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """A package that differs between two stacks; ``None`` where one has none of it."""
 
     name: str
@@ -39,7 +39,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class CriterionLoss:
     """What forcing costs by one criterion, in points; below zero where it gains."""
 
     criterion: str
@@ -47,7 +47,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Forced:
+class ForcedStack:
     """The best stack with something forced, next to the advised one.
 
     :param what: in words, such as ``numpy==1.26.4``
@@ -58,16 +58,16 @@ class Forced:
     """
 
     what: str
-    outcome: Outcome
+    outcome: ForcedOutcome
     points: float | None = None
-    losses: tuple[Loss, ...] = ()
-    changes: tuple[Change, ...] = ()
+    losses: tuple[CriterionLoss, ...] = ()
+    changes: tuple[VersionChange, ...] = ()
     conflict: Conflict | None = None
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class PackagePresence:
     """Why a package is in a stack, in this version.
 
     :param version: ``None`` if it is not in the stack
@@ -85,15 +85,15 @@ class Presence:
     path: tuple[str, ...] = ()
     askers: tuple[str, ...] = ()
     placing: Rationale | None = None
-    without: Forced | None = None
-    otherwise: Forced | None = None
+    without: ForcedStack | None = None
+    otherwise: ForcedStack | None = None
     no_stack: bool = False
     conflict: Conflict | None = None
 
 
 def why_not(
     advice: Advice, wanted: Dependency, *, resolver: Resolver = in_this_process, threads: int = 1
-) -> Forced:
+) -> ForcedStack:
     """What it would take to have ``wanted`` as well.
 
     :param advice: on a snapshot that has ``wanted`` among its roots
@@ -101,7 +101,7 @@ def why_not(
     extras = f"[{','.join(wanted.extras)}]" if wanted.extras else ""
     what = f"{wanted.name}{extras}{wanted.specifier}"
     if problem := _extra_problem(advice, wanted):
-        return Forced(what, Outcome.CONFLICT, problem=problem)
+        return ForcedStack(what, ForcedOutcome.CONFLICT, problem=problem)
     universe = _offering(advice.universe, wanted)
     forced = replace(universe, roots=(*universe.roots, wanted))
     return _forced(advice, what, forced, resolver, threads)
@@ -137,22 +137,22 @@ def _offering(universe: Universe, wanted: Dependency) -> Universe:
 
 def why(
     advice: Advice, name: str, *, resolver: Resolver = in_this_process, threads: int = 1
-) -> Presence:
+) -> PackagePresence:
     """Why the advised stack has a package, and what the next best thing would be."""
     stack = advice.best
     choice = next((it for it in stack.choices if it.name == name), None) if stack else None
     if stack is None:
-        return Presence(name, None, no_stack=True, conflict=advice.resolution.conflict)
+        return PackagePresence(name, None, no_stack=True, conflict=advice.resolution.conflict)
     if choice is None:
-        return Presence(name, None)
-    placer = VersionRationales(advice.universe, stack, advice.assessment)
+        return PackagePresence(name, None)
+    rationales = VersionRationales(advice.universe, stack, advice.assessment)
     ask = partial(_without, advice, resolver=resolver, threads=threads)
-    return Presence(
+    return PackagePresence(
         name=name,
         version=choice.version,
-        path=tuple(_path(placer, name)),
-        askers=tuple(placer.told(*it) for it in placer.askers(name)),
-        placing=placer.placing(choice),
+        path=tuple(_path(rationales, name)),
+        askers=tuple(rationales.requirement_text(*it) for it in rationales.requirers(name)),
+        placing=rationales.rationale(choice),
         without=ask(Dependency(name), f"no {name}"),
         otherwise=ask(
             Dependency(name, f"=={choice.version}"), f"{name} other than {choice.version}"
@@ -160,11 +160,11 @@ def why(
     )
 
 
-def changes_between(advised: Stack, forced: Stack) -> tuple[Change, ...]:
+def changes_between(advised: Stack, forced: Stack) -> tuple[VersionChange, ...]:
     """The packages that differ, by name."""
     ours, theirs = advised.versions(), forced.versions()
     return tuple(
-        Change(name, ours.get(name), theirs.get(name))
+        VersionChange(name, ours.get(name), theirs.get(name))
         for name in sorted(ours.keys() | theirs.keys())
         if ours.get(name) != theirs.get(name)
     )
@@ -172,7 +172,7 @@ def changes_between(advised: Stack, forced: Stack) -> tuple[Change, ...]:
 
 def _without(
     advice: Advice, excluded: Dependency, what: str, *, resolver: Resolver, threads: int
-) -> Forced:
+) -> ForcedStack:
     options = advice.asked.options
     narrower = replace(options, exclusions=(*options.exclusions, excluded))
     asked = replace(advice.asked, options=narrower)
@@ -182,27 +182,27 @@ def _without(
 
 def _forced(
     advice: Advice, what: str, universe: Universe, resolver: Resolver, threads: int
-) -> Forced:
+) -> ForcedStack:
     found = resolver(universe, advice.asked.options.budget(threads))
     if not found.stacks:
         infeasible = found.status is Status.INFEASIBLE
-        outcome = Outcome.CONFLICT if infeasible else Outcome.UNKNOWN
-        return Forced(what, outcome, conflict=found.conflict)
+        outcome = ForcedOutcome.CONFLICT if infeasible else ForcedOutcome.UNKNOWN
+        return ForcedStack(what, outcome, conflict=found.conflict)
     return _compared(advice, what, found)
 
 
-def _compared(advice: Advice, what: str, found: Resolution) -> Forced:
+def _compared(advice: Advice, what: str, found: Resolution) -> ForcedStack:
     forced, advised = found.stacks[0], advice.best
     if advised is None:
-        return Forced(what, Outcome.POSSIBLE)
+        return ForcedStack(what, ForcedOutcome.POSSIBLE)
     changes = changes_between(advised, forced)
     losses = (
-        Loss(criterion.name, (_total(advised, place) - _total(forced, place)) / SCALE)
+        CriterionLoss(criterion.name, (_total(advised, place) - _total(forced, place)) / SCALE)
         for place, criterion in enumerate(advice.assessment.criteria)
     )
-    return Forced(
+    return ForcedStack(
         what,
-        Outcome.POSSIBLE if changes else Outcome.ADVISED,
+        ForcedOutcome.POSSIBLE if changes else ForcedOutcome.ADVISED,
         (advised.score - forced.score) / SCALE,
         tuple(it for it in losses if it.points),
         changes,
@@ -213,16 +213,19 @@ def _total(stack: Stack, place: int) -> int:
     return sum(it.contributions[place] for it in stack.choices)
 
 
-def _path(placer: VersionRationales, name: str) -> list[str]:
+def _path(rationales: VersionRationales, name: str) -> list[str]:
     """The shortest chain from the request to a package, in words."""
     # For each package that was met, the next one towards ``name`` and what it asks of that.
     towards: dict[str, tuple[str, Dependency] | None] = {name: None}
     pending = deque([name])
     while pending:
         wanted = pending.popleft()
-        for asker, dependency in placer.askers(wanted):
+        for asker, dependency in rationales.requirers(wanted):
             if not asker:
-                return [placer.told("", dependency), *_steps(placer, towards, wanted)]
+                return [
+                    rationales.requirement_text("", dependency),
+                    *_steps(rationales, towards, wanted),
+                ]
             if asker not in towards:
                 towards[asker] = (wanted, dependency)
                 pending.append(asker)
@@ -230,9 +233,9 @@ def _path(placer: VersionRationales, name: str) -> list[str]:
 
 
 def _steps(
-    placer: VersionRationales, towards: dict[str, tuple[str, Dependency] | None], first: str
+    rationales: VersionRationales, towards: dict[str, tuple[str, Dependency] | None], first: str
 ) -> Iterator[str]:
     at = first
     while (step := towards[at]) is not None:
-        yield placer.told(at, step[1])
+        yield rationales.requirement_text(at, step[1])
         at = step[0]

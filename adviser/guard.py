@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.explain import Change
+from adviser.explain import VersionChange
 from adviser.scoring.assessments import Claim
 from adviser.scoring.justifications import claim_note
 from adviser.scoring.performance import upgrade_claims
@@ -45,7 +45,7 @@ class MissingKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingKnowledge:
     """Something without which an upgrade cannot be judged.
 
     :param package: ``None`` if it concerns all of them
@@ -59,7 +59,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Harm:
+class VersionVulnerability:
     """A vulnerability of one version that the other side is not known to have.
 
     :param severity: ``None`` if unknown
@@ -72,7 +72,7 @@ class Harm:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class YankedVersion:
     """A version of the new lock that its publisher yanked."""
 
     name: str
@@ -81,7 +81,7 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class GuardResult:
     """An upgrade from one lock to another.
 
     :param changes: packages that differ; PEP 440 decides what is another version. ``advised`` is
@@ -98,14 +98,14 @@ class Guarded:
         measurements of these does not count as missing
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[VersionChange, ...]
     claims: tuple[Claim, ...]
     stacks: tuple[Claim, ...]
     comparisons: int
-    introduced: tuple[Harm, ...]
-    removed: tuple[Harm, ...]
-    yanked: tuple[Withdrawn, ...]
-    missing: tuple[Missing, ...]
+    introduced: tuple[VersionVulnerability, ...]
+    removed: tuple[VersionVulnerability, ...]
+    yanked: tuple[YankedVersion, ...]
+    missing: tuple[MissingKnowledge, ...]
     unmeasured: tuple[str, ...]
 
     @property
@@ -131,7 +131,7 @@ def guard(
     environment: Environment,
     hardware: str | None,
     vulnerabilities: Vulnerabilities | None = None,
-) -> Guarded:
+) -> GuardResult:
     """Compare two locks, each its versions by name.
 
     Speed needs measurements alone: whether somebody has read a version's metadata does not matter.
@@ -155,7 +155,7 @@ def guard(
         *(it for it in claims if not _is_settled(it) and it.comparison_key not in settled),
     ]
     compared = {it.package for it in claims} | (set(both) if stacks else set())
-    return Guarded(
+    return GuardResult(
         changes=changes,
         claims=tuple(filter(_is_settled, claims)),
         stacks=tuple(filter(_is_settled, stacks)),
@@ -213,10 +213,10 @@ def versions_without_candidate(
     ]
 
 
-def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:
+def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionChange, ...]:
     """The packages in which two locks differ, by name."""
     return tuple(
-        Change(name, new.get(name), old.get(name))
+        VersionChange(name, new.get(name), old.get(name))
         for name in sorted(old.keys() | new.keys())
         if not _same(old.get(name), new.get(name))
     )
@@ -252,7 +252,7 @@ def _claims(
     circumstances: Target,
     before: _Side,
     after: _Side,
-    changes: Sequence[Change],
+    changes: Sequence[VersionChange],
 ) -> tuple[Claim, ...]:
     """What was measured of the changed versions, and of both locks as a whole."""
     stacks = MeasuredStackIndex(evidence)
@@ -280,22 +280,24 @@ def _is_settled(it: Claim) -> bool:
     return it.verdict is not Verdict.UNDETERMINED
 
 
-def _only_in(one: _Side, other: _Side, changes: Iterable[Change]) -> Iterator[Harm]:
+def _only_in(
+    one: _Side, other: _Side, changes: Iterable[VersionChange]
+) -> Iterator[VersionVulnerability]:
     for name in (it.name for it in changes):
         known = {it.id for it in other.vulnerabilities_of(name)}
         for it in sorted(one.vulnerabilities_of(name), key=lambda it: it.id):
             if it.id not in known:
-                yield Harm(name, one.versions[name], it.id, it.severity)
+                yield VersionVulnerability(name, one.versions[name], it.id, it.severity)
 
 
-def _yanked(after: _Side, changes: Iterable[Change]) -> Iterator[Withdrawn]:
+def _yanked(after: _Side, changes: Iterable[VersionChange]) -> Iterator[YankedVersion]:
     for name in (it.name for it in changes):
         known = after.known.get(name)
         if isinstance(known, Candidate) and known.yanked:
-            yield Withdrawn(name, known.version, known.yanked_reason)
+            yield YankedVersion(name, known.version, known.yanked_reason)
 
 
-def _missing_metadata(after: _Side, changes: Iterable[Change]) -> Iterator[Missing]:
+def _missing_metadata(after: _Side, changes: Iterable[VersionChange]) -> Iterator[MissingKnowledge]:
     for name, version in ((it.name, it.advised) for it in changes):
         known = after.known.get(name)
         if version is None or isinstance(known, Candidate):
@@ -303,12 +305,14 @@ def _missing_metadata(after: _Side, changes: Iterable[Change]) -> Iterator[Missi
         unread = known is None or known.reason is ExclusionReason.UNREAD
         reason = "its metadata are not read" if unread or known is None else known.message
         remedy = f"thoth packages add '{name}=={version}'" if unread else None
-        yield Missing(MissingKind.METADATA, name, f"{name} {version}: {reason}", remedy)
+        yield MissingKnowledge(MissingKind.METADATA, name, f"{name} {version}: {reason}", remedy)
 
 
-def _missing_advisories(evidence: Evidence, changes: Iterable[Change]) -> Iterator[Missing]:
+def _missing_advisories(
+    evidence: Evidence, changes: Iterable[VersionChange]
+) -> Iterator[MissingKnowledge]:
     if any(it.advised for it in changes) and not evidence.knows_advisories:
-        yield Missing(
+        yield MissingKnowledge(
             MissingKind.ADVISORIES,
             None,
             "no advisories are read, so no vulnerability is known",
@@ -316,12 +320,14 @@ def _missing_advisories(evidence: Evidence, changes: Iterable[Change]) -> Iterat
         )
 
 
-def _missing_verdict(it: Claim) -> Missing:
-    return Missing(MissingKind.VERDICT, it.package, claim_note(it).message, "thoth inspect")
+def _missing_verdict(it: Claim) -> MissingKnowledge:
+    return MissingKnowledge(
+        MissingKind.VERDICT, it.package, claim_note(it).message, "thoth inspect"
+    )
 
 
-def _missing_measurement(it: Change) -> Missing:
-    return Missing(
+def _missing_measurement(it: VersionChange) -> MissingKnowledge:
+    return MissingKnowledge(
         MissingKind.MEASUREMENT,
         it.name,
         f"{it.name}: {it.forced} and {it.advised} were not compared on this hardware",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from adviser.reports.note_codes import REPORTS
-from adviser.scoring.assessments import Level
+from adviser.scoring.assessments import NoteLevel
 
 
 class IssueId(StrEnum):
@@ -31,13 +31,13 @@ class IssueId(StrEnum):
 
 
 _TYPES = {
-    IssueId.INSECURE_SOURCE: Level.WARNING,
-    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: Level.WARNING,
-    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: Level.WARNING,
-    IssueId.ARTIFACT_GONE: Level.WARNING,
-    IssueId.YANKED: Level.WARNING,
-    IssueId.NOT_ATTESTED: Level.INFO,
-    IssueId.FILES_UNKNOWN: Level.WARNING,
+    IssueId.INSECURE_SOURCE: NoteLevel.WARNING,
+    IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: NoteLevel.WARNING,
+    IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: NoteLevel.WARNING,
+    IssueId.ARTIFACT_GONE: NoteLevel.WARNING,
+    IssueId.YANKED: NoteLevel.WARNING,
+    IssueId.NOT_ATTESTED: NoteLevel.INFO,
+    IssueId.FILES_UNKNOWN: NoteLevel.WARNING,
 }
 
 _REMEDIES = {
@@ -68,7 +68,7 @@ class Issue:
     """
 
     id: IssueId
-    type: Level
+    type: NoteLevel
     justification: str
     remedy: str
     package_name: str | None = None
@@ -102,8 +102,8 @@ def issue_of(
     version: str | None = None,
     digest: str | None = None,
     indexes: tuple[str, ...] = (),
-    level: Level | None = None,
+    level: NoteLevel | None = None,
 ) -> Issue:
     """An issue of its kind's own remedy, and of its own weight unless another is given."""
-    level = level or _TYPES.get(issue, Level.ERROR)
+    level = level or _TYPES.get(issue, NoteLevel.ERROR)
     return Issue(issue, level, message, _REMEDIES[issue], package, version, digest, indexes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from adviser.issues import Issue, IssueId, issue_of
 from adviser.places import Address, Place, address_of, may_serve
 from adviser.projects.project import LockedFile, LockedPackage
-from adviser.scoring.assessments import Level
+from adviser.scoring.assessments import NoteLevel
 
 if TYPE_CHECKING:
     from adviser.provenance import Listing, Served
@@ -69,7 +69,7 @@ def _of_address(
     # Of what no index has nothing can be compared, and that is told already.
     elif at and (mirrored or not any(_may_serve(it, place, served) for it in ours)):
         message = f"whether {served.shown_all(at)} serves files at {where} is not known"
-        found = tell(IssueId.UNVERIFIABLE, message, indexes=at, level=Level.WARNING)
+        found = tell(IssueId.UNVERIFIABLE, message, indexes=at, level=NoteLevel.WARNING)
         yield replace(found, remedy=_MIRRORED if mirrored else _UNKNOWN_PLACE)
 
 

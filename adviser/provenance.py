@@ -19,7 +19,7 @@ from adviser.projects.project import (
     ProjectIndex,
     WarningCode,
 )
-from adviser.scoring.assessments import Level
+from adviser.scoring.assessments import NoteLevel
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseFile
 
@@ -98,7 +98,7 @@ def check_lock(project: Project, served: Served) -> list[Issue]:
         issues += of_files(it, listings, served)
     for other in project.lock_elsewhere:
         issues.append(_of_elsewhere(other))
-    levels = list(reversed(Level))
+    levels = list(reversed(NoteLevel))
     # Entries for several environments often name the same files.
     return sorted(
         dict.fromkeys(issues), key=lambda it: (levels.index(it.type), it.package_name or "")
@@ -130,7 +130,7 @@ def _of_elsewhere(it: FromElsewhere) -> Issue:
         return issue_of(IssueId.UNVERIFIABLE, f"{it.origin}: {it.what} leaves its version open")
     message = f"{it.origin}: {it.what} comes from no index, so nothing is known of it"
     # What lies beside the lock is the project's own.
-    return issue_of(IssueId.UNVERIFIABLE, message, level=Level.WARNING if it.local else None)
+    return issue_of(IssueId.UNVERIFIABLE, message, level=NoteLevel.WARNING if it.local else None)
 
 
 def _of_package(
@@ -199,7 +199,7 @@ def _of_file(
     elif named is None and DEFAULT_INDEX not in at:
         message = f"the lock names no index, and the file is on {served.shown_all(at)} only"
         # Such a lock can name none; its hash lets nothing else be taken.
-        level = None if names else Level.INFO
+        level = None if names else NoteLevel.INFO
         yield tell(IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, message, indexes=at, level=level)
     files = [file for it in has for file in it.files if file.sha256 == wanted]
     if all(file.attested is False for file in files):

@@ -25,8 +25,8 @@ from adviser.scoring.comparisons import (
     self_check,
     smallest_difference,
 )
-from adviser.scoring.histories import History, Job, history_of, jobs_left_out, jobs_of
-from adviser.scoring.next_jobs import Further, further_jobs
+from adviser.scoring.histories import History, MeasuredJob, history_of, jobs_left_out, jobs_of
+from adviser.scoring.next_jobs import FurtherJobs, further_jobs
 from adviser.scoring.samples import Sample
 from common.errors import ProjectError
 from common.job_stability import noise_warnings, robust_variation
@@ -49,7 +49,7 @@ class StackJobs:
     digest: str | None
     component: str | None
     version: str | None
-    jobs: tuple[Job, ...]
+    jobs: tuple[MeasuredJob, ...]
     left_out: tuple[str, ...]
 
     @property
@@ -190,7 +190,7 @@ class StackGroup:
     delta: float
     stacks: tuple[StackResult, ...]
     unknown: tuple[StackResult, ...]
-    next_jobs: tuple[Further, ...] = ()
+    next_jobs: tuple[FurtherJobs, ...] = ()
 
 
 def compare_stacks(

@@ -22,7 +22,7 @@ from adviser.scoring.comparisons import (
     compare_all,
 )
 from adviser.scoring.estimates import UNKNOWN_SERIES
-from adviser.scoring.histories import History, Job
+from adviser.scoring.histories import History, MeasuredJob
 from adviser.scoring.samples import JobPlace
 from adviser.scoring.verdicts import Verdict
 from tests.factories.evidence import series
@@ -82,7 +82,7 @@ class Design:
         return [self._history(draw) for _ in range(self.groups)]
 
     def _history(self, draw: np.random.Generator) -> History:
-        jobs: dict[str, list[Job]] = {_stack(n): [] for n in range(self.candidates + 1)}
+        jobs: dict[str, list[MeasuredJob]] = {_stack(n): [] for n in range(self.candidates + 1)}
         first: dict[int, Rates] = {}
         for host in range(self.hosts):
             turns = np.cumsum(draw.normal(0, DRIFT, self.jobs))
@@ -100,7 +100,9 @@ class Design:
                     for copy in range(copies):
                         place = JobPlace(f"host {host}", f"{host}:{turn}", f"{host}")
                         name = f"{host}:{turn:04}:{copy}"
-                        jobs[stack].append(Job(name, float(rates[turn, copy]), place, None, ()))
+                        jobs[stack].append(
+                            MeasuredJob(name, float(rates[turn, copy]), place, None, ())
+                        )
         return History(series(), {key: tuple(value) for key, value in jobs.items()}, {}, {})
 
 
@@ -135,7 +137,7 @@ def _each_by_itself(histories: Sequence[History]) -> list[str]:
     return verdicts
 
 
-def _by_turn(jobs: Sequence[Job]) -> dict[str, float]:
+def _by_turn(jobs: Sequence[MeasuredJob]) -> dict[str, float]:
     turns: dict[str, list[float]] = {}
     for it in jobs:
         turns.setdefault(it.place.block or "", []).append(it.log_rate)
@@ -275,11 +277,11 @@ def _drawn(draw: np.random.Generator, gains: Rates, sd: float, jobs: int) -> Rat
 
 
 def _as_history(rates: Rates) -> History:
-    jobs: dict[str, tuple[Job, ...]] = {}
+    jobs: dict[str, tuple[MeasuredJob, ...]] = {}
     for n, row in enumerate(rates):
         places = (JobPlace("host", f"{turn:05}", "run") for turn in range(len(row)))
         jobs[_stack(n)] = tuple(
-            Job(f"{turn:05}", float(rate), place, None, ())
+            MeasuredJob(f"{turn:05}", float(rate), place, None, ())
             for turn, (rate, place) in enumerate(zip(row, places, strict=True))
         )
     return History(series(), jobs, {}, {})

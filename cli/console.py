@@ -11,8 +11,8 @@ import orjson
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from adviser.explain import Change, Forced, Outcome, Presence
-from adviser.reports.unfetched_versions import without_remedy
+from adviser.explain import ForcedOutcome, ForcedStack, PackagePresence, VersionChange
+from adviser.reports.unfetched_versions import without_fetch_hint
 from cli.report_view import report_view, shown
 
 #: Of a table in a pipe or a file: as wide as people read; cells are wrapped, never cut.
@@ -34,7 +34,7 @@ def print_report(
 
 def print_missing(message: str | None, *, fetched: bool) -> None:
     """What is not known; and how it gets known, unless that was tried just now."""
-    print_note(without_remedy(message) if message and fetched else message)
+    print_note(without_fetch_hint(message) if message and fetched else message)
 
 
 def console() -> Console:
@@ -78,7 +78,7 @@ def print_note(note: str | None) -> None:
         click.echo(f"note: {shown(note)}", err=True)
 
 
-def presence_lines(it: Presence) -> Iterator[str]:
+def presence_lines(it: PackagePresence) -> Iterator[str]:
     """Why a package is there."""
     if it.no_stack:
         limit = "" if it.conflict else " was found within the limit"
@@ -98,15 +98,15 @@ def presence_lines(it: Presence) -> Iterator[str]:
             yield from forced_lines(forced)
 
 
-def forced_lines(it: Forced) -> Iterator[str]:
+def forced_lines(it: ForcedStack) -> Iterator[str]:
     """What forcing something costs."""
-    if it.outcome is Outcome.ADVISED:
+    if it.outcome is ForcedOutcome.ADVISED:
         yield f"{it.what}: the advised stack has it"
-    elif it.outcome is Outcome.UNKNOWN:
+    elif it.outcome is ForcedOutcome.UNKNOWN:
         yield f"{it.what}: not known, the budget was spent"
     elif it.problem is not None:
         yield f"{it.what}: impossible: {it.problem}"
-    elif it.outcome is Outcome.CONFLICT:
+    elif it.outcome is ForcedOutcome.CONFLICT:
         yield f"{it.what}: impossible with the known versions"
         yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
     else:
@@ -116,7 +116,7 @@ def forced_lines(it: Forced) -> Iterator[str]:
         yield from (f"  {change_text(change)}" for change in it.changes)
 
 
-def change_text(it: Change) -> str:
+def change_text(it: VersionChange) -> str:
     """``click 8.1 instead of 8.2``."""
     if it.forced is None:
         return f"{it.name} {it.advised} goes"

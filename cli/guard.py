@@ -12,7 +12,7 @@ from cli.options import environment_options
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.guard import Guarded, Missing
+    from adviser.guard import GuardResult, MissingKnowledge
 
 #: Exit codes by outcome.
 _CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
@@ -98,7 +98,7 @@ def guard(
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
 
 
-def _lines(upgrade: Guarded, *, fetched: bool) -> Iterator[str]:
+def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     from adviser.scoring.justifications import claim_note
     from adviser.scoring.verdicts import family_text
 
@@ -132,7 +132,7 @@ _RESULTS = {
 }
 
 
-def _missing_line(it: Missing, *, fetched: bool) -> str:
+def _missing_line(it: MissingKnowledge, *, fetched: bool) -> str:
     if it.remedy is None:
         return f"missing: {it.message}"
     fetch = " or --fetch" if it.kind.value == "metadata" and not fetched else ""

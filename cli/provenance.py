@@ -39,7 +39,7 @@ def provenance(
     from adviser.answering.indexes import called_indexes
     from adviser.answering.listings import recorded_listings, served_listings
     from adviser.provenance import Served, check_lock
-    from adviser.scoring.assessments import Level
+    from adviser.scoring.assessments import NoteLevel
     from cli.console import print_json, print_lines
     from common.errors import InvalidArgument
     from common.index.configuration import configured_indexes, index_of
@@ -62,7 +62,7 @@ def provenance(
         print_json([it.document() for it in issues])
     else:
         print_lines(_lines(issues))
-    context.exit(1 if any(it.type is Level.ERROR for it in issues) else 0)
+    context.exit(1 if any(it.type is NoteLevel.ERROR for it in issues) else 0)
 
 
 def _project_of(path: Path) -> Project:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from adviser.reports.unfetched_versions import without_remedy
+from adviser.reports.unfetched_versions import without_fetch_hint
 from common.terminal import printable
 
 #: Notes that are told in the row of their package although they warn of nothing.
@@ -191,7 +191,7 @@ def _why(why: Mapping[str, Any]) -> str:
 def _fetched(note: Mapping[str, Any]) -> Mapping[str, Any]:
     if note.get("code") != "fetch":
         return note
-    return {**note, "message": without_remedy(note["message"])}
+    return {**note, "message": without_fetch_hint(note["message"])}
 
 
 def _note(note: Mapping[str, Any]) -> Text:

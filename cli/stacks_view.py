@@ -11,7 +11,7 @@ from rich.table import Table
 
 from adviser.scoring.comparisons import MIN_DELTA, Comparison, SelfCheck
 from adviser.scoring.estimates import Method
-from adviser.scoring.next_jobs import Further
+from adviser.scoring.next_jobs import FurtherJobs
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_comparison import StackGroup, StackResult, short_digest
@@ -119,7 +119,7 @@ def group_notes(group: StackGroup) -> Iterator[str]:
         yield from (f"[yellow]warning: {_shown(warning)}[/]" for warning in it.warnings)
 
 
-def _further(it: Further) -> str:
+def _further(it: FurtherJobs) -> str:
     """``tensorflow 2.9.3 (aa010000) +13 jobs (62 % chance of a claim)``."""
     lacking = [
         f"+{it.jobs} {'job' if it.jobs == 1 else 'jobs'}" if it.jobs else "",

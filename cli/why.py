@@ -37,7 +37,7 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     from adviser.answering.unread import listed_unread
     from adviser.explain import why as explained
     from adviser.reports.serialization import plain
-    from adviser.reports.unfetched_versions import missing_message, unread_in
+    from adviser.reports.unfetched_versions import missing_message, unfetched_in
     from adviser.resolver.worker import Worker
     from cli.console import (
         presence_lines,
@@ -67,7 +67,7 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
         print_missing(missing_message(asked, snapshot), fetched=given["fetch"])
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
         told = explained(found, it.name, resolver=worker.resolve)
-    unread = unread_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
+    unread = unfetched_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
     if as_json:
         print_json({**plain(told), "unread": [it.message for it in unread]})
     else:
@@ -91,10 +91,10 @@ def why_not(
     from adviser.advise import advise
     from adviser.answering.answers import knowledge, on_hardware
     from adviser.answering.unread import listed_unread
-    from adviser.explain import Outcome
+    from adviser.explain import ForcedOutcome
     from adviser.explain import why_not as explained
     from adviser.reports.serialization import plain
-    from adviser.reports.unfetched_versions import missing_message, unread_in
+    from adviser.reports.unfetched_versions import missing_message, unfetched_in
     from adviser.resolver.worker import Worker
     from cli.console import (
         forced_lines,
@@ -121,9 +121,9 @@ def why_not(
         print_missing(missing_message(asked, snapshot), fetched=given["fetch"])
         found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
         told = explained(found, wanted, resolver=worker.resolve)
-    unread = unread_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
+    unread = unfetched_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
     if as_json:
         print_json({**plain(told), "unread": [it.message for it in unread]})
     else:
         print_lines((*forced_lines(told), *(it.message for it in unread)))
-    context.exit(0 if told.outcome in (Outcome.ADVISED, Outcome.POSSIBLE) else 1)
+    context.exit(0 if told.outcome in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE) else 1)

@@ -18,14 +18,14 @@ from adviser.answering.unread import listed_unread
 from adviser.asked import Asked
 from adviser.reports.documents import (
     SCHEMA_VERSION,
-    Known,
+    ReleaseKnowledge,
     report_bytes,
     report_document,
     result_document,
 )
 from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import packed
-from adviser.reports.unfetched_versions import unread_in
+from adviser.reports.unfetched_versions import unfetched_in
 from common import __version__
 from common.environments import Environment
 from common.formats.json_documents import digest, digest_bytes
@@ -55,7 +55,7 @@ class Answer:
     """
 
     advice: Advice
-    known: Known
+    known: ReleaseKnowledge
     report: dict[str, Any]
     timings: dict[str, float]
 
@@ -137,16 +137,16 @@ def text_of(it: Dependency) -> str:
     return f"{it.name}{extras}{it.specifier}"
 
 
-def files_known(stores: Stores, advice: Advice) -> Known:
+def files_known(stores: Stores, advice: Advice) -> ReleaseKnowledge:
     """The files of every advised stack, as the record has them; of a conflict what is unread."""
     purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
     with stores.engine.connect() as connection:
-        known = Known(files=files_of(connection, purls))
+        known = ReleaseKnowledge(files=files_of(connection, purls))
     conflict = advice.resolution.conflict
     if conflict is None:
         return known
     listed = listed_unread(stores, advice.snapshot)
-    return replace(known, unread=unread_in(conflict, advice.asked, advice.snapshot, listed))
+    return replace(known, unread=unfetched_in(conflict, advice.asked, advice.snapshot, listed))
 
 
 def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = None) -> str:
@@ -229,7 +229,7 @@ def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:
     return bool(report["metadata"]["result_digest"] == digest(result))
 
 
-def _with_addresses(stores: Stores, known: Known, advice: Advice) -> Known:
+def _with_addresses(stores: Stores, known: ReleaseKnowledge, advice: Advice) -> ReleaseKnowledge:
     from adviser.answering.addresses import addresses_of
 
     wanted = {

@@ -13,8 +13,8 @@ from adviser.advise import Advice, advise, assessed, is_settled
 from adviser.asked import Asked
 from adviser.reports.checking import (
     BROKEN,
-    Checked,
-    Material,
+    AdviceInputs,
+    ReportCheck,
     check_report,
     differences,
     expect_schema,
@@ -22,12 +22,12 @@ from adviser.reports.checking import (
 )
 from adviser.reports.documents import (
     SCHEMA_VERSION,
-    Known,
+    ReleaseKnowledge,
     report_bytes,
     report_document,
     result_document,
 )
-from adviser.reports.offline_check import check_apart
+from adviser.reports.offline_check import check_offline
 from adviser.reports.serialization import unpacked
 from adviser.resolver.worker import Worker
 from adviser.scoring.assessments import Claim
@@ -74,13 +74,13 @@ def _followed() -> Iterator[None]:
         raise InvalidDocument(Reason.UNREADABLE, message) from error
 
 
-def request_in(stored: StoredAdvice) -> tuple[Asked, Snapshot, Evidence, Known]:
+def request_in(stored: StoredAdvice) -> tuple[Asked, Snapshot, Evidence, ReleaseKnowledge]:
     """What an advice was made of."""
     return (
         unpacked(stored.request, Asked),
         Snapshot.from_json(stored.snapshot),
         Evidence.from_json(stored.evidence),
-        unpacked(stored.files, Known),
+        unpacked(stored.files, ReleaseKnowledge),
     )
 
 
@@ -112,14 +112,14 @@ def claims_in(stored: StoredAdvice) -> tuple[Asked, tuple[Claim, ...]]:
     return material.asked, assessment.claims
 
 
-def _material(stored: StoredAdvice) -> Material:
+def _material(stored: StoredAdvice) -> AdviceInputs:
     """What an advice was made of, with the baseline that its report names."""
     asked, snapshot, evidence, known = request_in(stored)
     with _followed():
         baseline = orjson.loads(stored.report)["result"]["report"]["baseline"]
         versions = asked.locked if asked.locked is not None else baseline["versions"]
         settled = baseline.get("settled", True)
-    return Material(asked, snapshot, evidence, known, versions, settled)
+    return AdviceInputs(asked, snapshot, evidence, known, versions, settled)
 
 
 def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
@@ -198,7 +198,7 @@ def check_recorded(
     report: dict[str, Any],
     snapshot: Snapshot | None = None,
     evidence: Evidence | None = None,
-) -> Checked:
+) -> ReportCheck:
     """What is wrong with a report: by the record of its advice, else by itself.
 
     Every leaf is compared with the recorded report, and all but what only the solver can tell is
@@ -209,11 +209,11 @@ def check_recorded(
     with stores.engine.connect() as connection:
         stored = advice_of(connection, stores.settings, report["metadata"]["document_id"])
     if stored is None:
-        return check_apart(report, snapshot, evidence)
+        return check_offline(report, snapshot, evidence)
     return check_stored(stored, report)
 
 
-def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> Checked:
+def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
     """What is wrong with a report next to the recorded one, of which nothing is taken on trust.
 
     :raises InvalidDocument: if it is of another schema
@@ -229,4 +229,4 @@ def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> Checked:
         problems += check_report(report, material)
     except InvalidDocument as error:
         problems.append(f"it cannot be followed: {error}")
-    return Checked(tuple(dict.fromkeys(problems)), _VERIFIED)
+    return ReportCheck(tuple(dict.fromkeys(problems)), _VERIFIED)

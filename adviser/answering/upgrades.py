@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from adviser.answering.answers import known_of
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
-from adviser.guard import Guarded, changes_of, guard, versions_without_candidate
+from adviser.guard import GuardResult, changes_of, guard, versions_without_candidate
 from adviser.projects.locks import Lock
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
@@ -24,7 +24,7 @@ def guarded(
     new: Mapping[str, str],
     environment: Environment,
     hardware: str | None,
-) -> Guarded:
+) -> GuardResult:
     """Compare two locks, each its versions by name, by what the stores know.
 
     :raises StoreUnavailable: if a store does not answer

@@ -20,7 +20,7 @@ import orjson
 
 from adviser.advise import Advice, assessed, universe_for
 from adviser.asked import Asked
-from adviser.reports.documents import SCHEMA_VERSION, Known, result_document
+from adviser.reports.documents import SCHEMA_VERSION, ReleaseKnowledge, result_document
 from adviser.reports.serialization import unpacked
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.problems import Sizes
@@ -83,7 +83,7 @@ BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class AdviceInputs:
     """What an advice was made of.
 
     :param baseline: version by name of what claims compare with, as it was found then: looking for
@@ -94,13 +94,13 @@ class Material:
     asked: Asked
     snapshot: Snapshot
     evidence: Evidence
-    known: Known
+    known: ReleaseKnowledge
     baseline: Mapping[str, str] | None
     baseline_settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ReportCheck:
     """What came of a check.
 
     :param problems: what does not hold, in words
@@ -113,7 +113,7 @@ class Checked:
     unverified: tuple[str, ...] = ()
 
 
-def check_report(report: Mapping[str, Any], material: Material) -> list[str]:
+def check_report(report: Mapping[str, Any], material: AdviceInputs) -> list[str]:
     """What is wrong with a report, in words; nothing if all of it holds.
 
     :raises InvalidDocument: if it is no report of this schema
@@ -137,7 +137,7 @@ def expect_schema(report: Mapping[str, Any]) -> None:
         )
 
 
-def _problems(report: Mapping[str, Any], it: Material) -> Iterator[str]:
+def _problems(report: Mapping[str, Any], it: AdviceInputs) -> Iterator[str]:
     result, inner = report["result"], report["result"]["report"]
     certificate = inner["certificate"]
     if digest(result) != report["metadata"]["result_digest"]:
@@ -210,7 +210,7 @@ def _stack(product: Mapping[str, Any]) -> Stack:
     return Stack(choices, product["passed_over"])
 
 
-def _hash_problems(products: list[Mapping[str, Any]], known: Known) -> Iterator[str]:
+def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -> Iterator[str]:
     """Hashes that no file of the locked version has, each by itself: an installer trusts them."""
     for number, product in enumerate(products, 1):
         locked = product["project"]["requirements_locked"]

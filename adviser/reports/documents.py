@@ -26,19 +26,19 @@ from adviser.reports.manifests import (
 )
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import (
-    Note,
+    ReportNote,
     gap_notes,
-    placer_of,
     product_notes,
+    rationales_of,
     shortfall_notes,
     stack_notes,
-    unread_note,
+    unfetched_note,
     vulnerabilities_of,
 )
 from adviser.reports.serialization import claim_document, plain
 from adviser.reports.unfetched_versions import UnfetchedVersions
 from adviser.resolver.results import Conflict, Stack
-from adviser.scoring.assessments import Claim, Level
+from adviser.scoring.assessments import Claim, NoteLevel
 from adviser.scoring.criteria import SCALE
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document
@@ -85,7 +85,7 @@ _FORMATS = (LockFormat.REQUIREMENTS, LockFormat.PYLOCK, LockFormat.CONSTRAINTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ProductLocks:
     """A product's locks.
 
     :param locks: by format, those that could be written
@@ -97,7 +97,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReleaseKnowledge:
     """What was read of the record after resolving.
 
     :param files: of the releases of every stack
@@ -110,10 +110,10 @@ class Known:
     unread: tuple[UnfetchedVersions, ...] = ()
 
 
-def result_document(advice: Advice, known: Known) -> dict[str, Any]:
+def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     """The part of a report that depends on nothing but what was asked and what was known."""
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
-    notes = [*stack_notes(advice), *gap_notes(advice), *map(unread_note, known.unread)]
+    notes = [*stack_notes(advice), *gap_notes(advice), *map(unfetched_note, known.unread)]
     notes += _without_lock(written)
     failure = written[0].problem if written else failure_of(advice, known)
     report: dict[str, Any] = {
@@ -159,7 +159,7 @@ def report_bytes(report: Mapping[str, Any]) -> bytes:
     return canonical_json(report)
 
 
-def failure_of(advice: Advice, known: Known) -> str | None:
+def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
     """Why there is no stack, in a line; ``None`` if there is one."""
     if advice.best is not None:
         return None
@@ -171,7 +171,7 @@ def failure_of(advice: Advice, known: Known) -> str | None:
     return f"no stack{among} meets the request: {chain}"
 
 
-def lock_of(advice: Advice, stack: Stack, known: Known, form: LockFormat) -> LockFile:
+def lock_of(advice: Advice, stack: Stack, known: ReleaseKnowledge, form: LockFormat) -> LockFile:
     """One lock of a stack.
 
     :raises NoLock: if the format needs what is not known
@@ -180,7 +180,7 @@ def lock_of(advice: Advice, stack: Stack, known: Known, form: LockFormat) -> Loc
     return render_lock(form, chosen, advice.asked.project, lock_options(advice))
 
 
-def locks_of(advice: Advice, stack: Stack, known: Known) -> Written:
+def locks_of(advice: Advice, stack: Stack, known: ReleaseKnowledge) -> ProductLocks:
     """Every lock of a stack that can be written."""
     locks: dict[LockFormat, LockFile] = {}
     problem = None
@@ -190,19 +190,19 @@ def locks_of(advice: Advice, stack: Stack, known: Known) -> Written:
         except NoLock as error:
             if form is LockFormat.PIPFILE_LOCK:
                 problem = str(error)
-    return Written(locks, problem)
+    return ProductLocks(locks, problem)
 
 
-def _without_lock(written: Sequence[Written]) -> Iterator[Note]:
+def _without_lock(written: Sequence[ProductLocks]) -> Iterator[ReportNote]:
     """Only the best stack is what was asked for: without its lock the answer is a failure."""
     for number, it in enumerate(written, 1):
         if it.problem is not None:
             stack = f"stack {number}: " if len(written) > 1 else ""
-            level = Level.WARNING if number > 1 else Level.ERROR
-            yield Note(NoteCode.NO_LOCK, level, f"{stack}{it.problem}")
+            level = NoteLevel.WARNING if number > 1 else NoteLevel.ERROR
+            yield ReportNote(NoteCode.NO_LOCK, level, f"{stack}{it.problem}")
 
 
-def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
+def _product(advice: Advice, stack: Stack, written: ProductLocks) -> dict[str, Any]:
     asked = advice.asked
     pipfile_lock = written.locks.get(LockFormat.PIPFILE_LOCK)
     empty: dict[str, Any] = {"_meta": {}, "default": {}, "develop": {}}
@@ -243,12 +243,12 @@ def _product(advice: Advice, stack: Stack, written: Written) -> dict[str, Any]:
 
 
 def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
-    placer = placer_of(advice, stack)
+    rationales = rationales_of(advice, stack)
     candidates = candidates_of(advice, stack)
     yours = advice.asked.locked or {}
     found = []
     for it in stack.choices:
-        placing = placer.placing(it)
+        rationale = rationales.rationale(it)
         found.append(
             {
                 "name": it.name,
@@ -261,11 +261,13 @@ def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
                 "score": it.score / SCALE,
                 "contributions": list(it.contributions),
                 "why": {
-                    "code": placing.place.value,
-                    "message": placing.message,
-                    "newer": placing.newer,
-                    "claims": _claims(advice, {placing.newer_purl} if placing.newer_purl else ()),
-                    "vulnerabilities": vulnerabilities_of(advice, placing),
+                    "code": rationale.place.value,
+                    "message": rationale.message,
+                    "newer": rationale.newer,
+                    "claims": _claims(
+                        advice, {rationale.newer_purl} if rationale.newer_purl else ()
+                    ),
+                    "vulnerabilities": vulnerabilities_of(advice, rationale),
                 },
             }
         )

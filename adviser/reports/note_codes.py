@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from adviser.projects.project import WarningCode
 from adviser.reports.version_rationale import RationaleCode
-from adviser.scoring.assessments import Code
+from adviser.scoring.assessments import JustificationCode
 
 REPORTS = "docs/reference/report.md"
 RECOMMENDATION_TYPES = "docs/reference/recommendation-types.md"
@@ -62,7 +62,7 @@ def project_code(code: WarningCode) -> str:
 PAGES: Mapping[str, str] = {
     **{it.value: REPORTS for it in NoteCode},
     **{it.value: REPORTS for it in RationaleCode},
-    **{it.value: RECOMMENDATION_TYPES for it in Code},
+    **{it.value: RECOMMENDATION_TYPES for it in JustificationCode},
     **{project_code(it): PROJECTS for it in WarningCode},
 }
 

@@ -22,9 +22,9 @@ from adviser.reports.version_rationale import (
 from adviser.resolver.results import Choice, Stack, Status
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import Refused, Rule
-from adviser.scoring.assessments import Claim, Code, Coverage, Justification, Level
+from adviser.scoring.assessments import Claim, Coverage, Justification, JustificationCode, NoteLevel
 from adviser.scoring.criteria import SCALE
-from adviser.scoring.justifications import lacking
+from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
@@ -33,11 +33,18 @@ from graph.candidates import Candidate
 #: Of the open comparisons as many are named; of what speaks against a newer version.
 _NEXT, _GROUNDS = 3, 2
 #: What scores count of a version that was not chosen.
-_DECIDING = frozenset({Code.FASTER, Code.SLOWER, Code.EQUIVALENT, Code.VULNERABLE})
+_DECIDING = frozenset(
+    {
+        JustificationCode.FASTER,
+        JustificationCode.SLOWER,
+        JustificationCode.EQUIVALENT,
+        JustificationCode.VULNERABLE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ReportNote:
     """One line of ``stack_info`` or of a product's ``justification``.
 
     :param code: stable
@@ -46,7 +53,7 @@ class Note:
     """
 
     code: str
-    type: Level
+    type: NoteLevel
     message: str
     package: str | None = None
     version: str | None = None
@@ -70,7 +77,7 @@ class Note:
         return found
 
 
-def stack_notes(advice: Advice) -> list[Note]:
+def stack_notes(advice: Advice) -> list[ReportNote]:
     """What is to be known of the request as a whole; also where there is no stack."""
     notes = [
         _environment(advice),
@@ -89,47 +96,47 @@ def stack_notes(advice: Advice) -> list[Note]:
     return list(dict.fromkeys(notes))
 
 
-def product_notes(advice: Advice, stack: Stack) -> list[Note]:
+def product_notes(advice: Advice, stack: Stack) -> list[ReportNote]:
     """Why this stack: what is noteworthy of its versions, then why newer ones were passed over."""
     purls = {it.purl for it in stack.choices}
     notes = [note_of(it) for it in advice.assessment.notes(purls)]
-    placer = placer_of(advice, stack)
-    notes += [note for it in stack.choices if (note := _placed(advice, placer, it)) is not None]
+    rationales = rationales_of(advice, stack)
+    notes += [note for it in stack.choices if (note := _placed(advice, rationales, it)) is not None]
     if stack is advice.best and advice.asked.locked == stack.versions():
         proven = advice.resolution.status is Status.OPTIMAL
         nothing = (
             "there is nothing better" if proven else "within the limit nothing better was found"
         )
         message = f"the project has this stack already: {nothing} to change to"
-        notes.insert(0, Note(NoteCode.STAY, Level.INFO, message))
+        notes.insert(0, ReportNote(NoteCode.STAY, NoteLevel.INFO, message))
     return list(dict.fromkeys(notes))
 
 
-def placer_of(advice: Advice, stack: Stack) -> VersionRationales:
+def rationales_of(advice: Advice, stack: Stack) -> VersionRationales:
     """What tells of one of the advised stacks why its versions are in it."""
     above = takewhile(lambda it: it != stack, advice.resolution.stacks)
     return VersionRationales(advice.universe, stack, advice.assessment, above)
 
 
-def note_of(it: Justification) -> Note:
+def note_of(it: Justification) -> ReportNote:
     """A justification of scoring as a note."""
     version = it.purl.partition("?")[0].rpartition("@")[2] if it.purl else None
-    return Note(
+    return ReportNote(
         it.code.value, it.type, it.message, it.package, version, it.link or "", tuple(it.evidence)
     )
 
 
-def _placed(advice: Advice, placer: VersionRationales, choice: Choice) -> Note | None:
-    found = placer.placing(choice)
+def _placed(advice: Advice, rationales: VersionRationales, choice: Choice) -> ReportNote | None:
+    found = rationales.rationale(choice)
     if found.place is RationaleCode.NEWEST:
         return None
     grounds = _grounds(advice, found)
     told = [found.message, *(it.message for it in grounds[:_GROUNDS])]
     if grounds[_GROUNDS:]:
         told.append(f"and {len(grounds) - _GROUNDS} more such findings")
-    return Note(
+    return ReportNote(
         found.place.value,
-        Level.INFO,
+        NoteLevel.INFO,
         f"{choice.name} {choice.version}: {'; '.join(told)}",
         choice.name,
         choice.version,
@@ -139,7 +146,7 @@ def _placed(advice: Advice, placer: VersionRationales, choice: Choice) -> Note |
 
 def vulnerabilities_of(advice: Advice, found: Rationale) -> list[str]:
     """The vulnerabilities that were held against the newer version, each in words."""
-    return [it.message for it in _grounds(advice, found) if it.code is Code.VULNERABLE]
+    return [it.message for it in _grounds(advice, found) if it.code is JustificationCode.VULNERABLE]
 
 
 def _grounds(advice: Advice, found: Rationale) -> list[Justification]:
@@ -150,26 +157,26 @@ def _grounds(advice: Advice, found: Rationale) -> list[Justification]:
     return [it for it in told if it.purl == found.newer_purl and it.code in _DECIDING]
 
 
-def _environment(advice: Advice) -> Note:
+def _environment(advice: Advice) -> ReportNote:
     environment, hardware = advice.asked.environment, advice.asked.hardware
     # What names a minor version alone means the first of its line.
     first = environment.python_full_version.endswith(".0")
     assumed = f"; {environment.python_full_version} is assumed" if first else ""
     named = (hardware or "").rpartition(":")[2][:12]
     label = advice.evidence.hardware.get(hardware, named) if hardware else None
-    return Note(
+    return ReportNote(
         NoteCode.ENVIRONMENT,
-        Level.INFO,
+        NoteLevel.INFO,
         f"resolved for {environment.label}" + (f", on {label}" if label else "") + assumed,
     )
 
 
-def _project(advice: Advice) -> Iterator[Note]:
+def _project(advice: Advice) -> Iterator[ReportNote]:
     for it in advice.asked.project.warnings:
-        yield Note(project_code(it.code), Level.WARNING, f"{it.field}: {it.message}")
+        yield ReportNote(project_code(it.code), NoteLevel.WARNING, f"{it.field}: {it.message}")
 
 
-def _indexes(advice: Advice) -> Iterator[Note]:
+def _indexes(advice: Advice) -> Iterator[ReportNote]:
     known = {it.called for it in advice.asked.options.indexes if it.known}
     asked = {it.index for it in advice.asked.requirements if it.index is not None}
     asked |= {it.called for it in advice.asked.options.indexes}
@@ -178,50 +185,50 @@ def _indexes(advice: Advice) -> Iterator[Note]:
             f"nothing is configured for the index {name!r}, so what is there is not known; "
             "`--index` takes packages from others"
         )
-        yield Note(NoteCode.INDEX_UNKNOWN, Level.WARNING, message)
+        yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
     for name, refused in advice.universe.refused.items():
         # Where a package is on no index that is asked, the conflict says so.
         others = {it.message for it in refused if _is_elsewhere(it)}
         for message in sorted(others):
             text = f"{name}: {message}; the same name elsewhere never wins"
-            yield Note(NoteCode.OTHER_INDEX, Level.WARNING, text, name)
+            yield ReportNote(NoteCode.OTHER_INDEX, NoteLevel.WARNING, text, name)
 
 
 def _is_elsewhere(it: Refused) -> bool:
     return it.reason is Rule.OTHER_INDEX and it.rule.startswith("from ")
 
 
-def _limits(advice: Advice) -> Iterator[Note]:
+def _limits(advice: Advice) -> Iterator[ReportNote]:
     found, count = advice.resolution, advice.asked.options.count
     if found.status is Status.UNKNOWN:
         message = f"the {found.limit or 'time'} limit was reached before any stack was found"
-        yield Note(NoteCode.LIMIT, Level.ERROR, message)
+        yield ReportNote(NoteCode.LIMIT, NoteLevel.ERROR, message)
     elif found.status is Status.FEASIBLE:
         message = (
             f"the {found.limit or 'time'} limit was reached: the best stack so far; another may "
             f"be better by {(found.gap or 0) / SCALE:.2f} points at most"
         )
-        yield Note(NoteCode.LIMIT, Level.WARNING, message)
+        yield ReportNote(NoteCode.LIMIT, NoteLevel.WARNING, message)
     elif found.stacks and not found.settled and not found.complete:
         message = "the stack is proven best, but the time for telling it from equals was spent"
-        yield Note(NoteCode.LIMIT, Level.INFO, message)
+        yield ReportNote(NoteCode.LIMIT, NoteLevel.INFO, message)
     if found.complete and found.stacks and len(found.stacks) < count:
         message = f"there are {len(found.stacks)} stacks, {count} were wanted"
-        yield Note(NoteCode.FEW_STACKS, Level.INFO, message)
+        yield ReportNote(NoteCode.FEW_STACKS, NoteLevel.INFO, message)
 
 
-def _hardware(advice: Advice) -> Iterator[Note]:
+def _hardware(advice: Advice) -> Iterator[ReportNote]:
     if advice.asked.hardware_note is not None:
-        yield Note(NoteCode.HARDWARE, Level.WARNING, advice.asked.hardware_note)
+        yield ReportNote(NoteCode.HARDWARE, NoteLevel.WARNING, advice.asked.hardware_note)
 
 
-def _baseline(advice: Advice) -> Iterator[Note]:
+def _baseline(advice: Advice) -> Iterator[ReportNote]:
     if advice.assessment.baseline:
         message = f"compared with {advice.baseline_reason}"
-        yield Note(NoteCode.BASELINE, Level.INFO, message)
+        yield ReportNote(NoteCode.BASELINE, NoteLevel.INFO, message)
 
 
-def _request(advice: Advice) -> Iterator[Note]:
+def _request(advice: Advice) -> Iterator[ReportNote]:
     """What scoring tells of the request, and how what is missing gets known.
 
     Where nothing is known, that is told once and not of every package.
@@ -229,18 +236,18 @@ def _request(advice: Advice) -> Iterator[Note]:
     nothing = knows_nothing(advice.snapshot)
     message = missing_message(advice.asked, advice.snapshot)
     if message is not None:
-        yield Note(NoteCode.FETCH, Level.ERROR if nothing else Level.WARNING, message)
+        yield ReportNote(NoteCode.FETCH, NoteLevel.ERROR if nothing else NoteLevel.WARNING, message)
     for it in advice.assessment.justifications:
-        if it.code is not Code.MISSING or not nothing:
+        if it.code is not JustificationCode.MISSING or not nothing:
             yield note_of(it)
 
 
-def _coverage(advice: Advice) -> Iterator[Note]:
+def _coverage(advice: Advice) -> Iterator[ReportNote]:
     best = advice.best
     if best is None:
         return
     coverage = advice.assessment.coverage_of({choice.purl for choice in best.choices})
-    yield Note(NoteCode.COVERAGE, Level.INFO, _measured(coverage, advice.asked.hardware))
+    yield ReportNote(NoteCode.COVERAGE, NoteLevel.INFO, _measured(coverage, advice.asked.hardware))
 
 
 def _measured(it: Coverage, hardware: str | None) -> str:
@@ -253,7 +260,7 @@ def _measured(it: Coverage, hardware: str | None) -> str:
     return f"{measured} of {it.packages} {packages} measured in this version{where}."
 
 
-def _sources(advice: Advice) -> Note:
+def _sources(advice: Advice) -> ReportNote:
     """How old all knowledge is, in short; times are in the product's ``coverage``."""
     known = [
         f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
@@ -261,15 +268,17 @@ def _sources(advice: Advice) -> Note:
     ]
     told = f"as of {advice.evidence.as_of:%Y-%m-%d}"
     message = f"{told}; last read or told: {', '.join(known)}" if known else told
-    return Note(NoteCode.SOURCES, Level.INFO, message)
+    return ReportNote(NoteCode.SOURCES, NoteLevel.INFO, message)
 
 
-def _next_jobs(advice: Advice) -> Iterator[Note]:
+def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
     found = next_claims(advice.assessment.claims)
     if found:
         many = f"{len(found)} comparisons are" if len(found) > 1 else "one comparison is"
         told = "; ".join(map(_further, found[:_NEXT]))
-        yield Note(NoteCode.NEXT_JOBS, Level.INFO, f"{many} open, to measure next: {told}")
+        yield ReportNote(
+            NoteCode.NEXT_JOBS, NoteLevel.INFO, f"{many} open, to measure next: {told}"
+        )
 
 
 def _further(it: Claim) -> str:
@@ -277,50 +286,53 @@ def _further(it: Claim) -> str:
     chance = f" ({it.chance:.0%} chance of a claim)" if it.chance else ""
     lacks = f", {it.jobs_missing} and {it.baseline_jobs_missing} more jobs"
     if it.needs is not Need.JOBS:
-        lacks = lacking(it)
+        lacks = need_text(it)
     return f"{it.package} {ours} next to {theirs} in {it.indicator}{lacks}{chance}"
 
 
-def _conflict(advice: Advice) -> Iterator[Note]:
+def _conflict(advice: Advice) -> Iterator[ReportNote]:
     conflict = advice.resolution.conflict
     for number, step in enumerate(conflict.steps if conflict else (), 1):
-        yield Note(
-            NoteCode.CONFLICT, Level.ERROR, f"{number}. {step.message}", step.required or step.name
+        yield ReportNote(
+            NoteCode.CONFLICT,
+            NoteLevel.ERROR,
+            f"{number}. {step.message}",
+            step.required or step.name,
         )
 
 
-def gap_notes(advice: Advice) -> Iterator[Note]:
+def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     """Advisories that nobody has read, and names of the request that nothing is called."""
     yield from _advisories(advice)
     yield from _prereleases(advice)
     yield from _allowed(advice)
 
 
-def unread_note(it: UnfetchedVersions) -> Note:
+def unfetched_note(it: UnfetchedVersions) -> ReportNote:
     """That a conflict holds among what was read only."""
-    return Note(NoteCode.UNREAD, Level.WARNING, it.message, it.name)
+    return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, it.message, it.name)
 
 
-def _advisories(advice: Advice) -> Iterator[Note]:
+def _advisories(advice: Advice) -> Iterator[ReportNote]:
     if advice.evidence.knows_advisories:
         return
     # Where vulnerable versions are left out, having left out none looks like a finding.
-    level = Level.WARNING if advice.asked.kind.refuses_vulnerable else Level.INFO
+    level = NoteLevel.WARNING if advice.asked.kind.refuses_vulnerable else NoteLevel.INFO
     message = (
         "no advisories are known, so that no version counts as vulnerable, whether it is or not: "
         "`thoth advisories sync --osv` reads them"
     )
-    yield Note(NoteCode.NO_ADVISORIES, level, message)
+    yield ReportNote(NoteCode.NO_ADVISORIES, level, message)
 
 
-def _prereleases(advice: Advice) -> Iterator[Note]:
+def _prereleases(advice: Advice) -> Iterator[ReportNote]:
     known = {*advice.snapshot.packages, *advice.snapshot.missing}
     for name in sorted(advice.asked.options.prereleases - known):
         message = f"pre-releases of {name} are welcome, and nothing asks for {name}"
-        yield Note(NoteCode.NO_EFFECT, Level.WARNING, message, name)
+        yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message, name)
 
 
-def _allowed(advice: Advice) -> Iterator[Note]:
+def _allowed(advice: Advice) -> Iterator[ReportNote]:
     harms = [
         harm
         for candidates in advice.snapshot.packages.values()
@@ -331,7 +343,7 @@ def _allowed(advice: Advice) -> Iterator[Note]:
         allowed = AllowList([identifier], advice.evidence.vulnerabilities)
         if not any(map(allowed.accepts, harms)):
             message = f"{identifier} is allowed, and no version here is known to be affected by it"
-            yield Note(NoteCode.NO_EFFECT, Level.WARNING, message)
+            yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message)
 
 
 #: Rules that take a release away of which whoever asks for the package may know nothing.
@@ -340,7 +352,7 @@ _UNSEEN = frozenset({Rule.PUBLISHED, Rule.POLICY, Rule.EXCLUSION})
 _NAMED = 3
 
 
-def shortfall_notes(advice: Advice, stack: Stack) -> Iterator[Note]:
+def shortfall_notes(advice: Advice, stack: Stack) -> Iterator[ReportNote]:
     """Pre-releases for want of a release, and extras that the chosen version does not have."""
     candidates = candidates_of(advice, stack)
     for it in stack.choices:
@@ -348,14 +360,14 @@ def shortfall_notes(advice: Advice, stack: Stack) -> Iterator[Note]:
         yield from _prerelease(advice, stack, it, candidates[it.name])
 
 
-def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[Note]:
+def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[ReportNote]:
     asked = {extra for it in advice.universe.roots if it.name == choice.name for extra in it.extras}
     chosen = f"{choice.name} {choice.version}"
     offered = f"it offers {', '.join(candidate.extras) or 'none'}"
     for extra in sorted(set(choice.extras) - set(candidate.extras)):
-        yield Note(
+        yield ReportNote(
             NoteCode.EXTRA_MISSING,
-            Level.WARNING if extra in asked else Level.INFO,
+            NoteLevel.WARNING if extra in asked else NoteLevel.INFO,
             f"{chosen} has no extra {extra!r}, which brings nothing: {offered}",
             choice.name,
             choice.version,
@@ -364,11 +376,11 @@ def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[No
 
 def _prerelease(
     advice: Advice, stack: Stack, choice: Choice, candidate: Candidate
-) -> Iterator[Note]:
+) -> Iterator[ReportNote]:
     name, universe = choice.name, advice.universe
     if not candidate.prerelease or name in universe.prereleases:
         return
-    asked = [universe.asked(it) for _, it in placer_of(advice, stack).askers(name)]
+    asked = [universe.asked(it) for _, it in rationales_of(advice, stack).requirers(name)]
     if any(map(names_prerelease, asked)):
         return
     refused = [
@@ -380,9 +392,9 @@ def _prerelease(
         return
     told = [f"{it.version} ({it.message})" for it in refused[:_NAMED]]
     told += [f"{len(refused) - _NAMED} more"] * (len(refused) > _NAMED)
-    yield Note(
+    yield ReportNote(
         NoteCode.ONLY_PRERELEASES,
-        Level.WARNING,
+        NoteLevel.WARNING,
         f"{name} {choice.version} is a pre-release that nobody asks for, as the request leaves no "
         f"release that would do: {', '.join(told)}",
         name,

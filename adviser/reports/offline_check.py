@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from adviser.reports.checking import BROKEN, Checked, expect_schema, resolution_in
+from adviser.reports.checking import BROKEN, ReportCheck, expect_schema, resolution_in
 from adviser.reports.serialization import unpacked
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
@@ -39,9 +39,9 @@ _RECORD = (
 )
 
 
-def check_apart(
+def check_offline(
     report: Mapping[str, Any], snapshot: Snapshot | None = None, evidence: Evidence | None = None
-) -> Checked:
+) -> ReportCheck:
     """What can be said of a report whose advice is not in the record.
 
     :param snapshot: the one that it names, if there is one
@@ -57,7 +57,7 @@ def check_apart(
 
 def _checked(
     report: Mapping[str, Any], snapshot: Snapshot | None, evidence: Evidence | None
-) -> Checked:
+) -> ReportCheck:
     inner, certificate = report["result"]["report"], report["result"]["report"]["certificate"]
     problems, verified, unverified = list(_by_itself(report)), [_ITSELF], []
     named, based = certificate["snapshot"], certificate["evidence"]
@@ -68,7 +68,7 @@ def _checked(
     if snapshot is None:
         unverified.append(f"{_FEASIBLE}: it needs snapshot {named} (--snapshot)")
         unverified.append(f"{_SCORED}: it needs both")
-        return Checked(tuple(problems), tuple(verified), (*unverified, _RECORD))
+        return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
     parameters = report["result"]["parameters"]
     rules = unpacked(orjson.dumps(parameters["rules"]), Request)
     found = resolution_in(inner)
@@ -79,7 +79,7 @@ def _checked(
         problems += _unscored(found, snapshot, evidence, parameters, inner["baseline"], rules)
         verified.append(_SCORED)
     verified.insert(1, _FEASIBLE)
-    return Checked(tuple(problems), tuple(verified), (*unverified, _RECORD))
+    return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
 
 
 def _unfeasible(found: Resolution, snapshot: Snapshot, rules: Request) -> Iterator[str]:

@@ -54,7 +54,7 @@ class UnfetchedVersions:
         return f"`thoth packages add {self.name} --max-versions {every}{at}` reads them"
 
 
-def unread_in(
+def unfetched_in(
     conflict: Conflict, asked: Asked, snapshot: Snapshot, listed: ListedVersions
 ) -> tuple[UnfetchedVersions, ...]:
     """What of a conflict's packages may be otherwise, in the order of its accounts.
@@ -179,7 +179,7 @@ def missing_message(asked: Asked, snapshot: Snapshot) -> str | None:
     return f"{told}{_REMEDY} from the indexes first, as {commands} would"
 
 
-def without_remedy(message: str) -> str:
+def without_fetch_hint(message: str) -> str:
     """The same where ``--fetch`` was given and did not bring it.
 
     >>> without_remedy("not known yet: web: `thoth advise --fetch` reads it from …")

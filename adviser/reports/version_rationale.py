@@ -72,7 +72,7 @@ class VersionRationales:
         }
         self._extras = {it.name: it.extras for it in stack.choices}
 
-    def placing(self, choice: Choice) -> Rationale:
+    def rationale(self, choice: Choice) -> Rationale:
         """Why it is this version."""
         passed = self._universe.packages[choice.name][: choice.place]
         if not passed:
@@ -96,7 +96,7 @@ class VersionRationales:
             )
         )
 
-    def askers(self, name: str) -> Iterator[tuple[str, Dependency]]:
+    def requirers(self, name: str) -> Iterator[tuple[str, Dependency]]:
         """Who asks for a package, the request itself first (an empty name), and what."""
         for root in self._universe.roots:
             if root.name == name:
@@ -106,7 +106,7 @@ class VersionRationales:
                 if it.name == name:
                     yield asker, it
 
-    def told(self, asker: str, dependency: Dependency) -> str:
+    def requirement_text(self, asker: str, dependency: Dependency) -> str:
         """``flask 3.0 requires click>=8``, and what replaces that if the request overrides it."""
         name = dependency.name
         wanted = f"{name}{dependency.specifier}{self._instead(name)}"
@@ -123,9 +123,9 @@ class VersionRationales:
                 return None
             words = f"the request overrides {choice.name} to {instead}"
             return Rationale(RationaleCode.HELD_BACK, words, newest.version, newest.purl)
-        for asker, it in self.askers(choice.name):
+        for asker, it in self.requirers(choice.name):
             if not admits(self._universe.asked(it), newest.version):
-                words = self.told(asker, it)
+                words = self.requirement_text(asker, it)
                 return Rationale(RationaleCode.HELD_BACK, words, newest.version, newest.purl)
         return None
 

@@ -8,9 +8,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from packageurl import PackageURL
 from packaging.version import InvalidVersion, Version
 
-from adviser.scoring.assessments import Assessment, Coverage, Difference, Nearest, Source, Standing
+from adviser.scoring.assessments import (
+    Assessment,
+    Coverage,
+    KnowledgeSource,
+    NearestStack,
+    PackageDifference,
+    PerformanceStanding,
+)
 from adviser.scoring.criteria import Criterion, RecommendationType, criteria_of
-from adviser.scoring.justifications import notes_of, request_notes
+from adviser.scoring.justifications import justifications_of_stack, request_notes
 from adviser.scoring.performance import performance_of, performance_order
 from adviser.scoring.release_metadata import release_values
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
@@ -42,7 +49,7 @@ class Coverages:
         self._hardware = _hardware(evidence, here)
         if elsewhere:
             self._hardware = _hardware(evidence, every) | self._hardware
-        self._sources = tuple(Source(*it) for it in sorted(evidence.sources.items()))
+        self._sources = tuple(KnowledgeSource(*it) for it in sorted(evidence.sources.items()))
         self._missing = snapshot.missing
         self._unsolvable = unsolvable_of(snapshot)
 
@@ -60,7 +67,7 @@ class Coverages:
             unsolvable=self._unsolvable,
         )
 
-    def _nearest(self, stack: Collection[Purl]) -> Nearest | None:
+    def _nearest(self, stack: Collection[Purl]) -> NearestStack | None:
         """The one with the fewest differences; on this hardware, then with most jobs, if equal."""
         if not stack:
             return None
@@ -79,10 +86,10 @@ class Coverages:
             return None
         same = near in self._jobs_here
         label = self._labels.get(self._hardware[near], self._hardware[near])
-        return Nearest(
+        return NearestStack(
             near,
             tuple(
-                Difference(name, _version(ours), _version(theirs))
+                PackageDifference(name, _version(ours), _version(theirs))
                 for name, (ours, theirs) in sorted(self._differences(near, stack).items())
             ),
             self._jobs_here[near] if same else self._jobs[near],
@@ -195,7 +202,7 @@ def assess(
         coverage=covered,
         justifications=request_notes(covered.missing, covered.unsolvable, lost, measured.claims),
         coverage_of=coverages.of,
-        notes=notes_of(
+        notes=justifications_of_stack(
             snapshot, measured.claims, evidence.vulnerabilities, allow_list, evidence.as_of
         ),
     )
@@ -244,7 +251,7 @@ def _scores(
     criteria: Sequence[Criterion],
     allow_list: AllowList,
     harmful: Collection[Purl],
-    standings: Mapping[Purl, Standing],
+    standings: Mapping[Purl, PerformanceStanding],
 ) -> dict[Purl, tuple[int, ...]]:
     scores = {}
     for candidates in snapshot.packages.values():

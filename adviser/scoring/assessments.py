@@ -17,7 +17,7 @@ from common.packages import Purl
 from common.units import Unit
 
 
-class Level(StrEnum):
+class NoteLevel(StrEnum):
     """How seriously a person should take a note."""
 
     INFO = "INFO"
@@ -25,7 +25,7 @@ class Level(StrEnum):
     ERROR = "ERROR"
 
 
-class Code(StrEnum):
+class JustificationCode(StrEnum):
     """What a justification is about; the value is stored, never renamed."""
 
     FASTER = "performance_faster"
@@ -59,8 +59,8 @@ class Justification:
     :param evidence: identifiers of the observations or vulnerabilities that say so, sorted
     """
 
-    code: Code
-    type: Level
+    code: JustificationCode
+    type: NoteLevel
     message: str
     package: str | None = None
     purl: Purl | None = None
@@ -170,7 +170,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PerformanceStanding:
     """How a version stands by performance.
 
     :param loss: natural log: the settled difference to the version that is faster; 0 if none is
@@ -182,7 +182,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PackageDifference:
     """A package in which two stacks differ; ``None`` where one of them lacks it."""
 
     name: str
@@ -191,21 +191,21 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class NearestStack:
     """The measured stack that has most in common with a stack, and what separates the two.
 
     :param jobs: stable ones, on all hardware if it is another
     """
 
     digest: str
-    differences: tuple[Difference, ...]
+    differences: tuple[PackageDifference, ...]
     jobs: int
     hardware_label: str
     same_hardware: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KnowledgeSource:
     """Where knowledge comes from, and how old it is.
 
     :param as_of: when it was last asked or last told something; ``None`` if never
@@ -232,8 +232,8 @@ class Coverage:
     packages: int
     measured: int
     measured_elsewhere: int
-    nearest: Nearest | None
-    sources: tuple[Source, ...]
+    nearest: NearestStack | None
+    sources: tuple[KnowledgeSource, ...]
     missing: tuple[str, ...] = ()
     unsolvable: tuple[str, ...] = ()
 
@@ -265,7 +265,7 @@ class Assessment:
     criteria: tuple[Criterion, ...]
     claims: tuple[Claim, ...]
     comparisons: int
-    standings: Mapping[Purl, Standing]
+    standings: Mapping[Purl, PerformanceStanding]
     refused: Mapping[Purl, str]
     baseline: Mapping[str, Purl]
     coverage: Coverage

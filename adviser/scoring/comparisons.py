@@ -31,7 +31,7 @@ from common.errors import IncomparableSamples
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FamilyMember:
     """One comparison of an answer.
 
     :param log_margin: ``ln(1 + δ)``
@@ -50,7 +50,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ComparisonFamily:
     """All comparisons of one answer, judged.
 
     :param effects: of each, widened where it was measured elsewhere
@@ -71,7 +71,7 @@ class Family:
         return int(self.tested.sum())
 
 
-def judge_family(members: Sequence[Member], alpha: float = ALPHA) -> Family:
+def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> ComparisonFamily:
     """Judge the comparisons of one answer together, in the order given.
 
     :param alpha: chance of even one false claim among them
@@ -98,7 +98,7 @@ def judge_family(members: Sequence[Member], alpha: float = ALPHA) -> Family:
         alpha=shares,
         series=[it.series for it in members],
     )
-    return Family(judged, effects, tested, shares, tuple(family.lacks()))
+    return ComparisonFamily(judged, effects, tested, shares, tuple(family.lacks()))
 
 
 #: The smallest difference worth a verdict, a share of the baseline's rate.
@@ -227,12 +227,12 @@ def compare_all(
     :returns: the comparisons of each contest, in the order given
     :raises IncomparableSamples: if a comparison key differs from the baseline's
     """
-    members: list[Member] = []
+    members: list[FamilyMember] = []
     for number, it in enumerate(contests):
         _refuse_other_keys(it.baseline, it.candidates)
         margin = math.log1p(smallest_difference(it.aa_history))
         members += [
-            Member(estimate, margin, number)
+            FamilyMember(estimate, margin, number)
             for estimate in estimates_of(it.baseline, it.candidates, it.spread)
         ]
     if not members:
@@ -248,7 +248,9 @@ def compare_all(
     ]
 
 
-def _comparison(labels: tuple[str, str], estimate: Estimate, family: Family, i: int) -> Comparison:
+def _comparison(
+    labels: tuple[str, str], estimate: Estimate, family: ComparisonFamily, i: int
+) -> Comparison:
     lack, judged = family.lacks[i], family.judgements
     low, high = per_cent(np.array([judged.low[i], judged.high[i]]))
     return Comparison(

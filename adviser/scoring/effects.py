@@ -296,7 +296,7 @@ def true_variance(effects: Effects) -> float:
     return high
 
 
-def expected(effects: Effects, tau_squared: float) -> FloatArray:
+def shrunk_effects(effects: Effects, tau_squared: float) -> FloatArray:
     """Each effect as it is expected to last: shrunk toward none, by 1.645 errors at most.
 
     :returns: natural log; 0 where the error is unknown
@@ -325,7 +325,7 @@ def shrinkage_factors(standard_error: FloatArray, tau_squared: float) -> FloatAr
     return np.asarray(tau_squared / (tau_squared + standard_error**2), dtype=np.float64)
 
 
-def pessimistic(
+def lower_bounds(
     effects: Effects, shrunk: FloatArray, alpha: FloatArray | float = 0.05
 ) -> FloatArray:
     """Lower one-sided bound of the shrunk effect: what a careful person counts on.

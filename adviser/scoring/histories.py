@@ -44,7 +44,7 @@ MAX_RUNS = 12
 DRIFT = "drift"
 
 
-class Job(NamedTuple):
+class MeasuredJob(NamedTuple):
     """One job of one stack in one series.
 
     :param log_rate: ln of the job's median rate
@@ -70,7 +70,7 @@ class History:
     """
 
     series: Series
-    jobs: Mapping[str, tuple[Job, ...]]
+    jobs: Mapping[str, tuple[MeasuredJob, ...]]
     drifted: Mapping[str | None, datetime]
     left_out: Mapping[str, tuple[str, ...]]
 
@@ -80,7 +80,7 @@ class History:
             found = self._samples[stack] = self._sample(stack, self.jobs.get(stack, ()))
         return found
 
-    def _sample(self, stack: str, jobs: Sequence[Job]) -> Sample:
+    def _sample(self, stack: str, jobs: Sequence[MeasuredJob]) -> Sample:
         return Sample(
             stack,
             tuple(it.log_rate for it in jobs),
@@ -228,13 +228,15 @@ def jobs_left_out(history: History, used: Iterable[tuple[str, Collection[int]]])
     return dict(sorted(counts.items()))
 
 
-def _blocks(run: Iterable[Job]) -> set[str]:
+def _blocks(run: Iterable[MeasuredJob]) -> set[str]:
     return {it.place.block for it in run if it.place.block is not None}
 
 
-def _by_host(jobs: Iterable[Job]) -> dict[str | None, list[list[Job]]]:
+def _by_host(jobs: Iterable[MeasuredJob]) -> dict[str | None, list[list[MeasuredJob]]]:
     """The runs on each host, oldest first."""
-    found: dict[str | None, dict[str | None, list[Job]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str | None, dict[str | None, list[MeasuredJob]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for it in jobs:
         found[it.place.host][it.place.run].append(it)
     return {
@@ -243,7 +245,7 @@ def _by_host(jobs: Iterable[Job]) -> dict[str | None, list[list[Job]]]:
     }
 
 
-def _began(run: Iterable[Job]) -> float:
+def _began(run: Iterable[MeasuredJob]) -> float:
     return min((it.seen_at.timestamp() for it in run if it.seen_at), default=0.0)
 
 
@@ -274,12 +276,14 @@ def history_of(series: Series, readings: Iterable[Reading]) -> History:
     return History(series, kept, drifted, told)
 
 
-def jobs_of(readings: Iterable[Reading]) -> tuple[dict[str, list[Job]], dict[str, list[str]]]:
+def jobs_of(
+    readings: Iterable[Reading],
+) -> tuple[dict[str, list[MeasuredJob]], dict[str, list[str]]]:
     """The stable jobs of each stack, in the order of their identifiers, and why others are not.
 
     However often a job was recorded it is one. It is unstable if any of its readings is.
     """
-    jobs: dict[str, list[Job]] = defaultdict(list)
+    jobs: dict[str, list[MeasuredJob]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
     for (stack, _), rows in groupby(sorted(readings, key=_identity), key=_identity):
         first, *others = rows
@@ -294,18 +298,18 @@ def jobs_of(readings: Iterable[Reading]) -> tuple[dict[str, list[Job]], dict[str
 _identity = attrgetter("stack", "job_id")
 
 
-def _job(it: Reading, others: Sequence[Reading]) -> Job:
+def _job(it: Reading, others: Sequence[Reading]) -> MeasuredJob:
     place = JobPlace(it.host, it.block, it.document_id)
     if not others:  # as nearly always
         rate = job_log_rate((it.rate,))
-        return Job(it.job_id, rate, place, it.seen_at, (it.observation_id,))
+        return MeasuredJob(it.job_id, rate, place, it.seen_at, (it.observation_id,))
     rows = sorted((it, *others), key=lambda row: row.observation_id)
     rate = job_log_rate([row.rate for row in rows])
     last = max(filter(None, (row.seen_at for row in rows)), default=None)
-    return Job(it.job_id, rate, place, last, tuple(row.observation_id for row in rows))
+    return MeasuredJob(it.job_id, rate, place, last, tuple(row.observation_id for row in rows))
 
 
-def _last_steps(jobs: Mapping[str, Sequence[Job]]) -> dict[str | None, datetime]:
+def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:
     """Since when each host is as it is, where its reference stack tells.
 
     That is the stack with most runs there: what every batch runs. The means of its own runs
@@ -326,7 +330,7 @@ def _last_steps(jobs: Mapping[str, Sequence[Job]]) -> dict[str | None, datetime]
     return found
 
 
-def _last_step(reference: Sequence[Sequence[Job]]) -> datetime | None:
+def _last_step(reference: Sequence[Sequence[MeasuredJob]]) -> datetime | None:
     """When the first job of the last level was made; runs are in the order of time."""
     found = steps([math.fsum(it.log_rate for it in run) / len(run) for run in reference])
     if not found:
@@ -334,6 +338,6 @@ def _last_step(reference: Sequence[Sequence[Job]]) -> datetime | None:
     return min(it.seen_at for it in reference[found[-1]] if it.seen_at is not None)
 
 
-def _after(job: Job, drifted: Mapping[str | None, datetime]) -> bool:
+def _after(job: MeasuredJob, drifted: Mapping[str | None, datetime]) -> bool:
     since = drifted.get(job.place.host)
     return since is None or (job.seen_at is not None and job.seen_at >= since)

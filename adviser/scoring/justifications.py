@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from adviser.scoring.assessments import Claim, Code, Justification, Level
+from adviser.scoring.assessments import Claim, Justification, JustificationCode, NoteLevel
 from adviser.scoring.estimates import Method
 from adviser.scoring.release_metadata import (
     RIPE_AFTER,
@@ -34,14 +34,14 @@ MAX_CONFOUNDED = 5
 
 _GRAVE = frozenset({Severity.HIGH, Severity.CRITICAL})
 _CODES = {
-    Verdict.FASTER: (Code.FASTER, Level.INFO),
-    Verdict.SLOWER: (Code.SLOWER, Level.WARNING),
-    Verdict.EQUIVALENT: (Code.EQUIVALENT, Level.INFO),
-    Verdict.UNDETERMINED: (Code.UNDETERMINED, Level.INFO),
+    Verdict.FASTER: (JustificationCode.FASTER, NoteLevel.INFO),
+    Verdict.SLOWER: (JustificationCode.SLOWER, NoteLevel.WARNING),
+    Verdict.EQUIVALENT: (JustificationCode.EQUIVALENT, NoteLevel.INFO),
+    Verdict.UNDETERMINED: (JustificationCode.UNDETERMINED, NoteLevel.INFO),
 }
 
 
-def notes_of(
+def justifications_of_stack(
     snapshot: Snapshot,
     claims: Sequence[Claim],
     known: Mapping[str, KnownHarm],
@@ -98,22 +98,24 @@ def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
         counted = Counter(it.verdict for it in rest)
         told = ", ".join(f"{counted[it]} {it.value}" for it in Verdict if counted[it])
         words = f"{len(rest)} more comparisons of stacks that differ in several packages: {told};"
-        yield Justification(Code.CONFOUNDED, Level.INFO, f"{words} none is scored")
+        yield Justification(JustificationCode.CONFOUNDED, NoteLevel.INFO, f"{words} none is scored")
 
 
 def _missing(name: str) -> Justification:
     words = f"{name} is asked for, and no version of it is known"
-    return Justification(Code.MISSING, Level.ERROR, words, name)
+    return Justification(JustificationCode.MISSING, NoteLevel.ERROR, words, name)
 
 
 def _unsolvable(name: str) -> Justification:
     words = f"no version of {name} tells what it requires without being built"
-    return Justification(Code.UNSOLVABLE, Level.WARNING, words, name)
+    return Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, words, name)
 
 
 def _lost(text: str) -> Justification:
     words = f"{text} cannot be installed here, so that nothing is compared with it"
-    return Justification(Code.BASELINE_UNAVAILABLE, Level.WARNING, words, text.partition("==")[0])
+    return Justification(
+        JustificationCode.BASELINE_UNAVAILABLE, NoteLevel.WARNING, words, text.partition("==")[0]
+    )
 
 
 def _of_release(it: Candidate, as_of: datetime) -> Iterator[Justification]:
@@ -121,15 +123,15 @@ def _of_release(it: Candidate, as_of: datetime) -> Iterator[Justification]:
     if it.yanked:
         reason = f": {it.yanked_reason}" if it.yanked_reason else ""
         words = f"{what} was yanked by its publisher{reason}"
-        yield Justification(Code.YANKED, Level.WARNING, words, it.name, it.purl)
+        yield Justification(JustificationCode.YANKED, NoteLevel.WARNING, words, it.name, it.purl)
     if it.prerelease:
         words = f"{what} is a pre-release"
-        yield Justification(Code.PRERELEASE, Level.INFO, words, it.name, it.purl)
+        yield Justification(JustificationCode.PRERELEASE, NoteLevel.INFO, words, it.name, it.purl)
     if it.uploaded_at is not None and as_of - it.uploaded_at < RIPE_AFTER:
         # By the calendar: of the moment that counts only the day is known.
         days = max(0, (as_of.date() - it.uploaded_at.astimezone(UTC).date()).days)
         words = f"{what} was released {days} {'day' if days == 1 else 'days'} ago"
-        yield Justification(Code.IMMATURE, Level.INFO, words, it.name, it.purl)
+        yield Justification(JustificationCode.IMMATURE, NoteLevel.INFO, words, it.name, it.purl)
 
 
 def _of_package(
@@ -138,7 +140,7 @@ def _of_package(
     last = last_release(candidates)
     if last is not None and as_of - last > UNMAINTAINED_AFTER:
         words = f"nothing of {name} that fits was released since {last:%Y-%m-%d}"
-        yield Justification(Code.UNMAINTAINED, Level.WARNING, words, name)
+        yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, words, name)
 
 
 def _of_harms(
@@ -155,8 +157,8 @@ def _of_harms(
         )
         grave = severity in _GRAVE and not accepted
         yield Justification(
-            Code.VULNERABILITY_ALLOWED if accepted else Code.VULNERABLE,
-            Level.ERROR if grave else Level.INFO if accepted else Level.WARNING,
+            JustificationCode.VULNERABILITY_ALLOWED if accepted else JustificationCode.VULNERABLE,
+            NoteLevel.ERROR if grave else NoteLevel.INFO if accepted else NoteLevel.WARNING,
             words, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(it.id), (it.id,),
         )  # fmt: skip
 
@@ -168,7 +170,7 @@ def claim_note(it: Claim) -> Justification:
     """
     code, level = _CODES[it.verdict]
     if it.confounded:
-        code, level = Code.CONFOUNDED, Level.INFO
+        code, level = JustificationCode.CONFOUNDED, NoteLevel.INFO
     subject = it.package or "the measured stack"
     versions = ""
     if it.purl and it.baseline_purl:
@@ -185,14 +187,14 @@ def claim_note(it: Claim) -> Justification:
 
 def _said(it: Claim) -> str:
     if it.verdict is Verdict.UNDETERMINED:
-        return f"undetermined{lacking(it)}"
+        return f"undetermined{need_text(it)}"
     if it.verdict is Verdict.EQUIVALENT:
         return f"no difference beyond {it.delta_pct:.1f} %"
     # Whatever shrinking left of it, a settled difference has the sign that was observed.
     return f"{abs(it.effect_pct):.1f} % {it.verdict.value}"
 
 
-def lacking(it: Claim) -> str:
+def need_text(it: Claim) -> str:
     """What an undetermined comparison lacks, as words to append; empty where it lacks nothing."""
     more = max(it.jobs_missing, it.baseline_jobs_missing)
     told = {

@@ -20,7 +20,7 @@ from adviser.scoring.effects import Effect, Effects, FloatArray, effects_of, int
 
 
 @dataclass(frozen=True, slots=True)
-class Further:
+class FurtherJobs:
     """An open comparison, and the jobs that it lacks.
 
     :param candidate: label
@@ -37,7 +37,7 @@ class Further:
     chance: float
 
 
-def further_jobs(comparisons: Sequence[Comparison]) -> tuple[Further, ...]:
+def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
     """Open comparisons, the one first of which further jobs tell most.
 
     Who cannot be the best any more is left out, and so is what no number of jobs tells. What is
@@ -50,7 +50,7 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[Further, ...]:
     for it, racing in zip(comparisons, still_in_the_race(comparisons), strict=True):
         more = max(it.jobs_missing, it.baseline_jobs_missing)
         if racing and more:
-            further = Further(
+            further = FurtherJobs(
                 it.candidate, it.baseline, it.jobs_missing, it.baseline_jobs_missing, it.chance
             )
             size = abs(it.d) if it.chance else 0.0

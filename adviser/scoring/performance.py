@@ -15,10 +15,10 @@ from statistics import fmean
 
 import numpy as np
 
-from adviser.scoring.assessments import Claim, Standing
+from adviser.scoring.assessments import Claim, PerformanceStanding
 from adviser.scoring.comparisons import (
-    Family,
-    Member,
+    ComparisonFamily,
+    FamilyMember,
     judge_family,
 )
 from adviser.scoring.effects import (
@@ -26,9 +26,9 @@ from adviser.scoring.effects import (
     Effects,
     FloatArray,
     SpreadRatio,
-    expected,
+    lower_bounds,
     per_cent,
-    pessimistic,
+    shrunk_effects,
     true_variance,
     variance_ratio,
 )
@@ -231,7 +231,7 @@ def _judged(
     tested = Counter(it.contrast.role for it in compared if it.estimate.tested)
     family = judge_family(
         [
-            Member(
+            FamilyMember(
                 it.estimate,
                 it.history.log_margin,
                 it.contrast.series,
@@ -245,7 +245,7 @@ def _judged(
     verdicts = family.judgements.verdicts
     shrunk = _expected(compared, family.effects)
     levels = np.where(family.tested, family.alpha, ALPHA)
-    bounds = pessimistic(_sizes(family.effects), np.abs(shrunk), levels)
+    bounds = lower_bounds(_sizes(family.effects), np.abs(shrunk), levels)
     judged = [
         _Judged(it, family, i, float(shrunk[i]), float(bounds[i])) for i, it in enumerate(compared)
     ]
@@ -275,7 +275,7 @@ def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
         some = Effects(
             effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
         )
-        shrunk[places] = expected(some, true_variance(some))
+        shrunk[places] = shrunk_effects(some, true_variance(some))
     return shrunk
 
 
@@ -289,7 +289,7 @@ class _Judged:
     """
 
     compared: _Compared
-    family: Family
+    family: ComparisonFamily
     place: int
     shrunk: float
     smallest: float
@@ -394,7 +394,7 @@ def performance_order(
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Sequence[Purl]],
     choosable: Mapping[str, Collection[Purl]],
-) -> dict[Purl, Standing]:
+) -> dict[Purl, PerformanceStanding]:
     """How every version stands next to those that could be chosen instead of it.
 
     A version loses to another one that is settled to be faster. Of two versions that were not
@@ -407,14 +407,14 @@ def performance_order(
     :param choosable: those that a request can have
     """
     table = _Table(differences)
-    standings: dict[Purl, Standing] = {}
+    standings: dict[Purl, PerformanceStanding] = {}
     for name, theirs in versions.items():
         if name not in table.packages:
             continue
         rivals = table.rivals(choosable.get(name, theirs))
         for version in theirs:
             losses = [table.standing(version, it, baseline.get(name)) for it in rivals]
-            worst = max(losses, key=lambda it: it.loss, default=Standing())
+            worst = max(losses, key=lambda it: it.loss, default=PerformanceStanding())
             if worst.loss > 0:
                 standings[version] = worst
     return standings
@@ -444,22 +444,26 @@ class _Table:
         gain = self._gains.get((theirs, ours))
         return None if gain is None else -gain
 
-    def standing(self, version: Purl, rival: Purl, baseline: Purl | None) -> Standing:
+    def standing(self, version: Purl, rival: Purl, baseline: Purl | None) -> PerformanceStanding:
         """What a version loses to another one."""
         if version == rival:
-            return Standing()
+            return PerformanceStanding()
         gain = self.gain(rival, version)
         if gain is not None:
-            return Standing(gain, self._largest(rival, version)) if gain > 0 else Standing()
+            return (
+                PerformanceStanding(gain, self._largest(rival, version))
+                if gain > 0
+                else PerformanceStanding()
+            )
         if baseline is None or baseline in (version, rival):
-            return Standing()
+            return PerformanceStanding()
         ours, theirs = self.gain(rival, baseline), self.gain(version, baseline)
         if theirs is None and ours is not None and ours > 0:
             alone = f"{version_of_purl(version)} was not measured beside them"
-            return Standing(ours, f"{self._largest(rival, baseline)}; {alone}")
+            return PerformanceStanding(ours, f"{self._largest(rival, baseline)}; {alone}")
         if ours is None and theirs is not None and theirs < 0:
-            return Standing(-theirs, self._largest(baseline, version))
-        return Standing()
+            return PerformanceStanding(-theirs, self._largest(baseline, version))
+        return PerformanceStanding()
 
     def _largest(self, faster: Purl, slower: Purl) -> str:
         """The largest settled difference between two versions, in words."""

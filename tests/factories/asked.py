@@ -9,7 +9,7 @@ from typing import Any
 from adviser.advise import Advice, advise
 from adviser.asked import Asked, AskedIndex, Options
 from adviser.projects.parsing import parse_project
-from adviser.reports.documents import Known
+from adviser.reports.documents import ReleaseKnowledge
 from adviser.scoring.criteria import RecommendationType
 from common.releases import ReleaseFile
 from graph.evidence import Evidence
@@ -66,7 +66,7 @@ def advised(
     return advise(wanted, snapshot_for(wanted, index, *more), evidence)
 
 
-def known_for(advice: Advice) -> Known:
+def known_for(advice: Advice) -> ReleaseKnowledge:
     """A wheel and a source distribution of every version of every stack."""
     files = {
         it.purl: tuple(
@@ -79,4 +79,4 @@ def known_for(advice: Advice) -> Known:
         for stack in advice.resolution.stacks
         for it in stack.choices
     }
-    return Known(files)
+    return ReleaseKnowledge(files)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adviser.scoring.assessments import Claim, Standing
+from adviser.scoring.assessments import Claim, PerformanceStanding
 from adviser.scoring.performance import Performance, performance_of, performance_order
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target
@@ -159,7 +159,7 @@ def standings_about(
     baseline: Sequence[str],
     candidates: Collection[str],
     choosable: Collection[str] | None = None,
-) -> dict[Purl, Standing]:
+) -> dict[Purl, PerformanceStanding]:
     """The versions that lose to another one by performance.
 
     :param choosable: versions that the request can have; all by default

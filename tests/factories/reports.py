@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from adviser.advise import Advice, advise
-from adviser.reports.checking import Material, check_report
+from adviser.reports.checking import AdviceInputs, check_report
 from adviser.reports.documents import (
     SCHEMA_VERSION,
-    Known,
+    ReleaseKnowledge,
     report_bytes,
     report_document,
     result_document,
@@ -40,14 +40,14 @@ METADATA = {
 }  # fmt: skip
 
 
-def report_of(advice: Advice, known: Known | None = None) -> dict[str, Any]:
+def report_of(advice: Advice, known: ReleaseKnowledge | None = None) -> dict[str, Any]:
     result = result_document(advice, known_for(advice) if known is None else known)
     # As a reader has it: tuples are lists.
     return dict(json.loads(report_bytes(report_document(result, METADATA))))
 
 
-def material_of(advice: Advice) -> Material:
-    return Material(
+def material_of(advice: Advice) -> AdviceInputs:
+    return AdviceInputs(
         advice.asked, advice.snapshot, advice.evidence, known_for(advice),
         advice.baseline, advice.baseline_settled,
     )  # fmt: skip

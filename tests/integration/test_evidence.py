@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sqlalchemy import event, select, update
 
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import Code
+from adviser.scoring.assessments import JustificationCode
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
 from adviser.scoring.target import Target
@@ -135,7 +135,7 @@ def test_vulnerabilities_are_known_by_all_their_names(filled: Stores) -> None:
     assert list(strict.refused) == ["pkg:pypi/numpy@2.2.0"]
     assert lenient.refused == {}
     notes = strict.justifications_of({it.purl for it in snapshot.packages["numpy"][:1]})
-    assert {it.code for it in notes} >= {Code.VULNERABLE}
+    assert {it.code for it in notes} >= {JustificationCode.VULNERABLE}
 
 
 def test_every_source_says_how_old_it_is(filled: Stores, tmp_path: Path) -> None:

@@ -9,8 +9,13 @@ import pytest
 
 from adviser.advise import advise
 from adviser.asked import Asked
-from adviser.reports.checking import Material, check_report
-from adviser.reports.documents import Known, report_bytes, report_document, result_document
+from adviser.reports.checking import AdviceInputs, check_report
+from adviser.reports.documents import (
+    ReleaseKnowledge,
+    report_bytes,
+    report_document,
+    result_document,
+)
 from adviser.reports.serialization import packed, unpacked
 from adviser.resolver.worker import Worker
 from adviser.scoring.criteria import RecommendationType
@@ -95,7 +100,7 @@ def test_replays_are_equal_in_another_process_with_other_threads(
                 threads=2,
             )
             statuses.add(advice.resolution.status.value)
-            result = result_document(advice, unpacked(files, Known))
+            result = result_document(advice, unpacked(files, ReleaseKnowledge))
             assert digest_bytes(report_bytes(report_document(result, METADATA))) == report
     assert statuses == {"optimal", "infeasible"}
 
@@ -108,5 +113,5 @@ def test_every_report_passes_the_check(
         known = known_for(advice)
         document = report_document(result_document(advice, known), METADATA)
         report = json.loads(report_bytes(document))
-        material = Material(request, snapshot, evidence, known, advice.baseline)
+        material = AdviceInputs(request, snapshot, evidence, known, advice.baseline)
         assert check_report(report, material) == []

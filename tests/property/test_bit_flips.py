@@ -28,7 +28,7 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.offline_check import check_apart
+from adviser.reports.offline_check import check_offline
 from adviser.reports.record_links import head_of
 from adviser.reports.serialization import packed
 from adviser.scoring.criteria import RecommendationType
@@ -147,9 +147,9 @@ def test_a_changed_report_is_no_report_or_not_the_recorded_one(
         def check() -> None:
             report = read_report(path)
             problems.extend(check_stored(stored, report).problems)  # noqa: B023
-            check_apart(report)
-            check_apart(report, snapshot)
-            check_apart(report, snapshot, evidence)
+            check_offline(report)
+            check_offline(report, snapshot)
+            check_offline(report, snapshot, evidence)
 
         assert refused(check) or problems
     path.write_bytes(stored.report)
@@ -184,7 +184,7 @@ def test_a_changed_file_beside_a_report_is_read_or_refused(
 
         def check() -> None:
             known = {part: kind.from_json(unrepeated(path))}
-            check_apart(report, cast("Snapshot", known.get("snapshot")), known.get("evidence"))
+            check_offline(report, cast("Snapshot", known.get("snapshot")), known.get("evidence"))
 
         refused(check)
 

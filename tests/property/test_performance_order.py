@@ -147,8 +147,8 @@ def test_a_newer_version_that_is_settled_slower_than_the_fastest_is_not_advised(
     advice = advice_for(VERSIONS, three_versions(0.0), lock)
     assert chosen(advice) == "2.3.5"
     assert advice.best is not None
-    placer = VersionRationales(advice.universe, advice.best, advice.assessment)
-    message = placer.placing(advice.best.choices[0]).message
+    rationales = VersionRationales(advice.universe, advice.best, advice.assessment)
+    message = rationales.rationale(advice.best.choices[0]).message
     assert message.startswith("2.3.5 is 2")
     assert message.endswith("% faster than 2.4.6 in PiMatmul")
     assert "worse" not in message

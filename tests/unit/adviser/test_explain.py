@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adviser.explain import Change, Outcome, why, why_not
+from adviser.explain import ForcedOutcome, VersionChange, why, why_not
 from cli.console import forced_lines
 from graph.candidates import Dependency
 from tests.factories.asked import INDEX, NOTHING, advised, asked
@@ -14,8 +14,8 @@ from tests.factories.universes import Index
 def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
     advice = advised(asked("web\n"), INDEX, NOTHING, "core==1.0")
     told = why_not(advice, Dependency("core", "==1.0"))
-    assert told.outcome is Outcome.POSSIBLE
-    assert told.changes == (Change("core", "2.0", "1.0"), Change("web", "3.0", "2.0"))
+    assert told.outcome is ForcedOutcome.POSSIBLE
+    assert told.changes == (VersionChange("core", "2.0", "1.0"), VersionChange("web", "3.0", "2.0"))
     assert told.points is not None
     assert told.points > 0
     assert told.points == pytest.approx(sum(it.points for it in told.losses))
@@ -24,7 +24,7 @@ def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
 
 def test_an_impossible_version_is_told_with_its_conflict() -> None:
     told = why_not(advised(), Dependency("web", ">=3"))
-    assert told.outcome is Outcome.CONFLICT
+    assert told.outcome is ForcedOutcome.CONFLICT
     assert told.conflict is not None
     lines = "\n".join(told.conflict.lines())
     assert "tool 1.0 requires core<2" in lines
@@ -33,18 +33,18 @@ def test_an_impossible_version_is_told_with_its_conflict() -> None:
 
 def test_what_is_advised_already_is_told_so() -> None:
     told = why_not(advised(), Dependency("core", "==1.1"))
-    assert (told.outcome, told.changes, told.points) == (Outcome.ADVISED, (), 0.0)
+    assert (told.outcome, told.changes, told.points) == (ForcedOutcome.ADVISED, (), 0.0)
 
 
 def test_a_package_that_nothing_needs_can_be_had_as_well() -> None:
     told = why_not(advised(asked("web\n"), INDEX, NOTHING, "old"), Dependency("old"))
-    assert told.outcome is Outcome.POSSIBLE
-    assert told.changes == (Change("old", None, "1.0"),)
+    assert told.outcome is ForcedOutcome.POSSIBLE
+    assert told.changes == (VersionChange("old", None, "1.0"),)
 
 
 def test_an_extra_that_nothing_has_cannot_be_had() -> None:
     told = why_not(advised(), Dependency("core", extras=("nope",)))
-    assert told.outcome is Outcome.CONFLICT
+    assert told.outcome is ForcedOutcome.CONFLICT
     assert list(forced_lines(told)) == [
         "core[nope]: impossible: no known version of core has an extra 'nope'"
     ]
@@ -57,10 +57,10 @@ def test_a_version_that_lacks_a_wanted_extra_does_not_count_as_having_it() -> No
     }
     wanted = Dependency("web", extras=("fast",))
     told = why_not(advised(asked("web\n"), index, NOTHING, "web[fast]"), wanted)
-    assert told.outcome is Outcome.POSSIBLE
-    assert told.changes == (Change("core", None, "1.0"), Change("web", "2.0", "1.0"))
+    assert told.outcome is ForcedOutcome.POSSIBLE
+    assert told.changes == (VersionChange("core", None, "1.0"), VersionChange("web", "2.0", "1.0"))
     told = why_not(advised(asked("web>=2\n"), index, NOTHING, "web[fast]"), wanted)
-    assert told.outcome is Outcome.CONFLICT
+    assert told.outcome is ForcedOutcome.CONFLICT
     assert told.conflict is not None
     assert "versions of web without fast" in "\n".join(told.conflict.lines())
 
@@ -77,9 +77,9 @@ def test_why_leads_from_the_request_to_the_package() -> None:
     assert told.path == ("the request asks for side", "side 1 requires leaf<3")
     assert set(told.askers) == {"mid 1 requires leaf>=1", "side 1 requires leaf<3"}
     assert told.without is not None
-    assert told.without.outcome is Outcome.CONFLICT
+    assert told.without.outcome is ForcedOutcome.CONFLICT
     assert told.otherwise is not None
-    assert told.otherwise.changes == (Change("leaf", "2", "1"),)
+    assert told.otherwise.changes == (VersionChange("leaf", "2", "1"),)
     longer = why(advised(asked("app\n"), index), "leaf")
     assert longer.path == (
         "the request asks for app",

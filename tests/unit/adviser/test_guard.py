@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from adviser.explain import Change
-from adviser.guard import Guarded, GuardOutcome, guard, versions_without_candidate
+from adviser.explain import VersionChange
+from adviser.guard import GuardOutcome, GuardResult, guard, versions_without_candidate
 from adviser.scoring.verdicts import Verdict
 from common.environments import Environment
 from graph.candidates import KnownVulnerability
@@ -26,11 +26,11 @@ def guarded(
     evidence: Evidence,
     where: Environment = ENVIRONMENT,
     hardware: str = HERE,
-) -> Guarded:
+) -> GuardResult:
     return guard(old, new, snapshot_of(INDEX, ["fast", "rest"]), evidence, where, hardware)
 
 
-def kinds(upgrade: Guarded) -> list[tuple[str, str | None]]:
+def kinds(upgrade: GuardResult) -> list[tuple[str, str | None]]:
     return [(it.kind.value, it.package) for it in upgrade.missing]
 
 
@@ -39,7 +39,7 @@ def test_a_settled_loss_is_harm() -> None:
     assert upgrade.outcome is GuardOutcome.HARM
     (claim,) = upgrade.slower
     assert (claim.package, claim.verdict) == ("fast", Verdict.SLOWER)
-    assert upgrade.changes == (Change("fast", "1", "2"),)
+    assert upgrade.changes == (VersionChange("fast", "1", "2"),)
 
 
 def test_a_settled_gain_is_no_harm() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import Advice, advise
-from adviser.explain import Outcome, why_not
+from adviser.explain import ForcedOutcome, why_not
 from adviser.resolver.contributions import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
 from cli.report_view import certificate_line
@@ -58,7 +58,7 @@ def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationT
     assert advice.best.versions() == {"web": "1.9"}
     forced = why_not(advice, Dependency("web", "==2.0"))
     if kind is RecommendationType.SECURITY:
-        assert forced.outcome is Outcome.CONFLICT
+        assert forced.outcome is ForcedOutcome.CONFLICT
         return
     assert forced.points is not None
     assert forced.points > 0

@@ -20,7 +20,7 @@ from adviser.projects.project import (
     WarningCode,
 )
 from adviser.provenance import Listing, Served, check_lock
-from adviser.scoring.assessments import Level
+from adviser.scoring.assessments import NoteLevel
 from common.releases import ReleaseFile
 
 GOOD, OTHER = "a" * 64, "b" * 64
@@ -94,7 +94,7 @@ def test_what_is_not_known_to_be_attested_is_not_called_unattested() -> None:
 
 def test_errors_come_first() -> None:
     found = issues(locked(OTHER, GOOD), listing(file(attested=False)))
-    assert [it.type for it in found] == [Level.ERROR, Level.INFO]
+    assert [it.type for it in found] == [NoteLevel.ERROR, NoteLevel.INFO]
 
 
 def test_a_lock_calls_an_index_as_it_likes() -> None:
@@ -114,13 +114,13 @@ def test_the_project_itself_is_looked_at() -> None:
     )
     found = {it.id: it.type for it in check_lock(project, Served({}))}
     assert found == {
-        IssueId.INVALID_LOCK_HASH: Level.ERROR,
-        IssueId.SOURCE_NOT_WHITELISTED: Level.ERROR,
-        IssueId.INSECURE_SOURCE: Level.WARNING,
+        IssueId.INVALID_LOCK_HASH: NoteLevel.ERROR,
+        IssueId.SOURCE_NOT_WHITELISTED: NoteLevel.ERROR,
+        IssueId.INSECURE_SOURCE: NoteLevel.WARNING,
     }
 
 
-def found_in(files: dict[str, str], **more: Any) -> list[tuple[IssueId, Level]]:
+def found_in(files: dict[str, str], **more: Any) -> list[tuple[IssueId, NoteLevel]]:
     """Issues of a project whose every version is served with the good hash."""
     project = parse_project({name: text.encode() for name, text in files.items()})
     listings = {(it.name, it.version): [listing()] for it in project.lock_entries}
@@ -168,33 +168,33 @@ hashes = {{sha256 = "{digest}"}}
     ids=["section", "environment", "marker"],
 )
 def test_every_entry_of_a_package_is_checked(files: dict[str, str]) -> None:
-    assert found_in(files) == [(IssueId.INVALID_ARTIFACT_HASH, Level.ERROR)]
+    assert found_in(files) == [(IssueId.INVALID_ARTIFACT_HASH, NoteLevel.ERROR)]
 
 
 @pytest.mark.parametrize(
     ("entry", "level"),
     [
-        ({"file": "https://h.example/evil-1.whl"}, Level.ERROR),
-        ({"path": "HTTPS://h.example/evil-1.whl"}, Level.ERROR),
-        ({"git": "https://h.example/evil", "ref": "main"}, Level.ERROR),
-        ({"git": "https://h.example/evil", "editable": True}, Level.ERROR),
-        ({"path": ".", "editable": True}, Level.WARNING),
-        ({"path": "./wheels/own-1.whl"}, Level.WARNING),
+        ({"file": "https://h.example/evil-1.whl"}, NoteLevel.ERROR),
+        ({"path": "HTTPS://h.example/evil-1.whl"}, NoteLevel.ERROR),
+        ({"git": "https://h.example/evil", "ref": "main"}, NoteLevel.ERROR),
+        ({"git": "https://h.example/evil", "editable": True}, NoteLevel.ERROR),
+        ({"path": ".", "editable": True}, NoteLevel.WARNING),
+        ({"path": "./wheels/own-1.whl"}, NoteLevel.WARNING),
     ],
 )
-def test_what_comes_from_no_index_is_told(entry: dict[str, Any], level: Level) -> None:
+def test_what_comes_from_no_index_is_told(entry: dict[str, Any], level: NoteLevel) -> None:
     assert found_in(pipfile_lock({"pkg": FINE, "evil": entry})) == [(IssueId.UNVERIFIABLE, level)]
 
 
 @pytest.mark.parametrize(
     ("line", "level"),
     [
-        ("evil @ https://h.example/evil-1.whl", Level.ERROR),
-        ("-e git+https://h.example/evil#egg=evil", Level.ERROR),
-        ("-e .", Level.WARNING),
+        ("evil @ https://h.example/evil-1.whl", NoteLevel.ERROR),
+        ("-e git+https://h.example/evil#egg=evil", NoteLevel.ERROR),
+        ("-e .", NoteLevel.WARNING),
     ],
 )
-def test_the_same_of_a_line(line: str, level: Level) -> None:
+def test_the_same_of_a_line(line: str, level: NoteLevel) -> None:
     text = f"pkg==1 --hash=sha256:{GOOD}\n{line}\n"
     assert found_in({"requirements.txt": text}) == [(IssueId.UNVERIFIABLE, level)]
 
@@ -209,8 +209,8 @@ def test_the_locks_own_indexes_are_looked_at_beside_those_of_its_manifest() -> N
     unnamed = {"pkg": {**FINE, "index": None}}
     lock = pipfile_lock(unnamed, url="https://else.example/simple", verify_ssl=False)
     found = found_in(files | lock, called=called)
-    assert (IssueId.SOURCE_NOT_WHITELISTED, Level.ERROR) in found
-    assert (IssueId.INSECURE_SOURCE, Level.WARNING) in found
+    assert (IssueId.SOURCE_NOT_WHITELISTED, NoteLevel.ERROR) in found
+    assert (IssueId.INSECURE_SOURCE, NoteLevel.WARNING) in found
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_insecure_place_is_told_however_it_is_written(line: str) -> None:
     text = f"{line}\npkg==1 --hash=sha256:{GOOD}\n"
     names = {"index-url", "find-links-1", "pypi"}
     assert found_in({"requirements.txt": text}, allowed=names) == [
-        (IssueId.INSECURE_SOURCE, Level.WARNING)
+        (IssueId.INSECURE_SOURCE, NoteLevel.WARNING)
     ]
 
 
@@ -246,7 +246,7 @@ def placed(url: str | None, **more: Any) -> LockedPackage:
     return replace(locked(GOOD, index="pypi"), files=files)
 
 
-def found_at(package: LockedPackage, **more: Any) -> list[tuple[IssueId, Level]]:
+def found_at(package: LockedPackage, **more: Any) -> list[tuple[IssueId, NoteLevel]]:
     found = issues(package, listing(file(size_bytes=7), **more), places=PLACES)
     return [(it.id, it.type) for it in found]
 
@@ -269,15 +269,15 @@ def test_a_file_where_its_index_serves_it_is_no_issue(url: str | None) -> None:
 )
 def test_a_file_that_was_moved_elsewhere_is_an_error(url: str, name: str) -> None:
     found = found_at(placed(url, filename=name), addresses={"pkg-1.0-a.whl": HERE})
-    assert found == [(IssueId.ARTIFACT_DIFFERENT_SOURCE, Level.ERROR)]
+    assert found == [(IssueId.ARTIFACT_DIFFERENT_SOURCE, NoteLevel.ERROR)]
 
 
 def test_a_file_by_http_is_insecure_beside_that() -> None:
     assert found_at(
         placed("http://evil.example/pkg-1.0-a.whl"), addresses={"pkg-1.0-a.whl": HERE}
     ) == [
-        (IssueId.ARTIFACT_DIFFERENT_SOURCE, Level.ERROR),
-        (IssueId.INSECURE_SOURCE, Level.WARNING),
+        (IssueId.ARTIFACT_DIFFERENT_SOURCE, NoteLevel.ERROR),
+        (IssueId.INSECURE_SOURCE, NoteLevel.WARNING),
     ]
 
 
@@ -286,11 +286,11 @@ def test_a_file_by_http_is_insecure_beside_that() -> None:
     [
         ("https://index.example/files/pkg-1.0-a.whl", []),
         ("https://kept.example/pkg-1.0-a.whl", []),
-        ("https://evil.example/pkg-1.0-a.whl", [(IssueId.UNVERIFIABLE, Level.WARNING)]),
+        ("https://evil.example/pkg-1.0-a.whl", [(IssueId.UNVERIFIABLE, NoteLevel.WARNING)]),
     ],
 )
 def test_without_known_addresses_the_host_has_to_be_one_of_the_index(
-    url: str, expected: list[tuple[IssueId, Level]]
+    url: str, expected: list[tuple[IssueId, NoteLevel]]
 ) -> None:
     assert found_at(placed(url)) == expected
 
@@ -307,14 +307,14 @@ def test_addresses_of_an_index_that_is_read_by_a_mirror_cannot_be_compared() -> 
         called={"https://other.example/simple": "pypi"},
         places=PLACES,
     )
-    assert [(it.id, it.type) for it in found] == [(IssueId.UNVERIFIABLE, Level.WARNING)]
+    assert [(it.id, it.type) for it in found] == [(IssueId.UNVERIFIABLE, NoteLevel.WARNING)]
     assert "mirror" in found[0].remedy
 
 
 def test_another_size_than_that_of_the_file_is_an_error() -> None:
     package = placed(HERE, size_bytes=8)
     assert found_at(package, addresses={"pkg-1.0-a.whl": HERE}) == [
-        (IssueId.INVALID_ARTIFACT_SIZE, Level.ERROR)
+        (IssueId.INVALID_ARTIFACT_SIZE, NoteLevel.ERROR)
     ]
 
 
@@ -323,7 +323,7 @@ def test_where_a_lock_places_files_is_read() -> None:
         "https://h.example", "https://me:word@evil.example"
     )
     files = {"pylock.toml": 'lock-version = "1.0"\ncreated-by = "x"\n' + text}
-    assert found_in(files) == [(IssueId.UNVERIFIABLE, Level.WARNING)]
+    assert found_in(files) == [(IssueId.UNVERIFIABLE, NoteLevel.WARNING)]
     (entry,) = parse_project({"pylock.toml": files["pylock.toml"].encode()}).lock_entries
     assert entry.files[0].url == "https://evil.example/pkg-1.0-py3-none-any.whl"
 
@@ -344,5 +344,5 @@ def test_what_a_requirements_file_cannot_say_is_no_warning() -> None:
     project = parse_project({"requirements.txt": f"pkg==1 --hash=sha256:{GOOD}\n".encode()})
     found = check_lock(project, Served({("pkg", "1"): [listing(index="ours")]}, ("ours", "pypi")))
     assert [(it.id, it.type) for it in found] == [
-        (IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, Level.INFO)
+        (IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, NoteLevel.INFO)
     ]

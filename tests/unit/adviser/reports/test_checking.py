@@ -14,7 +14,7 @@ from adviser.advise import Advice, assessed, in_this_process, universe_for
 from adviser.answering.recorded import check_stored
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
-from adviser.reports.offline_check import check_apart
+from adviser.reports.offline_check import check_offline
 from adviser.scoring.criteria import SCALE
 from common.formats.json_documents import digest
 from graph.evidence import Evidence
@@ -178,15 +178,15 @@ def _of(key: str) -> Any:
 
 
 def test_without_the_record_is_said_what_could_be_verified_and_what_not() -> None:
-    alone = check_apart(REPORT)
+    alone = check_offline(REPORT)
     assert alone.problems == ()
     assert len(alone.unverified) == 3
     assert ADVICE.snapshot.revision in alone.unverified[0]
-    with_snapshot = check_apart(REPORT, ADVICE.snapshot)
+    with_snapshot = check_offline(REPORT, ADVICE.snapshot)
     assert with_snapshot.problems == ()
     assert [len(with_snapshot.verified), len(with_snapshot.unverified)] == [2, 2]
     assert ADVICE.evidence.revision in with_snapshot.unverified[0]
-    both = check_apart(REPORT, ADVICE.snapshot, ADVICE.evidence)
+    both = check_offline(REPORT, ADVICE.snapshot, ADVICE.evidence)
     assert both.problems == ()
     assert [len(both.verified), len(both.unverified)] == [3, 1]
 
@@ -200,8 +200,8 @@ def test_the_snapshot_alone_tells_what_may_not_be_chosen() -> None:
     locked = product["project"]["requirements_locked"]["default"]
     locked["web"]["version"] = "==3.0"
     forged["metadata"]["result_digest"] = digest(forged["result"])
-    assert check_apart(forged).problems == ()
-    found = check_apart(forged, ADVICE.snapshot).problems
+    assert check_offline(forged).problems == ()
+    found = check_offline(forged, ADVICE.snapshot).problems
     assert any("is not within >=2" in it for it in found)
 
 
@@ -218,7 +218,7 @@ def test_snapshot_and_evidence_alone_tell_a_wrong_score() -> None:
     )
     forged["metadata"]["result_digest"] = digest(forged["result"])
     for evidence, known in ((None, False), (ADVICE.evidence, True)):
-        found = check_apart(forged, ADVICE.snapshot, evidence).problems
+        found = check_offline(forged, ADVICE.snapshot, evidence).problems
         assert any("the contributions are" in it for it in found) is known
 
 
@@ -226,14 +226,14 @@ def test_a_report_that_contradicts_itself_is_found_out_alone() -> None:
     forged = copy.deepcopy(REPORT)
     forged["result"]["report"]["products"][0]["score"] += 1
     forged["metadata"]["result_digest"] = digest(forged["result"])
-    assert check_apart(forged).problems == (
+    assert check_offline(forged).problems == (
         "stack 1: the score is not the sum of its contributions",
     )
 
 
 def test_another_snapshot_or_other_evidence_is_named() -> None:
     other = made("web\n")
-    found = check_apart(REPORT, other.snapshot, Evidence(as_of=datetime(2026, 1, 1, tzinfo=UTC)))
+    found = check_offline(REPORT, other.snapshot, Evidence(as_of=datetime(2026, 1, 1, tzinfo=UTC)))
     assert any(other.snapshot.revision in it for it in found.problems)
     assert any("it rests on evidence" in it for it in found.problems)
 

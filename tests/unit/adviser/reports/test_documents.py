@@ -12,8 +12,13 @@ import pytest
 
 from adviser.advise import advise, in_this_process
 from adviser.asked import Asked
-from adviser.reports.documents import Known, report_bytes, report_document, result_document
-from adviser.reports.offline_check import check_apart
+from adviser.reports.documents import (
+    ReleaseKnowledge,
+    report_bytes,
+    report_document,
+    result_document,
+)
+from adviser.reports.offline_check import check_offline
 from adviser.reports.serialization import packed, unpacked
 from adviser.resolver.requests import Budget
 from adviser.resolver.results import Limit, Resolution, Status
@@ -116,7 +121,7 @@ def test_a_package_that_nobody_knows_is_named() -> None:
 
 
 def test_without_hashes_the_stack_is_told_and_marked_as_not_installable() -> None:
-    report = report_of(advised(), Known())
+    report = report_of(advised(), ReleaseKnowledge())
     assert report["result"]["error"] is True
     (product,) = report["result"]["report"]["products"]
     assert product["project"]["requirements_locked"]["default"] == {}
@@ -164,7 +169,9 @@ def test_a_second_stack_without_its_lock_fails_nothing() -> None:
     advice = advised(asked(count=2))
     assert advice.best is not None
     best = {it.purl for it in advice.best.choices}
-    known = Known({purl: files for purl, files in known_for(advice).files.items() if purl in best})
+    known = ReleaseKnowledge(
+        {purl: files for purl, files in known_for(advice).files.items() if purl in best}
+    )
     result = report_of(advice, known)["result"]
     assert (result["error"], result["error_msg"]) == (False, None)
     (note,) = [it for it in result["report"]["stack_info"] if it["code"] == "no_lock"]
@@ -209,7 +216,7 @@ def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_thr
             resolver=worker.resolve,
             threads=2,
         )
-    known = unpacked(packed(known_for(first)), Known)
+    known = unpacked(packed(known_for(first)), ReleaseKnowledge)
     assert report_bytes(report_document(result_document(again, known), METADATA)) == report
 
 
@@ -350,4 +357,4 @@ def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> No
     (product,) = report["result"]["report"]["products"]
     assert product["dependency_graph"] == {"nodes": ["core", "web", "winonly"], "edges": [[1, 0]]}
     assert "winonly" not in product["project"]["requirements_locked"]["default"]
-    assert check_apart(report).problems == ()
+    assert check_offline(report).problems == ()

@@ -8,8 +8,8 @@ from typing import Any
 
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import gap_notes
-from adviser.reports.unfetched_versions import UnfetchedVersions, unread_in
-from adviser.scoring.assessments import Level
+from adviser.reports.unfetched_versions import UnfetchedVersions, unfetched_in
+from adviser.scoring.assessments import NoteLevel
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
 from graph.evidence import ADVISORIES
@@ -26,12 +26,12 @@ def unread(
     conflict = advice.resolution.conflict
     assert conflict is not None
     by_index = {name: {"pypi": versions} for name, versions in listed.items()}
-    return unread_in(conflict, advice.asked, advice.snapshot, by_index)
+    return unfetched_in(conflict, advice.asked, advice.snapshot, by_index)
 
 
 def test_that_no_advisories_are_known_warns_whoever_asks_for_security() -> None:
-    for kind, level in ((RecommendationType.LATEST, Level.INFO),
-                        (RecommendationType.SECURITY, Level.WARNING)):  # fmt: skip
+    for kind, level in ((RecommendationType.LATEST, NoteLevel.INFO),
+                        (RecommendationType.SECURITY, NoteLevel.WARNING)):  # fmt: skip
         (note,) = gap_notes(advised(asked("core\n", kind), evidence=BLIND))
         assert (note.code, note.type) == (NoteCode.NO_ADVISORIES, level)
     assert list(gap_notes(advised(asked("core\n", RecommendationType.SECURITY)))) == []
@@ -85,7 +85,7 @@ def test_what_is_older_than_a_version_that_is_too_old_already_is_not_worth_readi
     conflict = advice.resolution.conflict
     assert conflict is not None
     listed = {"core": {"pypi": ["3.0", "1.9", "1.0"]}}
-    (told,) = unread_in(conflict, advice.asked, advice.snapshot, listed)
+    (told,) = unfetched_in(conflict, advice.asked, advice.snapshot, listed)
     assert (told.count, told.newest) == (1, "3.0")
     listed = {"core": {"pypi": ["1.9", "1.0"]}}
-    assert unread_in(conflict, advice.asked, advice.snapshot, listed) == ()
+    assert unfetched_in(conflict, advice.asked, advice.snapshot, listed) == ()

@@ -16,7 +16,7 @@ from adviser.reports.note_codes import (
     project_code,
 )
 from adviser.reports.version_rationale import RationaleCode
-from adviser.scoring.assessments import Code, Level
+from adviser.scoring.assessments import JustificationCode, NoteLevel
 
 ROOT = Path(__file__).parents[4]
 
@@ -26,7 +26,7 @@ def anchors(page: str) -> list[str]:
 
 
 def test_no_two_codes_are_the_same() -> None:
-    codes = [*NoteCode, *RationaleCode, *Code, *map(project_code, WarningCode)]
+    codes = [*NoteCode, *RationaleCode, *JustificationCode, *map(project_code, WarningCode)]
     assert len(codes) == len(set(codes)) == len(PAGES)
 
 
@@ -38,7 +38,7 @@ def test_the_link_of_a_code_leads_to_its_anchor(code: str) -> None:
 
 @pytest.mark.parametrize("issue", IssueId)
 def test_the_link_of_an_issue_leads_to_its_anchor(issue: IssueId) -> None:
-    link = str(Issue(issue, Level.ERROR, "", "").document()["link"])
+    link = str(Issue(issue, NoteLevel.ERROR, "", "").document()["link"])
     page, _, anchor = link.partition("#")
     assert anchors(page).count(anchor) == 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adviser.advise import advise
-from adviser.reports.documents import Known, result_document
+from adviser.reports.documents import ReleaseKnowledge, result_document
 from adviser.reports.record_links import links_of, recorded_claim
 from adviser.scoring.criteria import RecommendationType
 from common.inspection import Stack
@@ -33,7 +33,7 @@ def measured(jobs: int = 20) -> Bench:
 def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over() -> None:
     request = asked(files=FILES, kind=RecommendationType.PERFORMANCE)
     advice = advise(request, snapshot_for(request, INDEX), measured().evidence())
-    links = links_of(advice, result_document(advice, Known()))
+    links = links_of(advice, result_document(advice, ReleaseKnowledge()))
     assert [it.stack.digest for it in links.stacks] == [stack("4")]
     found = {it.stack_digest: it.verdict for it in links.claims}
     assert found == {stack("1"): "equivalent", stack("3"): "slower", stack("4"): "equivalent"}

@@ -10,7 +10,7 @@ import pytest
 
 from adviser.advise import Advice, advise
 from adviser.locks.stacks import LockFormat
-from adviser.reports.documents import Known, lock_of
+from adviser.reports.documents import ReleaseKnowledge, lock_of
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
 from tests.factories.asked import NOTHING, advised, asked, known_for, snapshot_for
@@ -100,13 +100,15 @@ def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
         )  # fmt: skip
     assert advice.best is not None
     for form in (LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK):
-        text = lock_of(advice, advice.best, Known(files), form).data.decode()
+        text = lock_of(advice, advice.best, ReleaseKnowledge(files), form).data.decode()
         for wheel, sdist in files.values():
             assert str(sdist.sha256) in text
             assert str(wheel.sha256) not in text
     anytime = advised(asked("app\n"), INDEX)
     assert anytime.best is not None
-    text = lock_of(anytime, anytime.best, Known(files), LockFormat.REQUIREMENTS).data.decode()
+    text = lock_of(
+        anytime, anytime.best, ReleaseKnowledge(files), LockFormat.REQUIREMENTS
+    ).data.decode()
     assert all(str(wheel.sha256) in text for wheel, _ in files.values())
 
 

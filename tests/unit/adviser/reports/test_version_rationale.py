@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adviser.advise import Advice
-from adviser.reports.notes import placer_of
+from adviser.reports.notes import rationales_of
 from adviser.reports.version_rationale import (
     Rationale,
     RationaleCode,
@@ -17,10 +17,10 @@ from tests.factories.asked import advised, asked
 from tests.factories.universes import Index
 
 
-def placing(advice: Advice, name: str) -> Rationale:
+def rationale(advice: Advice, name: str) -> Rationale:
     assert advice.best is not None
     choice = next(it for it in advice.best.choices if it.name == name)
-    return VersionRationales(advice.universe, advice.best, advice.assessment).placing(choice)
+    return VersionRationales(advice.universe, advice.best, advice.assessment).rationale(choice)
 
 
 def test_the_newest_needs_no_words() -> None:
@@ -48,15 +48,15 @@ def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None
         RationaleCode.HELD_BACK, "the request overrides core to ==1.0"
     )  # fmt: skip
     assert advice.best is not None
-    placer = VersionRationales(advice.universe, advice.best, advice.assessment)
-    told = [placer.told(*it) for it in placer.askers("core")]
+    rationales = VersionRationales(advice.universe, advice.best, advice.assessment)
+    told = [rationales.requirement_text(*it) for it in rationales.requirers("core")]
     assert told == ["web 3.0 requires core>=2 (overridden to core==1.0)"]
 
 
 def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better() -> None:
     advice = advised(asked("core\n", count=2))
     second = advice.resolution.stacks[1]
-    found = placer_of(advice, second).placing(second.choices[0])
+    found = rationales_of(advice, second).rationale(second.choices[0])
     assert found.place is RationaleCode.DIFFERS
     assert found.message == "differs from the stacks above: stack 1 has 2.0"
 

@@ -14,7 +14,13 @@ from adviser.resolver.requests import Budget, Request
 from adviser.resolver.resolve import resolve
 from adviser.resolver.universe import Rule
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import Assessment, Code, Difference, Justification, Level
+from adviser.scoring.assessments import (
+    Assessment,
+    Justification,
+    JustificationCode,
+    NoteLevel,
+    PackageDifference,
+)
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.target import Target
 from common.packages import Purl
@@ -134,7 +140,7 @@ def test_a_vulnerability_that_is_allowed_neither_refuses_nor_weighs() -> None:
         it for it in assessed(LATEST, snap, evidence, allowed=["CVE-1"]).notes({purl("web==2.1")})
         if it.evidence
     )  # fmt: skip
-    assert (note.code, note.type) == (Code.VULNERABILITY_ALLOWED, Level.INFO)
+    assert (note.code, note.type) == (JustificationCode.VULNERABILITY_ALLOWED, NoteLevel.INFO)
 
 
 def measured(gain: float = GAIN, hardware: str = HERE) -> Evidence:
@@ -176,7 +182,7 @@ def test_the_baseline_is_the_newest_plain_version_unless_one_is_given() -> None:
     given = assessed(LATEST, baseline={"web": "2.0.0", "core": "9", "other": "1"})
     assert given.baseline == {"web": purl("web==2.0")}
     (lost,) = given.justifications
-    assert (lost.code, lost.package) == (Code.BASELINE_UNAVAILABLE, "core")
+    assert (lost.code, lost.package) == (JustificationCode.BASELINE_UNAVAILABLE, "core")
     assert "core==9" in lost.message
 
 
@@ -189,11 +195,11 @@ def test_what_is_missing_and_what_cannot_be_solved_is_told_by_name() -> None:
     found = assessed(LATEST, snapshot_of(index, ["web"]))
     assert (found.coverage.missing, found.coverage.unsolvable) == (("gone",), ("old",))
     assert [(it.code, it.package) for it in found.justifications] == [
-        (Code.MISSING, "gone"), (Code.UNSOLVABLE, "old"),
+        (JustificationCode.MISSING, "gone"), (JustificationCode.UNSOLVABLE, "old"),
     ]  # fmt: skip
 
 
-def coded(found: Assessment, *releases: str) -> dict[Code, Justification]:
+def coded(found: Assessment, *releases: str) -> dict[JustificationCode, Justification]:
     return {it.code: it for it in found.justifications_of({purl(it) for it in releases})}
 
 
@@ -202,25 +208,30 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
     evidence = replace(measured(), vulnerabilities=harms(GHSA_1=("GHSA-1",)))
     found = assessed(PERFORMANCE, snap, evidence)
     newest = coded(found, "web==2.1", "core==1.1")
-    assert set(newest) == {Code.VULNERABLE, Code.IMMATURE, Code.UNMAINTAINED}
-    assert newest[Code.VULNERABLE] == Justification(
-        Code.VULNERABLE, Level.ERROR, "web 2.1 is affected by GHSA-1 (high): GHSA_1 is bad",
+    assert set(newest) == {
+        JustificationCode.VULNERABLE,
+        JustificationCode.IMMATURE,
+        JustificationCode.UNMAINTAINED,
+    }
+    assert newest[JustificationCode.VULNERABLE] == Justification(
+        JustificationCode.VULNERABLE, NoteLevel.ERROR,
+        "web 2.1 is affected by GHSA-1 (high): GHSA_1 is bad",
         "web", purl("web==2.1"), "https://osv.dev/vulnerability/GHSA-1", ("GHSA-1",),
     )  # fmt: skip
-    assert newest[Code.UNMAINTAINED].package == "core"
+    assert newest[JustificationCode.UNMAINTAINED].package == "core"
     fast = coded(found, "web==2.0", "core==1.1")
-    assert set(fast) == {Code.FASTER, Code.UNMAINTAINED}
-    message = fast[Code.FASTER].message
+    assert set(fast) == {JustificationCode.FASTER, JustificationCode.UNMAINTAINED}
+    message = fast[JustificationCode.FASTER].message
     assert message.startswith("web 2.0 next to 2.1: 30.0 % faster in PiMatmul (size 512) on this")
     assert "+30.0 % observed, 95 % interval +2" in message
     assert "8 and 8 jobs" in message
-    assert fast[Code.FASTER].evidence == found.claims[0].evidence
-    assert coded(found, "web==1.0")[Code.VULNERABLE].type is Level.WARNING
+    assert fast[JustificationCode.FASTER].evidence == found.claims[0].evidence
+    assert coded(found, "web==1.0")[JustificationCode.VULNERABLE].type is NoteLevel.WARNING
 
 
 def test_a_claim_from_elsewhere_says_so() -> None:
     found = assessed(PERFORMANCE, evidence=measured(1.0, ELSEWHERE), asked=Target(HERE, "3.12"))
-    (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is Code.FASTER)
+    (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is JustificationCode.FASTER)
     assert "on another class" in note.message
     assert note.message.endswith("; another hardware class than asked about; Python 3.11")
 
@@ -230,7 +241,9 @@ def test_where_too_few_jobs_ran_that_is_said_instead_of_an_interval() -> None:
     for version in ("2.1", "2.0"):
         bench.measure(bench.stack(f"web=={version}", "core==1.1"), [0.0])
     found = assessed(PERFORMANCE, evidence=bench.evidence())
-    (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is Code.UNDETERMINED)
+    (note,) = (
+        it for it in found.notes({purl("web==2.0")}) if it.code is JustificationCode.UNDETERMINED
+    )
     assert "undetermined, about 8 more jobs would tell in PiMatmul" in note.message
     assert note.message.endswith("(no interval, as the error is not known, 1 and 1 jobs)")
 
@@ -241,7 +254,7 @@ def test_confounded_gains_are_told_once_for_the_request() -> None:
         bench.measure(bench.stack(f"web=={web}", f"core=={core}"), jobs(level))
     found = assessed(PERFORMANCE, evidence=bench.evidence())
     (note,) = found.justifications
-    assert note.code is Code.CONFOUNDED
+    assert note.code is JustificationCode.CONFOUNDED
     assert note.message.endswith("not scored, as 2 packages differ: core, web")
     assert {row[0] for row in found.scores.values()} == {0}
 
@@ -256,7 +269,7 @@ def test_of_many_confounded_stacks_five_are_told_and_the_rest_is_counted() -> No
         bench.measure(bench.stack("web==2.1", *changed), jobs(-0.1 * (n + 1), 20))
     given = {"web": "2.1", **dict.fromkeys(others, "1")}
     found = assess(snapshot_of(index, ["web", *others]), bench.evidence(), STABLE, given, PLACE)
-    told = [it.message for it in found.justifications if it.code is Code.CONFOUNDED]
+    told = [it.message for it in found.justifications if it.code is JustificationCode.CONFOUNDED]
     assert len(told) == 6
     assert "the measured stack: " in told[0]
     assert told[-1] == (
@@ -276,7 +289,7 @@ def test_coverage_says_how_much_was_measured_and_what_separates_the_nearest() ->
     other = found.coverage_of({purl("web==2.0.1"), purl("core==1.1"), purl("more==1")})
     assert (other.measured, other.measured_elsewhere, other.share) == (1, 0, 1 / 3)
     assert other.nearest is not None
-    assert other.nearest.differences[0] == Difference("more", "1", None)
+    assert other.nearest.differences[0] == PackageDifference("more", "1", None)
     assert other.nearest.differences[1].ours == "2.0.1"
     assert (other.nearest.jobs, other.nearest.same_hardware) == (8, True)
     (source,) = other.sources

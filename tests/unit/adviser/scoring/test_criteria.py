@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adviser.scoring.assessments import Code
+from adviser.scoring.assessments import JustificationCode
 from adviser.scoring.criteria import RecommendationType, criteria_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "recommendation-types.md"
@@ -62,4 +62,6 @@ def test_only_performance_counts_measurements_and_only_testing_wants_prereleases
 
 def test_every_code_of_a_justification_is_explained() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## Justifications\n")[2]
-    assert set(re.findall(r"(?m)^\| (?:<a id=\"\w+\"></a>)?`(\w+)`", section)) == set(Code)
+    assert set(re.findall(r"(?m)^\| (?:<a id=\"\w+\"></a>)?`(\w+)`", section)) == set(
+        JustificationCode
+    )

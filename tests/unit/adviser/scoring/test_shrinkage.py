@@ -9,10 +9,10 @@ import pytest
 
 from adviser.scoring.effects import (
     Effects,
-    expected,
+    lower_bounds,
     moments,
-    pessimistic,
     shrinkage_factors,
+    shrunk_effects,
     true_variance,
     welch_effects,
 )
@@ -41,7 +41,7 @@ def test_what_is_not_known_counts_for_nothing() -> None:
     assert true_variance(some) == pytest.approx(0.01 - 0.0001)
     assert true_variance(effects([math.nan], math.inf)) == 0
     assert shrinkage_factors(some.standard_error, 0.01)[1:].tolist() == [0, 0]
-    assert pessimistic(some, some.d)[1:].tolist() == [-math.inf, -math.inf]
+    assert lower_bounds(some, some.d)[1:].tolist() == [-math.inf, -math.inf]
 
 
 def test_shrinking_undoes_the_winners_curse() -> None:
@@ -61,7 +61,7 @@ def test_shrinking_undoes_the_winners_curse() -> None:
 
 def test_of_equal_promises_the_better_known_ranks_higher() -> None:
     some = effects([0.1, 0.1], [0.01, 0.02])
-    bounds = pessimistic(some, some.d)
+    bounds = lower_bounds(some, some.d)
     assert 0.1 > bounds[0] > bounds[1]
     # t of 18 degrees of freedom, one-sided 95 %, from any table
     assert bounds[0] == pytest.approx(0.1 - 1.7341 * 0.01, abs=1e-6)
@@ -72,7 +72,7 @@ def test_a_clear_gain_among_noisy_neighbours_is_told_nearly_as_it_is() -> None:
     draw = np.random.default_rng(7)
     for _ in range(100):
         some = effects([0.05, *draw.normal(0, 0.04, 20)], [0.003, *[0.04] * 20])
-        assert expected(some, true_variance(some))[0] > 0.04
+        assert shrunk_effects(some, true_variance(some))[0] > 0.04
 
 
 def test_one_far_out_hardly_changes_what_is_told_of_the_others() -> None:
@@ -80,7 +80,7 @@ def test_one_far_out_hardly_changes_what_is_told_of_the_others() -> None:
     for _ in range(50):
         noise = list(draw.normal(0, 0.03, 30))
         calm, wild = effects(noise, 0.03), effects([-1.0, *noise], 0.03)
-        without, beside = (expected(it, true_variance(it)) for it in (calm, wild))
+        without, beside = (shrunk_effects(it, true_variance(it)) for it in (calm, wild))
         assert np.abs(beside[1:] - without).max() < 0.025
         assert beside[0] < -0.94, "and it is itself told as what it is"
 
@@ -88,7 +88,7 @@ def test_one_far_out_hardly_changes_what_is_told_of_the_others() -> None:
 def test_what_is_settled_is_never_told_as_nothing() -> None:
     """Whoever beats the margin at 95 % is told as more than the margin, whatever τ² is."""
     some = effects([0.02 + 1.7 * 0.05], 0.05)
-    assert expected(some, 0.0)[0] > 0.02
+    assert shrunk_effects(some, 0.0)[0] > 0.02
 
 
 def test_the_bound_of_the_best_of_twenty_holds() -> None:
@@ -99,7 +99,7 @@ def test_the_bound_of_the_best_of_twenty_holds() -> None:
         arms[1:] += 0.03
         some = welch_effects(moments(list(arms[1:])), moments([arms[0]]))
         found = judge(some, np.ones(20, bool), math.log(1.02))
-        bounds = pessimistic(some, expected(some, true_variance(some)), 0.05 / 20)
+        bounds = lower_bounds(some, shrunk_effects(some, true_variance(some)), 0.05 / 20)
         winners = np.flatnonzero(found.verdicts == 3)
         if len(winners):
             seen += 1
