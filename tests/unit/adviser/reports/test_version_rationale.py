@@ -24,18 +24,18 @@ def rationale(advice: Advice, name: str) -> Rationale:
 
 
 def test_the_newest_needs_no_words() -> None:
-    assert placing(advised(asked("web\n")), "web").place is RationaleCode.NEWEST
+    assert rationale(advised(asked("web\n")), "web").place is RationaleCode.NEWEST
 
 
 def test_who_holds_a_version_back_is_named() -> None:
-    found = placing(advised(), "core")
+    found = rationale(advised(), "core")
     assert found == Rationale(
         RationaleCode.HELD_BACK, "tool 1.0 requires core<2", "2.0", Purl("pkg:pypi/core@2.0")
     )
 
 
 def test_the_request_itself_is_named_first() -> None:
-    found = placing(advised(asked("web<3\n")), "web")
+    found = rationale(advised(asked("web<3\n")), "web")
     assert found == Rationale(
         RationaleCode.HELD_BACK, "the request asks for web<3", "3.0", Purl("pkg:pypi/web@3.0")
     )
@@ -43,7 +43,7 @@ def test_the_request_itself_is_named_first() -> None:
 
 def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None:
     advice = advised(asked("web\n", overrides={"core": "==1.0"}))
-    found = placing(advice, "core")
+    found = rationale(advice, "core")
     assert (found.place, found.message) == (
         RationaleCode.HELD_BACK, "the request overrides core to ==1.0"
     )  # fmt: skip
@@ -62,13 +62,13 @@ def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better()
 
 
 def test_what_a_newer_one_would_need_is_named() -> None:
-    found = placing(advised(), "web")
+    found = rationale(advised(), "web")
     assert found.place is RationaleCode.NEEDS_OTHERS
     assert found.message == "3.0 requires core>=2, and the stack has 1.1"
 
 
 def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
-    found = placing(advised(asked("old\n")), "old")
+    found = rationale(advised(asked("old\n")), "old")
     assert (found.place, found.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
     assert "requires Python >=3.13" in found.message
 
@@ -77,7 +77,7 @@ def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
     from graph.candidates import Dependency
 
     request = asked("core\n", exclusions=(Dependency("core", "==2.0"),))
-    found = placing(advised(request), "core")
+    found = rationale(advised(request), "core")
     assert found == Rationale(RationaleCode.NEWER_UNUSABLE, "2.0: excluded by core==2.0", "2.0")
 
 
@@ -90,7 +90,7 @@ def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
 )
 def test_what_nobody_invited_is_named(release: dict[str, bool], version: str, words: str) -> None:
     index: Index = {"core": {version: release, "1.0": {}}}
-    found = placing(advised(asked("core\n"), index), "core")
+    found = rationale(advised(asked("core\n"), index), "core")
     assert (found.place, found.message) == (RationaleCode.NOT_INVITED, words)
 
 
@@ -101,6 +101,6 @@ def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
             "1.0": {"uploaded_at": "2025-06-01T00:00:00Z"},
         }
     }
-    found = placing(advised(asked("core\n", RecommendationType.STABLE), index), "core")
+    found = rationale(advised(asked("core\n", RecommendationType.STABLE), index), "core")
     assert (found.place, found.newer) == (RationaleCode.SCORES_BETTER, "2.0")
     assert "maturity" in found.message
