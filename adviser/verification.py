@@ -21,10 +21,10 @@ from graph.advice import (
     AdviceLinks,
     StoredAdvice,
 )
-from graph.repositories.advice import advice_of, request_row
-from graph.repositories.affected import texts
-from graph.repositories.claims import claim_rows
-from graph.repositories.stacks import stack_rows
+from graph.record.advice import advice_of, request_row
+from graph.record.claims import claim_rows
+from graph.record.postgresql import texts
+from graph.record.stacks import stack_rows
 from graph.tables import (
     AdviceClaim,
     AdviceObservation,
@@ -36,9 +36,13 @@ from graph.tables import (
     RequestRow,
     StackPackage,
 )
-from graph.verification.differences import Difference, shown, unreadable
+from graph.verification.comparison import (
+    Difference,
+    compare_rows,
+    shown,
+    unreadable,
+)
 from graph.verification.documents import StoredDocument
-from graph.verification.rows import compare_rows
 from graph.verification.run import Run
 
 Report = Mapping[str, Any]

@@ -17,8 +17,13 @@ from api.jobs.queue import Job
 from api.request_context import from_earlier_data
 from api.service import service
 from common.errors import StoreUnavailable
-from graph.repositories import analyses
-from graph.repositories.analyses import Analysis, Kind, NewAnalysis, State
+from graph.record import analyses
+from graph.record.analyses import (
+    Analysis,
+    Kind,
+    NewAnalysis,
+    State,
+)
 
 #: How long a request waits for its answer before it is told to ask again.
 PATIENCE_S = 0.3

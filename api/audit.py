@@ -9,7 +9,7 @@ from flask import Flask, Response, g, request
 from api.authentication import token
 from api.service import service
 from common.errors import StoreUnavailable
-from graph.repositories.audit import Write, add_write
+from graph.record.audit import Write, add_write
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOG = logging.getLogger(__name__)

@@ -11,7 +11,12 @@ from flask import Flask, g, request
 from api.errors import ApiError, Problem
 from api.service import service
 from api.token_throttle import Guesses
-from graph.repositories.tokens import Scope, Token, digest_of, token_shown
+from graph.record.tokens import (
+    Scope,
+    Token,
+    digest_of,
+    token_shown,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,8 +12,12 @@ from sqlalchemy import Connection
 from api.jobs.queue import QueueName
 from api.service import Service
 from common.errors import ProjectError
-from graph.repositories.progress import backlog
-from graph.repositories.service_figures import states, times, workers
+from graph.record.analyses import (
+    states,
+    times,
+    workers,
+)
+from graph.record.freshness import backlog
 
 #: As long as a worker may be silent before its jobs are others'.
 _ALIVE = timedelta(seconds=20)

@@ -20,7 +20,7 @@ from common import __version__
 from common.errors import ProjectError, SchemaMismatch
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
-from graph.repositories.progress import backlog, progress
+from graph.record.freshness import backlog, progress
 
 #: A graph that does not answer within it counts as down.
 GRAPH_PATIENCE_S = 2.0

@@ -18,7 +18,7 @@ from api.figures import StoreFigures
 from api.metrics_files import files
 from api.rate_limits import UNLIMITED
 from api.service import service
-from graph.repositories.tokens import Scope
+from graph.record.tokens import Scope
 
 #: A stranger may invent methods, but no more series.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

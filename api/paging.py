@@ -19,7 +19,7 @@ import orjson
 from flask import request
 
 from api.errors import ApiError, Problem
-from graph.repositories.progress import Progress
+from graph.record.freshness import Progress
 
 Key = tuple[Any, ...]
 

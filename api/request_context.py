@@ -10,7 +10,7 @@ from flask import Flask, Response, g, request
 
 from api.errors import ApiError, Problem
 from common import __version__
-from graph.repositories.progress import Progress
+from graph.record.freshness import Progress
 
 REQUEST_ID = "X-Request-Id"
 #: Of the newest knowledge that an answer may rest on.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import Home
 from benchmarks.load import Client, Visit
+from graph.embedded.home import Home
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 FLASK = ("flask",)

@@ -12,10 +12,13 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.dumps import VERSIONS, name_of, write_dump
-from benchmarks.homes import THOTH, Home, fresh_home
-from benchmarks.packages import LARGE, SMALL, second_product
+from adviser.resolver.search import LARGE
+from adviser.scoring.stack_pairs import name_of
+from benchmarks.dumps import VERSIONS, write_dump
+from benchmarks.homes import THOTH, fresh_home
+from benchmarks.packages import SMALL, second_product
 from common.environments import environment
+from graph.embedded.home import Home
 from graph.engine import Stores, open_stores
 from graph.projection import rebuild
 from graph.snapshot import Snapshot, is_current, load_snapshot

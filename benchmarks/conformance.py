@@ -13,9 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.homes import Home, fresh_home
+from benchmarks.homes import fresh_home
 from benchmarks.services import thoth_service, token_of
 from common.logs import set_up_logs
+from graph.embedded.home import Home
 from tests.services.conformance import conformance
 from tests.services.ports import closed_port
 

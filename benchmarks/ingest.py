@@ -12,11 +12,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import Home, fresh_home, time_command
+from benchmarks.homes import fresh_home, time_command
 from common.inspection import InspectionDocument
+from graph.embedded.home import Home
 from graph.engine import Stores, open_stores
-from graph.repositories.bulk import copy_rows
-from graph.repositories.documents import store_body
+from graph.record.bulk import copy_rows
+from graph.record.documents import store_body
 from graph.tables import (
     Base,
     Document,

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import THOTH, Home, fresh_home, time_command
+from benchmarks.homes import (
+    THOTH,
+    fresh_home,
+    time_command,
+)
+from graph.embedded.home import Home
 from graph.engine import open_stores
 from graph.tables import Base
 

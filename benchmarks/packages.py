@@ -15,8 +15,9 @@ import neo4j
 from sqlalchemy import Engine
 
 from benchmarks.dumps import write_dump
-from benchmarks.homes import Home, fresh_home, time_command
+from benchmarks.homes import fresh_home, time_command
 from common.settings import Settings
+from graph.embedded.home import Home
 from graph.engine import Stores, graph_database, graph_driver, open_stores
 from graph.migrate import migrate_graph
 from graph.projection import rebuild

@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import Home, fresh_home, time_command
+from benchmarks.homes import fresh_home, time_command
+from graph.embedded.home import Home
 
 FEW, MANY = 1_000, 5_000
 

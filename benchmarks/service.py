@@ -28,10 +28,11 @@ from benchmarks.asking import (
     getting,
     uploading,
 )
-from benchmarks.homes import Home, fresh_home
+from benchmarks.homes import fresh_home
 from benchmarks.load import Client, Load, Visit, offered, saturated
 from benchmarks.services import Running, bare_service, thoth_service, token_of
 from common.logs import set_up_logs
+from graph.embedded.home import Home
 
 DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
 FOUR = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")

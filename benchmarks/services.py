@@ -16,8 +16,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.homes import THOTH, Home
+from benchmarks.homes import THOTH
 from benchmarks.load import Client
+from graph.embedded.home import Home
 
 WORKERS, THREADS = 2, 8
 _START_S, _STOP_S = 120.0, 60.0

@@ -64,10 +64,11 @@ def sync_command(
 @click.pass_obj
 def status(settings: Settings, as_json: bool) -> None:
     """Count what is known, and tell how fresh it is."""
+
     from cli.advisory_views import print_status
     from graph.engine import relational_errors
-    from graph.repositories.advisory_lists import advisory_counts
-    from graph.repositories.advisory_sources import source_states
+    from graph.record.advisories import source_states
+    from graph.record.vulnerabilities import advisory_counts
     from ingest.record import open_record
 
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
@@ -84,9 +85,10 @@ def list_command(settings: Settings, package: str, as_json: bool) -> None:
 
     The version need not be known here.
     """
+
     from cli.advisory_views import print_vulnerabilities
     from graph.engine import relational_errors
-    from graph.repositories.advisory_lists import vulnerabilities_of
+    from graph.record.vulnerabilities import vulnerabilities_of
     from ingest.record import open_record
 
     name, version = _named_package(package)

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from common.advisories import AffectedPackage, Range, RangeEventKind
 from common.terminal import printable
-from graph.repositories.advisory_lists import AdvisoryCounts, KnownVulnerability
-from graph.repositories.advisory_sources import SourceState
+from graph.record.advisories import SourceState
+from graph.record.vulnerabilities import AdvisoryCounts, KnownVulnerability
 from ingest.advisories.runs import SyncRun
 
 _NEVER = "none; `thoth advisories sync --osv` reads the archive in ADVISORIES"

@@ -22,7 +22,7 @@ _MOST = 100_000
 def audit(settings: Settings, limit: int, as_json: bool) -> None:
     """List what requests wrote: when, who, from where, by which route, and what it made."""
     from graph.migrate import migrated_stores
-    from graph.repositories.audit import latest_writes
+    from graph.record.audit import latest_writes
 
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         found = latest_writes(connection, limit + 1)  # one more tells whether there are more

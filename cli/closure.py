@@ -94,7 +94,7 @@ def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
     from common.errors import ProjectError
     from graph.engine import relational_errors
     from graph.migrate import migrated_stores
-    from graph.repositories.crawls import troubles_of
+    from graph.record.indexes import troubles_of
 
     try:
         with (

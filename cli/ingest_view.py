@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from common.terminal import printable
-from graph.repositories.quarantine import QuarantineEntry
+from graph.record.quarantine import QuarantineEntry
 from ingest.documents import Skipped
 from ingest.runs import NightlyReport, RunReport
 

@@ -18,10 +18,10 @@ from rich.table import Table
 from cli.crawl_view import counts
 from common.releases import ReleaseFile, ReleaseState, as_json_time
 from common.terminal import first_few, printable
-from graph.repositories.crawls import Watched
-from graph.repositories.index_status import IndexStatus
-from graph.repositories.merging import KnownRelease
-from graph.repositories.package_views import Harm, PackageView
+from graph.record.crawls import Watched
+from graph.record.indexes import IndexStatus
+from graph.record.packages import PackageView, ReleaseVulnerability
+from graph.record.release_merging import KnownRelease
 
 #: Lines of a list that are shown.
 _SHOWN = 20
@@ -149,7 +149,7 @@ def _kinds(release: KnownRelease) -> str:
     return " + ".join(named) or ("none" if release.files_complete else "unknown")
 
 
-def _print_release(release: KnownRelease, harms: Sequence[Harm]) -> None:
+def _print_release(release: KnownRelease, harms: Sequence[ReleaseVulnerability]) -> None:
     click.echo(f"\n{release.purl}")
     _line("state", _state(release))
     _line("why", release.problem_message or "")

@@ -108,8 +108,9 @@ def refresh(context: click.Context, as_json: bool) -> None:
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
     """Show how much is known of each index, how fresh it is, and what is wrong."""
+
     from cli.package_views import print_json, print_status
-    from graph.repositories.index_status import index_status
+    from graph.record.indexes import index_status
     from ingest.record import open_record
 
     with open_record(context.obj) as engine, engine.connect() as connection:
@@ -131,7 +132,7 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
         print_package,
         view_json,
     )
-    from graph.repositories.package_views import package_view
+    from graph.record.packages import package_view
     from ingest.crawl.runs import roots_of
     from ingest.record import open_record
 
@@ -156,8 +157,9 @@ def watch() -> None:
 @click.pass_context
 def watch_list(context: click.Context, as_json: bool) -> None:
     """List the packages that are watched."""
+
     from cli.package_views import print_json, print_watched
-    from graph.repositories.crawls import watched
+    from graph.record.crawls import watched
     from ingest.record import open_record
 
     with open_record(context.obj) as engine, engine.connect() as connection:
@@ -177,7 +179,7 @@ def watch_remove(context: click.Context, names: tuple[str, ...], index: str | No
     from packaging.utils import canonicalize_name
 
     from common.packages import DEFAULT_INDEX
-    from graph.repositories.crawls import unwatch
+    from graph.record.crawls import unwatch
     from ingest.record import open_record
 
     wanted = {canonicalize_name(name) for name in names}

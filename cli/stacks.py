@@ -61,7 +61,7 @@ def stacks(
         self_check_lines,
     )
     from graph.migrate import migrated_stores
-    from graph.repositories.observations import measured_observations
+    from graph.record.observations import measured_observations
 
     settings: Settings = context.obj
     if hardware is not None and ":" not in hardware:

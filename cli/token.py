@@ -14,7 +14,7 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
-    from graph.repositories.tokens import Token
+    from graph.record.tokens import Token
 
 SCOPES = ("read", "advise", "ingest", "inspect", "cypher", "admin")
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -41,7 +41,7 @@ def create(
 ) -> None:
     """Make a token and print its secret, which is shown this once only."""
     from graph.migrate import migrated_stores
-    from graph.repositories.tokens import Scope, create_token
+    from graph.record.tokens import Scope, create_token
 
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidArgument(f"NAME: not 1 to {_NAME_LENGTH} printable characters")
@@ -61,7 +61,7 @@ def create(
 def list_(settings: Settings, as_json: bool) -> None:
     """List the tokens, without their secrets."""
     from graph.migrate import migrated_stores
-    from graph.repositories.tokens import tokens
+    from graph.record.tokens import tokens
 
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         found = tokens(connection)
@@ -79,7 +79,7 @@ def list_(settings: Settings, as_json: bool) -> None:
 def revoke(settings: Settings, token_id: str, as_json: bool) -> None:
     """Make a token useless from now on; ID is its identifier, or the prefix that is shown."""
     from graph.migrate import migrated_stores
-    from graph.repositories.tokens import revoke_token
+    from graph.record.tokens import revoke_token
 
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         revoked = revoke_token(connection, token_id)

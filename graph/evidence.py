@@ -1,7 +1,7 @@
 """The frozen evidence that advice is scored by: measurements, stacks, vulnerabilities, sources.
 
 Like a snapshot it does no input or output, and is named by a digest of its content: the same
-evidence gives the same advice. It is read by :mod:`graph.repositories.evidence`.
+evidence gives the same advice. It is read by :mod:`graph.record.evidence`.
 """
 
 from __future__ import annotations

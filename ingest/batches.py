@@ -17,10 +17,14 @@ from sqlalchemy import Connection, Engine
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.repositories.quarantine import Refusal as RefusedDocument
-from graph.repositories.quarantine import add_refusals, now, resolve_source
+from graph.record.quarantine import Refusal as RefusedDocument
+from graph.record.quarantine import (
+    add_refusals,
+    now,
+    resolve_source,
+)
 from ingest.documents import Refusal
-from ingest.sources import stored_source
+from ingest.sources.urls import stored_source
 
 logger = logging.getLogger(__name__)
 

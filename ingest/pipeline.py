@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from common.inspection import InspectionDocument
 from common.settings import Settings
-from graph.repositories.inspections import Delivery, add_inspections
+from graph.record.inspections import Delivery, add_inspections
 from ingest.batches import Batch, Recorder, in_batches
 from ingest.documents import Limits, Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections

@@ -14,7 +14,12 @@ from common.errors import InvalidDocument
 from common.reasons import Reason
 from common.releases import Release
 from common.settings import Settings
-from graph.repositories.releases import HashAlarm, ReleaseDelivery, ReleasesAdded, add_releases
+from graph.record.release_merging import HashAlarm
+from graph.record.releases import (
+    ReleaseDelivery,
+    ReleasesAdded,
+    add_releases,
+)
 from ingest.batches import Batch, Recorder, in_batches
 from ingest.documents import Limits, RawDocument, Refusal
 from ingest.parsers.release_documents import ToldRelease, parse_releases

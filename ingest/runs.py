@@ -12,9 +12,13 @@ from sqlalchemy import Engine
 from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 from graph.projection import lag
-from graph.repositories.crawls import is_following
-from graph.repositories.quarantine import QuarantineEntry, forget, open_refusals
-from graph.repositories.texts import as_named
+from graph.record.crawls import is_following
+from graph.record.postgresql import as_named
+from graph.record.quarantine import (
+    QuarantineEntry,
+    forget,
+    open_refusals,
+)
 from ingest.beside import graph_beside, start_side_by_side
 from ingest.documents import Limits, Skipped
 from ingest.pipeline import (

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 
 from common.settings import Settings
 from graph.engine import open_stores
-from graph.repositories.documents import body_of
+from graph.record.documents import body_of
 from graph.tables import PackageVersionRow
 
 ARCHIVE = Path(__file__).parent / "packages.jsonl.gz"

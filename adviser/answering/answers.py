@@ -35,9 +35,9 @@ from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.patience import patience
 from graph.projection import sync_few
-from graph.repositories.advice import add_advice
-from graph.repositories.evidence import evidence_for
-from graph.repositories.release_files import files_of
+from graph.record.advice import add_advice
+from graph.record.evidence import evidence_for
+from graph.record.release_details import files_of
 from graph.snapshot import Snapshot, load_snapshot
 
 #: Reads the snapshot of some requirements in an environment, and the evidence for it.
@@ -120,7 +120,7 @@ def known_of(
 ) -> tuple[Snapshot, Evidence]:
     """The snapshot of some requirements in an environment, and the evidence for it.
 
-    :param with_excluded: see :func:`graph.repositories.evidence.evidence_for`
+    :param with_excluded: see :func:`graph.record.evidence.evidence_for`
     """
     times = {} if timings is None else timings
     with _timed(times, "snapshot_s"), patience(GRAPH, stores.settings.query_timeout_s * 2):
@@ -212,7 +212,7 @@ def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[
 
 def hardware_in(stores: Stores, prefix: str | None) -> AskedHardware:
     """The hardware class that is named, else the one that this host is of."""
-    from graph.repositories.hardware import recorded_hardware
+    from graph.record.hardware import recorded_hardware
 
     with stores.engine.connect() as connection:
         return asked_hardware(recorded_hardware(connection), prefix)

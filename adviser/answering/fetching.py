@@ -14,7 +14,7 @@ from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
 from graph.patience import patience
 from graph.projection import lag, sync
-from graph.repositories.index_answers import IndexAnswer, answers_of
+from graph.record.indexes import IndexAnswer, answers_of
 from graph.snapshot import Snapshot, load_snapshot
 
 #: What one round brings may need more; a closure that is still open after so many stays so.

@@ -10,7 +10,7 @@ from adviser.resolver.requests import Request
 from adviser.resolver.specifiers import admits
 from common.packages import version_of
 from graph.candidates import Dependency, ExclusionReason
-from graph.repositories.index_answers import IndexAnswer
+from graph.record.indexes import IndexAnswer
 from graph.snapshot import Snapshot
 
 #: The last word of indexes by index and name of the project.

@@ -13,7 +13,7 @@ from common.index.project_pages import ProjectPage
 from common.releases import ReleaseFile
 from common.settings import Settings
 from graph.engine import Stores
-from graph.repositories import release_files
+from graph.record.release_details import listings_of
 
 #: By package and version, what each index that has it serves.
 Listings = dict[tuple[str, str], list[Listing]]
@@ -31,7 +31,7 @@ def recorded_listings(stores: Stores, locked: Iterable[LockedPackage]) -> Listin
         while left:
             # A lock for several environments may have several versions of a package.
             wanted = dict(sorted(left, reverse=True))
-            for it in release_files.recorded_listings(connection, wanted):
+            for it in listings_of(connection, wanted):
                 found[it.name, wanted[it.name]].append(
                     Listing(
                         it.index, it.files, it.gone, it.complete, it.yanked, it.yanked_reason,

@@ -42,7 +42,7 @@ from common.reasons import Reason
 from graph.advice import StoredAdvice
 from graph.engine import Stores
 from graph.evidence import Evidence
-from graph.repositories.advice import advice_of
+from graph.record.advice import advice_of
 from graph.snapshot import Snapshot
 
 _VERIFIED = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adviser.reports.unfetched_versions import ListedVersions
 from graph.engine import Stores
-from graph.repositories.unread import unread_of
+from graph.record.release_details import unread_of
 from graph.snapshot import Snapshot
 
 

@@ -22,8 +22,12 @@ from api.schemas.amun import (
 )
 from api.service import service
 from common import __version__
-from graph.repositories.analyses import Analysis, Kind, analyses_of
-from graph.repositories.tokens import Scope
+from graph.record.analyses import (
+    Analysis,
+    Kind,
+    analyses_of,
+)
+from graph.record.tokens import Scope
 from pis.amun.documents import finished_jobs, read_build
 from pis.amun.launchers.containerfile import InvalidRecipe, render
 from pis.amun.launchers.images import recipe_of

@@ -18,8 +18,8 @@ from api.schemas.amun import (
     SpecificationDocumentSchema,
 )
 from api.service import service
-from graph.repositories.analyses import Analysis, request_of
-from graph.repositories.tokens import Scope
+from graph.record.analyses import Analysis, request_of
+from graph.record.tokens import Scope
 from pis.amun.documents import finished_jobs, read_job
 
 blueprint = Routes(

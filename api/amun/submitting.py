@@ -17,7 +17,12 @@ from api.jobs.inspections import folder_of, order_of
 from api.jobs.queue import Job, QueueName
 from api.service import service
 from common import __version__
-from graph.repositories.analyses import Analysis, Kind, NewAnalysis, analysis_of
+from graph.record.analyses import (
+    Analysis,
+    Kind,
+    NewAnalysis,
+    analysis_of,
+)
 from pis.amun.inspect import inspections_of
 from pis.amun.launchers import Inspection
 from pis.amun.problems import InvalidSpecification

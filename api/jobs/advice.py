@@ -15,8 +15,8 @@ from api.privacy import FILES, MAY_FETCH
 from api.thamos.hardware import on_described_hardware
 from api.thamos.stacks import asked_of
 from graph.engine import Stores
-from graph.repositories.advice import report_document_of
-from graph.repositories.analyses import Analysis, supersede
+from graph.record.advice import report_document_of
+from graph.record.analyses import Analysis, supersede
 
 
 def make_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:

@@ -27,8 +27,8 @@ from common.errors import (
     ServiceFailed,
     StoreUnavailable,
 )
-from graph.repositories import analyses
-from graph.repositories.analyses import Analysis, State
+from graph.record import analyses
+from graph.record.analyses import Analysis, State
 
 #: How often a job is taken before it is given up; waiting for a store is no attempt.
 MAX_ATTEMPTS = 3

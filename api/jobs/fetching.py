@@ -18,8 +18,12 @@ from api.jobs.worker_context import Workshop
 from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
 from common.terminal import first_few
-from graph.repositories.analyses import Analysis
-from graph.repositories.index_answers import IndexAnswer, answers_of, asked_since
+from graph.record.analyses import Analysis
+from graph.record.indexes import (
+    IndexAnswer,
+    answers_of,
+    asked_since,
+)
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.runs import add_packages, roots_of
 

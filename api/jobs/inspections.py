@@ -13,7 +13,7 @@ from api.jobs.uploads import take_in
 from api.jobs.worker_context import Workshop
 from common.errors import AlreadyRunning
 from common.settings import Settings
-from graph.repositories.analyses import Analysis
+from graph.record.analyses import Analysis
 from pis.amun.inspect import Order, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.local import LocalLauncher

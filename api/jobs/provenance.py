@@ -19,8 +19,8 @@ from api.thamos.stacks import project_of
 from common.errors import InvalidArgument
 from common.formats.json_documents import canonical_json, digest_bytes
 from common.index.configuration import configured_indexes
-from graph.repositories.analyses import Analysis
-from graph.repositories.documents import DeliveredDocument, add_documents
+from graph.record.analyses import Analysis
+from graph.record.documents import DeliveredDocument, add_documents
 
 SCHEMA_VERSION = "provenance-1"
 

@@ -13,7 +13,7 @@ from api.asking import requirement_of
 from api.jobs.results import store_result
 from api.jobs.worker_context import Workshop
 from common.formats.json_documents import digest_bytes
-from graph.repositories.analyses import Analysis
+from graph.record.analyses import Analysis
 
 
 def replay_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 from api.jobs.worker_context import Workshop
 from common.formats.json_documents import canonical_json, digest_bytes
-from graph.repositories.analyses import Analysis
-from graph.repositories.documents import DeliveredDocument, add_documents
+from graph.record.analyses import Analysis
+from graph.record.documents import DeliveredDocument, add_documents
 
 #: Of all of them; what is in one depends on the kind of its analysis.
 SCHEMA_VERSION = "analysis-result-1"

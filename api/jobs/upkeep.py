@@ -17,10 +17,14 @@ from api.jobs.analysis_run import MAX_ATTEMPTS
 from api.jobs.worker_context import Workshop
 from common.errors import ProjectError
 from graph.engine import relational_errors
-from graph.repositories import analyses
-from graph.repositories.analyses import State
-from graph.repositories.documents import UPLOAD, forget_body, forget_documents
-from graph.repositories.retention import forget_analyses, forget_writes
+from graph.record import analyses
+from graph.record.analyses import State
+from graph.record.documents import (
+    UPLOAD,
+    forget_body,
+    forget_documents,
+)
+from graph.record.retention import forget_analyses, forget_writes
 
 #: Without a sign of life for so long, a worker is dead and its jobs are others'.
 DEAD_AFTER_S = 20.0

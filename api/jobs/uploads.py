@@ -16,8 +16,8 @@ from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, Inva
 from common.formats.json_documents import digest, digest_bytes
 from common.reasons import Reason
 from common.settings import Settings
-from graph.repositories.analyses import Analysis
-from graph.repositories.documents import body_of
+from graph.record.analyses import Analysis
+from graph.record.documents import body_of
 from ingest.documents import MEBIBYTE, Limits, Refusal
 from ingest.pipeline import ingest_inspections, read_inspections
 

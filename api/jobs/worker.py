@@ -29,7 +29,7 @@ from api.jobs.worker_context import Workshop
 from common.errors import ProjectError
 from common.settings import Settings
 from graph.engine import relational_url
-from graph.repositories import analyses
+from graph.record import analyses
 
 #: How long a job may go on after the worker was told to stop; it is returned to the queue then.
 GRACE_S = 20.0

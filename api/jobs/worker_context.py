@@ -15,8 +15,8 @@ from common.settings import Settings
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.patience import patience
-from graph.repositories.evidence import evidence_for
-from graph.repositories.progress import changes
+from graph.record.evidence import evidence_for
+from graph.record.freshness import changes
 from graph.snapshot import Snapshot, is_current, load_snapshot
 
 #: Versions, readings and the like in all that is kept, 1 to 1.6 KB each as measured: 80 MB at

@@ -16,10 +16,10 @@ from api.resources.base import Resources, filters, members, reading
 from api.schemas.advice import AdviceDetailSchema, AdviceListQuerySchema, AdvicePageSchema
 from api.schemas.thamos import ResultDocumentSchema
 from api.service import service
-from graph.repositories import browse_advice as record
-from graph.repositories.advice import report_document_of
-from graph.repositories.documents import body_of
-from graph.repositories.tokens import Scope
+from graph.record import advice as record
+from graph.record.advice import report_document_of
+from graph.record.documents import body_of
+from graph.record.tokens import Scope
 
 blueprint = Resources("advice", __name__, description="Advice that was given.")
 

@@ -16,9 +16,9 @@ from api.resources.requests import accepted, may_fetch, new_request
 from api.schemas.work import ForceQuerySchema, ProjectSchema, RequestSchema, WhyNotQuerySchema
 from api.service import service
 from common.formats.json_documents import digest
-from graph.repositories.advice import report_document_of
-from graph.repositories.analyses import Kind
-from graph.repositories.tokens import Scope
+from graph.record.advice import report_document_of
+from graph.record.analyses import Kind
+from graph.record.tokens import Scope
 
 blueprint = Resources("advising", __name__, description="Advice asked for.")
 

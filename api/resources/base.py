@@ -14,7 +14,7 @@ from api.errors import ApiError, Problem
 from api.request_context import from_data
 from api.routes import Routes
 from api.service import service
-from graph.repositories.progress import Progress, progress
+from graph.record.freshness import Progress, progress
 
 #: Before the hexadecimal digits of every digest.
 _SHA256 = "sha256:"

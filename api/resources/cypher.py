@@ -17,8 +17,8 @@ from api.waiting import answer_within
 from graph.engine import graph_database
 from graph.query_results import as_document
 from graph.reader import QueryResult, open_reader, run_query
-from graph.repositories.progress import progress
-from graph.repositories.tokens import Scope
+from graph.record.freshness import progress
+from graph.record.tokens import Scope
 
 blueprint = Resources("cypher", __name__, description="Questions to the graph.")
 

@@ -16,8 +16,8 @@ from api.schemas.work import FetchSchema, ForceQuerySchema, RequestSchema
 from api.service import service
 from common.formats.json_documents import digest
 from common.index.configuration import index_of
-from graph.repositories.analyses import Kind
-from graph.repositories.tokens import Scope
+from graph.record.analyses import Kind
+from graph.record.tokens import Scope
 from ingest.crawl.runs import roots_of
 
 blueprint = Resources("fetches", __name__, description="Packages asked for.")

@@ -23,9 +23,10 @@ from api.schemas.inspections import (
     RawInspectionSchema,
 )
 from api.service import service
-from graph.repositories import browse_inspections as record
-from graph.repositories.documents import body_of
-from graph.repositories.tokens import Scope
+from graph.record import inspections as record
+from graph.record.documents import body_of
+from graph.record.hardware import browse_hardware, hardware_named
+from graph.record.tokens import Scope
 
 blueprint = Resources("inspections", __name__, description="What was tried, and on what.")
 
@@ -91,7 +92,7 @@ class HardwareClassesResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the hardware classes that something ran on."""
         with reading() as (connection, progress):
-            find = partial(record.browse_hardware, connection, **filters(query))
+            find = partial(browse_hardware, connection, **filters(query))
             return page(query, _HARDWARE, find, progress)
 
 
@@ -105,7 +106,7 @@ class HardwareClassResource(MethodView):
     def get(self, digest: str) -> dict[str, Any]:
         """Say what a hardware class is."""
         with reading() as (connection, progress):
-            found = record.hardware_named(connection, whole_digest(digest))
+            found = hardware_named(connection, whole_digest(digest))
         if found is None:
             raise not_found("hardware class", digest)
         return {**members(found), **freshness(progress)}

@@ -16,8 +16,8 @@ from api.schemas.inspections import (
     ObservationPageSchema,
     ObservationQuerySchema,
 )
-from graph.repositories import browse_observations as record
-from graph.repositories.tokens import Scope
+from graph.record import observations as record
+from graph.record.tokens import Scope
 
 blueprint = Resources("observations", __name__, description="What jobs were seen to do.")
 

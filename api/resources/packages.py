@@ -20,8 +20,10 @@ from api.schemas.packages import (
     VersionsPageSchema,
     VersionsQuerySchema,
 )
-from graph.repositories import browse_events, browse_packages
-from graph.repositories.tokens import Scope
+from graph.record.indexes import browse_events
+from graph.record.packages import browse_packages, package_detail
+from graph.record.release_details import browse_versions
+from graph.record.tokens import Scope
 
 blueprint = Resources("packages", __name__, description="Packages that are known.")
 
@@ -43,7 +45,7 @@ class PackagesResource(MethodView):
         if "like" in asked:
             asked["like"] = package_name(asked["like"])
         with reading() as (connection, progress):
-            find = partial(browse_packages.browse_packages, connection, **asked)
+            find = partial(browse_packages, connection, **asked)
             return page(query, _PACKAGES, find, progress)
 
 
@@ -57,7 +59,7 @@ class PackageResource(MethodView):
     def get(self, name: str) -> dict[str, Any]:
         """Say what is known of a package."""
         with reading() as (connection, progress):
-            found = browse_packages.package_detail(connection, package_name(name))
+            found = package_detail(connection, package_name(name))
         if found is None:
             raise not_found("package", name)
         return {**members(found), **freshness(progress)}
@@ -75,9 +77,9 @@ class VersionsResource(MethodView):
         """List the releases of a package, newest first."""
         package = package_name(name)
         with reading() as (connection, progress):
-            if browse_packages.package_detail(connection, package) is None:
+            if package_detail(connection, package) is None:
                 raise not_found("package", name)
-            find = partial(browse_packages.browse_versions, connection, package, **filters(query))
+            find = partial(browse_versions, connection, package, **filters(query))
             return page(query, _VERSIONS, find, progress)
 
 
@@ -91,5 +93,5 @@ class EventsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List what changed in indexes, newest first: releases, yanks, hashes."""
         with reading() as (connection, progress):
-            find = partial(browse_events.browse_events, connection, **filters(query))
+            find = partial(browse_events, connection, **filters(query))
             return page(query, _EVENTS, find, progress)

@@ -23,9 +23,9 @@ from api.schemas.vulnerabilities import VulnerabilityPageSchema
 from common.environments import Environment, environment
 from common.releases import Requirement
 from graph.compilation import Compiler, Refused
-from graph.repositories import browse_packages
-from graph.repositories.browse_vulnerabilities import VulnerabilityFilter, browse_vulnerabilities
-from graph.repositories.tokens import Scope
+from graph.record.release_details import browse_files, purl_of, version_detail
+from graph.record.tokens import Scope
+from graph.record.vulnerabilities import VulnerabilityFilter, browse_vulnerabilities
 
 blueprint = Resources("releases", __name__, description="Releases of packages.")
 
@@ -48,7 +48,7 @@ class ReleaseResource(MethodView):
         where = _environment(query)
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
-            found = browse_packages.version_detail(connection, purl)
+            found = version_detail(connection, purl)
         if found is None:
             raise not_found("release", f"{name}=={version}")
         return {
@@ -72,7 +72,7 @@ class FilesResource(MethodView):
         """List the files of a release by name, with those that are offered no more."""
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
-            find = partial(browse_packages.browse_files, connection, purl)
+            find = partial(browse_files, connection, purl)
             found = page(query, _FILES, find, progress)
         files = [{**members(it.file), "listed": it.listed} for it in found["items"]]
         return {**found, "items": files}
@@ -95,7 +95,7 @@ class HarmsResource(MethodView):
 
 
 def _purl(connection: Connection, name: str, version: str, index: str) -> str:
-    purl = browse_packages.purl_of(connection, package_name(name), version, index)
+    purl = purl_of(connection, package_name(name), version, index)
     if purl is None:
         raise not_found("release", f"{name}=={version}", index=index)
     return purl

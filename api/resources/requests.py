@@ -15,8 +15,14 @@ from api.privacy import MAY_FETCH
 from api.resources.base import Resources, members
 from api.schemas.work import LogSchema, RequestSchema
 from api.service import service
-from graph.repositories.analyses import Analysis, Kind, NewAnalysis, analysis_of, log_of
-from graph.repositories.tokens import Scope
+from graph.record.analyses import (
+    Analysis,
+    Kind,
+    NewAnalysis,
+    analysis_of,
+    log_of,
+)
+from graph.record.tokens import Scope
 
 blueprint = Resources("requests", __name__, description="Requests that a worker answers.")
 

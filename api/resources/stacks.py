@@ -22,10 +22,9 @@ from api.schemas.stacks import (
     StackPageSchema,
     StackQuerySchema,
 )
-from graph.repositories import browse_stacks as record
-from graph.repositories.browse_observations import common_keys
-from graph.repositories.observations import measured_observations
-from graph.repositories.tokens import Scope
+from graph.record import stacks as record
+from graph.record.observations import common_keys, measured_observations
+from graph.record.tokens import Scope
 
 blueprint = Resources("stacks", __name__, description="Stacks that were measured or advised.")
 

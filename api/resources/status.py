@@ -11,8 +11,8 @@ from api.paging import freshness
 from api.resources.base import Resources, members, reading
 from api.schemas.status import ServiceStatusSchema
 from common import __version__
-from graph.repositories.progress import backlog
-from graph.repositories.tokens import Scope
+from graph.record.freshness import backlog
+from graph.record.tokens import Scope
 
 blueprint = Resources("status", __name__, description="How far the service is.")
 

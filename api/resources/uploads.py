@@ -20,10 +20,14 @@ from api.resources.requests import accepted, new_request
 from api.schemas.work import ForceQuerySchema, RequestSchema, TakenInSchema
 from api.service import service
 from common.formats.json_documents import digest_bytes
-from graph.repositories.analyses import Kind
-from graph.repositories.documents import UPLOAD, DeliveredDocument, add_documents
-from graph.repositories.inspections import Delivery, add_inspections
-from graph.repositories.tokens import Scope
+from graph.record.analyses import Kind
+from graph.record.documents import (
+    UPLOAD,
+    DeliveredDocument,
+    add_documents,
+)
+from graph.record.inspections import Delivery, add_inspections
+from graph.record.tokens import Scope
 from ingest.documents import MEBIBYTE, RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections
 

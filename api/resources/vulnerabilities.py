@@ -18,8 +18,8 @@ from api.schemas.vulnerabilities import (
     VulnerabilityPageSchema,
     VulnerabilityQuerySchema,
 )
-from graph.repositories import browse_vulnerabilities as record
-from graph.repositories.tokens import Scope
+from graph.record import vulnerabilities as record
+from graph.record.tokens import Scope
 
 blueprint = Resources("vulnerabilities", __name__, description="Vulnerabilities that are known.")
 

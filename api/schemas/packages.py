@@ -21,7 +21,7 @@ from api.schema_fields import (
 )
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseState
-from graph.repositories.browse_events import KINDS
+from graph.record.indexes import KINDS
 
 _STATES = [it.value for it in ReleaseState]
 

@@ -21,8 +21,8 @@ from api.schemas.thamos import AcceptedSchema, AdviceQuerySchema, AdviceRequestS
 from api.service import service
 from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, asked_of, cache_key
-from graph.repositories.analyses import Kind
-from graph.repositories.tokens import Scope
+from graph.record.analyses import Kind
+from graph.record.tokens import Scope
 
 blueprint = Routes(
     "advise", __name__, url_prefix="/api/v1/advise/python", description="Advice on stacks."

@@ -11,8 +11,8 @@ from api import analyses
 from api.authentication import needs
 from api.routes import Routes
 from api.schemas.thamos import LogDocumentSchema, ResultDocumentSchema, StatusDocumentSchema
-from graph.repositories.analyses import Kind
-from graph.repositories.tokens import Scope
+from graph.record.analyses import Kind
+from graph.record.tokens import Scope
 
 
 def serve_answers(blueprint: Routes, kind: Kind) -> None:

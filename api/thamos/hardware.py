@@ -10,7 +10,7 @@ from adviser.answering.hardware import AskedHardware
 from adviser.asked import Asked
 from graph.engine import Stores
 from graph.evidence import RecordedHardware
-from graph.repositories.hardware import jobs_on, recorded_hardware
+from graph.record.hardware import jobs_on, recorded_hardware
 
 #: What a client says of a processor, by the name that identities have for it.
 _CPU = {"cpu_family": "family", "cpu_model": "model"}

@@ -7,7 +7,7 @@ from typing import NoReturn
 from api.authentication import needs
 from api.errors import ApiError, Problem
 from api.routes import Routes
-from graph.repositories.tokens import Scope
+from graph.record.tokens import Scope
 
 blueprint = Routes(
     "images", __name__, url_prefix="/api/v1/analyze", description="Analyses of images."

@@ -23,9 +23,10 @@ from api.schemas.listings import (
 from api.service import service
 from common.index.configuration import configured_indexes
 from common.packages import DEFAULT_INDEX
-from graph.repositories import listings
-from graph.repositories.browse_packages import VersionHead, browse_versions
-from graph.repositories.tokens import Scope
+from graph.record.hardware import known_systems
+from graph.record.native import ImageFilter, KnownImage, known_images, providers_of
+from graph.record.release_details import VersionHead, browse_versions
+from graph.record.tokens import Scope
 
 blueprint = Routes("listings", __name__, url_prefix="/api/v1", description="What is known.")
 
@@ -39,7 +40,7 @@ _PAGE = 25
 def environments() -> dict[str, Any]:
     """List the systems and Pythons that something was measured on."""
     with reading() as (connection, _):
-        return {"environment": listings.known_systems(connection)}
+        return {"environment": known_systems(connection)}
 
 
 @blueprint.route("/python-package-index")
@@ -73,7 +74,7 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
     asked = query["import_name"]
     module = asked.partition(".")[0]
     with reading() as (connection, _):
-        found = listings.providers_of(connection, module)
+        found = providers_of(connection, module)
         if not found:
             name = canonicalize_name(module)
             raise _no_provider(asked, browse_versions(connection, name, limit=1))
@@ -117,7 +118,7 @@ def images(query: dict[str, Any]) -> dict[str, Any]:
     page = query["page"]
     # What is known of images is native libraries; nothing else of them can be met.
     other = {"python_version", "cuda_version", "package_name", "rpm_package_name"}
-    wanted = listings.ImageFilter(
+    wanted = ImageFilter(
         query.get("os_name"),
         query.get("os_version"),
         query.get("image_name"),
@@ -125,13 +126,13 @@ def images(query: dict[str, Any]) -> dict[str, Any]:
         query.get("symbol"),
     )
     with reading() as (connection, _):
-        found = [] if other & query.keys() else listings.known_images(
+        found = [] if other & query.keys() else known_images(
             connection, wanted, offset=page * _PAGE, limit=_PAGE
         )  # fmt: skip
     return {"parameters": query, "container_images": [_image(it) for it in found]}
 
 
-def _image(it: listings.KnownImage) -> dict[str, Any]:
+def _image(it: KnownImage) -> dict[str, Any]:
     name, tag = _named(it.name)
     return {
         "datetime": it.analysed_at.isoformat(timespec="seconds"),

@@ -32,9 +32,10 @@ from api.thamos.environments import MACHINES, environment_of
 from common.index.configuration import configured_indexes
 from common.releases import ReleaseState, Requirement
 from graph.compilation import Compiler, Refused
-from graph.repositories import browse_packages as record
-from graph.repositories.listings import known_systems
-from graph.repositories.tokens import Scope
+from graph.record.hardware import known_systems
+from graph.record.packages import package_names
+from graph.record.release_details import VersionDetail, browse_versions, purl_of, version_detail
+from graph.record.tokens import Scope
 
 blueprint = Routes("packages", __name__, url_prefix="/api/v1", description="Packages.")
 
@@ -50,7 +51,7 @@ def names(query: dict[str, Any]) -> dict[str, Any]:
     """List the packages that are known, wherever they run, page by page until one is empty."""
     like = query.get("like")
     with reading() as (connection, _):
-        found = record.package_names(
+        found = package_names(
             connection,
             like=None if like is None else canonicalize_name(like),
             offset=query["page"] * query["per_page"],
@@ -67,7 +68,7 @@ def names(query: dict[str, Any]) -> dict[str, Any]:
 def versions(query: dict[str, Any]) -> dict[str, Any]:
     """List the versions of a package, newest first unless `order_by` is `ASC`."""
     with reading() as (connection, _):
-        found = record.browse_versions(connection, canonicalize_name(query["name"]), limit=_ALL)
+        found = browse_versions(connection, canonicalize_name(query["name"]), limit=_ALL)
     if not found:
         raise not_found("package", query["name"])
     urls = public_indexes(service().settings)
@@ -163,7 +164,7 @@ def pages() -> Any:
     return redirect("/docs")
 
 
-def _release(connection: Connection, query: dict[str, Any]) -> record.VersionDetail:
+def _release(connection: Connection, query: dict[str, Any]) -> VersionDetail:
     """The release that is asked about.
 
     :raises ApiError: 404 if it is not known
@@ -172,8 +173,8 @@ def _release(connection: Connection, query: dict[str, Any]) -> record.VersionDet
     asked = query["index"].rstrip("/")
     indexes = configured_indexes(service().settings).items()
     index = next((key for key, it in indexes if it.url.rstrip("/") == asked), asked)
-    purl = record.purl_of(connection, name, query["version"], index)
-    found = None if purl is None else record.version_detail(connection, purl)
+    purl = purl_of(connection, name, query["version"], index)
+    found = None if purl is None else version_detail(connection, purl)
     if found is None:
         raise not_found("release", f"{name}=={query['version']}")
     return found

@@ -22,8 +22,8 @@ from api.service import service
 from api.thamos.answers import serve_answers
 from api.thamos.stacks import asked_by, cache_key, project_of
 from common.index.configuration import configured_indexes
-from graph.repositories.analyses import Kind
-from graph.repositories.tokens import Scope
+from graph.record.analyses import Kind
+from graph.record.tokens import Scope
 
 blueprint = Routes(
     "provenance",

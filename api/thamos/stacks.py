@@ -23,7 +23,7 @@ from common.formats.json_documents import digest
 from common.index.configuration import configured_indexes
 from common.packages import DEFAULT_INDEX
 from common.settings import Settings
-from graph.repositories.tokens import Token
+from graph.record.tokens import Token
 
 
 def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:

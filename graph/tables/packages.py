@@ -77,7 +77,7 @@ class PackageVersionRow(Base):
     facts: Mapped[str | None]
     #: When an index spoke last.
     as_of: Mapped[datetime | None]
-    #: Who told each part: :class:`graph.repositories.merging.Ranks`.
+    #: Who told each part: :class:`graph.record.release_merging.Ranks`.
     ranks: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 

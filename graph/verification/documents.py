@@ -10,8 +10,8 @@ from sqlalchemy import Connection, any_, case, func, select
 from common.errors import DamagedDocument
 from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
-from graph.repositories.affected import texts
-from graph.repositories.documents import UPLOAD, unpacked_body
+from graph.record.documents import UPLOAD, unpacked_body
+from graph.record.postgresql import texts
 from graph.tables import (
     AdviceRow,
     AdvisoryRow,
@@ -22,7 +22,7 @@ from graph.tables import (
     NativeEnvironmentRow,
     PackageVersionRow,
 )
-from graph.verification.differences import Difference, of_document
+from graph.verification.comparison import Difference, of_document
 
 #: Documents and bytes of their bodies that are held at a time.
 _DOCUMENTS, _BYTES = 500, 16 * 2**20

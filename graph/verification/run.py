@@ -12,29 +12,30 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, exists, func, select, update
 
 from common.parser_version import changed_since
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.repositories.affected import hold_advisories
-from graph.repositories.progress import count_change
-from graph.repositories.quarantine import Refusal
-from graph.repositories.record_checks import (
-    KIND,
-    begin_round,
-    document_count,
-    end_round,
-    record_check,
-    save_position,
-    save_refusals,
+from graph.record.affected_versions import hold_advisories
+from graph.record.freshness import count_change
+from graph.record.quarantine import (
+    Refusal,
+    add_refusals,
+    resolve_sources,
 )
-from graph.verification.differences import NOTHING, Difference, of_document
+from graph.tables import Document, QuarantinedDocument, RecordCheckRow
+from graph.verification.comparison import (
+    NOTHING,
+    Difference,
+    of_document,
+)
 from graph.verification.documents import (
     StoredDocument,
     next_identifiers,
@@ -42,6 +43,80 @@ from graph.verification.documents import (
     wrong_kinds,
     wrong_uploads,
 )
+
+#: Kind of the entries of the quarantine that are about stored documents.
+KIND = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCheck:
+    """How far the record was compared.
+
+    :param position: the document that was compared last; empty at the start of a round
+    :param complete_since: when the last round began that reached the end
+    :param completed_at: when it did
+    """
+
+    position: str
+    complete_since: datetime | None
+    completed_at: datetime | None
+
+
+def record_check(connection: Connection) -> RecordCheck:
+    """How far the record was compared."""
+    table = RecordCheckRow
+    query = select(table.position, table.complete_since, table.completed_at)
+    return RecordCheck(*connection.execute(query).one())
+
+
+def document_count(connection: Connection, position: str) -> int:
+    """How many documents come after ``position``."""
+    query = select(func.count()).where(Document.document_id > position)
+    return connection.scalar(query) or 0
+
+
+def begin_round(connection: Connection) -> None:
+    """Begin with the first document again."""
+    values = {"position": "", "round_began_at": func.clock_timestamp()}
+    connection.execute(update(RecordCheckRow).values(values))
+
+
+def save_position(connection: Connection, position: str) -> None:
+    """Remember the document that was compared last."""
+    connection.execute(update(RecordCheckRow).values(position=position))
+
+
+def end_round(connection: Connection) -> None:
+    """Remember that a round reached the end; the next begins with the first document.
+
+    What was found in documents that are deleted by now is taken off the list.
+    """
+    entry, table = QuarantinedDocument, RecordCheckRow
+    stored = exists().where(Document.document_id == entry.source)
+    gone = update(entry).where(entry.kind == KIND, entry.resolved_at.is_(None), ~stored)
+    connection.execute(gone.values(resolved_at=func.now()))
+    connection.execute(
+        update(table).values(
+            position="", complete_since=table.round_began_at, completed_at=func.clock_timestamp()
+        )
+    )
+
+
+def save_refusals(
+    connection: Connection, document_ids: Collection[str], refusals: Iterable[Refusal]
+) -> None:
+    """Keep what differs in some documents, and take off the list what does no more.
+
+    The caller owns the transaction, in which nothing else is refused.
+
+    :param document_ids: those that were compared
+    :param refusals: their source is the identifier of the document
+    """
+    add_refusals(connection, refusals)
+    # Entries that were written just now are of this moment, or later.
+    began = connection.execute(select(func.now())).scalar_one()
+    resolve_sources(connection, document_ids, began, KIND)
+
 
 logger = logging.getLogger(__name__)
 

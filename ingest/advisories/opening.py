@@ -11,12 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from common.errors import InvalidDocument
-from graph.repositories.advisory_sources import SourceState
+from graph.record.advisories import SourceState
 from ingest.advisories.fetching import Validators, fetch_archive
 from ingest.documents import MEBIBYTE, Limits, RawDocument, Refusal
-from ingest.sources import documents_of, stored_source
+from ingest.sources import documents_of
 from ingest.sources.folders import documents_in_file
-from ingest.sources.urls import check_url, local_path
+from ingest.sources.urls import check_url, local_path, stored_source
 
 #: The longest advisories have some hundred kilobytes.
 LIMITS = Limits(document_bytes=16 * MEBIBYTE)

@@ -16,20 +16,22 @@ from common.formats.json_documents import digest_bytes, load_json
 from common.inspection import DocumentId
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.repositories.advisories import KIND, AdvisoriesAdded, AdvisoryDelivery, add_advisories
-from graph.repositories.advisory_sources import (
+from graph.record.advisories import (
+    KIND,
+    AdvisoriesAdded,
+    AdvisoryDelivery,
     SourceState,
+    add_advisories,
     known_advisories,
     save_source,
     source_states,
 )
-from graph.repositories.texts import storable
+from graph.record.postgresql import storable
 from ingest.advisories.opening import OpenedSource, opened_source
 from ingest.advisories.osv import advisory_of
 from ingest.batches import Batch, Recorder, in_batches
 from ingest.documents import RawDocument, Refusal
-from ingest.sources import stored_source
-from ingest.sources.urls import local_path
+from ingest.sources.urls import local_path, stored_source
 
 #: Advisories a transaction. Larger ones look up fewer versions twice, and hold back those
 #: who add versions for longer.

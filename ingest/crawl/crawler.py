@@ -19,7 +19,7 @@ from common.index.configuration import Index
 from common.index.project_pages import ProjectPage
 from common.releases import Release, ReleaseState
 from common.settings import Settings
-from graph.repositories.crawls import (
+from graph.record.crawls import (
     FailedRead,
     QueueRow,
     add_events,
@@ -30,8 +30,9 @@ from graph.repositories.crawls import (
     record_page,
     take_off_queue,
 )
-from graph.repositories.merging import KnownRelease
-from graph.repositories.releases import ReleasesAdded, known_releases
+from graph.record.known_releases import known_releases
+from graph.record.release_merging import KnownRelease
+from graph.record.releases import ReleasesAdded
 from ingest.crawl.bugs import INTERNAL, bug_words
 from ingest.crawl.closure import Closure, Followed, Wanted
 from ingest.crawl.errands import Errand

@@ -10,8 +10,12 @@ from typing import Any
 from common.index.project_pages import IndexFile, ProjectPage
 from common.packages import version_of
 from common.releases import ReleaseState
-from graph.repositories.crawls import IndexEvent, ProjectRow, QueueRow
-from graph.repositories.merging import KnownRelease
+from graph.record.crawls import (
+    IndexEvent,
+    ProjectRow,
+    QueueRow,
+)
+from graph.record.release_merging import KnownRelease
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.files import metadata_files
 from ingest.crawl.release_documents import (

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from common.errors import IndexFault, IndexProblem
-from common.index.client import MetadataRead
+from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
 from ingest.crawl.files import metadata_files
 from ingest.crawl.release_documents import Told, broken, told_by_file

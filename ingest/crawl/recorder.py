@@ -15,8 +15,16 @@ from sqlalchemy import Connection, Engine
 from common.releases import Release
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.repositories.crawls import FailedRead, record_failures, take_off_queue
-from graph.repositories.releases import ReleaseDelivery, ReleasesAdded, add_releases
+from graph.record.crawls import (
+    FailedRead,
+    record_failures,
+    take_off_queue,
+)
+from graph.record.releases import (
+    ReleaseDelivery,
+    ReleasesAdded,
+    add_releases,
+)
 
 T = TypeVar("T")
 

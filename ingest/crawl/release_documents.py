@@ -11,11 +11,11 @@ from packaging.utils import canonicalize_name
 
 from common.errors import InvalidDocument
 from common.formats.core_metadata import CoreMetadata, parse_core_metadata
-from common.index.client import MetadataRead
+from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
 from common.packages import version_of
 from common.releases import Release, ReleaseProblem
-from graph.repositories.merging import KnownRelease
+from graph.record.release_merging import KnownRelease
 from ingest.parsers.releases import release_of
 
 logger = logging.getLogger(__name__)

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from common.errors import IndexProblem
-from common.index.client import Traffic
+from common.http.fetching import Traffic
 from common.releases import release_identity
-from graph.repositories.crawls import IndexEvent
-from graph.repositories.releases import HashAlarm, ReleasesAdded
+from graph.record.crawls import IndexEvent
+from graph.record.release_merging import HashAlarm
+from graph.record.releases import ReleasesAdded
 from ingest.crawl.patience import NO_ANSWER
 from ingest.crawl.plans import CONFLICT, EMPTIED, Plan
 

@@ -19,7 +19,7 @@ from common.releases import parse_requirement
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.projection import lag
-from graph.repositories.crawls import (
+from graph.record.crawls import (
     Watched,
     known_projects,
     retry_all,

@@ -17,7 +17,7 @@ from graph.engine import Stores
 from graph.migrate import migrated_stores
 from graph.projection import sync
 from graph.queries.native import MissingInterface, missing_interfaces
-from graph.repositories.native import (
+from graph.record.native import (
     KnownArtifact,
     KnownEnvironment,
     add_analysis,

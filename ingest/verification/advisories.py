@@ -18,27 +18,29 @@ from sqlalchemy import Connection, any_, select
 from common.advisories import Advisory
 from common.errors import DamagedDocument, InvalidDocument
 from common.inspection import DocumentId
-from graph.repositories.advisories import restore_advisories
-from graph.repositories.advisory_rows import (
+from graph.record.advisories import (
     HEAD_COLUMNS,
     PACKAGE_COLUMNS,
     VULNERABILITY_COLUMNS,
     head_row,
     package_rows,
+    restore_advisories,
     vulnerability_row,
 )
-from graph.repositories.affected import claimed_pairs, stored_pairs, texts
-from graph.repositories.documents import body_of
-from graph.repositories.vulnerabilities import merged
+from graph.record.affected_versions import claimed_pairs, stored_pairs
+from graph.record.documents import body_of
+from graph.record.postgresql import texts
+from graph.record.vulnerabilities import merged
 from graph.tables import AdvisoryPackage, AdvisoryRow, Base, VulnerabilityRow
-from graph.verification.differences import (
+from graph.verification.comparison import (
     Difference,
+    Row,
+    compare_rows,
     extra_row,
     missing_row,
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.rows import Row, compare_rows
 from graph.verification.run import Run
 from ingest.advisories.osv import advisory_of
 

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from sqlalchemy import Connection
 
 from common.errors import InvalidDocument
-from graph.repositories.native import analysis_rows
+from graph.record.native import analysis_rows
 from graph.tables import ArtifactInterface, NativeEnvironmentInterface
-from graph.verification.differences import Difference, unreadable
+from graph.verification.comparison import Difference, compare_rows, unreadable
 from graph.verification.documents import StoredDocument
-from graph.verification.rows import compare_rows
 from graph.verification.run import Run
 from ingest.native.documents import analysis_of
 

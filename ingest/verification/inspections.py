@@ -11,14 +11,14 @@ from sqlalchemy import Connection, any_, select
 from common.errors import InvalidDocument
 from common.inspection import InspectionDocument, SchemaVersion
 from common.reasons import Reason
-from graph.repositories.affected import texts
-from graph.repositories.inspections import derived_rows
-from graph.repositories.stacks import stack_rows
-from graph.repositories.tampering import (
+from graph.record.inspections import (
     accept_observations,
+    derived_rows,
     refuse_observations,
     refused_documents,
 )
+from graph.record.postgresql import texts
+from graph.record.stacks import stack_rows
 from graph.tables import (
     Base,
     InspectionRow,
@@ -27,9 +27,14 @@ from graph.tables import (
     StackRow,
     table_of,
 )
-from graph.verification.differences import Difference, of_document, unreadable
+from graph.verification.comparison import (
+    Difference,
+    Row,
+    compare_rows,
+    of_document,
+    unreadable,
+)
 from graph.verification.documents import StoredDocument
-from graph.verification.rows import Row, compare_rows
 from graph.verification.run import Run
 from ingest.parsers.inspection import parse_stored
 

@@ -17,20 +17,25 @@ from sqlalchemy import Connection
 from common.errors import InvalidDocument
 from common.inspection import DocumentId
 from common.releases import Release
-from graph.repositories.known_releases import stored_releases
-from graph.repositories.merging import HashAlarm, KnownRelease
-from graph.repositories.release_proofs import corrected, raised_alarms, spoken_last, untold
-from graph.repositories.releases import release_rows, restore_releases
+from graph.record.known_releases import (
+    corrected,
+    raised_alarms,
+    spoken_last,
+    stored_releases,
+    untold,
+)
+from graph.record.release_merging import HashAlarm, KnownRelease
+from graph.record.releases import release_rows, restore_releases
 from graph.tables import ReleaseFileRow, RequirementRow
-from graph.verification.differences import (
+from graph.verification.comparison import (
     Difference,
+    compare_rows,
     extra_row,
     missing_row,
     shown,
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.rows import compare_rows
 from graph.verification.run import Run
 from ingest.parsers.releases import release_of
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from common.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE
-from pis.amun.indexes import without_credentials
+from common.redaction import without_credentials
 from pis.amun.launchers import BuildFailed
 from pis.amun.processes import run_group
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.packages import DEFAULT_INDEX
+from common.redaction import without_credentials
 from pis.amun.checks import (
     environment_problems,
     file_problems,
@@ -16,7 +17,6 @@ from pis.amun.checks import (
     script_problems,
 )
 from pis.amun.combinations import combination_problems, framework_of
-from pis.amun.indexes import without_credentials
 from pis.amun.lock_readers import read_pipfile_lock, read_pylock, read_requirements
 from pis.amun.locks import Lock, pipfile_lock_of
 from pis.amun.problems import InvalidSpecification, Problem, inside

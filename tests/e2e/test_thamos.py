@@ -17,7 +17,7 @@ import pytest
 
 from common import __version__
 from graph.engine import relational_engine
-from graph.repositories.analyses import analysis_of, request_of
+from graph.record.analyses import analysis_of, request_of
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.runs import add_packages, roots_of
 from ingest.native.environments import analyze_image

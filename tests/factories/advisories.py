@@ -16,8 +16,8 @@ from common.advisories import Advisory
 from common.formats.json_documents import canonical_json, digest_bytes
 from common.inspection import DocumentId
 from common.packages import package_version
-from graph.repositories.bulk import insert_new
-from graph.repositories.packages import add_packages
+from graph.record.bulk import insert_new
+from graph.record.packages import add_packages
 from graph.tables import Document, PackageVersionRow
 from ingest.advisories.osv import advisory_of
 

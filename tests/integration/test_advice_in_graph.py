@@ -11,7 +11,7 @@ from sqlalchemy import select
 from graph.engine import Stores
 from graph.projection import lag
 from graph.projection.outbox import only_projector
-from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow, ObservationRow
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from graph.engine import Stores
-from graph.repositories.advice import advice_of, latest_advice
+from graph.record.advice import advice_of, latest_advice
 from tests.factories.releases import release, sdist_of, wheel_of
 from tests.services.commands import (
     WHERE,

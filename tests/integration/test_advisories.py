@@ -14,10 +14,10 @@ from sqlalchemy import event, text
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.repositories.advisory_lists import vulnerabilities_of
-from graph.repositories.advisory_sources import source_states
-from graph.repositories.affected import match_versions
-from graph.repositories.progress import backlog
+from graph.record.advisories import source_states
+from graph.record.affected_versions import match_versions
+from graph.record.freshness import backlog
+from graph.record.vulnerabilities import vulnerabilities_of
 from ingest.advisories.sync import check_source, sync_source
 from tests.factories.advisories import (
     CRITICAL,

@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import select
 
 from graph.engine import Stores
-from graph.repositories.documents import body_of
-from graph.repositories.tokens import Scope
+from graph.record.documents import body_of
+from graph.record.tokens import Scope
 from graph.tables import Document
 from pis.catalogue import INDICATORS
 from tests.requirements import needs

@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
 from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
-from graph.repositories.tokens import Scope, create_token
+from graph.record.tokens import Scope, create_token
 
 #: What only reads, so that one record will do for all.
 READS = r"^/api/v2/|^/api/v1/python(/package|/platform|/environment|/imports|-package-index)"

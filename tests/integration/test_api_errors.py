@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from api.errors import Problem
 from graph.engine import Stores
-from graph.repositories.tokens import Scope
+from graph.record.tokens import Scope
 from tests.factories.releases import release
 from tests.services.jobs import client_of
 from tests.services.projection import deliver

@@ -19,8 +19,8 @@ from api.service import EXTENSION, Service
 from common.errors import InvalidArgument, StoreUnavailable
 from common.formats.json_documents import canonical_json, digest_bytes
 from graph.engine import GRAPH, POSTGRESQL, Stores
-from graph.repositories.documents import UPLOAD
-from graph.repositories.tokens import Scope
+from graph.record.documents import UPLOAD
+from graph.record.tokens import Scope
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts

@@ -38,8 +38,8 @@ from graph.embedded.postgresql import PostgreSQL
 from graph.engine import Stores, relational_engine
 from graph.migrate import migrate_relational
 from graph.projection import lag
-from graph.repositories import analyses
-from graph.repositories.tokens import Scope
+from graph.record import analyses
+from graph.record.tokens import Scope
 from tests.factories.releases import release
 from tests.requirements import needs
 from tests.services.commands import ROOT

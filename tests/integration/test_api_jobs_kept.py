@@ -20,7 +20,7 @@ from api.jobs.worker_context import Workshop
 from common.environments import environment
 from common.formats.json_documents import digest_bytes
 from graph.engine import Stores
-from graph.repositories.documents import (
+from graph.record.documents import (
     INLINE_LIMIT_BYTES,
     UPLOAD,
     DeliveredDocument,
@@ -29,9 +29,9 @@ from graph.repositories.documents import (
     forget_body,
     forget_documents,
 )
-from graph.repositories.inspections import add_inspections
-from graph.repositories.progress import changes
-from graph.repositories.tokens import Scope
+from graph.record.freshness import changes
+from graph.record.inspections import add_inspections
+from graph.record.tokens import Scope
 from ingest.documents import Limits
 from ingest.pipeline import read_inspections
 from tests.factories.inspections import (

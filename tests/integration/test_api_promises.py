@@ -15,7 +15,7 @@ from api import analyses
 from api.jobs.queue import Job, QueueName
 from common.errors import StoreUnavailable
 from graph.engine import Stores, relational_url
-from graph.repositories.tokens import Scope
+from graph.record.tokens import Scope
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process

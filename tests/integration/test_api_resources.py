@@ -20,8 +20,8 @@ from adviser.stacks_document import stacks_document
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
-from graph.repositories.observations import measured_observations
-from graph.repositories.tokens import Scope, create_token
+from graph.record.observations import measured_observations
+from graph.record.tokens import Scope, create_token
 
 #: Blueprints of what is read.
 READS = (

@@ -14,8 +14,8 @@ from sqlalchemy import select, text
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
 from graph.engine import Stores
-from graph.repositories.documents import body_of
-from graph.repositories.tokens import Scope
+from graph.record.documents import body_of
+from graph.record.tokens import Scope
 from graph.tables import Document
 from tests.factories.releases import release
 from tests.services.jobs import client_of, run_jobs

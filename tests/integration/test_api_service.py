@@ -23,8 +23,15 @@ from common.errors import InvalidSettings
 from common.settings import Settings
 from graph.embedded.processes import free_port
 from graph.engine import Stores, relational_engine
-from graph.repositories.analyses import Kind, NewAnalysis, State, accept, finish, start
-from graph.repositories.audit import latest_writes
+from graph.record.analyses import (
+    Kind,
+    NewAnalysis,
+    State,
+    accept,
+    finish,
+    start,
+)
+from graph.record.audit import latest_writes
 
 ADVISE = "/api/v1/advise/python?recommendation_type=latest&dev=false&debug=false&force=false"
 REQUEST = {

@@ -16,8 +16,8 @@ from werkzeug.test import TestResponse
 from api.schemas.thamos import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores
-from graph.repositories.analyses import analysis_of, request_of
-from graph.repositories.tokens import Scope, create_token
+from graph.record.analyses import analysis_of, request_of
+from graph.record.tokens import Scope, create_token
 from graph.tables import AnalysisRow
 from ingest.native.environments import analyze_image
 from ingest.native.recording import record_analysis

@@ -17,8 +17,8 @@ from api.jobs import fetching
 from api.jobs.queue import QueueName
 from graph.engine import Stores
 from graph.projection import lag
-from graph.repositories.audit import latest_writes
-from graph.repositories.tokens import Scope
+from graph.record.audit import latest_writes
+from graph.record.tokens import Scope
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts

@@ -27,9 +27,9 @@ from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
 from graph.query_results import plain
 from graph.reader import open_reader, run_query
-from graph.repositories.advice import add_advice
-from graph.repositories.packages import add_entries
-from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.record.advice import add_advice
+from graph.record.packages import add_entries
+from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import (
     AffectedVersion,
     ArtifactInterface,

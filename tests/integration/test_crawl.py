@@ -15,9 +15,9 @@ from sqlalchemy import Engine, text
 from common.errors import AlreadyRunning, InvalidArgument
 from common.index.configuration import index_of
 from common.settings import Settings
-from graph.repositories.crawls import Watched, watch
-from graph.repositories.index_status import index_status
-from graph.repositories.progress import backlog
+from graph.record.crawls import Watched, watch
+from graph.record.freshness import backlog
+from graph.record.indexes import index_status
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.crawler import crawl
 from ingest.crawl.errands import Errand

@@ -22,8 +22,8 @@ from common.environments import environment
 from graph.engine import Stores
 from graph.evidence import ADVISORIES, Evidence
 from graph.projection import sync
-from graph.repositories.evidence import INSPECTIONS, evidence_for
-from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.record.evidence import INSPECTIONS, evidence_for
+from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot, load_snapshot
 from graph.tables import AdvisorySource, HardwareRow, ObservationRow
 from ingest.advisories.sync import sync_source

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from cli.ingest import ingest
 from graph.engine import Stores
 from graph.projection import sync
-from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow
 from ingest.advisories.sync import sync_source
 from tests.factories.advisories import affected, osv, write_archive

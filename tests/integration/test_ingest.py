@@ -25,8 +25,8 @@ from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
-from graph.repositories.documents import INLINE_LIMIT_BYTES, body_of
-from graph.repositories.observations import measured_observations
+from graph.record.documents import INLINE_LIMIT_BYTES, body_of
+from graph.record.observations import measured_observations
 from graph.tables import Base, Document, InspectionRow, ObservationRow
 from ingest.documents import Limits
 from ingest.pipeline import ingest_inspections

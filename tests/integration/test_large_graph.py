@@ -33,8 +33,8 @@ from graph.projection.inspections import IN, OBSERVED
 from graph.projection.kinds import NODES
 from graph.projection.model import EdgeKind, NodeKind
 from graph.reader import QueryResult, open_reader, run_query
-from graph.repositories.listings import providers_of
-from graph.repositories.tokens import Scope, create_token
+from graph.record.native import providers_of
+from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow
 from tests.factories.large_record import fill
 from tests.services.fixtures import PRODUCTS

@@ -31,7 +31,7 @@ from graph.migrate import (
     states,
     write_revision,
 )
-from graph.repositories.packages import refresh_revisions
+from graph.record.packages import refresh_revisions
 from graph.tables import InspectionRow, OutboxEntry, PackageVersionRow
 from tests.factories.rows import Rows, entries_of, inspection_rows
 from tests.services.projection import answer, project, verified

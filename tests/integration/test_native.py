@@ -14,7 +14,7 @@ from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.engine import Stores
 from graph.queries.native import MissingInterface, missing_interfaces
-from graph.repositories.native import (
+from graph.record.native import (
     add_analysis,
     artifacts_by_hash,
     artifacts_of,

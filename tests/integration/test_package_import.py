@@ -21,8 +21,8 @@ from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
-from graph.repositories.quarantine import open_refusals
-from graph.repositories.releases import ReleaseDelivery
+from graph.record.quarantine import open_refusals
+from graph.record.releases import ReleaseDelivery
 from graph.tables import Document, OutboxEntry, PackageVersionRow, ReleaseFileRow, RequirementRow
 from ingest import releases as importing
 from ingest.documents import Refusal

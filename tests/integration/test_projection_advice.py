@@ -22,8 +22,8 @@ from graph.advice import (
 from graph.engine import Stores
 from graph.projection import lag, rebuild, sync_few
 from graph.projection.outbox import only_projector
-from graph.repositories.advice import add_advice, advice_of
-from graph.repositories.retention import forget_analyses
+from graph.record.advice import add_advice, advice_of
+from graph.record.retention import forget_analyses
 from graph.tables import (
     AdviceObservation,
     AdviceRow,

@@ -12,9 +12,9 @@ import pytest
 
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Reason
-from ingest.documents import Refusal, Skipped
+from ingest.documents import RawDocument, Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections
-from ingest.sources import RawDocument, documents_of
+from ingest.sources import documents_of
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"

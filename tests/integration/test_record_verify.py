@@ -23,12 +23,12 @@ from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import Stores, graph_database, relational_engine, relational_url
 from graph.projection import rebuild
-from graph.repositories.advice import advice_of, latest_advice
-from graph.repositories.documents import INLINE_LIMIT_BYTES, body_of
-from graph.repositories.evidence import evidence_for
-from graph.repositories.observations import measured_observations
-from graph.repositories.quarantine import open_refusals
-from graph.repositories.tokens import Scope
+from graph.record.advice import advice_of, latest_advice
+from graph.record.documents import INLINE_LIMIT_BYTES, body_of
+from graph.record.evidence import evidence_for
+from graph.record.observations import measured_observations
+from graph.record.quarantine import open_refusals
+from graph.record.tokens import Scope
 from graph.snapshot import Snapshot
 from graph.tables import (
     AdviceClaim,

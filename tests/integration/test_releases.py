@@ -17,14 +17,13 @@ from sqlalchemy import event, text
 from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
-from graph.repositories.known_releases import StoredReleases, stored_releases
-from graph.repositories.packages import add_unread_versions, refresh_revisions
-from graph.repositories.releases import (
+from graph.record.known_releases import StoredReleases, known_releases, stored_releases
+from graph.record.packages import add_unread_versions, refresh_revisions
+from graph.record.releases import (
     ReleaseDelivery,
     ReleasesAdded,
     _without_known_alarms,
     add_releases,
-    known_releases,
 )
 from tests.factories.releases import release, sdist_of, wheel_of
 from tests.services.projection import answer, project, verified
@@ -406,7 +405,7 @@ def test_a_writer_that_comes_late_holds_nothing_while_it_waits(
 
     record.add(release("a", "1"))
     document = record.row("pkg:pypi/a@1").document_id
-    monkeypatch.setattr("graph.repositories.releases.stored_releases", in_between)
+    monkeypatch.setattr("graph.record.releases.stored_releases", in_between)
     with record.engine.begin() as connection:
         wanted = [ReleaseDelivery(release(it, "1", ["x"]), "memory://", DAY) for it in "bmz"]
         added = add_releases(connection, record.settings, wanted)

@@ -18,7 +18,7 @@ from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import sync
-from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot, is_current, load_snapshot
 from ingest.parsers.releases import release_of
 from tests.factories.naive_closure import naive_closure

@@ -17,7 +17,7 @@ from api.app import create_app
 from api.service import EXTENSION
 from cli.token import token
 from common.settings import Settings
-from graph.repositories.tokens import Scope, create_token
+from graph.record.tokens import Scope, create_token
 
 #: Anything that asks for a scope.
 READ = "/metrics"

@@ -16,10 +16,10 @@ from sqlalchemy import delete, select
 from common.advisories import AffectedPackage, Range, RangeEvent, RangeEventKind, VersionLine
 from common.errors import InvalidDocument
 from common.settings import Settings
-from graph.repositories.advisories import AdvisoryDelivery, add_advisories
-from graph.repositories.affected import match_versions
-from graph.repositories.packages import refresh_revisions
-from graph.repositories.vulnerabilities import merged
+from graph.record.advisories import AdvisoryDelivery, add_advisories
+from graph.record.affected_versions import match_versions
+from graph.record.packages import refresh_revisions
+from graph.record.vulnerabilities import merged
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,

@@ -38,7 +38,11 @@ from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings
 from graph.advice import StoredAdvice
 from graph.evidence import Evidence
-from graph.repositories.documents import INLINE_LIMIT_BYTES, store_body, unpacked_body
+from graph.record.documents import (
+    INLINE_LIMIT_BYTES,
+    store_body,
+    unpacked_body,
+)
 from graph.snapshot import Snapshot
 from tests.factories.asked import INDEX, asked, known_for, snapshot_for
 from tests.factories.documents import document_2020_02

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.releases import SOLVER, Release
-from graph.repositories.merging import Findings, KnownRelease, first_known, merged
+from graph.record.release_merging import (
+    Findings,
+    KnownRelease,
+    first_known,
+    merged,
+)
 from tests.factories.releases import release, sdist_of, wheel_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from typing import Any
 from common.releases import Release
 from graph.engine import Stores
 from graph.projection import SyncReport, VerifyReport, sync, verify
-from graph.repositories.releases import ReleaseDelivery, add_releases
+from graph.record.releases import ReleaseDelivery, add_releases
 
 DELIVERED = datetime(2026, 1, 1, tzinfo=UTC)
 

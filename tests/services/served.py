@@ -26,7 +26,7 @@ import pytest
 from common.settings import Settings
 from graph.embedded import EmbeddedStores
 from graph.engine import relational_engine
-from graph.repositories.service_figures import workers
+from graph.record.analyses import workers
 from tests.services.commands import ROOT, program
 from tests.services.waiting import DEADLINE_S, wait_until
 

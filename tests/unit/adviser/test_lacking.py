@@ -6,12 +6,12 @@ from typing import Any
 
 from adviser.answering.lacking import Lack, lacks_of
 from adviser.asked import AskedIndex
-from graph.repositories.index_answers import IndexAnswer
+from graph.record.indexes import IndexAnswer
 from tests.factories.asked import MAIN, asked, snapshot_for
 from tests.factories.universes import Index
 
 OTHER = AskedIndex("other", "other", "https://other.example/simple")
-KNOWN, MISSING, FAILED = (IndexAnswer(it) for it in ("known", "missing", "failed"))
+KNOWN, MISSING, FAILED = (IndexAnswer("pypi", it) for it in ("known", "missing", "failed"))
 
 
 def lacks(

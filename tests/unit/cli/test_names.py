@@ -8,7 +8,7 @@ from api.jobs.queue import QueueName
 from cli.token import SCOPES, duration
 from cli.worker import QUEUES
 from common.errors import InvalidArgument
-from graph.repositories.tokens import Scope
+from graph.record.tokens import Scope
 
 
 def test_commands_offer_every_queue_and_every_scope() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import zstandard
 
 from common.settings import Settings
-from graph.repositories.documents import store_body
+from graph.record.documents import store_body
 
 
 def test_bodies_packed_by_many_threads_are_what_they_were(tmp_path: Path) -> None:

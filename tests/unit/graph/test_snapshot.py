@@ -12,8 +12,14 @@ from packaging.tags import Tag
 
 from common.environments import Environment, environment
 from common.errors import InvalidDocument
+from graph.candidates import Candidate
 from graph.closure import walk
-from graph.snapshot import Candidate, KnownVulnerability, Snapshot, frozen, roots_of
+from graph.snapshot import (
+    KnownVulnerability,
+    Snapshot,
+    frozen,
+    roots_of,
+)
 from tests.factories.worlds import Made, World, reader_of
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")

@@ -10,7 +10,7 @@ import pytest
 
 from common.inspection import InspectionDocument
 from common.parser_version import CHANGED_COLUMNS, PARSER_VERSION, changed_since
-from graph.repositories.inspections import derived_rows
+from graph.record.inspections import derived_rows
 from graph.tables import Base, table_of
 from ingest.documents import RawDocument
 from ingest.parsers.inspection import parse_inspections, parse_stored

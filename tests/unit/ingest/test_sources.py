@@ -19,7 +19,8 @@ from common.inspection import InspectionDocument
 from common.reasons import Reason
 from ingest.documents import Limits, RawDocument, Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections
-from ingest.sources import count_hint, documents_of, stored_source
+from ingest.sources import count_hint, documents_of
+from ingest.sources.urls import stored_source
 from tests.factories.documents import (
     directory_files,
     document_2020_02,

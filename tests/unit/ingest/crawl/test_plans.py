@@ -10,8 +10,8 @@ import pytest
 from common.index.project_pages import IndexFile, ProjectPage
 from common.packages import Purl
 from common.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
-from graph.repositories.crawls import ProjectRow, QueueRow
-from graph.repositories.merging import KnownRelease, Ranks
+from graph.record.crawls import ProjectRow, QueueRow
+from graph.record.release_merging import KnownRelease, Ranks
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.plans import Ask, Plan, as_listed, needs_reading, plan
 from ingest.parsers.releases import release_of

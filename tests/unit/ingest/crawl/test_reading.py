@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from common.errors import IndexFault, IndexProblem
-from common.index.client import MetadataRead
+from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
 from common.releases import ReleaseProblem, ReleaseState, kind_of_file
 from ingest.crawl.files import metadata_files

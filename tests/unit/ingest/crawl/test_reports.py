@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import IndexFault, IndexProblem
 from common.packages import Purl
-from graph.repositories.releases import HashAlarm
+from graph.record.release_merging import HashAlarm
 from ingest.crawl.reports import CrawlReport, Trouble
 from ingest.crawl.runs import PackagesReport
 

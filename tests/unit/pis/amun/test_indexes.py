@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pis.amun.indexes import index_name, installer_environment, without_credentials
+from common.redaction import without_credentials
+from pis.amun.indexes import index_name, installer_environment
 
 
 def test_the_machines_own_configuration_is_the_default(tmp_path: Path) -> None:

@@ -1,0 +1,307 @@
+"""Advice into the record and out of it again, with all that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, any_, delete, exists, func, literal, select, tuple_
+from sqlalchemy.dialects.postgresql import insert
+
+from common.formats.json_documents import digest_bytes
+from common.settings import Settings
+from graph.advice import (
+    AdviceHead,
+    AdviceLinks,
+    AskedFor,
+    StoredAdvice,
+)
+from graph.record.affected_versions import share_advisories
+from graph.record.analyses import (
+    requested_by,
+)
+from graph.record.claims import add_claims
+from graph.record.documents import (
+    DeliveredDocument,
+    add_documents,
+    body_of,
+)
+from graph.record.packages import add_entries
+from graph.record.postgresql import texts
+from graph.record.stacks import add_stacks
+from graph.tables import (
+    AdviceObservation,
+    AdviceRow,
+    AdvisedStack,
+    Document,
+    ObservationRow,
+    PackageVersionRow,
+    RequestRow,
+)
+
+#: Kinds of the documents of an advice; the column of each begins with its last word.
+_KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
+
+
+def add_advice(
+    connection: Connection, settings: Settings, advice: StoredAdvice, links: AdviceLinks
+) -> bool:
+    """Store an advice once, with its outbox entries; the caller owns the transaction.
+
+    :returns: ``False`` if one of this identifier was there already; then nothing is stored
+    :raises StoreUnavailable: if a large document cannot be written to the document store
+    """
+    head = advice.head
+    taken = select(AdviceRow.advice_id).where(AdviceRow.advice_id == head.advice_id)
+    if connection.scalar(taken) is not None:
+        return False
+    _expect_versions(connection, links)
+    documents = list(_documents(advice))
+    add_documents(connection, settings, documents)
+    statement = (
+        insert(AdviceRow)
+        .values(
+            advice_id=head.advice_id,
+            recommendation_type=head.recommendation_type,
+            status=head.status,
+            python_version=head.python_version,
+            platform=head.platform,
+            snapshot_revision=head.snapshot_revision,
+            **{f"{it.kind.rpartition('-')[2]}_document_id": it.document_id for it in documents},
+            result_digest=head.result_digest,
+            created_at=head.created_at,
+        )
+        .on_conflict_do_nothing()
+        .returning(AdviceRow.advice_id)
+    )
+    if connection.scalar(statement) is None:
+        return False
+    report = documents[-1].document_id
+    new = add_stacks(connection, ((it.stack, report) for it in links.stacks))
+    _add_links(connection, head.advice_id, links)
+    add_claims(connection, head.advice_id, report, links.claims)
+    _add_request(connection, documents[0].document_id, head, links.asked_for)
+    add_entries(connection, {"stack": new, "advice": [head.advice_id]})
+    return True
+
+
+def forget_requests(connection: Connection, document_ids: Collection[str]) -> list[str]:
+    """Delete those of some requests that no advice answers any more.
+
+    :returns: their identifiers
+    """
+    unanswered = (
+        select(RequestRow.document_id)
+        .where(
+            RequestRow.document_id == any_(texts(document_ids)),
+            ~exists().where(AdviceRow.request_document_id == RequestRow.document_id),
+        )
+        # Whoever answers one at this moment has locked it.
+        .with_for_update(skip_locked=True)
+    )
+    gone = list(connection.scalars(unanswered))
+    connection.execute(delete(RequestRow).where(RequestRow.document_id == any_(texts(gone))))
+    return gone
+
+
+def advice_of(connection: Connection, settings: Settings, advice_id: str) -> StoredAdvice | None:
+    """An advice by its identifier, or ``None``.
+
+    :raises StoreUnavailable: if a document is in a document store that cannot be read
+    """
+    row = connection.execute(
+        select(AdviceRow.__table__, Document.schema_version)
+        .join(Document, Document.document_id == AdviceRow.report_document_id)
+        .where(AdviceRow.advice_id == advice_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    documents = (
+        row.request_document_id,
+        row.snapshot_document_id,
+        row.evidence_document_id,
+        row.files_document_id,
+        row.report_document_id,
+    )
+    bodies = (body_of(connection, settings, it) or b"" for it in documents)
+    return StoredAdvice(_head(row), row.schema_version, *bodies)
+
+
+def report_document_of(connection: Connection, advice_id: str) -> str | None:
+    """The identifier of the document that an advice's report is, or ``None``."""
+    query = select(AdviceRow.report_document_id).where(AdviceRow.advice_id == advice_id)
+    return connection.scalar(query)
+
+
+def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
+    """What was advised last, newest first."""
+    query = (
+        select(AdviceRow.__table__)
+        .order_by(AdviceRow.created_at.desc(), AdviceRow.advice_id)
+        .limit(limit)
+    )
+    return [_head(row) for row in connection.execute(query)]
+
+
+def _head(row: Any) -> AdviceHead:
+    return AdviceHead(
+        row.advice_id,
+        row.recommendation_type,
+        row.status,
+        row.snapshot_revision,
+        row.result_digest,
+        row.created_at,
+        row.python_version,
+        row.platform,
+    )
+
+
+def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
+    """Take the lock that new versions need before the first write, but only if there are any.
+
+    What is advised comes from the record, so that there are none, as a rule; waiting for a
+    long run of advisories would be for nothing.
+    """
+    purls = {package.purl for it in links.stacks for package in it.stack.packages}
+    known = select(PackageVersionRow.purl).where(PackageVersionRow.purl == any_(texts(purls)))
+    if purls.difference(connection.scalars(known)):
+        share_advisories(connection)
+
+
+def _add_links(connection: Connection, advice_id: str, links: AdviceLinks) -> None:
+    if links.stacks:
+        rows = [
+            {"advice_id": advice_id, "rank": rank, "stack_digest": it.stack.digest,
+             "score": it.score}
+            for rank, it in enumerate(links.stacks, 1)
+        ]  # fmt: skip
+        connection.execute(insert(AdvisedStack), rows)
+    if links.evidence:
+        seen = select(literal(advice_id), ObservationRow.observation_id).where(
+            ObservationRow.observation_id == any_(texts(links.evidence))
+        )
+        columns = ["advice_id", "observation_id"]
+        connection.execute(insert(AdviceObservation).from_select(columns, seen))
+
+
+def _add_request(
+    connection: Connection, document_id: str, head: AdviceHead, asked_for: AskedFor | None
+) -> None:
+    """Store what was asked for, once, however often it is asked."""
+    if asked_for is None:
+        return
+    known = select(RequestRow.document_id).where(RequestRow.document_id == document_id)
+    # Locked: what is there must not be deleted before the advice that answers it is committed.
+    if connection.scalar(known.with_for_update(read=True)) is None:
+        row = request_row(document_id, head, asked_for)
+        connection.execute(insert(RequestRow).values(row).on_conflict_do_nothing())
+
+
+def request_row(document_id: str, head: AdviceHead, asked_for: AskedFor) -> dict[str, Any]:
+    """The row of what was asked for, by column."""
+    return {
+        "document_id": document_id,
+        "recommendation_type": head.recommendation_type,
+        "python_version": head.python_version,
+        "platform": head.platform,
+        "hardware_digest": asked_for.hardware_digest,
+        "requirements": sorted(set(asked_for.requirements)),
+        "packages": sorted(set(asked_for.packages)),
+        "stack_count": asked_for.stack_count,
+    }
+
+
+def _documents(advice: StoredAdvice) -> Iterator[DeliveredDocument]:
+    for kind, body in zip(_KINDS, advice.bodies, strict=True):
+        source, version = advice.head.advice_id, advice.schema_version
+        yield DeliveredDocument(digest_bytes(body), kind, version, source, body)
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisedStackHead:
+    """A stack that an advice recommends, the best of them at rank 1; the score in points."""
+
+    rank: int
+    stack_digest: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceFilter:
+    """Which advice is asked for; ``None`` for any.
+
+    :param stack: digest of a stack that it recommends
+    :param token_id: of who asked for it
+    """
+
+    recommendation_type: str | None = None
+    status: str | None = None
+    python_version: str | None = None
+    platform: str | None = None
+    stack: str | None = None
+    token_id: str | None = None
+
+
+def browse_advice(
+    connection: Connection,
+    wanted: AdviceFilter,
+    *,
+    after: tuple[datetime, str] | None = None,
+    limit: int,
+) -> list[AdviceHead]:
+    """Advice, newest first.
+
+    :param after: when the last one before was given, and its identifier
+    """
+    row = AdviceRow
+    query = _advice()
+    for column, value in (
+        (row.recommendation_type, wanted.recommendation_type),
+        (row.status, wanted.status),
+        (row.python_version, wanted.python_version),
+        (row.platform, wanted.platform),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.stack is not None:
+        advised = select(AdvisedStack.advice_id).where(AdvisedStack.stack_digest == wanted.stack)
+        query = query.where(row.advice_id.in_(advised))
+    if wanted.token_id is not None:
+        query = query.where(row.advice_id.in_(requested_by(wanted.token_id)))
+    if after is not None:
+        query = query.where(tuple_(row.created_at, row.advice_id) < tuple_(*after))
+    order = row.created_at.desc(), row.advice_id.desc()
+    return [AdviceHead(*it) for it in connection.execute(query.order_by(*order).limit(limit))]
+
+
+def advice_named(connection: Connection, advice_id: str) -> AdviceHead | None:
+    """What a list shows of an advice, or ``None``."""
+    found = connection.execute(_advice().where(AdviceRow.advice_id == advice_id)).one_or_none()
+    return None if found is None else AdviceHead(*found)
+
+
+def stacks_of(connection: Connection, advice_id: str) -> list[AdvisedStackHead]:
+    """The stacks that an advice recommends, best first; none where it found none."""
+    row = AdvisedStack
+    rows = connection.execute(
+        select(row.rank, row.stack_digest, row.score)
+        .where(row.advice_id == advice_id)
+        .order_by(row.rank)
+    )
+    return [AdvisedStackHead(*it) for it in rows]
+
+
+def evidence_count(connection: Connection, advice_id: str) -> int:
+    """How many observations an advice names as its evidence."""
+    query = select(func.count()).where(AdviceObservation.advice_id == advice_id)
+    return connection.scalar(query) or 0
+
+
+def _advice() -> Select[*tuple[Any, ...]]:
+    row = AdviceRow
+    return select(
+        row.advice_id, row.recommendation_type, row.status, row.snapshot_revision,
+        row.result_digest, row.created_at, row.python_version, row.platform,
+    )  # fmt: skip

@@ -1,0 +1,350 @@
+"""Rows of advisories and vulnerabilities, and what the domain makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import astuple, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ARRAY, ColumnElement, Connection, Text, any_, bindparam, delete, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from common.advisories import Advisory, AdvisoryHead, AffectedPackage, Rating, Severity
+from common.settings import Settings
+from graph.record.affected_versions import hold_advisories, match_vulnerabilities
+from graph.record.bulk import (
+    copy_rows,
+    insert_new,
+    update_rows,
+)
+from graph.record.documents import DeliveredDocument, add_documents
+from graph.record.packages import add_entries, refresh_revisions
+from graph.record.postgresql import storable, texts
+from graph.record.vulnerabilities import Vulnerability, merged
+from graph.tables import (
+    AdvisoryPackage,
+    AdvisoryRow,
+    AdvisorySource,
+    Document,
+    VulnerabilityRow,
+    table_of,
+)
+
+HEAD_COLUMNS = (
+    "advisory_id",
+    "vulnerability_id",
+    "aliases",
+    "summary",
+    "severity",
+    "score",
+    "vector",
+    "published_at",
+    "modified_at",
+    "withdrawn_at",
+    "document_id",
+)
+VULNERABILITY_COLUMNS = tuple(name for name in HEAD_COLUMNS if name != "advisory_id")
+PACKAGE_COLUMNS = ("advisory_id", "position", "name", "ranges", "versions")
+
+
+def recorded_heads(
+    connection: Connection, condition: ColumnElement[bool]
+) -> tuple[dict[str, AdvisoryHead], dict[str, str]]:
+    """Advisories by identifier, and the vulnerability that each is about."""
+    columns = table_of(AdvisoryRow).c
+    query = select(*(columns[name] for name in HEAD_COLUMNS)).where(condition)
+    heads, vulnerabilities = {}, {}
+    for row in connection.execute(query):
+        severity = Severity(row.severity) if row.severity in set(Severity) else None
+        heads[row.advisory_id] = AdvisoryHead(
+            row.advisory_id, tuple(row.aliases), row.summary,
+            Rating(severity, row.score, row.vector),
+            row.published_at, row.modified_at, row.withdrawn_at, row.document_id,
+        )  # fmt: skip
+        vulnerabilities[row.advisory_id] = row.vulnerability_id
+    return heads, vulnerabilities
+
+
+def recorded_vulnerabilities(
+    connection: Connection, condition: ColumnElement[bool]
+) -> dict[str, tuple[Any, ...]]:
+    """Rows of vulnerabilities, as :func:`vulnerability_row` makes them, by identifier."""
+    columns = table_of(VulnerabilityRow).c
+    query = select(*(columns[name] for name in VULNERABILITY_COLUMNS)).where(condition)
+    return {row[0]: tuple(row) for row in connection.execute(query)}
+
+
+def head_row(it: AdvisoryHead, vulnerability_id: str) -> tuple[Any, ...]:
+    """Values in the order of :data:`HEAD_COLUMNS`."""
+    return (
+        it.advisory_id, vulnerability_id, list(it.aliases), it.summary, *_rating_row(it.rating),
+        it.published_at, it.modified_at, it.withdrawn_at, it.document_id,
+    )  # fmt: skip
+
+
+def vulnerability_row(it: Vulnerability) -> tuple[Any, ...]:
+    """Values in the order of :data:`VULNERABILITY_COLUMNS`."""
+    return (
+        it.vulnerability_id, list(it.aliases), it.summary, *_rating_row(it.rating),
+        it.published_at, it.modified_at, it.withdrawn_at, it.document_id,
+    )  # fmt: skip
+
+
+def package_rows(advisory: Advisory) -> list[tuple[Any, ...]]:
+    """Values in the order of :data:`PACKAGE_COLUMNS`, a row an affected package."""
+    return [
+        (advisory.head.advisory_id, position, it.name, _ranges(it), list(it.versions))
+        for position, it in enumerate(advisory.packages)
+    ]
+
+
+def _ranges(package: AffectedPackage) -> list[list[dict[str, str]]]:
+    return [[{it.kind.value: it.version} for it in events] for events in package.ranges]
+
+
+def _rating_row(rating: Rating) -> tuple[str | None, float | None, str | None]:
+    severity = None if rating.severity is None else rating.severity.value
+    return severity, rating.score, rating.vector
+
+
+KIND, SCHEMA_VERSION, COLLECTOR = "advisory", "osv-1", "osv"
+
+#: Vulnerabilities that are known by one of these identifiers, or have a withdrawn advisory that
+#: names one. Their groups are complete, so no others can be joined by an advisory that names
+#: none but these.
+_NAMED = text(
+    "SELECT vulnerability_id FROM vulnerabilities, unnest(aliases) AS known (alias)"
+    " WHERE known.alias = ANY(:identifiers)"
+    " UNION SELECT vulnerability_id FROM advisories, unnest(aliases) AS said (alias)"
+    " WHERE withdrawn_at IS NOT NULL AND said.alias = ANY(:identifiers)"
+).bindparams(bindparam("identifiers", type_=ARRAY(Text)))
+
+#: Packages with a version that is changed itself, or affected by what changed.
+_PACKAGES_OF = text(
+    "SELECT name FROM package_versions WHERE purl = ANY(:purls)"
+    " UNION SELECT name FROM package_versions JOIN affected_versions USING (purl)"
+    " WHERE vulnerability_id = ANY(:ids)"
+).bindparams(bindparam("purls", type_=ARRAY(Text)), bindparam("ids", type_=ARRAY(Text)))
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisoryDelivery:
+    """An advisory and where it was read from."""
+
+    advisory: Advisory
+    source: str
+
+
+@dataclass(slots=True)
+class AdvisoriesAdded:
+    """What a batch of advisories changed.
+
+    :param older: advisories of which the record has a newer document
+    :param foreign: advisories that are about no Python package, and are not kept
+    :param vulnerabilities: identifiers of those that changed or are new
+    :param removed: identifiers that name no vulnerability of their own any more
+    :param versions: package URLs of versions that something else affects now
+    """
+
+    new: int = 0
+    updated: int = 0
+    known: int = 0
+    older: int = 0
+    foreign: int = 0
+    vulnerabilities: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    versions: set[str] = field(default_factory=set)
+
+
+def add_advisories(
+    connection: Connection, settings: Settings, deliveries: Sequence[AdvisoryDelivery]
+) -> AdvisoriesAdded:
+    """Store each advisory once and bring what it says up to date; the caller owns the transaction.
+
+    Of the documents of one advisory the one modified last counts, whatever their order.
+    The number of statements is the same, however many deliveries.
+
+    :raises StoreUnavailable: if a large body cannot be written to the document store
+    """
+    added = AdvisoriesAdded()
+    hold_advisories(connection)
+    recorded = _recorded(connection, {it.advisory.head.advisory_id for it in deliveries})
+    # One that is about Python no more is kept too, if it was before.
+    ours = recorded.keys() | {_id(it) for it in deliveries if it.advisory.packages}
+    kept = [it for it in deliveries if _id(it) in ours]
+    added.foreign = len(deliveries) - len(kept)
+    fresh = _add_documents(connection, settings, kept)
+    added.known = len(kept) - len(fresh)
+    newest = _newest(fresh, recorded)
+    added.older = len(fresh) - len(newest)
+    added.updated = len(newest.keys() & recorded.keys())
+    added.new = len(newest) - added.updated
+    if newest:
+        _merge(connection, newest, added)
+    return added
+
+
+def restore_advisories(connection: Connection, advisories: Collection[Advisory]) -> None:
+    """Write again what these advisories say, and what follows from it.
+
+    The caller owns the transaction.
+
+    :param advisories: each as its newest document says
+    """
+    hold_advisories(connection)
+    _merge(connection, {it.head.advisory_id: it for it in advisories}, AdvisoriesAdded())
+
+
+def _id(delivery: AdvisoryDelivery) -> str:
+    return delivery.advisory.head.advisory_id
+
+
+def _recorded(connection: Connection, advisory_ids: Collection[str]) -> dict[str, AdvisoryHead]:
+    return recorded_heads(connection, AdvisoryRow.advisory_id == any_(texts(advisory_ids)))[0]
+
+
+def _add_documents(
+    connection: Connection, settings: Settings, deliveries: Sequence[AdvisoryDelivery]
+) -> list[Advisory]:
+    """The advisories whose documents were not there yet, each once."""
+    unique = {it.advisory.head.document_id: it for it in deliveries}
+    documents = (
+        DeliveredDocument(document_id, KIND, SCHEMA_VERSION, it.source, it.advisory.body, COLLECTOR)
+        for document_id, it in unique.items()
+    )
+    new = add_documents(connection, settings, documents)
+    return [it.advisory for document_id, it in unique.items() if document_id in new]
+
+
+def _newest(fresh: Sequence[Advisory], recorded: dict[str, AdvisoryHead]) -> dict[str, Advisory]:
+    """By identifier, the advisories that replace what is recorded."""
+    newest: dict[str, Advisory] = {}
+    for advisory in sorted(fresh, key=lambda it: it.head.age):
+        known = recorded.get(advisory.head.advisory_id)
+        if known is None or known.age < advisory.head.age:
+            newest[advisory.head.advisory_id] = advisory
+    return newest
+
+
+def _merge(connection: Connection, newest: dict[str, Advisory], added: AdvisoriesAdded) -> None:
+    """Merge changed advisories with all that they are, or were, aliases of."""
+    changed = {key: advisory.head for key, advisory in newest.items()}
+    touched, heads, before = _concerned(connection, changed.values())
+    heads |= changed
+    # Withdrawn ones may have to go elsewhere now: what they name is concerned as well. What
+    # these bring along stays where it is.
+    withdrawn = [head for head in heads.values() if head.withdrawn_at is not None]
+    touched, heads, before = _concerned(connection, [*changed.values(), *withdrawn])
+    heads |= changed
+    vulnerabilities = {it.vulnerability_id: it for it in merged(list(heads.values()))}
+    added.removed = set(touched) - vulnerabilities.keys()
+    added.vulnerabilities = _write_vulnerabilities(connection, vulnerabilities, touched)
+    _write_heads(connection, heads, vulnerabilities.values(), before, newest)
+    _write_packages(connection, newest)
+    added.versions = match_vulnerabilities(connection, vulnerabilities.keys() | added.removed)
+    connection.execute(
+        delete(VulnerabilityRow).where(
+            VulnerabilityRow.vulnerability_id == any_(texts(added.removed))
+        )
+    )
+    add_entries(connection, {"vulnerability": added.vulnerabilities | added.removed})
+    answers = {"purls": sorted(added.versions), "ids": sorted(added.vulnerabilities)}
+    refresh_revisions(connection, connection.scalars(_PACKAGES_OF, answers).all())
+
+
+def _concerned(
+    connection: Connection, heads: Iterable[AdvisoryHead]
+) -> tuple[list[str], dict[str, AdvisoryHead], dict[str, str]]:
+    """Vulnerabilities by what these advisories name; their advisories, and of which each is."""
+    identifiers = {alias for head in heads for alias in (head.advisory_id, *head.aliases)}
+    touched = list(connection.scalars(_NAMED, {"identifiers": sorted(identifiers)}))
+    return touched, *recorded_heads(
+        connection, AdvisoryRow.vulnerability_id == any_(texts(touched))
+    )
+
+
+def _write_vulnerabilities(
+    connection: Connection, vulnerabilities: dict[str, Vulnerability], touched: Sequence[str]
+) -> set[str]:
+    """Insert and update; returns the identifiers of those that are not as they were."""
+    before = recorded_vulnerabilities(
+        connection, VulnerabilityRow.vulnerability_id == any_(texts(touched))
+    )
+    rows = {key: vulnerability_row(it) for key, it in vulnerabilities.items()}
+    changed = [row for key, row in rows.items() if key in before and before[key] != row]
+    new = [row for key, row in rows.items() if key not in before]
+    update_rows(connection, VulnerabilityRow, changed, VULNERABILITY_COLUMNS)
+    insert_new(connection, VulnerabilityRow, new, VULNERABILITY_COLUMNS)
+    return {row[0] for row in (*changed, *new)}
+
+
+def _write_heads(
+    connection: Connection,
+    heads: dict[str, AdvisoryHead],
+    vulnerabilities: Collection[Vulnerability],
+    before: dict[str, str],
+    newest: dict[str, Advisory],
+) -> None:
+    """Insert and update the advisories that are new, changed, or of another vulnerability now."""
+    rows = [
+        head_row(heads[key], it.vulnerability_id)
+        for it in vulnerabilities
+        for key in it.advisory_ids
+        if key in newest or before[key] != it.vulnerability_id
+    ]
+    update_rows(connection, AdvisoryRow, [row for row in rows if row[0] in before], HEAD_COLUMNS)
+    insert_new(connection, AdvisoryRow, [row for row in rows if row[0] not in before], HEAD_COLUMNS)
+
+
+def _write_packages(connection: Connection, newest: dict[str, Advisory]) -> None:
+    ids = texts(newest)
+    connection.execute(delete(AdvisoryPackage).where(AdvisoryPackage.advisory_id == any_(ids)))
+    table = table_of(AdvisoryPackage)
+    rows = [row for key in sorted(newest) for row in package_rows(newest[key])]
+    copy_rows(connection, table.name, table, rows, PACKAGE_COLUMNS)
+
+
+_COLUMNS = ("source", "etag", "last_modified", "sha256", "advisories", "as_of")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A source, as it was when all of it was read.
+
+    :param etag: and ``last_modified``: what its server called that version
+    :param sha256: of the archive, ``None`` for what is no single file
+    :param advisories: those about Python packages in it
+    :param as_of: when it was like that
+    """
+
+    source: str
+    etag: str | None
+    last_modified: str | None
+    sha256: str | None
+    advisories: int
+    as_of: datetime
+
+
+#: Earlier releases recorded sources that could not be read, too, as having no advisories.
+HAS_ADVISORIES = AdvisorySource.advisories > 0
+
+
+def source_states(connection: Connection) -> list[SourceState]:
+    """All sources that advisories were read from, to their end, by name."""
+    columns = (getattr(AdvisorySource, name) for name in _COLUMNS)
+    query = select(*columns).where(HAS_ADVISORIES).order_by(AdvisorySource.source)
+    return [SourceState(*row) for row in connection.execute(query)]
+
+
+def save_source(connection: Connection, state: SourceState) -> None:
+    """Remember how far a source was read, in place of what was known of it."""
+    values = dict(zip(_COLUMNS, astuple(state), strict=True)) | {"source": storable(state.source)}
+    statement = insert(AdvisorySource).values(values)
+    others = {name: statement.excluded[name] for name in _COLUMNS[1:]}
+    connection.execute(statement.on_conflict_do_update(index_elements=["source"], set_=others))
+
+
+def known_advisories(connection: Connection) -> set[str]:
+    """Digests of all advisory documents in the record, whose content need not be read again."""
+    return set(connection.scalars(select(Document.document_id).where(Document.kind == KIND)))

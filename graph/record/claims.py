@@ -1,0 +1,138 @@
+"""Claims of advice: verdicts on measured stacks, each stored once, by its content."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Connection, any_, delete, exists, select
+
+from common.packages import version_key
+from graph.advice import (
+    RecordedClaim,
+)
+from graph.record.bulk import insert_new
+from graph.record.postgresql import texts
+from graph.tables import (
+    AdviceClaim,
+    Base,
+    ClaimPackage,
+    ClaimRow,
+    PackageVersionRow,
+    StackPackage,
+)
+
+_COLUMNS = tuple(field.name for field in fields(RecordedClaim))
+_PACKAGE_COLUMNS = (
+    "claim_id", "name", "version", "index_name", "version_key", "baseline_version",
+    "baseline_index_name", "baseline_version_key",
+)  # fmt: skip
+
+#: Version and index of each package of a stack, by name.
+_Versions = Mapping[str, tuple[str, str]]
+
+
+def add_claims(
+    connection: Connection, advice_id: str, document_id: str, claims: Iterable[RecordedClaim]
+) -> None:
+    """Store the claims of an advice; the caller owns the transaction.
+
+    The graph gets them with the advice, so that they have no outbox entries.
+
+    :param document_id: the advice's report
+    """
+    unique = {it.claim_id: it for it in claims}
+    if not unique:
+        return
+    # Locked: a claim that is there must not be deleted before the advice names it.
+    query = select(ClaimRow.claim_id).where(ClaimRow.claim_id == any_(texts(unique)))
+    known = set(connection.scalars(query.with_for_update(read=True, key_share=True)))
+    new = insert_new(
+        connection, ClaimRow,
+        [(*_values(it), document_id) for key, it in unique.items() if key not in known],
+        (*_COLUMNS, "document_id"), "claim_id",
+    )  # fmt: skip
+    insert_new(
+        connection, ClaimPackage,
+        list(_differences(connection, [unique[key] for key in new])), _PACKAGE_COLUMNS,
+    )  # fmt: skip
+    insert_new(
+        connection, AdviceClaim, [(advice_id, key) for key in unique], ("advice_id", "claim_id")
+    )
+
+
+def claim_rows(
+    connection: Connection, advice_id: str, document_id: str, claims: Sequence[RecordedClaim]
+) -> Iterator[tuple[type[Base], dict[str, Any]]]:
+    """Every row that :func:`add_claims` makes, by column; one query."""
+    for it in claims:
+        yield ClaimRow, dict(zip(_COLUMNS, _values(it), strict=True)) | {"document_id": document_id}
+        yield AdviceClaim, {"advice_id": advice_id, "claim_id": it.claim_id}
+    for row in _differences(connection, claims):
+        yield ClaimPackage, dict(zip(_PACKAGE_COLUMNS, row, strict=True))
+
+
+def forget_claims(connection: Connection, claim_ids: Collection[str]) -> dict[str, str]:
+    """Delete those of some claims that no advice names any more.
+
+    :returns: the report that first made each, by its identifier
+    """
+    unnamed = (
+        select(ClaimRow.claim_id, ClaimRow.document_id)
+        .where(
+            ClaimRow.claim_id == any_(texts(claim_ids)),
+            ~exists().where(AdviceClaim.claim_id == ClaimRow.claim_id),
+        )
+        # Whoever names one at this moment has locked it.
+        .with_for_update(skip_locked=True)
+    )
+    gone: dict[str, str] = dict(connection.execute(unnamed).all())
+    connection.execute(delete(ClaimPackage).where(ClaimPackage.claim_id == any_(texts(gone))))
+    connection.execute(delete(ClaimRow).where(ClaimRow.claim_id == any_(texts(gone))))
+    return gone
+
+
+def _values(claim: RecordedClaim) -> tuple[Any, ...]:
+    return tuple(getattr(claim, name) for name in _COLUMNS)
+
+
+def _differences(
+    connection: Connection, claims: Sequence[RecordedClaim]
+) -> Iterator[tuple[str | None, ...]]:
+    """A row for each package in which the two stacks of a claim differ."""
+    stacks = _stacks(connection, {key for it in claims for key in _both(it)})
+    for claim in claims:
+        ours, theirs = (stacks.get(key, {}) for key in _both(claim))
+        for name in sorted(ours.keys() | theirs):
+            if ours.get(name) != theirs.get(name):
+                yield (claim.claim_id, name, *_release(ours, name), *_release(theirs, name))
+
+
+def _both(claim: RecordedClaim) -> tuple[str, str]:
+    return claim.stack_digest, claim.baseline_digest
+
+
+def _release(stack: _Versions, name: str) -> tuple[str | None, str | None, str | None]:
+    """Version, index and key of a package; nothing of one that the stack lacks."""
+    if name not in stack:
+        return None, None, None
+    version, index = stack[name]
+    return version, index, version_key(version)
+
+
+def _stacks(connection: Connection, digests: Collection[str]) -> Mapping[str, _Versions]:
+    query = (
+        select(
+            StackPackage.stack_digest, PackageVersionRow.name, PackageVersionRow.version,
+            PackageVersionRow.index_name,
+        )
+        .join(PackageVersionRow, PackageVersionRow.purl == StackPackage.purl)
+        .where(StackPackage.stack_digest == any_(texts(digests)))
+        .order_by(StackPackage.purl)
+    )  # fmt: skip
+    found: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    for digest, name, version, index in connection.execute(query):
+        found[digest][name] = version, index
+    return found

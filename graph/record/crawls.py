@@ -1,0 +1,270 @@
+"""What is known of indexes themselves: their projects, what is watched, what waits to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, not_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert
+
+from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPackage
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRow:
+    """A project as an index answered last; ``page_digest`` is unset if it never did."""
+
+    name: str
+    state: str
+    page_digest: str | None = None
+    listed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A release that waits to be read."""
+
+    version: str
+    attempts: int = 0
+    retry_at: datetime | None = None
+    given_up: bool = False
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it may be tried."""
+        return not self.given_up and (self.retry_at is None or self.retry_at <= now)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRead:
+    """A release whose metadata could not be read this time.
+
+    :param retry_at: when to try again; ``None`` if it is given up
+    """
+
+    name: str
+    version: str
+    problem: str
+    message: str
+    attempts: int
+    retry_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEvent:
+    """Something that changed in an index."""
+
+    kind: str
+    index: str
+    name: str
+    version: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A package whose releases are followed, with the bounds that it was added with."""
+
+    index: str
+    name: str
+    max_versions: int | None = None
+    newer_than: datetime | None = None
+    extras: tuple[str, ...] = ()
+    prereleases: bool = False
+
+
+def project_row(connection: Connection, index: str, name: str) -> ProjectRow | None:
+    """The project as the index answered last, or ``None`` if it was never asked for it."""
+    row = connection.execute(
+        select(IndexProject).where(IndexProject.index_name == index, IndexProject.name == name)
+    ).one_or_none()
+    if row is None:
+        return None
+    return ProjectRow(row.name, row.state, row.page_digest, frozenset(row.listed))
+
+
+def known_projects(connection: Connection) -> dict[str, list[str]]:
+    """Names of all projects that an index ever gave, or failed to, by index.
+
+    One that it never had is left out, as it may be a typing error; a release that needs it
+    leads there again.
+    """
+    never_had = and_(IndexProject.state == "missing", IndexProject.page_digest.is_(None))
+    rows = connection.execute(
+        select(IndexProject.index_name, IndexProject.name)
+        .where(not_(never_had))
+        .order_by(IndexProject.index_name, IndexProject.name)
+    )
+    found: dict[str, list[str]] = {}
+    for index, name in rows:
+        found.setdefault(index, []).append(name)
+    return found
+
+
+def is_following(connection: Connection) -> bool:
+    """Whether any package was ever asked for at an index."""
+    return connection.scalar(select(IndexProject.name).limit(1)) is not None
+
+
+def record_page(
+    connection: Connection,
+    index: str,
+    name: str,
+    page_digest: str,
+    listed: Collection[str],
+    as_of: datetime,
+) -> None:
+    """Keep what an index lists of a project."""
+    values = {
+        "state": "known",
+        "problem": None,
+        "message": None,
+        "page_digest": page_digest,
+        "listed": sorted(listed),
+        "as_of": as_of,
+    }
+    _record_project(connection, index, name, values)
+
+
+def record_no_page(
+    connection: Connection, index: str, name: str, state: str, problem: str, message: str
+) -> ProjectRow | None:
+    """Keep that an index does not have a project (``missing``) or gave no page (``failed``).
+
+    What it listed before stays.
+
+    :returns: the project as the index answered before
+    """
+    before = project_row(connection, index, name)
+    values = {"state": state, "problem": problem, "message": message}
+    _record_project(connection, index, name, values)
+    return before
+
+
+def _record_project(
+    connection: Connection, index: str, name: str, values: Mapping[str, Any]
+) -> None:
+    values = {**values, "asked_at": func.clock_timestamp()}
+    statement = insert(IndexProject).values(index_name=index, name=name, **values)
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=["index_name", "name"], set_=values)
+    )
+
+
+def queued_releases(connection: Connection, index: str, name: str) -> dict[str, QueueRow]:
+    """Releases of a project that wait to be read, by version."""
+    rows = connection.execute(
+        select(QueuedRelease).where(QueuedRelease.index_name == index, QueuedRelease.name == name)
+    )
+    return {
+        row.version: QueueRow(row.version, row.attempts, row.retry_at, row.given_up_at is not None)
+        for row in rows
+    }
+
+
+def queue_releases(connection: Connection, index: str, name: str, versions: Iterable[str]) -> None:
+    """Put releases into the queue, unless they are there."""
+    rows = [{"index_name": index, "name": name, "version": it} for it in sorted(versions)]
+    if rows:
+        connection.execute(insert(QueuedRelease).values(rows).on_conflict_do_nothing())
+
+
+def take_off_queue(
+    connection: Connection, index: str, releases: Collection[tuple[str, str]]
+) -> None:
+    """Take releases, names with versions, off the queue: they were read, or are gone."""
+    if releases:
+        connection.execute(
+            delete(QueuedRelease).where(
+                QueuedRelease.index_name == index,
+                tuple_(QueuedRelease.name, QueuedRelease.version).in_(sorted(releases)),
+            )
+        )
+
+
+def record_failures(connection: Connection, index: str, failures: Iterable[FailedRead]) -> None:
+    """Keep why releases could not be read, and when to try again."""
+    for it in failures:
+        connection.execute(
+            update(QueuedRelease)
+            .where(
+                QueuedRelease.index_name == index,
+                QueuedRelease.name == it.name,
+                QueuedRelease.version == it.version,
+            )
+            .values(
+                attempts=it.attempts,
+                problem=it.problem,
+                message=it.message,
+                retry_at=it.retry_at or QueuedRelease.retry_at,
+                given_up_at=func.clock_timestamp() if it.retry_at is None else None,
+            )
+        )
+
+
+def retry_all(connection: Connection, index: str) -> int:
+    """Make everything in the queue due, given up or not; returns how many that changed."""
+    changed = connection.execute(
+        update(QueuedRelease)
+        .where(QueuedRelease.index_name == index, QueuedRelease.attempts > 0)
+        .values(attempts=0, retry_at=func.now(), given_up_at=None)
+    )
+    return changed.rowcount
+
+
+def add_events(connection: Connection, events: Iterable[IndexEvent]) -> None:
+    """Keep what changed in an index."""
+    rows = [
+        {
+            "kind": it.kind,
+            "index_name": it.index,
+            "name": it.name,
+            "version": it.version,
+            "detail": dict(it.detail),
+        }
+        for it in events
+    ]
+    if rows:
+        connection.execute(insert(PackageEvent).values(rows))
+
+
+def watch(connection: Connection, packages: Iterable[Watched]) -> None:
+    """Follow releases of packages; bounds given again replace those before."""
+    for it in packages:
+        values = {
+            "max_versions": it.max_versions,
+            "newer_than": it.newer_than,
+            "extras": list(it.extras),
+            "prereleases": it.prereleases,
+        }
+        statement = insert(WatchedPackage).values(index_name=it.index, name=it.name, **values)
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=["index_name", "name"], set_=values)
+        )
+
+
+def unwatch(connection: Connection, index: str, names: Collection[str]) -> set[str]:
+    """Follow packages no more; returns the names that were followed."""
+    return set(
+        connection.scalars(
+            delete(WatchedPackage)
+            .where(WatchedPackage.index_name == index, WatchedPackage.name.in_(names))
+            .returning(WatchedPackage.name)
+        )
+    )
+
+
+def watched(connection: Connection) -> list[Watched]:
+    """The packages that are followed, by index and name."""
+    rows = connection.execute(
+        select(WatchedPackage).order_by(WatchedPackage.index_name, WatchedPackage.name)
+    )
+    return [
+        Watched(
+            row.index_name, row.name, row.max_versions, row.newer_than, tuple(row.extras),
+            row.prereleases,
+        )
+        for row in rows
+    ]  # fmt: skip

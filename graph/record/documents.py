@@ -1,0 +1,287 @@
+"""Bodies of documents: compressed in the record, or in the document store if large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import local
+from typing import Any
+from uuid import uuid4
+
+import fsspec
+import zstandard
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Row,
+    Text,
+    any_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+    update,
+)
+
+from common.errors import DamagedDocument, StoreUnavailable
+from common.formats.json_documents import digest_bytes
+from common.inspection import OWN_COLLECTOR
+from common.parser_version import PARSER_VERSION
+from common.settings import Settings
+from graph.record.bulk import copy_new
+from graph.record.postgresql import storable
+from graph.tables import Document, QuarantinedDocument
+
+#: Compressed bodies above this many bytes go to the document store, so that the
+#: record stays quick to back up.
+INLINE_LIMIT_BYTES = 256 * 1024
+
+
+class _Packers(local):
+    """A compressor of each thread's own: shared ones corrupt what they write, or crash."""
+
+    def __init__(self) -> None:
+        # The fastest level, so that ingest is not held up.
+        self.own = zstandard.ZstdCompressor(level=1)
+
+
+_packers = _Packers()
+
+# Made once: it is asked with almost every request.
+_BODY = select(
+    Document.document_id, Document.kind, Document.size_bytes, Document.body, Document.location
+).where(Document.document_id == bindparam("wanted"))
+
+#: Kind of the documents that are named by their request and not by their content.
+UPLOAD = "upload"
+
+# The place of a large body: held by whoever writes one there, and alone by who deletes it.
+_WITH_OTHERS = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:wanted, 1))")
+_ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended(:wanted, 1))")
+_KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
+
+_COLUMNS = (
+    "document_id", "kind", "schema_version", "source", "collector", "size_bytes", "body",
+    "location", "parser_version",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredDocument:
+    """A document as it came: what it is, where it was read from, its canonical JSON.
+
+    :param collector: program or database that made it
+    """
+
+    document_id: str
+    kind: str
+    schema_version: str
+    source: str
+    body: bytes
+    collector: str = OWN_COLLECTOR
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBody:
+    """Where a body is: exactly one of the two is set."""
+
+    body: bytes | None
+    location: str | None
+
+
+def store_body(
+    settings: Settings,
+    document_id: str,
+    body: bytes,
+    before: Callable[[], object] = lambda: None,
+) -> StoredBody:
+    """Compress ``body`` and, if it is large, write it to the document store.
+
+    Content names the object, so that writing twice changes nothing and a
+    transaction that fails afterwards leaves at most an object nobody names.
+
+    :param before: called before the document store is written to
+    :raises StoreUnavailable: if the document store cannot be written
+    """
+    packed = _packers.own.compress(body)
+    if len(packed) <= INLINE_LIMIT_BYTES:
+        return StoredBody(packed, None)
+    location = _location(document_id)
+    before()
+    try:
+        filesystem, path = fsspec.core.url_to_fs(_url(settings, location))
+        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        # Written beside and moved: a reader never meets half a body, nor a second writer ours.
+        temporary = f"{path}.{uuid4().hex}.part"
+        filesystem.pipe_file(temporary, packed)
+        filesystem.mv(temporary, path)
+    except Exception as error:
+        raise _unavailable(error) from error
+    return StoredBody(None, location)
+
+
+def body_of(connection: Connection, settings: Settings, document_id: str) -> bytes | None:
+    """The canonical JSON of a document, or ``None`` if there is no such document.
+
+    :raises DamagedDocument: if the stored body is not the one that was stored
+    :raises StoreUnavailable: if the body is in a document store that cannot be read
+    """
+    row = connection.execute(_BODY, {"wanted": document_id}).one_or_none()
+    return None if row is None else unpacked_body(settings, row)
+
+
+def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
+    """The body of a row of ``documents``, compared with its size and its identifier.
+
+    :param row: with ``document_id``, ``kind``, ``size_bytes``, ``body`` and ``location``
+    :raises DamagedDocument: if the stored body is not the one that was stored
+    :raises StoreUnavailable: if the body is in a document store that cannot be read
+    """
+    packed = row.body if row.body is not None else _stored_body(settings, row)
+    try:
+        # The size in the frame is what would be allocated, so it is compared first.
+        if zstandard.frame_content_size(packed) != row.size_bytes:
+            raise DamagedDocument(row.document_id, "its body has another size")
+        body = zstandard.decompress(packed)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise DamagedDocument(row.document_id, "its body cannot be decompressed") from error
+    if row.kind != UPLOAD and digest_bytes(body) != row.document_id:
+        raise DamagedDocument(row.document_id, "its body has another SHA-256")
+    return body
+
+
+def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
+    """The compressed body out of the document store."""
+    # Not the recorded place: who changes that could have any file read.
+    if row.location != _location(row.document_id):
+        raise DamagedDocument(row.document_id, "its body is recorded at another place")
+    try:
+        with fsspec.open(_url(settings, row.location), "rb") as file:
+            return bytes(file.read())
+    except FileNotFoundError as error:
+        raise DamagedDocument(row.document_id, "its body is not in the document store") from error
+    except Exception as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: Exception) -> StoreUnavailable:
+    """Each kind of object store has errors of its own, and their texts may repeat its URL."""
+    cause = error.strerror if isinstance(error, OSError) and error.strerror else None
+    return StoreUnavailable(
+        "the document store",
+        cause or type(error).__name__,
+        "check DOCUMENT_STORE_URL and the credentials in the environment",
+    )
+
+
+def add_documents(
+    connection: Connection, settings: Settings, documents: Iterable[DeliveredDocument]
+) -> set[str]:
+    """Store each document once, in two statements; the caller owns the transaction.
+
+    :returns: the identifiers of those that were new
+    :raises StoreUnavailable: if a large body cannot be written to the document store
+    """
+    unique = {str(document.document_id): document for document in documents}
+    # Locked: what is there must not be deleted before the caller's rows name it.
+    query = select(Document.document_id).where(Document.document_id.in_(list(unique)))
+    known = set(connection.scalars(query.with_for_update(read=True, key_share=True)))
+    _replace_damaged(connection, settings, [unique[key] for key in sorted(known)])
+    rows = [_row(connection, settings, it) for key, it in unique.items() if key not in known]
+    # Another writer may have delivered one of them in the meantime.
+    return set(copy_new(connection, Document, rows, _COLUMNS)) if rows else set()
+
+
+def _replace_damaged(
+    connection: Connection, settings: Settings, documents: Sequence[DeliveredDocument]
+) -> None:
+    """Store bodies again that ``thoth record verify`` found damaged."""
+    entry = QuarantinedDocument
+    query = select(entry.source).where(
+        entry.kind == "record",
+        entry.field == "body",
+        entry.resolved_at.is_(None),
+        entry.source == any_(literal([it.document_id for it in documents], ARRAY(Text))),
+    )
+    damaged = set(connection.scalars(query)) if documents else set()
+    for it in documents:
+        if it.document_id in damaged:
+            names = ("size_bytes", "body", "location")
+            row = dict(zip(_COLUMNS, _row(connection, settings, it), strict=True))
+            statement = update(Document).where(Document.document_id == it.document_id)
+            connection.execute(statement.values({name: row[name] for name in names}))
+
+
+def _row(
+    connection: Connection, settings: Settings, document: DeliveredDocument
+) -> tuple[str | int | bytes | None, ...]:
+    wanted = {"wanted": document.document_id}
+    stored = store_body(
+        settings, document.document_id, document.body,
+        lambda: connection.execute(_WITH_OTHERS, wanted),
+    )  # fmt: skip
+    return (
+        document.document_id, document.kind, document.schema_version, storable(document.source),
+        document.collector, len(document.body), stored.body, stored.location, PARSER_VERSION,
+    )  # fmt: skip
+
+
+def forget_documents(
+    connection: Connection, kind: str, older_than: timedelta, limit: int
+) -> tuple[int, list[str]]:
+    """Delete the oldest documents of a kind, which nothing refers to.
+
+    The caller owns the transaction.
+
+    :param limit: of the documents
+    :returns: how many were deleted, and those of them whose bodies :func:`forget_body` is to
+        delete once the transaction has committed
+    """
+    oldest = (
+        select(Document.document_id)
+        .where(
+            Document.kind == kind,
+            Document.ingested_at < func.clock_timestamp() - literal(older_than),
+        )
+        .order_by(Document.ingested_at)
+        .limit(limit)
+    )
+    return forgotten(connection, Document.document_id.in_(oldest))
+
+
+def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
+    """Delete documents; see :func:`forget_documents`."""
+    query = delete(Document).where(which).returning(Document.document_id, Document.location)
+    rows = connection.execute(query).all()
+    return len(rows), [row.document_id for row in rows if row.location is not None]
+
+
+def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
+    """Delete the body of a deleted document from the document store, in a later transaction.
+
+    In the same one, a rollback would give the document back without its body. Whoever stores it
+    again in the meantime holds its place until the end of the transaction.
+    """
+    wanted = {"wanted": document_id}
+    connection.execute(_ALONE, wanted)
+    if connection.scalar(_KNOWN, wanted):
+        return
+    # What stays behind is an object that nobody names.
+    with suppress(Exception):
+        filesystem, path = fsspec.core.url_to_fs(_url(settings, _location(document_id)))
+        filesystem.rm_file(path)
+
+
+def _location(document_id: str) -> str:
+    hexadecimal = document_id.removeprefix("sha256:")
+    return f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
+
+
+def _url(settings: Settings, location: str) -> str:
+    return f"{settings.document_store_url.rstrip('/')}/{location}"

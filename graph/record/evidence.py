@@ -1,0 +1,161 @@
+"""The evidence for a request, out of the record: what was measured of the packages it is about."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, any_, func, select
+
+from common.formats.json_documents import canonical_json
+from common.packages import Purl
+from graph.evidence import ADVISORIES, Evidence, KnownHarm, Reading, Series
+from graph.record.advisories import HAS_ADVISORIES
+from graph.record.observations import (
+    measured,
+    minor,
+    reading_of,
+    series_of,
+)
+from graph.record.postgresql import texts
+from graph.snapshot import Snapshot
+from graph.tables import (
+    AdvisorySource,
+    HardwareRow,
+    IndexProject,
+    InspectionRow,
+    ObservationRow,
+    PackageVersionRow,
+    StackPackage,
+    VulnerabilityRow,
+)
+
+#: Name of the source that measurements are, beside the indexes and the advisories.
+INSPECTIONS = "inspections"
+
+
+def evidence_for(
+    connection: Connection, snapshot: Snapshot, now: datetime, *, with_excluded: bool = False
+) -> Evidence:
+    """All that was measured of stacks that hold a candidate of ``snapshot``, frozen.
+
+    Crashes, quarantined definitions and inspections whose stack is not known are left out;
+    unstable jobs are marked. The number of questions does not depend on the snapshot.
+
+    :param now: its day, UTC, is the moment for which releases are young or old: equal
+        knowledge of one day is equal evidence, which is stored once
+    :param with_excluded: also what was measured of stacks that hold an excluded version
+    """
+    listed = (snapshot.packages, snapshot.excluded) if with_excluded else (snapshot.packages,)
+    purls = [it.purl for versions in listed for them in versions.values() for it in them]
+    stacks = _stacks(connection, purls)
+    rows = _observations(connection, list(stacks))
+    series, readings = _frozen(rows)
+    harmful = {
+        known.id
+        for them in snapshot.packages.values()
+        for it in them
+        for known in it.vulnerabilities
+    }
+    seen = {it.stack for it in readings}
+    return Evidence(
+        as_of=_day(now),
+        series=series,
+        readings=readings,
+        stacks={name: them for name, them in stacks.items() if name in seen},
+        hardware=_labels(connection, {it.hardware_digest for it in series}),
+        vulnerabilities=_harms(connection, harmful),
+        sources=_sources(connection, snapshot),
+    )
+
+
+def _day(moment: datetime) -> datetime:
+    """The midnight, UTC, that a moment's day began with."""
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Purl, ...]]:
+    """Inspected stacks with any of these versions, by digest, and all versions in each."""
+    # Of the stacks that were only advised there is nothing to be found, and they are many.
+    holding = (
+        select(InspectionRow.stack_digest)
+        .join(StackPackage, StackPackage.stack_digest == InspectionRow.stack_digest)
+        .where(StackPackage.purl == any_(texts(purls)))
+    )
+    query = (
+        select(StackPackage.stack_digest, StackPackage.purl)
+        .where(StackPackage.stack_digest.in_(holding))
+        .order_by(StackPackage.stack_digest, StackPackage.purl)
+    )
+    found: dict[str, list[Purl]] = defaultdict(list)
+    for stack, purl in connection.execute(query):
+        found[stack].append(Purl(purl))
+    return {stack: tuple(sorted(them)) for stack, them in sorted(found.items())}
+
+
+def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row[Any]]:
+    query = measured().where(InspectionRow.stack_digest == any_(texts(stacks)))
+    return connection.execution_options(yield_per=1000).execute(query)
+
+
+def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
+    """Series and readings in an order of their own, whatever the order of rows."""
+    found: dict[tuple[str, str], tuple[Series, list[Row[Any]]]] = {}
+    for row in rows:
+        key = row.comparison_key, minor(row.python_version) or ""
+        if key not in found:
+            found[key] = (series_of(row), [])
+        found[key][1].append(row)
+    ordered = sorted(found.values(), key=lambda it: _order(it[0]))
+    readings = (
+        reading_of(row, number, row.stack_digest)
+        for number, (_, several) in enumerate(ordered)
+        for row in sorted(several, key=lambda it: it.observation_id)
+    )
+    return tuple(it for it, _ in ordered), tuple(readings)
+
+
+def _order(it: Series) -> tuple[str, ...]:
+    parameters = canonical_json(it.parameters).decode()
+    return it.indicator, parameters, it.comparison_key, it.python_version or ""
+
+
+def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
+    query = select(HardwareRow.digest, HardwareRow.label).where(
+        HardwareRow.digest == any_(texts(sorted(digests)))
+    )
+    return dict(sorted(connection.execute(query)))
+
+
+def _harms(connection: Connection, identifiers: Iterable[str]) -> dict[str, KnownHarm]:
+    query = select(
+        VulnerabilityRow.vulnerability_id, VulnerabilityRow.aliases, VulnerabilityRow.summary
+    ).where(VulnerabilityRow.vulnerability_id == any_(texts(sorted(identifiers))))
+    rows = sorted(connection.execute(query), key=lambda row: row[0])
+    return {key: KnownHarm(tuple(sorted(aliases)), summary) for key, aliases, summary in rows}
+
+
+def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime | None]:
+    """When each source last said something of what is asked: the oldest answer of an index."""
+    found: dict[str, datetime | None] = {INSPECTIONS: None}
+    found[INSPECTIONS] = connection.scalar(
+        select(func.max(func.coalesce(ObservationRow.ended_at, InspectionRow.created_at))).join(
+            InspectionRow, InspectionRow.document_id == ObservationRow.document_id
+        )
+    )
+    names = list(snapshot.revisions)
+    told = select(PackageVersionRow.index_name, func.min(PackageVersionRow.as_of)).where(
+        PackageVersionRow.name == any_(texts(names))
+    )
+    found |= dict(connection.execute(told.group_by(PackageVersionRow.index_name)).all())
+    asked = select(IndexProject.index_name, func.min(IndexProject.as_of)).where(
+        IndexProject.name == any_(texts(names)), IndexProject.as_of.is_not(None)
+    )
+    # An index that was asked again and had nothing new is as fresh as that answer.
+    found |= dict(connection.execute(asked.group_by(IndexProject.index_name)).all())
+    advisories = select(AdvisorySource.source, AdvisorySource.as_of).where(HAS_ADVISORIES)
+    archives: dict[str, datetime | None] = dict(connection.execute(advisories).all())
+    found |= archives or {ADVISORIES: None}
+    return dict(sorted(found.items()))

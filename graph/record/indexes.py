@@ -1,0 +1,340 @@
+"""How much is known of each index, how fresh it is, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, and_, case, func, literal, select
+
+from graph.tables import (
+    IndexProject,
+    PackageEvent,
+    PackageVersionRow,
+    QueuedRelease,
+    WatchedPackage,
+)
+
+#: Alarms that are listed, the newest; all are counted.
+_LISTED = 50
+#: Another hash than before, two on one page, and a project whose files are all gone.
+_ALARM_KINDS = ("changed_hash", "conflicting_hash", "emptied")
+
+
+@dataclass(slots=True)
+class IndexStatus:
+    """One index as the record knows it.
+
+    :param releases: count by state
+    :param problems: of releases that are not solved, count by problem
+    :param projects: count by state, as the index answered last
+    :param oldest: when the index last answered for the project that was confirmed longest ago
+    :param newest: the same, most lately
+    :param queue: releases to be read: ``due``, ``waiting`` for another try, or ``given_up``
+    :param given_up: name, version, problem and message of each
+    :param alarms: files that had another hash than before, or two at once, and projects that
+        lost all their files, ever
+    :param events: of the last days, count by kind
+    """
+
+    index: str
+    releases: dict[str, int] = field(default_factory=dict)
+    problems: dict[str, int] = field(default_factory=dict)
+    projects: dict[str, int] = field(default_factory=dict)
+    oldest: datetime | None = None
+    newest: datetime | None = None
+    missing: list[str] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    queue: dict[str, int] = field(default_factory=dict)
+    given_up: list[dict[str, Any]] = field(default_factory=list)
+    alarm_count: int = 0
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    events: dict[str, int] = field(default_factory=dict)
+    watched: int = 0
+
+
+def index_status(connection: Connection, days: int) -> list[IndexStatus]:
+    """Every index that the record knows anything of, in name order.
+
+    :param days: of which events are counted
+    """
+    found: dict[str, IndexStatus] = {}
+
+    def of(index: str) -> IndexStatus:
+        return found.setdefault(index, IndexStatus(index))
+
+    for index, state, count, oldest, newest in connection.execute(_RELEASES):
+        of(index).releases[state] = count
+        _widen(of(index), oldest, newest)
+    for index, problem, count in connection.execute(_PROBLEMS):
+        of(index).problems[str(problem)] = count
+    _add_projects(connection, of)
+    _add_queue(connection, of)
+    recent = PackageEvent.occurred_at > func.now() - timedelta(days=days)
+    for index, kind, count in connection.execute(_EVENTS.where(recent)):
+        of(index).events[kind] = count
+    for index, count in connection.execute(_ALARM_COUNTS):
+        of(index).alarm_count = count
+    for row in connection.execute(_ALARMS):
+        of(row.index_name).alarms.append(
+            {
+                "kind": row.kind, "name": row.name, "version": row.version,
+                "at": row.occurred_at, **row.detail,
+            }
+        )  # fmt: skip
+    for index, count in connection.execute(_WATCHED):
+        of(index).watched = count
+    return [found[index] for index in sorted(found)]
+
+
+def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
+    """Pages are the fresher word where there are any.
+
+    A project that an index failed to give is as old as the last page that it did give.
+    """
+    asked: set[str] = set()
+    for index, state, count, oldest, newest in connection.execute(_PROJECTS):
+        status = of(index)
+        status.projects[state] = count
+        if state != "missing" and newest is not None:
+            if index not in asked:
+                status.oldest = status.newest = None
+            asked.add(index)
+            _widen(status, oldest, newest)
+    for row in connection.execute(_TROUBLED):
+        if row.state == "missing":
+            of(row.index_name).missing.append(row.name)
+        else:
+            of(row.index_name).failed.append(
+                {"name": row.name, "problem": row.problem, "message": row.message}
+            )
+
+
+def _add_queue(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
+    for index, due, waiting, given_up in connection.execute(_QUEUE):
+        of(index).queue = {"due": due, "waiting": waiting, "given_up": given_up}
+    for row in connection.execute(_GIVEN_UP):
+        of(row.index_name).given_up.append(
+            {
+                "name": row.name,
+                "version": row.version,
+                "problem": row.problem,
+                "message": row.message,
+                "attempts": row.attempts,
+            }
+        )
+
+
+def _widen(status: IndexStatus, oldest: datetime | None, newest: datetime | None) -> None:
+    moments = [it for it in (status.oldest, status.newest, oldest, newest) if it is not None]
+    if moments:
+        status.oldest, status.newest = min(moments), max(moments)
+
+
+_RELEASES = select(
+    PackageVersionRow.index_name,
+    PackageVersionRow.state,
+    func.count(),
+    func.min(PackageVersionRow.as_of),
+    func.max(PackageVersionRow.as_of),
+).group_by(PackageVersionRow.index_name, PackageVersionRow.state)
+
+_PROBLEMS = (
+    select(PackageVersionRow.index_name, PackageVersionRow.problem, func.count())
+    .where(PackageVersionRow.problem.is_not(None))
+    .group_by(PackageVersionRow.index_name, PackageVersionRow.problem)
+)
+
+_PROJECTS = select(
+    IndexProject.index_name,
+    IndexProject.state,
+    func.count(),
+    func.min(IndexProject.as_of),
+    func.max(IndexProject.as_of),
+).group_by(IndexProject.index_name, IndexProject.state)
+
+_TROUBLED = (
+    select(
+        IndexProject.index_name,
+        IndexProject.name,
+        IndexProject.state,
+        IndexProject.problem,
+        IndexProject.message,
+    )
+    .where(IndexProject.state != "known")
+    .order_by(IndexProject.index_name, IndexProject.name)
+)
+
+_IS_GIVEN_UP = QueuedRelease.given_up_at.is_not(None)
+_IS_DUE = and_(~_IS_GIVEN_UP, QueuedRelease.retry_at <= func.now())
+_IS_WAITING = and_(~_IS_GIVEN_UP, QueuedRelease.retry_at > func.now())
+
+_QUEUE = select(
+    QueuedRelease.index_name,
+    func.count(case((_IS_DUE, 1))),
+    func.count(case((_IS_WAITING, 1))),
+    func.count(case((_IS_GIVEN_UP, 1))),
+).group_by(QueuedRelease.index_name)
+
+_GIVEN_UP = (
+    select(
+        QueuedRelease.index_name,
+        QueuedRelease.name,
+        QueuedRelease.version,
+        QueuedRelease.problem,
+        QueuedRelease.message,
+        QueuedRelease.attempts,
+    )
+    .where(_IS_GIVEN_UP)
+    .order_by(QueuedRelease.name, QueuedRelease.version)
+)
+
+_EVENTS = select(PackageEvent.index_name, PackageEvent.kind, func.count()).group_by(
+    PackageEvent.index_name, PackageEvent.kind
+)
+
+_ALARM_COUNTS = (
+    select(PackageEvent.index_name, func.count())
+    .where(PackageEvent.kind.in_(_ALARM_KINDS))
+    .group_by(PackageEvent.index_name)
+)
+
+_ALARMS = (
+    select(
+        PackageEvent.index_name,
+        PackageEvent.kind,
+        PackageEvent.name,
+        PackageEvent.version,
+        PackageEvent.detail,
+        PackageEvent.occurred_at,
+    )
+    .where(PackageEvent.kind.in_(_ALARM_KINDS))
+    .order_by(PackageEvent.event_id.desc())
+    .limit(_LISTED)
+)
+
+_WATCHED = select(WatchedPackage.index_name, func.count()).group_by(WatchedPackage.index_name)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexAnswer:
+    """The last answer of an index to a request for a package.
+
+    :param state: ``known``, ``missing`` (no such package) or ``failed`` (no readable page)
+    :param as_of: when the index last gave a page
+    :param problem: code of the failure, only if the state is ``failed``
+    :param message: the failure in words
+    """
+
+    index: str
+    state: str
+    as_of: datetime | None = None
+    problem: str | None = None
+    message: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """The failure for a person; ``None`` if there was none."""
+        return f"{self.message} [{self.problem}]" if self.problem else None
+
+
+def answers_of(
+    connection: Connection, names: Collection[str]
+) -> dict[tuple[str, str], IndexAnswer]:
+    """The last answer of every index that was asked for these packages, by index and name."""
+    row = IndexProject
+    query = select(
+        row.name, row.index_name, row.state, row.as_of, row.problem, row.message
+    ).order_by(row.name, row.index_name)
+    rows = connection.execute(query.where(row.name.in_(names)))
+    return {(row.index_name, row.name): IndexAnswer(*row[1:]) for row in rows}
+
+
+def asked_since(
+    connection: Connection, names: Collection[str], ago: timedelta
+) -> set[tuple[str, str]]:
+    """Pairs of index and package that were requested within the period ``ago``."""
+    row = IndexProject
+    query = select(row.index_name, row.name).where(
+        row.name.in_(names), row.asked_at > func.clock_timestamp() - literal(ago)
+    )
+    return {(index, name) for index, name in connection.execute(query)}
+
+
+def answers_about(connection: Connection, name: str) -> tuple[IndexAnswer, ...]:
+    """The last answers about one package, in the order of the indexes."""
+    return tuple(answers_of(connection, [name]).values())
+
+
+#: Kinds of events, as they are stored.
+KINDS = (
+    "new_release", "removed", "yanked", "unyanked", "new_files", "changed_requirements",
+    "changed_hash", "conflicting_hash", "emptied",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """Something that changed in an index; the version is empty where it is of a project."""
+
+    event_id: int
+    kind: str
+    index: str
+    name: str
+    version: str
+    detail: dict[str, Any]
+    occurred_at: datetime
+
+
+def browse_events(
+    connection: Connection,
+    *,
+    package: str | None = None,
+    index: str | None = None,
+    kind: str | None = None,
+    after: int | None = None,
+    limit: int,
+) -> list[RecordedEvent]:
+    """Events, the newest first; ``after`` is the last identifier of the page before."""
+    row = PackageEvent
+    query = _RECORDED_EVENTS
+    for column, value in ((row.name, package), (row.index_name, index), (row.kind, kind)):
+        if value is not None:
+            query = query.where(column == value)
+    if after is not None:
+        query = query.where(row.event_id < after)
+    return [RecordedEvent(*it) for it in connection.execute(query.limit(limit))]
+
+
+def events_of(connection: Connection, name: str) -> list[RecordedEvent]:
+    """All events of a package, the newest first."""
+    rows = connection.execute(_RECORDED_EVENTS.where(PackageEvent.name == name))
+    return [RecordedEvent(*row) for row in rows]
+
+
+_RECORDED_EVENTS = select(
+    PackageEvent.event_id,
+    PackageEvent.kind,
+    PackageEvent.index_name,
+    PackageEvent.name,
+    PackageEvent.version,
+    PackageEvent.detail,
+    PackageEvent.occurred_at,
+).order_by(PackageEvent.event_id.desc())
+
+
+def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
+    """Why no release of these packages is known: the answers of the indexes in words, by name."""
+    troubles: dict[str, list[str]] = {}
+    for (index, name), answer in answers_of(connection, names).items():
+        match answer.state:
+            case "missing":
+                text = f"{index} does not have it"
+            case "known":
+                text = f"{index} lists no release of it"
+            case _:
+                text = f"{index} gave no page of it: {answer.trouble}"
+        troubles.setdefault(name, []).append(text)
+    return {name: "; ".join(texts) for name, texts in troubles.items()}

@@ -1,0 +1,322 @@
+"""Releases as the record has them, read back whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    any_,
+    collate,
+    func,
+    literal,
+    select,
+)
+
+from common.packages import Purl
+from common.releases import Release, ReleaseFile, ReleaseState, Requirement
+from graph.record.postgresql import texts
+from graph.record.release_merging import (
+    PARTS,
+    HashAlarm,
+    KnownRelease,
+    Ranks,
+    mark_of,
+    part_of,
+)
+from graph.tables import (
+    Document,
+    PackageEvent,
+    PackageVersionRow,
+    ReleaseFileRow,
+    RequirementRow,
+)
+
+FILE_COLUMNS = (
+    ReleaseFileRow.filename,
+    ReleaseFileRow.sha256,
+    ReleaseFileRow.kind,
+    ReleaseFileRow.size_bytes,
+    ReleaseFileRow.requires_python,
+    ReleaseFileRow.yanked,
+    ReleaseFileRow.yanked_reason,
+    ReleaseFileRow.uploaded_at,
+    ReleaseFileRow.metadata_sha256,
+    ReleaseFileRow.attested,
+)
+_REQUIREMENT_COLUMNS = (
+    RequirementRow.raw,
+    RequirementRow.name,
+    RequirementRow.specifier,
+    RequirementRow.marker,
+    RequirementRow.extras,
+    RequirementRow.for_extras,
+    RequirementRow.url,
+    RequirementRow.problem,
+)
+
+#: Whether the index offers a file, the rank of the list that told it, and the file.
+_Listed = tuple[bool, str | None, ReleaseFile]
+
+
+def known_releases(connection: Connection, index_name: str, name: str) -> dict[str, KnownRelease]:
+    """Every release of a package that an index is known to serve, by version; three queries."""
+    version = PackageVersionRow
+    query = select(version.__table__).where(version.index_name == index_name, version.name == name)
+    return {known.version: known for known in _read(connection, query).values()}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReleases:
+    """What the record has of some releases.
+
+    :param locked: by package URL
+    :param spelt: package URL and version of those that are known by others than their own
+    """
+
+    locked: dict[str, KnownRelease]
+    spelt: dict[str, tuple[Purl, str]]
+
+    def as_known(self, release: Release) -> Release:
+        """``release`` as the record spells it: an index serves 1.0 and 1.0.0 as one."""
+        if release.purl not in self.spelt:
+            return release
+        purl, version = self.spelt[release.purl]
+        return replace(release, purl=purl, version=version)
+
+
+def stored_releases(
+    connection: Connection, releases: Iterable[Release], *, lock: bool = True
+) -> StoredReleases:
+    """What is in the record of ``releases``, locked in the order of package URLs until the end.
+
+    :param lock: ``False`` for who only reads
+    """
+    wanted = {release.purl: release.version for release in releases}
+    spellings = {purl: spellings_of(purl) for purl in wanted}
+    known = PackageVersionRow
+    query = select(known.purl, known.version).where(
+        _among(known.purl, [it for some in spellings.values() for it in some])
+    )
+    there: dict[str, str] = {row.purl: row.version for row in connection.execute(query)}
+    first: dict[str, tuple[Purl, str]] = {}
+    for purl, version in sorted(there.items()):
+        first.setdefault(spellings_of(purl)[0], (Purl(purl), version))
+    spelt: dict[str, tuple[Purl, str]] = {}
+    for purl, version in wanted.items():
+        if purl not in there:
+            as_first = first.setdefault(spellings[purl][0], (purl, version))
+            if as_first[0] != purl:
+                spelt[purl] = as_first
+    known_as = {spelt[purl][0] if purl in spelt else purl for purl in wanted}
+    return StoredReleases(_locked(connection, sorted(known_as & there.keys()), lock), spelt)
+
+
+#: A package URL up to the last digit of the release number that is no final zero, and these.
+_NUMBER = re.compile(r"([^@]*@(?:\d+%21)?\d+(?:\.\d+)*?)((?:\.0)*)(?!\.?\d)")
+#: Numbers that an index may have filled up with zeros have at most so many parts.
+_PARTS = 4
+
+
+def spellings_of(purl: str) -> list[str]:
+    """Package URLs of versions that are equal to that of ``purl``, the shortest first.
+
+    >>> spellings_of("pkg:pypi/flask@2.0rc1?index=builds")[:2]
+    ['pkg:pypi/flask@2rc1?index=builds', 'pkg:pypi/flask@2.0rc1?index=builds']
+    >>> spellings_of("pkg:pypi/flask@10.1.2.3")
+    ['pkg:pypi/flask@10.1.2.3']
+    """
+    number = _NUMBER.match(purl)
+    if number is None:
+        return [purl]
+    head, zeros, rest = number[1], len(number[2]) // 2, purl[number.end() :]
+    most = max(zeros, _PARTS - 1 - head.rpartition("@")[2].count("."))
+    return [f"{head}{'.0' * count}{rest}" for count in range(most + 1)]
+
+
+def _locked(connection: Connection, purls: Sequence[str], lock: bool) -> dict[str, KnownRelease]:
+    query = (
+        select(PackageVersionRow.__table__)
+        .where(_among(PackageVersionRow.purl, purls))
+        .order_by(collate(PackageVersionRow.purl, "C"))
+    )
+    return _read(connection, query.with_for_update(key_share=True) if lock else query)
+
+
+def _among(column: Any, keys: Sequence[str]) -> ColumnElement[bool]:
+    among: ColumnElement[bool] = column == any_(literal(list(keys), ARRAY(Text)))
+    return among
+
+
+def _read(connection: Connection, query: Select[Any]) -> dict[str, KnownRelease]:
+    rows = connection.execute(query).all()
+    if not rows:
+        return {}
+    purls = [row.purl for row in rows]
+    asked = requirements_of(connection, purls)
+    files = _files(connection, purls)
+    return {row.purl: _known(row, asked.get(row.purl, ()), files.get(row.purl, ())) for row in rows}
+
+
+def requirements_of(
+    connection: Connection, purls: Sequence[str]
+) -> dict[str, tuple[Requirement, ...]]:
+    query = (
+        select(RequirementRow.purl, *_REQUIREMENT_COLUMNS)
+        .where(_among(RequirementRow.purl, purls))
+        .order_by(RequirementRow.purl, RequirementRow.position)
+    )
+    return {
+        purl: tuple(_requirement(*row[1:]) for row in rows)
+        for purl, rows in _grouped(connection, query)
+    }
+
+
+def _requirement(
+    raw: str, name: str | None, specifier: str, marker: str | None, *others: Any
+) -> Requirement:
+    extras, for_extras, url, problem = others
+    return Requirement(raw, name, specifier, marker, tuple(extras), tuple(for_extras), url, problem)
+
+
+def _files(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[_Listed, ...]]:
+    query = (
+        select(ReleaseFileRow.purl, ReleaseFileRow.listed, ReleaseFileRow.rank, *FILE_COLUMNS)
+        .where(_among(ReleaseFileRow.purl, purls))
+        .order_by(ReleaseFileRow.purl, ReleaseFileRow.filename)
+    )
+    return {
+        purl: tuple((row[1], row[2], ReleaseFile(*row[3:])) for row in rows)
+        for purl, rows in _grouped(connection, query)
+    }
+
+
+def _grouped(connection: Connection, query: Any) -> Iterator[tuple[str, Iterator[Any]]]:
+    return groupby(connection.execute(query), lambda row: str(row[0]))
+
+
+def _known(
+    row: Any, requirements: tuple[Requirement, ...], files: Sequence[_Listed]
+) -> KnownRelease:
+    return KnownRelease(
+        purl=Purl(row.purl),
+        name=row.name,
+        version=row.version,
+        index=row.index_name,
+        state=ReleaseState(row.state),
+        document_id=row.release_document_id,
+        problem=row.problem,
+        problem_message=row.problem_message,
+        requires_python=row.requires_python,
+        requirements=requirements,
+        extras=tuple(row.extras),
+        license=row.license,
+        yanked=row.yanked,
+        yanked_reason=row.yanked_reason,
+        uploaded_at=row.uploaded_at,
+        metadata_source=row.metadata_source,
+        metadata_file=row.metadata_file,
+        files={file.filename: file for listed, _, file in files if listed},
+        gone={file.filename: file for listed, _, file in files if not listed},
+        added={file.filename: rank for _, rank, file in files if rank is not None},
+        as_of=row.as_of,
+        ranks=Ranks(*row.ranks[: len(Ranks._fields)]),
+    )
+
+
+def corrected(
+    known: KnownRelease, release: Release, alarms: Collection[HashAlarm] = ()
+) -> KnownRelease:
+    """``known``, with every part as ``release`` says it whose rank names its document.
+
+    Parts that another delivery told are left as they are.
+
+    :param release: in the record's spelling, with the identifier of its stored document
+    :param alarms: that were raised; the record keeps the file that it knew before
+    """
+    mark = mark_of(release.document_id)
+    told = {
+        name: value
+        for part in PARTS
+        if getattr(known.ranks, part).endswith(mark)
+        for name, value in part_of(release, part).items()
+    }
+    offered = {it.filename: it for it in release.files}
+    whole_list = known.ranks.files.endswith(mark)
+    files = {}
+    for name in {**known.files, **(offered if whole_list else {})}:
+        told_here = known.added[name].endswith(mark) if name in known.added else whole_list
+        if told_here and name in offered:
+            files[name] = _file(known, known.files.get(name), offered[name], alarms)
+        elif not told_here:
+            files[name] = known.files[name]
+    return replace(
+        known,
+        name=release.name,
+        version=release.version,
+        index=release.index,
+        files=files,
+        gone={name: it for name, it in known.gone.items() if name not in files},
+        **told,
+    )
+
+
+def _file(
+    owner: KnownRelease,
+    known: ReleaseFile | None,
+    offered: ReleaseFile,
+    alarms: Collection[HashAlarm],
+) -> ReleaseFile:
+    if known is None:
+        return offered
+    if known.sha256 and offered.sha256 and known.sha256 != offered.sha256:
+        alarm = HashAlarm(owner.purl, known.filename, known.sha256, offered.sha256)
+        return known if alarm in alarms else offered
+    return replace(offered, sha256=offered.sha256 or known.sha256)
+
+
+def raised_alarms(connection: Connection, releases: Iterable[KnownRelease]) -> set[HashAlarm]:
+    """Alarms about files of some releases."""
+    purls = {(it.index, it.name, it.version): it.purl for it in releases}
+    event = PackageEvent
+    query = select(event.index_name, event.name, event.version, event.detail).where(
+        event.kind == "changed_hash", event.name == any_(texts({name for _, name, _ in purls}))
+    )
+    return {
+        HashAlarm(purls[row[0], row[1], row[2]], *map(row[3].get, ("file", "known", "offered")))
+        for row in connection.execute(query)
+        if (row[0], row[1], row[2]) in purls
+    }
+
+
+def untold(connection: Connection, releases: Collection[KnownRelease]) -> list[KnownRelease]:
+    """Releases with a part that no stored document told, or of which nobody told anything."""
+    marks = {it.purl: _marks(it) for it in releases}
+    column = func.right(Document.document_id, len(mark_of("sha256:" + "0" * 64)))
+    wanted = {mark for some in marks.values() for mark in some}
+    query = select(column).where(Document.kind == "release", column == any_(texts(wanted)))
+    stored = set(connection.scalars(query)) if wanted else set()
+    return [it for it in releases if not it.ranks.listing or not marks[it.purl] <= stored]
+
+
+def _marks(known: KnownRelease) -> set[str]:
+    """What ranks name, but for the document that spoke last: that one is a foreign key."""
+    ranks = {rank for rank in (*known.ranks, *known.added.values()) if rank}
+    return {rank.rpartition(" ")[2] for rank in ranks} - {mark_of(known.document_id or "")}
+
+
+def spoken_last(connection: Connection, document_ids: Collection[str]) -> list[tuple[str, str]]:
+    """Documents that are said to have spoken last, with the package URL of which release."""
+    version = PackageVersionRow
+    query = select(version.release_document_id, version.purl).where(
+        version.release_document_id == any_(texts(document_ids))
+    )
+    return [(str(row[0]), row[1]) for row in connection.execute(query)]

@@ -1,0 +1,336 @@
+"""What was measured, row by row, as every comparison needs it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, any_, func, select
+
+from common.job_stability import instability
+from common.packages import MEASURED_PACKAGES, distributions_of
+from common.units import Unit
+from graph.evidence import (
+    UNKNOWN_STACK,
+    MeasuredObservation,
+    Reading,
+    Series,
+)
+from graph.record.postgresql import texts
+from graph.tables import (
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    ObservationRow,
+    PackageVersionRow,
+    RuntimeEnvironmentRow,
+    StackPackage,
+)
+
+
+def measured() -> Select[Any]:
+    """Every measurement that may be compared; callers narrow it down and add columns.
+
+    Crashes and quarantined definitions are left out; unstable jobs are not.
+    """
+    return (
+        select(
+            ObservationRow.observation_id,
+            ObservationRow.document_id,
+            ObservationRow.job_id,
+            ObservationRow.comparison_key,
+            ObservationRow.parameters,
+            ObservationRow.device,
+            ObservationRow.unit,
+            ObservationRow.rate,
+            ObservationRow.elapsed_s,
+            ObservationRow.repetitions_s,
+            ObservationRow.unstable_reason,
+            ObservationRow.host,
+            ObservationRow.block,
+            func.coalesce(
+                ObservationRow.ended_at, ObservationRow.started_at, InspectionRow.created_at
+            ).label("seen_at"),
+            ObservationRow.hardware_digest,
+            InspectionRow.stack_digest,
+            IndicatorRow.name.label("indicator"),
+            IndicatorRow.script_sha256,
+            RuntimeEnvironmentRow.python_version,
+        )
+        .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+        .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
+        .join(
+            RuntimeEnvironmentRow,
+            RuntimeEnvironmentRow.digest == ObservationRow.environment_digest,
+        )
+        .where(ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
+    )
+
+
+def series_of(row: Row[Any]) -> Series:
+    """The series that a row of :func:`measured` is of."""
+    return Series(
+        comparison_key=row.comparison_key,
+        indicator=row.indicator,
+        script_sha256=row.script_sha256,
+        parameters=row.parameters,
+        device=row.device,
+        unit=Unit(row.unit),
+        hardware_digest=row.hardware_digest,
+        python_version=minor(row.python_version),
+    )
+
+
+def reading_of(row: Row[Any], series: int, stack: str) -> Reading:
+    """A row of :func:`measured` as a reading; whether its job was stable is judged here."""
+    return Reading(
+        observation_id=row.observation_id,
+        series=series,
+        stack=stack,
+        document_id=row.document_id,
+        job_id=row.job_id,
+        rate=_rate(row),
+        unstable_reason=row.unstable_reason or instability(row.repetitions_s),
+        host=row.host,
+        block=row.block,
+        seen_at=row.seen_at,
+    )
+
+
+def minor(version: str | None) -> str | None:
+    """``3.11`` of ``3.11.7``."""
+    return None if version is None else ".".join(version.split(".")[:2])
+
+
+def _rate(row: Row[Any]) -> float:
+    """Of the median repetition where there are any; a script may have reported the mean."""
+    if not row.repetitions_s or row.elapsed_s is None:
+        return float(row.rate)
+    return float(row.rate * row.elapsed_s / median(row.repetitions_s))
+
+
+def measured_observations(
+    connection: Connection,
+    *,
+    indicator: str | None = None,
+    hardware: str | None = None,
+    keys: Sequence[str] | None = None,
+) -> Iterator[MeasuredObservation]:
+    """Every measurement that may be compared, streamed, series by series.
+
+    Crashes and quarantined definitions are left out; unstable jobs are marked.
+
+    :param indicator: only this indicator, by name
+    :param hardware: only hardware classes whose digest begins so
+    :param keys: only these comparison keys
+    """
+    releases = _releases(connection)
+    query = (
+        measured()
+        .add_columns(IndicatorRow.component, HardwareRow.label.label("hardware_label"))
+        .join(HardwareRow, HardwareRow.digest == ObservationRow.hardware_digest)
+        .order_by(
+            ObservationRow.comparison_key,
+            RuntimeEnvironmentRow.python_version,
+            ObservationRow.observation_id,
+        )
+    )
+    if indicator is not None:
+        query = query.where(IndicatorRow.name == indicator)
+    if hardware is not None:
+        query = query.where(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
+    if keys is not None:
+        query = query.where(ObservationRow.comparison_key == any_(texts(keys)))
+    numbers: dict[tuple[str, str | None], int] = {}
+    for row in connection.execution_options(yield_per=1000).execute(query):
+        series = series_of(row)
+        number = numbers.setdefault((series.comparison_key, series.python_version), len(numbers))
+        component, version = _component(row.component, releases.get(row.stack_digest, {}))
+        yield MeasuredObservation(
+            series=series,
+            reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
+            hardware_label=row.hardware_label,
+            component=component,
+            component_version=version,
+        )
+
+
+def _component(library: str | None, installed: dict[str, str]) -> tuple[str | None, str | None]:
+    """The package of a stack that provides a library, and its version."""
+    for package in distributions_of(library):
+        if package in installed:
+            return package, installed[package]
+    return library, None
+
+
+def _releases(connection: Connection) -> dict[str, dict[str, str]]:
+    """Stack digest to the measured libraries that the stack holds, by package name."""
+    rows = connection.execute(
+        select(StackPackage.stack_digest, PackageVersionRow.name, PackageVersionRow.version)
+        .join(PackageVersionRow, PackageVersionRow.purl == StackPackage.purl)
+        .where(
+            PackageVersionRow.name.in_(MEASURED_PACKAGES),
+            StackPackage.stack_digest.in_(select(InspectionRow.stack_digest)),
+        )
+    )
+    releases: dict[str, dict[str, str]] = defaultdict(dict)
+    for stack, name, version in rows:
+        releases[stack][name] = version
+    return releases
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedObservation:
+    """What one job was seen to do, once; durations in s, rates in ``unit``, memory in bytes.
+
+    :param elapsed_s: of one call of what is measured
+    :param rate: ``None`` unless the outcome is ``measured``
+    :param repetitions_s: of each repetition, in the order in which they ran
+    :param unstable_reason: why it does not count in comparisons
+    :param quarantine_reason: why nothing may be compared with it
+    """
+
+    observation_id: str
+    document_id: str
+    job_id: str
+    outcome: str
+    exit_code: int
+    indicator: str
+    component: str | None
+    script_sha256: str | None
+    stack_digest: str | None
+    hardware_digest: str
+    python_version: str | None
+    comparison_key: str
+    parameters: dict[str, Any]
+    device: str | None
+    elapsed_s: float | None
+    rate: float | None
+    unit: str | None
+    repetitions_s: list[float]
+    correction: str | None
+    quarantine_reason: str | None
+    unstable_reason: str | None
+    failure_reason: str | None
+    failure_message: str | None
+    host: str | None
+    block: str | None
+    turn: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    memory_bytes: int | None
+    user_s: float | None
+    system_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationFilter:
+    """Which observations are asked for; ``None`` for any.
+
+    :param package: in the stack that was tried, in ``version`` if that is given
+    :param inspection: identifier of its document
+    """
+
+    indicator: str | None = None
+    hardware: str | None = None
+    stack: str | None = None
+    package: str | None = None
+    version: str | None = None
+    outcome: str | None = None
+    inspection: str | None = None
+    comparison_key: str | None = None
+
+
+def browse_observations(
+    connection: Connection, wanted: ObservationFilter, *, after: str | None = None, limit: int
+) -> list[RecordedObservation]:
+    """Observations in the order of their identifiers."""
+    row, job = ObservationRow, InspectionRow
+    query = _observations()
+    for column, value in (
+        (row.hardware_digest, wanted.hardware),
+        (job.stack_digest, wanted.stack),
+        (row.outcome, wanted.outcome),
+        (row.document_id, wanted.inspection),
+        (row.comparison_key, wanted.comparison_key),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.indicator is not None:
+        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == wanted.indicator)
+        query = query.where(row.indicator_id.in_(named))
+    if wanted.package is not None:
+        release = PackageVersionRow
+        holding = select(StackPackage.stack_digest).join(release, release.purl == StackPackage.purl)
+        holding = holding.where(release.name == wanted.package)
+        if wanted.version is not None:
+            holding = holding.where(release.version == wanted.version)
+        query = query.where(job.stack_digest.in_(holding))
+    if after is not None:
+        query = query.where(row.observation_id > after)
+    rows = connection.execute(query.order_by(row.observation_id).limit(limit))
+    return [RecordedObservation(*it) for it in rows]
+
+
+def observation_named(connection: Connection, observation_id: str) -> RecordedObservation | None:
+    """An observation by its identifier, or ``None``."""
+    query = _observations().where(ObservationRow.observation_id == observation_id)
+    found = connection.execute(query).one_or_none()
+    return None if found is None else RecordedObservation(*found)
+
+
+def common_keys(
+    connection: Connection,
+    stacks: tuple[str, str],
+    *,
+    indicator: str | None = None,
+    hardware: str | None = None,
+    after: str | None = None,
+    limit: int,
+) -> list[str]:
+    """The comparison keys that both stacks were measured with, in order.
+
+    :param stacks: their digests
+    """
+    row, job = ObservationRow, InspectionRow
+    one, other = (
+        select(row.comparison_key)
+        .join(job, job.document_id == row.document_id)
+        .where(
+            job.stack_digest == stack,
+            row.outcome == "measured",
+            row.quarantine_reason.is_(None),
+        )
+        for stack in stacks
+    )
+    if indicator is not None:
+        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
+        one = one.where(row.indicator_id.in_(named))
+    if hardware is not None:
+        one = one.where(row.hardware_digest == hardware)
+    if after is not None:
+        one = one.where(row.comparison_key > after)
+    query = one.where(row.comparison_key.in_(other)).distinct().order_by(row.comparison_key)
+    return list(connection.scalars(query.limit(limit)))
+
+
+def _observations() -> Select[*tuple[Any, ...]]:
+    row, job, script, place = ObservationRow, InspectionRow, IndicatorRow, RuntimeEnvironmentRow
+    return (
+        select(
+            row.observation_id, row.document_id, row.job_id, row.outcome, row.exit_code,
+            script.name, script.component, script.script_sha256, job.stack_digest,
+            row.hardware_digest, place.python_version, row.comparison_key, row.parameters,
+            row.device, row.elapsed_s, row.rate, row.unit, row.repetitions_s, row.correction,
+            row.quarantine_reason, row.unstable_reason, row.failure_reason, row.failure_message,
+            row.host, row.block, row.turn, row.started_at, row.ended_at, row.memory_bytes,
+            row.user_s, row.system_s,
+        )
+        .join(job, job.document_id == row.document_id)
+        .join(script, script.indicator_id == row.indicator_id)
+        .join(place, place.digest == row.environment_digest)
+    )  # fmt: skip

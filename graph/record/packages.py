@@ -1,0 +1,315 @@
+"""Packages: their names, and the revision that changes when an answer about them could."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+from sqlalchemy import Connection, any_, func, select, text
+
+from common.packages import version_of
+from graph.record.affected_versions import match_versions
+from graph.record.bulk import copy_rows, insert_new
+from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of
+from graph.record.known_releases import known_releases
+from graph.record.postgresql import texts
+from graph.record.release_merging import KnownRelease
+from graph.tables import (
+    AffectedVersion,
+    OutboxEntry,
+    PackageRow,
+    PackageVersionRow,
+    VulnerabilityRow,
+    table_of,
+)
+
+#: Taken before the versions are read, so that two writers of one package do not each miss
+#: what the other adds; in name order, so that they never deadlock.
+_LOCK = text(
+    'SELECT name FROM packages WHERE name = ANY(:names) ORDER BY name COLLATE "C" FOR NO KEY UPDATE'
+)
+
+#: A digest of digests: each version's facts, and what affects it as far as answers tell it.
+_REFRESH = text(
+    """
+    WITH harm AS (
+        SELECT purl, string_agg(
+            concat_ws(' ', vulnerability_id, severity, score), ',' ORDER BY vulnerability_id
+        ) AS known
+        FROM package_versions
+        JOIN affected_versions USING (purl) JOIN vulnerabilities USING (vulnerability_id)
+        WHERE name = ANY(:names)
+        GROUP BY purl
+    ), latest AS (
+        SELECT name, 'sha256:' || encode(
+            sha256(convert_to(string_agg(
+                concat_ws(' ', purl, coalesce(facts, state), known), E'\\n'
+                ORDER BY purl COLLATE "C"
+            ), 'UTF8')), 'hex'
+        ) AS revision
+        FROM package_versions LEFT JOIN harm USING (purl)
+        WHERE name = ANY(:names)
+        GROUP BY name
+    )
+    UPDATE packages SET revision = latest.revision FROM latest
+    WHERE packages.name = latest.name AND packages.revision IS DISTINCT FROM latest.revision
+    RETURNING packages.name
+    """
+)
+
+
+def add_packages(connection: Connection, documents: Mapping[str, str]) -> list[str]:
+    """Insert the packages that are not there yet; the caller writes their outbox entries.
+
+    :param documents: by the name of a package, the document that names it
+    :returns: the names that were new
+    """
+    return insert_new(
+        connection, PackageRow, list(documents.items()), ("name", "document_id"), "name"
+    )
+
+
+def add_unread_versions(
+    connection: Connection, versions: Iterable[tuple[str, str, str, str, str]]
+) -> set[str]:
+    """Insert versions that something names and nobody has read, unless they are there.
+
+    All that belongs to it is done: packages, what affects them, revisions, outbox entries.
+
+    :param versions: package URL, name, version, index and the document that names it
+    :returns: the package URLs that were new
+    """
+    known = {version[0]: version for version in versions}
+    new = insert_new(
+        connection, PackageVersionRow, list(known.values()),
+        ("purl", "name", "version", "index_name", "document_id"), "purl",
+    )  # fmt: skip
+    if not new:
+        return set()
+    fresh = [known[purl] for purl in new]
+    packages = add_packages(connection, {name: document for _, name, _, _, document in fresh})
+    finish_versions(connection, set(packages), new, {name for _, name, *_ in fresh})
+    return set(new)
+
+
+def finish_versions(
+    connection: Connection,
+    packages: set[str],
+    new: Iterable[str],
+    touched: Iterable[str],
+    changed: Iterable[str] = (),
+) -> None:
+    """What follows the writing of versions: what affects them, revisions, outbox entries.
+
+    :param packages: names that were new
+    :param new: package URLs of new versions; ``changed`` of those that were there
+    :param touched: names of the packages of both
+    """
+    matched = match_versions(connection, list(new))
+    revised = refresh_revisions(connection, touched)
+    add_entries(
+        connection, {"package": packages - revised, "package_version": {*new, *changed} - matched}
+    )
+
+
+def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
+    """Bring the revisions of packages up to date, with outbox entries for those that changed.
+
+    To be called after the last change of versions, or of what affects them, in the same
+    transaction. A package's row stays locked until its end.
+
+    :returns: names of the packages whose revision changed
+    """
+    wanted = sorted(set(names))
+    if not wanted:
+        return set()
+    connection.execute(_LOCK, {"names": wanted})
+    changed = set(connection.scalars(_REFRESH, {"names": wanted}))
+    add_entries(connection, {"package": changed})
+    return changed
+
+
+def add_entries(connection: Connection, keys: Mapping[str, Iterable[str]]) -> None:
+    """Write outbox entries: keys by kind, in the order of the kinds."""
+    rows = [(kind, key) for kind, some in keys.items() for key in sorted(some)]
+    if rows:
+        outbox = table_of(OutboxEntry)
+        copy_rows(connection, outbox.name, outbox, rows, ("kind", "key"))
+
+
+@dataclass(frozen=True, slots=True)
+class PackageDetail:
+    """A package.
+
+    :param revision: digest of all that could change an answer about it; ``None`` without versions
+    :param document_id: the document that it was first seen in
+    """
+
+    name: str
+    versions: int
+    indexes: tuple[str, ...]
+    revision: str | None
+    document_id: str
+    answers: tuple[IndexAnswer, ...]
+
+
+def package_detail(connection: Connection, name: str) -> PackageDetail | None:
+    """A package by its normalised name, or ``None``."""
+    row = connection.execute(
+        select(PackageRow.revision, PackageRow.document_id).where(PackageRow.name == name)
+    ).one_or_none()
+    if row is None:
+        return None
+    versions, indexes = _served(connection, [name]).get(name, (0, ()))
+    said = answers_about(connection, name)
+    return PackageDetail(name, versions, indexes, row.revision, row.document_id, said)
+
+
+@dataclass(frozen=True, slots=True)
+class PackageHead:
+    """What a list of packages shows.
+
+    :param versions: how many are known, on all indexes together
+    :param indexes: that serve one of them, sorted
+    """
+
+    name: str
+    versions: int = 0
+    indexes: tuple[str, ...] = ()
+
+
+def browse_packages(
+    connection: Connection,
+    *,
+    like: str | None = None,
+    index: str | None = None,
+    after: str | None = None,
+    limit: int,
+) -> list[PackageHead]:
+    """Packages in the order of their names.
+
+    :param like: part of a name
+    :param index: that serves a version
+    """
+    query = select(PackageRow.name)
+    if after is not None:
+        query = query.where(PackageRow.name > after)
+    if like is not None:
+        query = query.where(PackageRow.name.contains(like, autoescape=True))
+    if index is not None:
+        version = PackageVersionRow
+        served = select(version.purl).where(
+            version.name == PackageRow.name, version.index_name == index
+        )
+        query = query.where(served.exists())
+    names = connection.scalars(query.order_by(PackageRow.name).limit(limit)).all()
+    known = _served(connection, names)
+    return [PackageHead(name, *known.get(name, (0, ()))) for name in names]
+
+
+def _served(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    version = PackageVersionRow
+    rows = connection.execute(
+        select(version.name, version.index_name, func.count())
+        .where(version.name == any_(texts(names)))
+        .group_by(version.name, version.index_name)
+        .order_by(version.name, version.index_name)
+    )
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for name, index, count in rows:
+        before = found.get(name, (0, ()))
+        found[name] = (before[0] + count, (*before[1], index))
+    return found
+
+
+def package_names(
+    connection: Connection, *, like: str | None = None, offset: int, limit: int
+) -> list[str]:
+    """Names of packages in order, for clients that count pages; ``like`` is part of a name."""
+    query = select(PackageRow.name)
+    if like is not None:
+        query = query.where(PackageRow.name.contains(like, autoescape=True))
+    return list(connection.scalars(query.order_by(PackageRow.name).offset(offset).limit(limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseVulnerability:
+    """A vulnerability that affects a release."""
+
+    vulnerability_id: str
+    aliases: tuple[str, ...]
+    severity: str | None
+    score: float | None
+    summary: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PackageView:
+    """A package in all indexes.
+
+    :param releases: newest first; of one version, in the order of the indexes
+    :param vulnerabilities: by package URL of the release
+    :param events: newest first
+    """
+
+    name: str
+    releases: tuple[KnownRelease, ...]
+    vulnerabilities: dict[str, tuple[ReleaseVulnerability, ...]]
+    answers: tuple[IndexAnswer, ...]
+    events: tuple[RecordedEvent, ...]
+
+
+def package_view(connection: Connection, name: str, specifier: str = "") -> PackageView | None:
+    """What is known of a package; of the releases within ``specifier``, if there is one.
+
+    :returns: ``None`` if nothing is
+    """
+    version = PackageVersionRow
+    indexes = connection.scalars(
+        select(version.index_name).where(version.name == name).distinct().order_by("index_name")
+    ).all()
+    releases = [it for index in indexes for it in known_releases(connection, index, name).values()]
+    answers = answers_about(connection, name)
+    if not (releases or answers):
+        return None
+    wanted = [it for it in releases if not specifier or _is_within(it.version, specifier)]
+    wanted.sort(key=lambda it: (_order(it.version), it.version), reverse=True)
+    harms = _vulnerabilities(connection, [it.purl for it in wanted])
+    versions = {it.version for it in wanted}
+    events = [it for it in events_of(connection, name) if not specifier or it.version in versions]
+    return PackageView(name, tuple(wanted), harms, answers, tuple(events))
+
+
+def _is_within(version: str, specifier: str) -> bool:
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _order(version: str) -> tuple[bool, Version]:
+    """Versions that are none come last."""
+    parsed = version_of(version)
+    return (False, Version("0")) if parsed is None else (True, parsed)
+
+
+def _vulnerabilities(
+    connection: Connection, purls: list[str]
+) -> dict[str, tuple[ReleaseVulnerability, ...]]:
+    harm, affected = VulnerabilityRow, AffectedVersion
+    rows = connection.execute(
+        select(
+            affected.purl, harm.vulnerability_id, harm.aliases, harm.severity, harm.score,
+            harm.summary,
+        )
+        .join(harm, harm.vulnerability_id == affected.vulnerability_id)
+        .where(affected.purl.in_(purls))
+        .order_by(affected.purl, harm.vulnerability_id)
+    )  # fmt: skip
+    found: dict[str, list[ReleaseVulnerability]] = {}
+    for purl, identifier, aliases, severity, score, summary in rows:
+        known = ReleaseVulnerability(identifier, tuple(aliases), severity, score, summary)
+        found.setdefault(purl, []).append(known)
+    return {purl: tuple(harms) for purl, harms in found.items()}

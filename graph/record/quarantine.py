@@ -1,0 +1,145 @@
+"""Documents that were refused, visible until they are mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, any_, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from graph.record.postgresql import storable, texts
+from graph.tables import QuarantinedDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why one document was not taken in.
+
+    :param place: inside ``source``: a member of an archive, a key, or nothing
+    :param field: JSON path of the offending field, ``$`` for the whole document
+    """
+
+    kind: str
+    source: str
+    place: str
+    reason: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineEntry(Refusal):
+    """A refusal as it is kept."""
+
+    quarantine_id: int
+    attempts: int
+    first_seen_at: datetime
+    last_seen_at: datetime
+
+
+def add_refusals(connection: Connection, refusals: Iterable[Refusal]) -> None:
+    """Keep each refusal; one that was met before counts another attempt."""
+    entries = [
+        {
+            "kind": it.kind,
+            "source": storable(it.source),
+            "place": storable(it.place),
+            "reason": str(it.reason),
+            "field": storable(it.field),
+            "message": storable(it.message),
+        }
+        for it in refusals
+    ]
+    # One statement cannot change a row twice; in one order, two writers cannot deadlock.
+    rows = {(entry["source"], entry["place"], entry["field"]): entry for entry in entries}
+    if not rows:
+        return
+    statement = insert(QuarantinedDocument).values([rows[key] for key in sorted(rows)])
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["source", "place", "field"],
+            set_={
+                "kind": statement.excluded.kind,
+                "reason": statement.excluded.reason,
+                "field": statement.excluded.field,
+                "message": statement.excluded.message,
+                "attempts": QuarantinedDocument.attempts + 1,
+                "last_seen_at": func.clock_timestamp(),
+                "resolved_at": None,
+            },
+        )
+    )
+
+
+def resolve_source(
+    connection: Connection, source: str, since: datetime, kind: str | None = None
+) -> int:
+    """Take off the list what was refused in ``source`` before ``since`` and not again after it.
+
+    To be called when all of ``source`` was read: what was mended, and what is no longer
+    there, was not refused again.
+
+    :param kind: only what was refused as a document of this kind, if only such were read
+    :returns: how many entries that were
+    """
+    return resolve_sources(connection, [storable(source)], since, kind)
+
+
+def resolve_sources(
+    connection: Connection, sources: Iterable[str], since: datetime, kind: str | None = None
+) -> int:
+    """:func:`resolve_source` of several sources, named as they are stored."""
+    resolved = connection.execute(
+        update(QuarantinedDocument)
+        .where(
+            QuarantinedDocument.resolved_at.is_(None),
+            QuarantinedDocument.source == any_(texts(sources)),
+            QuarantinedDocument.last_seen_at < since,
+            *(() if kind is None else (QuarantinedDocument.kind == kind,)),
+        )
+        .values(resolved_at=func.now())
+    )
+    return resolved.rowcount
+
+
+def open_refusals(connection: Connection) -> list[QuarantineEntry]:
+    """What is in quarantine, oldest first."""
+    table = QuarantinedDocument
+    rows = connection.execute(
+        select(
+            table.kind,
+            table.source,
+            table.place,
+            table.reason,
+            table.field,
+            table.message,
+            table.quarantine_id,
+            table.attempts,
+            table.first_seen_at,
+            table.last_seen_at,
+        )
+        .where(table.resolved_at.is_(None))
+        .order_by(table.quarantine_id)
+    )
+    return [QuarantineEntry(**row._mapping) for row in rows]
+
+
+def forget(connection: Connection, quarantine_ids: Iterable[int]) -> int:
+    """Take entries off the list by hand; returns how many were on it."""
+    forgotten = connection.execute(
+        update(QuarantinedDocument)
+        .where(
+            QuarantinedDocument.resolved_at.is_(None),
+            QuarantinedDocument.quarantine_id.in_(list(quarantine_ids)),
+        )
+        .values(resolved_at=func.now())
+    )
+    return forgotten.rowcount
+
+
+def now(connection: Connection) -> datetime:
+    """The record's own clock, by which refusals are dated."""
+    moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+    return moment

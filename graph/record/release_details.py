@@ -1,0 +1,292 @@
+"""TODO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from packaging.version import Version
+from sqlalchemy import (
+    Connection,
+    any_,
+    func,
+    or_,
+    select,
+)
+
+from common.errors import InvalidDocument
+from common.packages import Purl, package_version, version_of
+from common.releases import ReleaseFile, ReleaseState, Requirement
+from graph.record.known_releases import (
+    FILE_COLUMNS,
+    requirements_of,
+    spellings_of,
+)
+from graph.record.postgresql import texts
+from graph.tables import (
+    AffectedVersion,
+    IndexProject,
+    PackageVersionRow,
+    ReleaseFileRow,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionHead:
+    """What a list of releases shows; ``vulnerabilities`` is how many affect it."""
+
+    purl: str
+    name: str
+    version: str
+    index: str
+    state: str
+    yanked: bool
+    uploaded_at: datetime | None
+    requires_python: str | None
+    vulnerabilities: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDetail:
+    """One release as one index serves it, with what it requires in the order of its metadata."""
+
+    purl: str
+    name: str
+    version: str
+    index: str
+    state: str
+    problem: str | None
+    problem_message: str | None
+    requires_python: str | None
+    extras: tuple[str, ...]
+    license: str | None
+    yanked: bool
+    yanked_reason: str | None
+    uploaded_at: datetime | None
+    metadata_source: str | None
+    metadata_file: str | None
+    wheels: tuple[str, ...]
+    has_sdist: bool | None
+    files_complete: bool
+    document_id: str
+    as_of: datetime | None
+    requirements: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file of a release; ``listed`` is ``False`` once its index offers it no more."""
+
+    file: ReleaseFile
+    listed: bool
+
+
+def browse_versions(
+    connection: Connection,
+    name: str,
+    *,
+    index: str | None = None,
+    after: tuple[str, str] | None = None,
+    limit: int,
+) -> list[VersionHead]:
+    """The releases of a package, newest first by PEP 440; of one version, by index.
+
+    Versions do not sort in PostgreSQL, so that all of the package are read, without the rest of
+    their rows.
+
+    :param after: version and index of the last one before
+    """
+    row = PackageVersionRow
+    query = select(row.purl, row.version, row.index_name).where(row.name == name)
+    if index is not None:
+        query = query.where(row.index_name == index)
+    known = sorted(connection.execute(query), key=lambda it: it.index_name)
+    known.sort(key=lambda it: _order(it.version), reverse=True)
+    if after is not None:
+        version, served_by = _order(after[0]), after[1]
+        known = [
+            it
+            for it in known
+            if _order(it.version) < version
+            or (_order(it.version) == version and it.index_name > served_by)
+        ]
+    purls = [it.purl for it in known[:limit]]
+    heads = {it.purl: it for it in _heads(connection, purls)}
+    return [heads[purl] for purl in purls if purl in heads]
+
+
+def _order(version: str) -> tuple[bool, Version, str]:
+    """Versions that are none come last."""
+    parsed = version_of(version)
+    return (False, Version("0"), version) if parsed is None else (True, parsed, version)
+
+
+def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
+    row = PackageVersionRow
+    counted = connection.execute(
+        select(AffectedVersion.purl, func.count())
+        .where(AffectedVersion.purl == any_(texts(purls)))
+        .group_by(AffectedVersion.purl)
+    )
+    harms: dict[str, int] = dict(counted.all())
+    rows = connection.execute(
+        select(
+            row.purl, row.name, row.version, row.index_name, row.state, row.yanked,
+            row.uploaded_at, row.requires_python,
+        ).where(row.purl == any_(texts(purls)))
+    )  # fmt: skip
+    return [VersionHead(*it, harms.get(it.purl, 0)) for it in rows]
+
+
+def purl_of(connection: Connection, name: str, version: str, index: str) -> str | None:
+    """Package URL under which a release is known, however its version is written, or ``None``."""
+    row = PackageVersionRow
+    try:
+        spelt = spellings_of(package_version(name, version, index).purl)
+    except InvalidDocument:
+        spelt = []
+    query = select(row.purl).where(
+        row.name == name,
+        row.index_name == index,
+        or_(row.purl == any_(texts(spelt)), row.version == version),
+    )
+    return connection.scalar(query.order_by(row.purl).limit(1))
+
+
+def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
+    """A release by its package URL, or ``None``."""
+    row = PackageVersionRow
+    found = connection.execute(
+        select(
+            row.purl, row.name, row.version, row.index_name, row.state, row.problem,
+            row.problem_message, row.requires_python, row.extras, row.license, row.yanked,
+            row.yanked_reason, row.uploaded_at, row.metadata_source, row.metadata_file,
+            row.wheels, row.has_sdist, row.files_complete,
+            func.coalesce(row.release_document_id, row.document_id), row.as_of,
+        ).where(row.purl == purl)
+    ).one_or_none()  # fmt: skip
+    if found is None:
+        return None
+    facts: list[Any] = [*found, requirements_of(connection, [purl]).get(purl, ())]
+    return VersionDetail(*facts)
+
+
+def browse_files(
+    connection: Connection, purl: str, *, after: str | None = None, limit: int
+) -> list[KnownFile]:
+    """The files of a release by name, those that its index offers no more among them."""
+    row = ReleaseFileRow
+    query = select(*FILE_COLUMNS, row.listed).where(row.purl == purl)
+    if after is not None:
+        query = query.where(row.filename > after)
+    rows = connection.execute(query.order_by(row.filename).limit(limit))
+    return [KnownFile(ReleaseFile(*file), listed) for *file, listed in rows]
+
+
+def files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, tuple[ReleaseFile, ...]]:
+    """The files that indexes offer of some releases, by name; one query."""
+    query = (
+        select(ReleaseFileRow.purl, *FILE_COLUMNS)
+        .where(ReleaseFileRow.purl == any_(texts(purls)))
+        .where(ReleaseFileRow.listed)
+        .order_by(ReleaseFileRow.purl, ReleaseFileRow.filename)
+    )
+    rows = groupby(connection.execute(query), lambda row: Purl(row[0]))
+    return {purl: tuple(ReleaseFile(*row[1:]) for row in files) for purl, files in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedListing:
+    """A release with its files, as the record has it of one index.
+
+    :param gone: files that the index offered once
+    :param complete: whether all of its files are known
+    """
+
+    name: str
+    index: str
+    files: tuple[ReleaseFile, ...]
+    gone: tuple[ReleaseFile, ...]
+    complete: bool
+    yanked: bool
+    yanked_reason: str | None
+    as_of: datetime | None
+
+
+def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[RecordedListing]:
+    """One version of each of some packages, on every index that has it; two queries."""
+    version = PackageVersionRow
+    rows = [
+        row
+        for row in connection.execute(
+            select(
+                version.purl,
+                version.name,
+                version.version,
+                version.index_name,
+                version.state,
+                version.files_complete,
+                version.yanked,
+                version.yanked_reason,
+                version.as_of,
+            )
+            .where(
+                version.name == any_(texts(versions)),
+                version.version == any_(texts(versions.values())),
+            )
+            .order_by(version.name, version.index_name)
+        )
+        if versions[row.name] == row.version and row.state != ReleaseState.UNREAD
+    ]
+    files: dict[str, list[tuple[bool, ReleaseFile]]] = defaultdict(list)
+    for purl, listed, *facts in connection.execute(
+        select(ReleaseFileRow.purl, ReleaseFileRow.listed, *FILE_COLUMNS)
+        .where(ReleaseFileRow.purl == any_(texts(row.purl for row in rows)))
+        .order_by(ReleaseFileRow.purl, ReleaseFileRow.filename)
+    ):
+        files[purl].append((listed, ReleaseFile(*facts)))
+    return [
+        RecordedListing(
+            name=row.name,
+            index=row.index_name,
+            files=tuple(file for listed, file in files[row.purl] if listed),
+            gone=tuple(file for listed, file in files[row.purl] if not listed),
+            complete=row.files_complete,
+            yanked=row.yanked,
+            yanked_reason=row.yanked_reason,
+            as_of=row.as_of,
+        )
+        for row in rows
+    ]
+
+
+def unread_of(
+    connection: Connection, names: Collection[str]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Versions by PEP 440 that were on an index's last page and never read, by package and index.
+
+    The newest come first; indexes of which everything was read are left out.
+    """
+    wanted = any_(texts(sorted(names)))
+    row = PackageVersionRow
+    read: dict[tuple[str, str], set[str]] = defaultdict(set)
+    query = select(row.name, row.index_name, row.version).where(
+        row.name == wanted, row.state != ReleaseState.UNREAD.value
+    )
+    for name, index, version in connection.execute(query):
+        read[name, index].add(version)
+    pages = select(IndexProject.name, IndexProject.index_name, IndexProject.listed)
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, index, listed in connection.execute(pages.where(IndexProject.name == wanted)):
+        left = [
+            (parsed, it)
+            for it in set(listed) - read[name, index]
+            if (parsed := version_of(it)) is not None
+        ]
+        if left:
+            found.setdefault(name, {})[index] = tuple(it for _, it in sorted(left, reverse=True))
+    return found

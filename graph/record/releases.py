@@ -1,0 +1,341 @@
+"""Releases into the record: the one door for crawls, dumps and solver documents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
+
+from common.inspection import OWN_COLLECTOR
+from common.releases import SOLVER, Release
+from common.settings import Settings
+from graph.record.affected_versions import share_advisories
+from graph.record.bulk import copy_rows, update_rows
+from graph.record.documents import DeliveredDocument, add_documents
+from graph.record.known_releases import (
+    StoredReleases,
+    known_releases,
+    stored_releases,
+)
+from graph.record.packages import add_packages, finish_versions
+from graph.record.release_merging import (
+    Findings,
+    HashAlarm,
+    KnownRelease,
+    first_known,
+    merged,
+    rank_of,
+)
+from graph.tables import (
+    Base,
+    PackageEvent,
+    PackageVersionRow,
+    ReleaseFileRow,
+    RequirementRow,
+    table_of,
+)
+
+__all__ = [
+    "HashAlarm",
+    "KnownRelease",
+    "ReleaseDelivery",
+    "ReleasesAdded",
+    "add_releases",
+    "known_releases",
+]
+
+logger = logging.getLogger(__name__)
+
+_TOLD_COLUMNS = (
+    "state", "problem", "problem_message", "requires_python", "extras", "license", "yanked",
+    "yanked_reason", "uploaded_at", "metadata_source", "metadata_file", "wheels", "has_sdist",
+    "files_complete", "release_document_id", "facts", "as_of", "ranks",
+)  # fmt: skip
+_REQUIREMENT_COLUMNS = (
+    "purl", "position", "raw", "name", "specifier", "marker", "extras", "for_extras", "url",
+    "problem",
+)  # fmt: skip
+_FILE_COLUMNS = (
+    "purl", "filename", "sha256", "kind", "size_bytes", "requires_python", "yanked",
+    "yanked_reason", "uploaded_at", "metadata_sha256", "attested", "listed", "rank",
+)  # fmt: skip
+
+_UNIQUE_VIOLATION = "23505"
+#: Made the documents that solvers' results come in.
+_SOLVER = "thoth-solver"
+
+#: An alarm that was raised before is no event again.
+_RAISED = text(
+    "SELECT index_name, name, version, detail FROM package_events"
+    " WHERE kind = 'changed_hash' AND name = ANY(:names)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseDelivery:
+    """A release, where it was read from, and when the index said so, if anybody knows."""
+
+    release: Release
+    source: str
+    as_of: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasesAdded:
+    """What a batch did: releases that were new, changed, or neither, and alarms about hashes."""
+
+    new: set[str]
+    changed: set[str]
+    unchanged: int
+    alarms: list[HashAlarm]
+
+
+def add_releases(
+    connection: Connection, settings: Settings, deliveries: Sequence[ReleaseDelivery]
+) -> ReleasesAdded:
+    """Store what is new in ``deliveries``; the caller owns the transaction.
+
+    Whatever the number of deliveries, the number of statements is the same. To be called
+    once a transaction: rows are locked in an order that keeps writers from deadlocks.
+
+    :raises StoreUnavailable: if a large body cannot be written to the document store
+    """
+    share_advisories(connection)
+    ordered = sorted(deliveries, key=lambda it: rank_of(it.release, it.as_of))
+    documents = (
+        DeliveredDocument(
+            it.release.document_id,
+            "release",
+            "release-1",
+            it.source,
+            it.release.body,
+            _SOLVER if it.release.metadata_source == SOLVER else OWN_COLLECTOR,
+        )
+        for it in ordered
+    )
+    add_documents(connection, settings, documents)
+    latest, new, changed, findings = _add_versions(connection, ordered)
+    findings.alarms = list(dict.fromkeys(findings.alarms))
+    _add_events(connection, findings)
+    _project(connection, new, changed)
+    unchanged = len(latest) - len(new) - len(changed)
+    for alarm in findings.alarms:
+        logger.warning(
+            "file_hash_changed",
+            extra={
+                "purl": alarm.purl, "file": alarm.filename,
+                "known": alarm.known, "offered": alarm.offered,
+            },
+        )  # fmt: skip
+    return ReleasesAdded(set(new), set(changed), unchanged, findings.alarms)
+
+
+Versions = dict[str, KnownRelease]
+
+
+def _add_versions(
+    connection: Connection, deliveries: Sequence[ReleaseDelivery]
+) -> tuple[Versions, Versions, Versions, Findings]:
+    """Merge deliveries into what is stored; returns all that they tell of, new and changed.
+
+    Rows that are there are locked before others are inserted, both in order. Where another
+    writer was quicker with one of these, all locks are let go and it begins anew: to lock a
+    row while others are held could close a circle of writers that wait for each other.
+    """
+    while True:
+        attempt = connection.begin_nested()
+        stored = stored_releases(connection, [it.release for it in deliveries])
+        latest, findings = _merged(stored, deliveries)
+        new = {purl: it for purl, it in latest.items() if purl not in stored.locked}
+        try:
+            _insert_versions(connection, new)
+        except IntegrityError as error:
+            attempt.rollback()
+            if getattr(error.orig, "pgcode", None) != _UNIQUE_VIOLATION:
+                raise
+            continue
+        attempt.commit()
+        break
+    changed = _update_versions(connection, stored.locked, latest)
+    _copy_requirements(connection, new)
+    _copy_files(connection, new)
+    return latest, new, changed, findings
+
+
+def _merged(
+    stored: StoredReleases, deliveries: Iterable[ReleaseDelivery]
+) -> tuple[Versions, Findings]:
+    """What is known after ``deliveries``, by package URL."""
+    findings = Findings()
+    latest = dict(stored.locked)
+    for delivery in deliveries:
+        release = stored.as_known(delivery.release)
+        known = latest.get(release.purl)
+        latest[release.purl] = (
+            first_known(release, delivery.as_of, findings)
+            if known is None
+            else merged(known, release, delivery.as_of, findings)
+        )
+    return latest, findings
+
+
+def _insert_versions(connection: Connection, fresh: Versions) -> None:
+    rows = [
+        (it.purl, it.name, it.version, it.index, it.document_id, *_told(it))
+        for _, it in sorted(fresh.items())
+    ]
+    columns = ("purl", "name", "version", "index_name", "document_id", *_TOLD_COLUMNS)
+    _copy(connection, PackageVersionRow, rows, columns)
+
+
+def _told(known: KnownRelease) -> tuple[Any, ...]:
+    return (
+        known.state, known.problem, known.problem_message, known.requires_python, known.extras,
+        known.license, known.yanked, known.yanked_reason, known.uploaded_at,
+        known.metadata_source, known.metadata_file, known.wheels, known.has_sdist,
+        known.files_complete, known.document_id, known.facts, known.as_of, known.ranks,
+    )  # fmt: skip
+
+
+def _update_versions(connection: Connection, stored: Versions, latest: Versions) -> Versions:
+    """Overwrite what differs; of a release that only was confirmed, when that was."""
+    differing = [
+        (before, latest[purl]) for purl, before in stored.items() if before != latest[purl]
+    ]
+    update_rows(
+        connection,
+        PackageVersionRow,
+        [(it.purl, *_told(it)) for _, it in differing],
+        ("purl", *_TOLD_COLUMNS),
+    )
+    asked: Versions = {b.purl: b for a, b in differing if a.requirements != b.requirements}
+    files: Versions = {b.purl: b for a, b in differing if _files_of(a) != _files_of(b)}
+    _delete(connection, "requirements", asked)
+    _delete(connection, "release_files", files)
+    _copy_requirements(connection, asked)
+    _copy_files(connection, files)
+    return {after.purl: after for before, after in differing if not after.says_as(before)}
+
+
+def _files_of(known: KnownRelease) -> tuple[Any, ...]:
+    return known.files, known.gone, known.added
+
+
+def restore_releases(connection: Connection, releases: Versions) -> None:
+    """Overwrite all that is stored of ``releases``, whose rows are there; see :func:`release_rows`.
+
+    The caller owns the transaction.
+    """
+    share_advisories(connection)
+    rows = [(it.purl, it.name, it.version, it.index, *_told(it)) for it in releases.values()]
+    update_rows(
+        connection, PackageVersionRow, rows,
+        ("purl", "name", "version", "index_name", *_TOLD_COLUMNS),
+    )  # fmt: skip
+    for table in ("requirements", "release_files"):
+        _delete(connection, table, releases)
+    _copy_requirements(connection, releases)
+    _copy_files(connection, releases)
+    _project(connection, {}, releases)
+
+
+def release_rows(known: KnownRelease) -> Iterator[tuple[type[Base], dict[str, Any]]]:
+    """Every row that is stored of a release, by column."""
+    told = dict(zip(_TOLD_COLUMNS, _told(known), strict=True))
+    yield PackageVersionRow, {
+        "purl": known.purl, "name": known.name, "version": known.version,
+        "index_name": known.index, **told,
+    }  # fmt: skip
+    for row in _requirement_rows({known.purl: known}):
+        yield RequirementRow, dict(zip(_REQUIREMENT_COLUMNS, row, strict=True))
+    for row in _file_rows({known.purl: known}):
+        yield ReleaseFileRow, dict(zip(_FILE_COLUMNS, row, strict=True))
+
+
+def _delete(connection: Connection, table: str, versions: Versions) -> None:
+    if versions:
+        statement = text(f"DELETE FROM {table} WHERE purl = ANY(:purls)")
+        connection.execute(statement, {"purls": list(versions)})
+
+
+def _copy_requirements(connection: Connection, versions: Versions) -> None:
+    _copy(connection, RequirementRow, _requirement_rows(versions), _REQUIREMENT_COLUMNS)
+
+
+def _requirement_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
+    return (
+        (purl, position, it.raw, it.name, it.specifier, it.marker, it.extras, it.for_extras,
+         it.url, it.problem)
+        for purl, known in versions.items()
+        for position, it in enumerate(known.requirements)
+    )  # fmt: skip
+
+
+def _copy_files(connection: Connection, versions: Versions) -> None:
+    _copy(connection, ReleaseFileRow, _file_rows(versions), _FILE_COLUMNS)
+
+
+def _file_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
+    return (
+        (purl, it.filename, it.sha256, it.kind, it.size_bytes, it.requires_python, it.yanked,
+         it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested, listed,
+         known.added.get(it.filename))
+        for purl, known in versions.items()
+        for listed, some in ((True, known.files), (False, known.gone))
+        for it in some.values()
+    )  # fmt: skip
+
+
+def _copy(
+    connection: Connection,
+    model: type[Base],
+    rows: Iterable[Sequence[Any]],
+    columns: Sequence[str],
+) -> None:
+    table = table_of(model)
+    copy_rows(connection, table.name, table, rows, columns)
+
+
+def _add_events(connection: Connection, findings: Findings) -> None:
+    rows = [(kind, it.index, it.name, it.version, detail) for kind, it, detail in findings.events]
+    _copy(
+        connection, PackageEvent, _without_known_alarms(connection, rows),
+        ("kind", "index_name", "name", "version", "detail"),
+    )  # fmt: skip
+
+
+def _without_known_alarms(
+    connection: Connection, rows: list[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    names = sorted({row[2] for row in rows if row[0] == "changed_hash"})
+    if not names:
+        return rows
+    seen = {_alarm(*row) for row in connection.execute(_RAISED, {"names": names})}
+    kept = []
+    for kind, *alarm in rows:
+        if kind == "changed_hash":
+            if _alarm(*alarm) in seen:
+                continue
+            seen.add(_alarm(*alarm))
+        kept.append((kind, *alarm))
+    return kept
+
+
+def _alarm(index: str, name: str, version: str, detail: Mapping[str, str]) -> tuple[Any, ...]:
+    return index, name, version, *sorted(detail.items())
+
+
+def _project(connection: Connection, new: Versions, changed: Versions) -> None:
+    """Packages that are named, revisions, and entries for all that the graph shows."""
+    documents: dict[str, str] = {}
+    for known in (*new.values(), *changed.values()):
+        for name in (known.name, *(it.name for it in known.requirements if it.name)):
+            documents.setdefault(name, str(known.document_id))
+    packages = set(add_packages(connection, documents))
+    touched = {known.name for known in (*new.values(), *changed.values())}
+    finish_versions(connection, packages, new, touched, changed)

@@ -1,0 +1,179 @@
+"""Stacks into the record, whoever names them: an inspection that ran one, an advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, any_, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute
+
+from common.inspection import Stack
+from graph.record.analyses import requested_by
+from graph.record.bulk import insert_new
+from graph.record.packages import add_unread_versions
+from graph.record.postgresql import texts
+from graph.record.vulnerabilities import KnownVersion
+from graph.tables import (
+    AdvisedStack,
+    Base,
+    InspectionRow,
+    PackageVersionRow,
+    StackPackage,
+    StackRow,
+)
+
+
+def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:
+    """Every row that :func:`add_stacks` makes of ``stack``, by column.
+
+    Of package versions only what names them: the rest is what indexes say of them.
+    """
+    yield StackRow, {
+        "digest": stack.digest, "package_count": len(stack.packages), "document_id": document_id,
+    }  # fmt: skip
+    for package in stack.packages:
+        yield StackPackage, {"stack_digest": stack.digest, "purl": package.purl}
+        yield PackageVersionRow, {
+            "purl": package.purl, "name": package.name, "version": package.version,
+            "index_name": package.index, "document_id": document_id,
+        }  # fmt: skip
+
+
+def add_stacks(connection: Connection, named: Iterable[tuple[Stack, str]]) -> list[str]:
+    """Insert the stacks that are not there yet, and the package versions that they name.
+
+    A stack is its packages: measured or advised, the same versions are one row. The caller
+    writes the outbox entries of the stacks.
+
+    :param named: stacks, each with the document that names it; of several the first counts
+    :returns: the digests that were new
+    """
+    stacks: dict[str, tuple[Stack, str]] = {}
+    for stack, document_id in named:
+        stacks.setdefault(stack.digest, (stack, document_id))
+    new = insert_new(
+        connection, StackRow,
+        [(key, len(stack.packages), document_id) for key, (stack, document_id) in stacks.items()],
+        ("digest", "package_count", "document_id"), "digest",
+    )  # fmt: skip
+    # Of a stack that is there the versions are there as well.
+    add_unread_versions(
+        connection,
+        (
+            (package.purl, package.name, package.version, package.index, document_id)
+            for stack, document_id in map(stacks.__getitem__, new)
+            for package in stack.packages
+        ),
+    )
+    insert_new(
+        connection, StackPackage,
+        [(key, package.purl) for key in new for package in stacks[key][0].packages],
+        ("stack_digest", "purl"),
+    )  # fmt: skip
+    return new
+
+
+@dataclass(frozen=True, slots=True)
+class StackHead:
+    """A set of package versions.
+
+    :param inspections: of it
+    :param advised: how many advices recommend it
+    :param document_id: the document that it was first seen in
+    """
+
+    digest: str
+    package_count: int
+    document_id: str
+    inspections: int = 0
+    advised: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBy:
+    """Whose advice is looked at beside what was measured.
+
+    :param token_id: ``None`` for nobody's
+    """
+
+    token_id: str | None = None
+    everything: bool = False
+
+
+EVERYTHING = SeenBy(everything=True)
+
+
+def browse_stacks(
+    connection: Connection,
+    *,
+    package: str | None = None,
+    version: str | None = None,
+    measured: bool | None = None,
+    seen_by: SeenBy = EVERYTHING,
+    after: str | None = None,
+    limit: int,
+) -> list[StackHead]:
+    """Stacks in the order of their digests.
+
+    :param package: that is in it, in ``version`` if that is given
+    :param measured: whether it was inspected
+    :param seen_by: who asks: what was advised alone tells of the project of whoever asked
+    """
+    row, release = StackRow, PackageVersionRow
+    query = select(row.digest, row.package_count, row.document_id)
+    if package is not None:
+        holding = select(StackPackage.stack_digest).join(release, release.purl == StackPackage.purl)
+        holding = holding.where(release.name == package)
+        if version is not None:
+            holding = holding.where(release.version == version)
+        query = query.where(row.digest.in_(holding))
+    seen = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
+    if not seen_by.everything:
+        own = select(AdvisedStack.stack_digest).where(
+            AdvisedStack.stack_digest == row.digest,
+            AdvisedStack.advice_id.in_(requested_by(seen_by.token_id or "")),
+        )
+        query = query.where(or_(seen.exists(), own.exists()))
+    if measured is not None:
+        query = query.where(seen.exists() if measured else ~seen.exists())
+    if after is not None:
+        query = query.where(row.digest > after)
+    rows = connection.execute(query.order_by(row.digest).limit(limit)).all()
+    digests = [it.digest for it in rows]
+    inspected = _counts(connection, InspectionRow.stack_digest, digests)
+    advised = _counts(connection, AdvisedStack.stack_digest, digests)
+    return [StackHead(*it, inspected.get(it[0], 0), advised.get(it[0], 0)) for it in rows]
+
+
+def stack_named(connection: Connection, digest: str) -> StackHead | None:
+    """A stack by its digest, or ``None``."""
+    row = StackRow
+    found = connection.execute(
+        select(row.digest, row.package_count, row.document_id).where(row.digest == digest)
+    ).one_or_none()
+    if found is None:
+        return None
+    inspected = _counts(connection, InspectionRow.stack_digest, [digest])
+    advised = _counts(connection, AdvisedStack.stack_digest, [digest])
+    return StackHead(*found, inspected.get(digest, 0), advised.get(digest, 0))
+
+
+def packages_in(connection: Connection, digest: str) -> list[KnownVersion]:
+    """The releases that a stack is, by package URL."""
+    row = PackageVersionRow
+    rows = connection.execute(
+        select(row.purl, row.name, row.version, row.index_name)
+        .join(StackPackage, StackPackage.purl == row.purl)
+        .where(StackPackage.stack_digest == digest)
+        .order_by(row.purl)
+    )
+    return [KnownVersion(*it) for it in rows]
+
+
+def _counts(
+    connection: Connection, column: InstrumentedAttribute[Any], digests: list[str]
+) -> dict[str, int]:
+    query = select(column, func.count()).where(column == any_(texts(digests))).group_by(column)
+    return dict(connection.execute(query).all())

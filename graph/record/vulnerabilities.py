@@ -1,0 +1,416 @@
+"""Advisories that are aliases of each other, merged into vulnerabilities."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from sqlalchemy import Connection, Select, any_, func, select
+
+from common.advisories import AdvisoryHead, AffectedPackage, Rating, Severity, VersionLine, worst
+from graph.record.affected_versions import stored_package
+from graph.record.postgresql import texts
+from graph.tables import (
+    AdvisoryPackage,
+    AdvisoryRow,
+    AffectedVersion,
+    PackageVersionRow,
+    QuarantinedDocument,
+    VulnerabilityRow,
+)
+
+#: Whose identifier names a vulnerability that has several, best first.
+_PREFERRED = ("CVE-", "GHSA-", "PYSEC-")
+
+
+@dataclass(frozen=True, slots=True)
+class Vulnerability:
+    """One vulnerability: what all advisories about it say together.
+
+    :param aliases: every identifier that it is known by, its own included, sorted; what else
+        withdrawn advisories call it is among them only if all of its advisories are
+    :param withdrawn_at: set if all of its advisories are withdrawn
+    :param document_id: of the advisory whose identifier is preferred
+    :param advisory_ids: its advisories, sorted
+    """
+
+    vulnerability_id: str
+    aliases: tuple[str, ...]
+    summary: str | None
+    rating: Rating
+    published_at: datetime | None
+    modified_at: datetime
+    withdrawn_at: datetime | None
+    document_id: str
+    advisory_ids: tuple[str, ...]
+
+
+def merged(advisories: Collection[AdvisoryHead]) -> list[Vulnerability]:
+    """The vulnerabilities that these advisories are about; their order never matters.
+
+    Two advisories are about the same if one names the other, or both name a third
+    identifier, or a chain of such leads from one to the other. A withdrawn advisory joins
+    nothing, for it may have been withdrawn because it did: it goes to the one that has its
+    identifier, else to the one that has the best of its aliases, and only those that go
+    nowhere are joined with each other.
+    """
+    parents: dict[str, str] = {}
+    valid = [head for head in advisories if head.withdrawn_at is None]
+    _join_all(parents, valid)
+    named = {identifier for head in valid for identifier in _identifiers(head)}
+    homes: dict[str, str] = {}
+    for head in advisories:
+        known = [it for it in head.aliases if it in named]
+        if head.withdrawn_at is None or head.advisory_id in named:
+            homes[head.advisory_id] = head.advisory_id
+        elif known:
+            homes[head.advisory_id] = min(known, key=preference)
+    _join_all(parents, [head for head in advisories if head.advisory_id not in homes])
+    groups: dict[str, list[AdvisoryHead]] = defaultdict(list)
+    for head in advisories:
+        groups[_root(parents, homes.get(head.advisory_id, head.advisory_id))].append(head)
+    return [_vulnerability(group) for group in groups.values()]
+
+
+def _identifiers(head: AdvisoryHead) -> tuple[str, ...]:
+    return head.advisory_id, *head.aliases
+
+
+def preference(identifier: str) -> tuple[int, str]:
+    """Place of an identifier in the order in which they name a vulnerability.
+
+    >>> sorted(["PYSEC-2021-1", "GHSA-x", "OSV-1", "CVE-2021-9", "CVE-2021-10"], key=preference)
+    ['CVE-2021-10', 'CVE-2021-9', 'GHSA-x', 'PYSEC-2021-1', 'OSV-1']
+    """
+    places = (place for place, prefix in enumerate(_PREFERRED) if identifier.startswith(prefix))
+    return next(places, len(_PREFERRED)), identifier
+
+
+def _root(parents: dict[str, str], identifier: str) -> str:
+    root = identifier
+    while (above := parents.get(root, root)) != root:
+        root = above
+    # Paths are shortened on the way, so that long chains cost little more than short ones.
+    while identifier != root:
+        parents[identifier], identifier = root, parents.get(identifier, root)
+    return root
+
+
+def _join_all(parents: dict[str, str], heads: Collection[AdvisoryHead]) -> None:
+    for head in heads:
+        for alias in head.aliases:
+            parents[_root(parents, head.advisory_id)] = _root(parents, alias)
+
+
+def _vulnerability(group: list[AdvisoryHead]) -> Vulnerability:
+    heads = sorted(group, key=lambda head: preference(head.advisory_id))
+    valid = [head for head in heads if head.withdrawn_at is None] or heads
+    withdrawn = [head.withdrawn_at for head in heads if head.withdrawn_at is not None]
+    identifiers = {it for head in valid for it in _identifiers(head)}
+    return Vulnerability(
+        vulnerability_id=min(identifiers, key=preference),
+        aliases=tuple(sorted(identifiers | {head.advisory_id for head in heads})),
+        summary=next((head.summary for head in valid if head.summary), None),
+        rating=worst(head.rating for head in valid),
+        published_at=min((it.published_at for it in valid if it.published_at), default=None),
+        modified_at=max(head.modified_at for head in heads),
+        withdrawn_at=max(withdrawn) if len(withdrawn) == len(heads) else None,
+        document_id=valid[0].document_id,
+        advisory_ids=tuple(sorted(head.advisory_id for head in heads)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisoryCounts:
+    """How much is known.
+
+    :param vulnerabilities: those not withdrawn, by severity, ``unknown`` where nobody said
+    :param versions: affected by at least one of them, of those known here
+    """
+
+    advisories: int
+    withdrawn: int
+    vulnerabilities: dict[str, int]
+    packages: int
+    versions: int
+    quarantined: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVulnerability:
+    """A vulnerability of a package.
+
+    :param packages: what its advisories say of the package
+    :param versions: those known here that it affects
+    """
+
+    vulnerability_id: str
+    aliases: tuple[str, ...]
+    summary: str | None
+    severity: str | None
+    score: float | None
+    vector: str | None
+    published_at: datetime | None
+    modified_at: datetime | None
+    withdrawn_at: datetime | None
+    packages: tuple[AffectedPackage, ...]
+    versions: tuple[str, ...]
+
+
+def advisory_counts(connection: Connection) -> AdvisoryCounts:
+    """Counts over the whole record; seconds at most."""
+    row = VulnerabilityRow
+    severities = connection.execute(
+        select(func.coalesce(row.severity, "unknown"), func.count())
+        .where(row.withdrawn_at.is_(None))
+        .group_by(row.severity)
+    )
+    affected = select(
+        func.count(PackageVersionRow.name.distinct()), func.count(PackageVersionRow.purl.distinct())
+    ).join(AffectedVersion, AffectedVersion.purl == PackageVersionRow.purl)
+    packages, versions = connection.execute(affected).one()
+    refused = select(func.count()).where(
+        QuarantinedDocument.kind == "advisory", QuarantinedDocument.resolved_at.is_(None)
+    )
+    return AdvisoryCounts(
+        advisories=connection.scalar(select(func.count(AdvisoryRow.advisory_id))) or 0,
+        withdrawn=connection.scalar(select(func.count(row.withdrawn_at))) or 0,
+        vulnerabilities={found[0]: found[1] for found in severities},
+        packages=packages,
+        versions=versions,
+        quarantined=connection.scalar(refused) or 0,
+    )
+
+
+def vulnerabilities_of(
+    connection: Connection, name: str, version: str | None = None
+) -> list[KnownVulnerability]:
+    """Vulnerabilities of a package, the worst first; withdrawn ones last.
+
+    :param version: only those that affect it, whether or not it is known here; such
+        a list leaves out withdrawn ones
+    """
+    project = canonicalize_name(name)
+    claims = _claims(connection, project)
+    if version is not None:
+        line = VersionLine([version])
+        claims = {
+            key: packages
+            for key, packages in claims.items()
+            if any(line.affected(package) for package in packages)
+        }
+    versions = _versions(connection, project, list(claims))
+    row = VulnerabilityRow
+    rows = connection.execute(
+        select(
+            row.vulnerability_id, row.aliases, row.summary, row.severity, row.score, row.vector,
+            row.published_at, row.modified_at, row.withdrawn_at,
+        )
+        .where(row.vulnerability_id == any_(texts(claims)))
+    )  # fmt: skip
+    found = [
+        KnownVulnerability(
+            it[0], tuple(it[1]), *it[2:], packages=tuple(claims[it[0]]),
+            versions=tuple(versions.get(it[0], ())),
+        )
+        for it in rows
+        if version is None or it.withdrawn_at is None
+    ]  # fmt: skip
+    return sorted(found, key=_place)
+
+
+def _place(it: KnownVulnerability) -> tuple[bool, int, float, str]:
+    """By what is said of it in words first: a score may be missing where the words are not."""
+    rank = -1 if it.severity is None else Severity(it.severity).rank
+    return it.withdrawn_at is not None, -rank, -(it.score or 0.0), it.vulnerability_id
+
+
+def _claims(connection: Connection, name: str) -> dict[str, list[AffectedPackage]]:
+    """By vulnerability, what its advisories say; withdrawn ones only if it is withdrawn itself."""
+    said = AdvisoryPackage
+    rows = connection.execute(
+        select(AdvisoryRow.vulnerability_id, said.name, said.ranges, said.versions)
+        .join(AdvisoryRow, AdvisoryRow.advisory_id == said.advisory_id)
+        .join(VulnerabilityRow)
+        .where(
+            said.name == name,
+            AdvisoryRow.withdrawn_at.is_(None) | VulnerabilityRow.withdrawn_at.is_not(None),
+        )
+        .order_by(said.advisory_id, said.position)
+    )
+    claims: dict[str, list[AffectedPackage]] = {}
+    for key, package, ranges, versions in rows:
+        claims.setdefault(key, []).append(stored_package(package, ranges, versions))
+    return claims
+
+
+def _versions(
+    connection: Connection, name: str, vulnerability_ids: Sequence[str]
+) -> dict[str, list[str]]:
+    query = (
+        select(AffectedVersion.vulnerability_id, PackageVersionRow.version)
+        .join(PackageVersionRow, PackageVersionRow.purl == AffectedVersion.purl)
+        .where(
+            PackageVersionRow.name == name,
+            AffectedVersion.vulnerability_id == any_(texts(vulnerability_ids)),
+        )
+        .distinct()
+    )
+    found: dict[str, list[str]] = {}
+    for key, version in connection.execute(query):
+        found.setdefault(key, []).append(version)
+    return {key: VersionLine(versions).ordered for key, versions in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class VulnerabilityHead:
+    """A vulnerability: what all advisories about it say together.
+
+    :param aliases: every identifier that it is known by, its own included, sorted
+    :param score: CVSS base score, 0 to 10
+    :param withdrawn_at: set if all of its advisories are withdrawn
+    """
+
+    vulnerability_id: str
+    aliases: tuple[str, ...]
+    summary: str | None
+    severity: str | None
+    score: float | None
+    vector: str | None
+    published_at: datetime | None
+    modified_at: datetime | None
+    withdrawn_at: datetime | None
+    document_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advisory:
+    """One advisory about a vulnerability."""
+
+    advisory_id: str
+    summary: str | None
+    modified_at: datetime
+    withdrawn_at: datetime | None
+    document_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVersion:
+    """A release, named."""
+
+    purl: str
+    name: str
+    version: str
+    index: str
+
+
+@dataclass(frozen=True, slots=True)
+class VulnerabilityFilter:
+    """Which vulnerabilities are asked for; ``None`` for any.
+
+    :param package: of which a version is affected
+    :param purl: of a release that is
+    :param alias: an identifier that it is known by
+    """
+
+    package: str | None = None
+    purl: str | None = None
+    alias: str | None = None
+    severity: str | None = None
+    withdrawn: bool | None = None
+
+
+def browse_vulnerabilities(
+    connection: Connection, wanted: VulnerabilityFilter, *, after: str | None = None, limit: int
+) -> list[VulnerabilityHead]:
+    """Vulnerabilities in the order of their identifiers."""
+    row, affected, version = VulnerabilityRow, AffectedVersion, PackageVersionRow
+    query = _select()
+    if wanted.package is not None:
+        harmed = select(affected.vulnerability_id).join(version, version.purl == affected.purl)
+        query = query.where(row.vulnerability_id.in_(harmed.where(version.name == wanted.package)))
+    if wanted.purl is not None:
+        harmed = select(affected.vulnerability_id).where(affected.purl == wanted.purl)
+        query = query.where(row.vulnerability_id.in_(harmed))
+    if wanted.alias is not None:
+        query = query.where(row.aliases.op("@>")(texts([wanted.alias])))
+    if wanted.severity is not None:
+        query = query.where(row.severity == wanted.severity)
+    if wanted.withdrawn is not None:
+        gone = row.withdrawn_at
+        query = query.where(gone.is_not(None) if wanted.withdrawn else gone.is_(None))
+    if after is not None:
+        query = query.where(row.vulnerability_id > after)
+    rows = connection.execute(query.order_by(row.vulnerability_id).limit(limit))
+    return [_head(it) for it in rows]
+
+
+def vulnerability_named(connection: Connection, identifier: str) -> VulnerabilityHead | None:
+    """A vulnerability by its identifier, else by one of its aliases, or ``None``."""
+    row = VulnerabilityRow
+    for condition in (
+        row.vulnerability_id == identifier,
+        row.aliases.op("@>")(texts([identifier])),
+    ):
+        query = _select().where(condition).order_by(row.vulnerability_id).limit(1)
+        if (found := connection.execute(query).one_or_none()) is not None:
+            return _head(found)
+    return None
+
+
+def advisories_about(connection: Connection, vulnerability_id: str) -> list[Advisory]:
+    """The advisories of a vulnerability, by identifier."""
+    row = AdvisoryRow
+    rows = connection.execute(
+        select(row.advisory_id, row.summary, row.modified_at, row.withdrawn_at, row.document_id)
+        .where(row.vulnerability_id == vulnerability_id)
+        .order_by(row.advisory_id)
+    )
+    return [Advisory(*it) for it in rows]
+
+
+def affected_count(connection: Connection, vulnerability_id: str) -> int:
+    """How many of the versions known here a vulnerability affects."""
+    query = select(func.count()).where(AffectedVersion.vulnerability_id == vulnerability_id)
+    return connection.scalar(query) or 0
+
+
+def browse_affected(
+    connection: Connection, vulnerability_id: str, *, after: str | None = None, limit: int
+) -> list[KnownVersion]:
+    """The versions that a vulnerability affects, by package URL."""
+    row = AffectedVersion
+    query = select(row.purl).where(row.vulnerability_id == vulnerability_id)
+    if after is not None:
+        query = query.where(row.purl > after)
+    return known_versions(
+        connection, connection.scalars(query.order_by(row.purl).limit(limit)).all()
+    )
+
+
+def known_versions(connection: Connection, purls: Sequence[str]) -> list[KnownVersion]:
+    """These releases that are known, by package URL."""
+    row = PackageVersionRow
+    rows = connection.execute(
+        select(row.purl, row.name, row.version, row.index_name)
+        .where(row.purl == any_(texts(purls)))
+        .order_by(row.purl)
+    )
+    return [KnownVersion(*it) for it in rows]
+
+
+def _select() -> Select[*tuple[Any, ...]]:
+    row = VulnerabilityRow
+    return select(
+        row.vulnerability_id, row.aliases, row.summary, row.severity, row.score, row.vector,
+        row.published_at, row.modified_at, row.withdrawn_at, row.document_id,
+    )  # fmt: skip
+
+
+def _head(row: Any) -> VulnerabilityHead:
+    identifier, aliases, *facts = row
+    return VulnerabilityHead(identifier, tuple(aliases), *facts)

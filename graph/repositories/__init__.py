@@ -1,1 +1,0 @@
-"""Reads and writes of PostgreSQL, one module per subject."""
