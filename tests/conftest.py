@@ -8,6 +8,7 @@ With several workers (`-n`), each has stores of its own; only one has a Neo4j.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
@@ -43,6 +44,10 @@ from tests.services.served import served
 __all__ = ["served"]
 
 TEMPLATE = "thoth_template"
+
+#: What the tests write need not outlive the machine. Measured on a busy disk: making and dropping
+#: a database takes 0.1 s instead of 2.2 s.
+_CARELESS = ("fsync", "full_page_writes")
 
 _numbers = itertools.count(1)
 
@@ -86,6 +91,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         affected = {item.path for item in items if item.get_closest_marker(needs().name)}
         config.hook.pytest_deselected(items=[it for it in items if it.path not in affected])
         items[:] = [it for it in items if it.path in affected]
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is loaded by now out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -133,6 +144,9 @@ def postgresql(embedded_settings: Settings) -> Iterator[sqlalchemy.Engine]:
     """PostgreSQL as its owner, outside transactions, with the migrated template in it."""
     owner = relational_engine(embedded_settings).execution_options(isolation_level="AUTOCOMMIT")
     with owner.connect() as connection:
+        for parameter in _CARELESS:
+            connection.execute(text(f"ALTER SYSTEM SET {parameter} = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
         connection.execute(text(f"CREATE DATABASE {TEMPLATE}"))
     template = relational_engine(_with_database(embedded_settings, TEMPLATE))
     migrate_relational(template)
@@ -146,7 +160,7 @@ def database_url(postgresql: sqlalchemy.Engine, embedded_settings: Settings) -> 
     """A migrated database that no other test sees, with its password in the URL."""
     name = f"thoth_test_{next(_numbers)}"
     with postgresql.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY"))
     yield _with_database(embedded_settings, name).database_url or ""
     with postgresql.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))

@@ -8,12 +8,16 @@ function, and all modules of the packages. A command is a line of JSON (``folder
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import json
 import os
 import pkgutil
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 
 def main(function: str, name: str, *packages: str) -> None:
@@ -22,11 +26,14 @@ def main(function: str, name: str, *packages: str) -> None:
     program = getattr(importlib.import_module(module), attribute)
     for package in packages:
         _load(package)
+    # What is loaded is not looked at again by any command's garbage collection.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             _become(name, json.loads(line))
-            sys.exit(program())
+            _run(program)
         _, status = os.waitpid(pid, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
@@ -47,6 +54,28 @@ def _become(name: str, command: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(command["environment"])
     sys.argv = [name, *command["arguments"]]
+
+
+def _run(program: Callable[[], Any]) -> NoReturn:
+    """Run a command to its end, as Python does, but for freeing all that was ever loaded.
+
+    Measured: that takes 0.9 s of CPU time, more than most commands.
+    """
+    try:
+        code = program()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":
