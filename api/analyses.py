@@ -12,8 +12,8 @@ from flask import request
 from sqlalchemy import Connection
 
 from api.audit import wrote_nothing
-from api.errors import COMPATIBLE, ApiError, Problem, not_found
-from api.jobs.queue import Job
+from api.errors import COMPATIBLE, ApiError, ProblemType, not_found
+from api.jobs.queue import QueueJob
 from api.request_context import from_earlier_data
 from api.service import service
 from common.errors import StoreUnavailable
@@ -38,7 +38,7 @@ def new_id(kind: Kind) -> str:
 
 def submit(
     new: NewAnalysis,
-    job: Job,
+    job: QueueJob,
     *,
     force: bool = False,
     also: Callable[[Connection], object] = lambda _connection: None,
@@ -76,7 +76,7 @@ def found(analysis_id: str, kind: Kind) -> Analysis:
     """
     if not analysis_id.startswith(f"{kind}-"):
         detail = f"{analysis_id!r} is none of these: their identifiers begin with '{kind}-'"
-        raise ApiError(400, Problem.INVALID_REQUEST, detail)
+        raise ApiError(400, ProblemType.INVALID_REQUEST, detail)
     it = service()
     with it.glancing() as connection:
         analysis = analyses.analysis_of(connection, analysis_id)
@@ -95,13 +95,13 @@ def result(analysis: Analysis) -> bytes:
     status = {name: status_document(analysis)}
     if not analysis.state.is_terminal:
         message = "the analysis is not finished: ask again"
-        raise ApiError(202, Problem.NOT_READY, message, headers={"Retry-After": "1"}, **status)
+        raise ApiError(202, ProblemType.NOT_READY, message, headers={"Retry-After": "1"}, **status)
     it = service()
     with it.glancing() as connection:
         body = analyses.result_of(connection, it.settings, analysis)
     if body is None:
         message = f"the analysis ended without a result: {analysis.reason}"
-        raise ApiError(400, Problem.ANALYSIS_FAILED, message, **status)
+        raise ApiError(400, ProblemType.ANALYSIS_FAILED, message, **status)
     if analysis.graph_revision is not None:
         from_earlier_data(analysis.as_of, analysis.graph_revision)
     return body

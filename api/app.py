@@ -11,10 +11,10 @@ from api import audit, authentication, errors, health, metrics, request_context,
 from api.amun import blueprints as inspecting
 from api.openapi import OpenApi
 from api.pages.docs import blueprint as docs
-from api.rate_limits import Limits
+from api.rate_limits import RequestLimits
 from api.resources import blueprints as own
 from api.server import access_log
-from api.service import EXTENSION, Service
+from api.service import EXTENSION, ServiceStores
 from api.thamos import blueprints as compatible
 from common import __version__
 from common.settings import Settings
@@ -58,7 +58,7 @@ def create_app(
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
     # A request that waits longer for one statement has nobody waiting for it any more.
-    app.extensions[EXTENSION] = Service(settings, settings.query_timeout_s, threads)
+    app.extensions[EXTENSION] = ServiceStores(settings, settings.query_timeout_s, threads)
     _surround(app, settings)
     if behind_proxy:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]
@@ -71,7 +71,7 @@ def create_app(
 
 def _surround(app: Flask, settings: Settings) -> None:
     """What happens around requests: before them in this order, after them from its end."""
-    limits = Limits(app, settings)
+    limits = RequestLimits(app, settings)
     errors.register(app)
     Compress(app)
     if settings.cors_origins:

@@ -8,9 +8,9 @@ from typing import ParamSpec, TypeVar
 
 from flask import Flask, g, request
 
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from api.service import service
-from api.token_throttle import Guesses
+from api.token_throttle import TokenThrottle
 from graph.record.tokens import (
     Scope,
     Token,
@@ -27,7 +27,7 @@ _IN_QUERY = "token"
 OPEN = frozenset({"livez", "readyz", "liveness", "readiness"})
 
 
-def register(app: Flask, guesses: Guesses) -> None:
+def register(app: Flask, guesses: TokenThrottle) -> None:
     """Find out for every request of ``app`` who asks.
 
     :param guesses: is told of tokens that are refused, and says when there were too many
@@ -75,7 +75,8 @@ def require(scope: Scope, *, anonymous: bool = True) -> None:
         )
     if not found.may(scope):
         raise ApiError(
-            403, Problem.FORBIDDEN, f"the token {found.prefix}… has not the scope {scope.value!r}",
+            403, ProblemType.FORBIDDEN,
+            f"the token {found.prefix}… does not have the scope {scope.value!r}",
             headers=_challenge(f'error="insufficient_scope", scope="{scope.value}"'),
         )  # fmt: skip
 
@@ -88,7 +89,7 @@ def require_token() -> Token:
     return found
 
 
-def _shown(guesses: Guesses) -> Token | None:
+def _shown(guesses: TokenThrottle) -> Token | None:
     """The token of this request; ``None`` if it shows none.
 
     :raises ApiError: 401 if what it shows is none, 429 if its address showed many such
@@ -131,7 +132,7 @@ def _secret() -> str | None:
 
 
 def _unauthorized(detail: str, why: str = "") -> ApiError:
-    return ApiError(401, Problem.UNAUTHORIZED, detail, headers=_challenge(why))
+    return ApiError(401, ProblemType.UNAUTHORIZED, detail, headers=_challenge(why))
 
 
 def _challenge(why: str) -> dict[str, str]:

@@ -41,7 +41,7 @@ _SECRET = frozenset({"token", "authorization", "password"})
 _LOG = logging.getLogger(__name__)
 
 
-class Problem(StrEnum):
+class ProblemType(StrEnum):
     """What went wrong; the value ends the ``type`` of a problem and is never renamed."""
 
     INVALID_REQUEST = "invalid-request"
@@ -67,45 +67,45 @@ class Problem(StrEnum):
 
 
 #: What each means, for people; served below ``/problems/``.
-MEANINGS: Mapping[Problem, str] = {
-    Problem.INVALID_REQUEST: "The request cannot be used as it is; `errors` names the fields.",
-    Problem.INVALID_DOCUMENT: "A document was refused; `reason` and `field` say why and where.",
-    Problem.INVALID_QUERY: "The query was refused, or ended at a limit of time or rows.",
-    Problem.INCOMPARABLE: "The two differ in unit, indicator or hardware, so nothing compares.",
-    Problem.INDEX_NOT_ALLOWED: "An index is not one that this service is configured with.",
-    Problem.UNAUTHORIZED: "A token is needed, or the one that was shown is not valid.",
-    Problem.FORBIDDEN: "The token does not have the scope that this needs.",
-    Problem.NOT_FOUND: "There is no such thing.",
-    Problem.NOT_READY: "The answer is being worked out; ask again.",
-    Problem.METHOD_NOT_ALLOWED: "The resource does not have this method.",
-    Problem.CONFLICT: "What is there already contradicts the request.",
-    Problem.TOO_LARGE: "The request is larger than what is read of one.",
-    Problem.TOO_SLOW: "The request did not end in the time that clients have for it.",
-    Problem.UNSUPPORTED_MEDIA_TYPE: "The body's `Content-Type` is none that is taken here.",
-    Problem.TOO_MANY_REQUESTS: "More requests than this client may make; `Retry-After` says when.",
-    Problem.OVERLOADED: "Too much work waits; `Retry-After` says when to try again.",
-    Problem.ANALYSIS_FAILED: "The run ended without a result; `status` says why.",
-    Problem.UNAVAILABLE: "A store does not answer, or its schema is not this release's.",
-    Problem.INTERNAL: "A fault of the service; its log has the request's identifier.",
-    Problem.HTTP: "What the status says.",
+MEANINGS: Mapping[ProblemType, str] = {
+    ProblemType.INVALID_REQUEST: "The request cannot be used as it is; `errors` names the fields.",
+    ProblemType.INVALID_DOCUMENT: "A document was refused; `reason` and `field` say why and where.",
+    ProblemType.INVALID_QUERY: "The query was refused, or ended at a limit of time or rows.",
+    ProblemType.INCOMPARABLE: "The two differ in unit, indicator or hardware, so nothing compares.",
+    ProblemType.INDEX_NOT_ALLOWED: "An index is not one that this service is configured with.",
+    ProblemType.UNAUTHORIZED: "A token is needed, or the one that was shown is not valid.",
+    ProblemType.FORBIDDEN: "The token does not have the scope that this needs.",
+    ProblemType.NOT_FOUND: "There is no such thing.",
+    ProblemType.NOT_READY: "The answer is being worked out; ask again.",
+    ProblemType.METHOD_NOT_ALLOWED: "The resource does not have this method.",
+    ProblemType.CONFLICT: "What is there already contradicts the request.",
+    ProblemType.TOO_LARGE: "The request is larger than what is read of one.",
+    ProblemType.TOO_SLOW: "The request did not end in the time that clients have for it.",
+    ProblemType.UNSUPPORTED_MEDIA_TYPE: "The body's `Content-Type` is none that is taken here.",
+    ProblemType.TOO_MANY_REQUESTS: "The client exceeded its limit; `Retry-After` says when to try.",
+    ProblemType.OVERLOADED: "Too much work waits; `Retry-After` says when to try again.",
+    ProblemType.ANALYSIS_FAILED: "The run ended without a result; `status` says why.",
+    ProblemType.UNAVAILABLE: "A store does not answer, or its schema is not this release's.",
+    ProblemType.INTERNAL: "A fault of the service; its log has the request's identifier.",
+    ProblemType.HTTP: "What the status says.",
 }
 
 _OF_STATUS = {
-    400: Problem.INVALID_REQUEST,
-    401: Problem.UNAUTHORIZED,
-    403: Problem.FORBIDDEN,
-    404: Problem.NOT_FOUND,
-    405: Problem.METHOD_NOT_ALLOWED,
-    408: Problem.TOO_SLOW,
-    409: Problem.CONFLICT,
-    413: Problem.TOO_LARGE,
-    414: Problem.TOO_LARGE,
-    415: Problem.UNSUPPORTED_MEDIA_TYPE,
-    422: Problem.INVALID_REQUEST,
-    429: Problem.TOO_MANY_REQUESTS,
-    431: Problem.TOO_LARGE,
-    500: Problem.INTERNAL,
-    503: Problem.UNAVAILABLE,
+    400: ProblemType.INVALID_REQUEST,
+    401: ProblemType.UNAUTHORIZED,
+    403: ProblemType.FORBIDDEN,
+    404: ProblemType.NOT_FOUND,
+    405: ProblemType.METHOD_NOT_ALLOWED,
+    408: ProblemType.TOO_SLOW,
+    409: ProblemType.CONFLICT,
+    413: ProblemType.TOO_LARGE,
+    414: ProblemType.TOO_LARGE,
+    415: ProblemType.UNSUPPORTED_MEDIA_TYPE,
+    422: ProblemType.INVALID_REQUEST,
+    429: ProblemType.TOO_MANY_REQUESTS,
+    431: ProblemType.TOO_LARGE,
+    500: ProblemType.INTERNAL,
+    503: ProblemType.UNAVAILABLE,
 }
 #: What is said where nobody has said more than the status.
 _WORDS = {
@@ -120,20 +120,20 @@ _WORDS = {
 @dataclass(frozen=True, slots=True)
 class _Translation:
     status: int
-    problem: Problem
+    problem: ProblemType
 
 
 #: The first that an error is one of.
 _TRANSLATIONS: tuple[tuple[type[ProjectError], _Translation], ...] = (
-    (InvalidDocument, _Translation(422, Problem.INVALID_DOCUMENT)),
-    (InvalidArgument, _Translation(400, Problem.INVALID_REQUEST)),
-    (QueryRefused, _Translation(400, Problem.INVALID_QUERY)),
-    (IncomparableSamples, _Translation(422, Problem.INCOMPARABLE)),
-    (IndexProblem, _Translation(502, Problem.UNAVAILABLE)),
-    (AlreadyRunning, _Translation(409, Problem.CONFLICT)),
-    (DamagedDocument, _Translation(500, Problem.INTERNAL)),
-    (StoreUnavailable, _Translation(503, Problem.UNAVAILABLE)),
-    (SchemaMismatch, _Translation(503, Problem.UNAVAILABLE)),
+    (InvalidDocument, _Translation(422, ProblemType.INVALID_DOCUMENT)),
+    (InvalidArgument, _Translation(400, ProblemType.INVALID_REQUEST)),
+    (QueryRefused, _Translation(400, ProblemType.INVALID_QUERY)),
+    (IncomparableSamples, _Translation(422, ProblemType.INCOMPARABLE)),
+    (IndexProblem, _Translation(502, ProblemType.UNAVAILABLE)),
+    (AlreadyRunning, _Translation(409, ProblemType.CONFLICT)),
+    (DamagedDocument, _Translation(500, ProblemType.INTERNAL)),
+    (StoreUnavailable, _Translation(503, ProblemType.UNAVAILABLE)),
+    (SchemaMismatch, _Translation(503, ProblemType.UNAVAILABLE)),
 )
 
 
@@ -147,7 +147,7 @@ class ApiError(Exception):
     def __init__(
         self,
         status: int,
-        problem: Problem,
+        problem: ProblemType,
         detail: str,
         /,
         *,
@@ -164,7 +164,7 @@ class ApiError(Exception):
 
 def not_found(what: str, name: str, **more: Any) -> ApiError:
     """That there is no ``what`` of this name."""
-    return ApiError(404, Problem.NOT_FOUND, f"no {what} is called {name!r}", **more)
+    return ApiError(404, ProblemType.NOT_FOUND, f"no {what} is called {name!r}", **more)
 
 
 def register(app: Flask) -> None:
@@ -177,9 +177,9 @@ def register(app: Flask) -> None:
 
     @app.get("/problems/<string:name>")
     def meaning(name: str) -> tuple[dict[str, str], int]:
-        if name not in set(Problem):
+        if name not in set(ProblemType):
             raise not_found("problem", name)
-        problem = Problem(name)
+        problem = ProblemType(name)
         return {
             "type": f"/problems/{problem}",
             "title": title(problem),
@@ -187,14 +187,14 @@ def register(app: Flask) -> None:
         }, 200
 
 
-def title(problem: Problem) -> str:
+def title(problem: ProblemType) -> str:
     """The problem's name, for people."""
     return problem.value.replace("-", " ").capitalize()
 
 
 def problem_response(
     status: int,
-    problem: Problem,
+    problem: ProblemType,
     detail: str,
     headers: Mapping[str, str] | None = None,
     /,
@@ -237,7 +237,7 @@ def _of_api(error: ApiError) -> Response:
 
 def _of_project(error: ProjectError) -> Response:
     found = next((it for kind, it in _TRANSLATIONS if isinstance(error, kind)), None)
-    translation = found or _Translation(400, Problem.INVALID_REQUEST)
+    translation = found or _Translation(400, ProblemType.INVALID_REQUEST)
     more: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
     if isinstance(error, InvalidDocument):
         more |= {"reason": str(error.reason), "field": error.field}
@@ -268,9 +268,9 @@ def _of_request() -> dict[str, Any]:
     return {"request_id": g.get("request_id")}
 
 
-def problem_of(status: int) -> Problem:
+def problem_of(status: int) -> ProblemType:
     """What a status means by itself."""
-    return _OF_STATUS.get(status, Problem.HTTP)
+    return _OF_STATUS.get(status, ProblemType.HTTP)
 
 
 def of_http(error: HTTPException) -> Response:
@@ -308,11 +308,11 @@ def _told(messages: Any, field: str = "") -> str:
 
 def _of_overload(error: Overloaded) -> Response:
     headers = {"Retry-After": str(error.retry_after_s)}
-    return problem_response(429, Problem.OVERLOADED, str(error), headers)
+    return problem_response(429, ProblemType.OVERLOADED, str(error), headers)
 
 
 def _of_bug(error: Exception) -> Response:
     """A fault of ours: the log has it, the client has the request's identifier."""
     _LOG.exception("request_broke", exc_info=error, extra=_of_request())
     detail = "the service made a mistake; its log has this request's identifier"
-    return problem_response(500, Problem.INTERNAL, detail)
+    return problem_response(500, ProblemType.INTERNAL, detail)

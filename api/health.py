@@ -15,7 +15,7 @@ from typing import Any
 
 from flask import Flask, Response, jsonify
 
-from api.service import Service, service
+from api.service import ServiceStores, service
 from common import __version__
 from common.errors import ProjectError, SchemaMismatch
 from graph.engine import server_agent
@@ -36,7 +36,7 @@ class GraphProbe:
     There is one question at a time; while it is not answered the graph counts as down.
     """
 
-    def __init__(self, asked: Service) -> None:
+    def __init__(self, asked: ServiceStores) -> None:
         self._service = asked
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adviser.answering.indexes import foreign_indexes
 from adviser.projects.project import Project
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from common.index.configuration import configured_indexes
 from common.settings import Settings
 
@@ -26,7 +26,7 @@ def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
     names = ", ".join(repr(it.name) for it in foreign)
     raise ApiError(
         400,
-        Problem.INDEX_NOT_ALLOWED,
+        ProblemType.INDEX_NOT_ALLOWED,
         f"the index {names} is not one that this service reads; it reads: "
         + ", ".join(f"{name} at {url}" for name, url in known.items()),
         indexes=known,

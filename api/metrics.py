@@ -4,21 +4,89 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 from flask import Flask, Response, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
+from sqlalchemy import Connection
 
 from api.authentication import require
-from api.figures import StoreFigures
+from api.jobs.queue import QueueName
 from api.metrics_files import files
 from api.rate_limits import UNLIMITED
-from api.service import service
+from api.service import ServiceStores, service
+from common.errors import ProjectError
+from graph.record.analyses import states, times, workers
+from graph.record.freshness import backlog
 from graph.record.tokens import Scope
+
+#: As long as a worker may be silent before its jobs are others'.
+_ALIVE = timedelta(seconds=20)
+
+
+class StoreMetrics(Collector):
+    """The queue, the projection and the requests; only whether it answers if PostgreSQL is away."""
+
+    def __init__(self, service: ServiceStores) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, with one connection."""
+        try:
+            with self._service.reading() as connection:
+                found = [*self._waiting(connection), *_analyses(connection)]
+        except ProjectError:
+            found = []
+        up = GaugeMetricFamily("thoth_record_up", "Whether PostgreSQL answers.")
+        up.add_metric([], 1.0 if found else 0.0)
+        yield from (up, *found)
+
+    def _waiting(self, connection: Connection) -> Iterator[Metric]:
+        jobs = GaugeMetricFamily("thoth_queue_jobs", "Jobs that wait.", labels=["queue"])
+        for name in QueueName:
+            jobs.add_metric([name.value], self._service.queue.waiting(connection, name))
+        yield jobs
+        behind = backlog(connection)
+        yield GaugeMetricFamily(
+            "thoth_outbox_entries", "Entries of the record that the graph does not show.",
+            value=behind.waiting,
+        )  # fmt: skip
+        yield GaugeMetricFamily(
+            "thoth_outbox_age_seconds", "How long the oldest of them has waited.",
+            value=behind.lag_s,
+        )  # fmt: skip
+        yield GaugeMetricFamily(
+            "thoth_workers", "Workers that gave a sign of life within 20 seconds.",
+            value=workers(connection, _ALIVE),
+        )  # fmt: skip
+
+
+def _analyses(connection: Connection) -> Iterator[Metric]:
+    number = GaugeMetricFamily(
+        "thoth_analyses", "Requests of the last day, and all that wait or run.",
+        labels=["kind", "state"],
+    )  # fmt: skip
+    for kind, state, count in states(connection):
+        number.add_metric([kind, state], count)
+    yield number
+    labels = ["kind", "quantile"]
+    waited = GaugeMetricFamily(
+        "thoth_analysis_wait_seconds", "How long requests of the last day waited.", labels=labels
+    )
+    ran = GaugeMetricFamily(
+        "thoth_analysis_run_seconds", "How long a worker took for them.", labels=labels
+    )
+    for it in times(connection):
+        for place, quantile in enumerate(("0.5", "0.99")):
+            waited.add_metric([it.kind, quantile], it.waited_s[place])
+            ran.add_metric([it.kind, quantile], it.ran_s[place])
+    yield from (waited, ran)
+
 
 #: A stranger may invent methods, but no more series.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -27,18 +95,18 @@ _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 _TRIES = 3
 
 #: What this process counted; with several processes their files hold the same.
-OWN = CollectorRegistry()
+PROCESS_REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
     "thoth_http_requests", "Requests by pattern of their URL, method and status.",
-    ("route", "method", "status"), registry=OWN,
+    ("route", "method", "status"), registry=PROCESS_REGISTRY,
 )  # fmt: skip
 DURATIONS = Histogram(
     "thoth_http_request_seconds", "How long requests took in the application.",
-    ("route", "method"), buckets=_SECONDS, registry=OWN,
+    ("route", "method"), buckets=_SECONDS, registry=PROCESS_REGISTRY,
 )  # fmt: skip
 RESTARTS = Counter(
     "thoth_worker_restarts", "Workers that ended by themselves and were started again.",
-    registry=OWN,
+    registry=PROCESS_REGISTRY,
 )  # fmt: skip
 
 
@@ -49,7 +117,7 @@ class _AllProcesses(Collector):
         for _ in range(_TRIES):
             found = files()
             if found is None:
-                return OWN.collect()
+                return PROCESS_REGISTRY.collect()
             try:
                 merged = MultiProcessCollector.merge(found, accumulate=True)  # type: ignore[no-untyped-call]
                 return list(merged)
@@ -70,7 +138,7 @@ def _metrics() -> Response:
     require(Scope.READ)
     registry = CollectorRegistry()
     registry.register(_AllProcesses())
-    registry.register(StoreFigures(service()))
+    registry.register(StoreMetrics(service()))
     return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 

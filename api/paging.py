@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import orjson
 from flask import request
 
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from graph.record.freshness import Progress
 
 Key = tuple[Any, ...]
@@ -70,7 +70,7 @@ class Cursor:
         except (ValueError, TypeError, binascii.Error) as error:
             message = "not a cursor of this list: begin at its first page"
             raise ApiError(
-                400, Problem.INVALID_REQUEST, f"after: {message}",
+                400, ProblemType.INVALID_REQUEST, f"after: {message}",
                 errors={"query": {"after": [message]}},
             ) from error  # fmt: skip
 

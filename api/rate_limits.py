@@ -10,10 +10,10 @@ from limits.strategies import FixedWindowRateLimiter
 
 from api.authentication import OPEN, token
 from api.client_addresses import is_loopback
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from api.request_bodies import BoundedRequest
 from api.token_throttle import (
-    Guesses,
+    TokenThrottle,
     client_address,
     wait_of,
 )
@@ -29,7 +29,7 @@ _UPLOADS = "/api/v2/inspections"
 UNLIMITED = frozenset({*OPEN, "metrics"})
 
 
-class Limits:
+class RequestLimits:
     """The limits of one application.
 
     Whoever shows a token is counted by it, others by their address; so is who asks for what is
@@ -48,7 +48,7 @@ class Limits:
         except (ConfigurationError, ImportError) as error:
             raise InvalidSettings(f"RATE_LIMIT_STORAGE: cannot be used: {error}") from error
         self._limiter = FixedWindowRateLimiter(storage)
-        self.guesses = Guesses(self._limiter, self._rates)
+        self.guesses = TokenThrottle(self._limiter, self._rates)
 
     def bound(self) -> None:
         """How large bodies may be."""
@@ -67,7 +67,7 @@ class Limits:
             if not self._limiter.hit(rate, "asked", client):
                 wait_s = wait_of(self._limiter, rate, "asked", client)
                 raise ApiError(
-                    429, Problem.TOO_MANY_REQUESTS, f"more requests than {rate} of one client",
+                    429, ProblemType.TOO_MANY_REQUESTS, f"more requests than {rate} of one client",
                     headers={"Retry-After": str(wait_s)},
                 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from webargs.multidictproxy import MultiDictProxy
 from werkzeug.utils import cached_property
 from werkzeug.wsgi import LimitedStream
 
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from common.formats.json_documents import out_of_bounds
 
 
@@ -54,15 +54,17 @@ class _Body(LimitedStream):
             return
         if isinstance(error, TooManySlow):
             raise ApiError(
-                503, Problem.OVERLOADED, "too many clients send slowly: try again later",
+                503, ProblemType.OVERLOADED, "too many clients send slowly: try again later",
                 headers={"Retry-After": "10"},
             ) from error  # fmt: skip
         if isinstance(error, TimeoutError):
-            raise ApiError(408, Problem.TOO_SLOW, "the body did not end in time") from error
-        raise ApiError(400, Problem.INVALID_REQUEST, "the body broke off before its end") from error
+            raise ApiError(408, ProblemType.TOO_SLOW, "the body did not end in time") from error
+        raise ApiError(
+            400, ProblemType.INVALID_REQUEST, "the body broke off before its end"
+        ) from error
 
     def _refuse_large(self) -> NoReturn:
-        raise ApiError(413, Problem.TOO_LARGE, f"the body is larger than {self._most} bytes")
+        raise ApiError(413, ProblemType.TOO_LARGE, f"the body is larger than {self._most} bytes")
 
 
 class BoundedRequest(flask.Request):
@@ -101,7 +103,7 @@ class BodyParser(FlaskParser):
         data = req.get_data(cache=True)
         if data and not is_json_request(req):
             detail = f"Content-Type: {req.mimetype!r} is not application/json"
-            raise ApiError(415, Problem.UNSUPPORTED_MEDIA_TYPE, detail)
+            raise ApiError(415, ProblemType.UNSUPPORTED_MEDIA_TYPE, detail)
         return json_of(data) if data else missing
 
     def load_querystring(self, req: flask.Request, schema: Schema) -> Any:
@@ -118,13 +120,13 @@ class BodyParser(FlaskParser):
         }
         if twice:
             detail = f"given more than once: {', '.join(sorted(twice))}"
-            raise ApiError(400, Problem.INVALID_REQUEST, detail, errors={"query": twice})
+            raise ApiError(400, ProblemType.INVALID_REQUEST, detail, errors={"query": twice})
         return super().load_querystring(req, schema)
 
 
 def _refused(field: str, message: str) -> ApiError:
     detail = message if field == "json" else f"{field}: {message}"
-    return ApiError(400, Problem.INVALID_REQUEST, detail, errors={"json": {field: [message]}})
+    return ApiError(400, ProblemType.INVALID_REQUEST, detail, errors={"json": {field: [message]}})
 
 
 def _printable(place: str) -> str:

@@ -8,7 +8,7 @@ from secrets import token_hex
 
 from flask import Flask, Response, g, request
 
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from common import __version__
 from graph.record.freshness import Progress
 
@@ -51,7 +51,7 @@ def _refuse_nul() -> None:
     """No name has one, and PostgreSQL takes none in a text."""
     given = (request.path, *request.args, *request.args.values())
     if any("\0" in it for it in given):
-        raise ApiError(400, Problem.INVALID_REQUEST, "the address has a NUL character in it")
+        raise ApiError(400, ProblemType.INVALID_REQUEST, "the address has a NUL character in it")
 
 
 def _describe(response: Response) -> Response:

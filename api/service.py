@@ -36,7 +36,7 @@ class _Opened:
     users: int = 0
 
 
-class Service:
+class ServiceStores:
     """Connections that requests share: PostgreSQL must answer, the graph may be away.
 
     A graph that went away is reached anew by the next request, at its new port if it has one.
@@ -147,6 +147,6 @@ class Service:
             opened.stores.driver.close()
 
 
-def service() -> Service:
+def service() -> ServiceStores:
     """The service of the application that answers this request."""
-    return cast(Service, current_app.extensions[EXTENSION])
+    return cast(ServiceStores, current_app.extensions[EXTENSION])

@@ -15,14 +15,14 @@ from limits import RateLimitItem
 from limits.strategies import RateLimiter
 
 from api.client_addresses import neighbourhood
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 
 #: How long a token counts as known after it was seen to be valid, and how many do.
 _KNOWN_S = 3600.0
 _MOST = 4096
 
 
-class Guesses:
+class TokenThrottle:
     """The tokens of one application that were refused, by address.
 
     :param rates: how many may be
@@ -45,7 +45,8 @@ class Guesses:
                     return
                 wait_s = wait_of(self._limiter, rate, "refused", client_address())
                 raise ApiError(
-                    429, Problem.TOO_MANY_REQUESTS, "too many tokens of this address were refused",
+                    429, ProblemType.TOO_MANY_REQUESTS,
+                    "too many invalid tokens from this address",
                     headers={"Retry-After": str(wait_s)},
                 )  # fmt: skip
 

@@ -60,7 +60,7 @@ def serve(ctx: click.Context, /, **given: Any) -> int:
 
 def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
     from api.metrics_files import metrics_folder
-    from api.server.http_server import Front, check, listen
+    from api.server.http_server import ServerOptions, check, listen
     from api.server.http_server import serve as run
     from cli.service_start import (
         ensure_stores,
@@ -74,7 +74,9 @@ def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
         _refuse_open(listener, tls, behind_proxy=given["behind_proxy"])
         ensure_stores(settings)
         certificate, key = _files(settings, tls, given["host"])
-        front = Front(given["workers"], given["threads"], certificate, key, given["behind_proxy"])
+        front = ServerOptions(
+            given["workers"], given["threads"], certificate, key, given["behind_proxy"]
+        )
         # Entered before anything imports the client library, which looks for it then.
         with metrics_folder(metrics_root(settings, given["metrics_dir"]), "serve"):
             check(settings, front)
@@ -89,13 +91,13 @@ def serve_with_workers(
 
     :param arguments: of ``thoth serve``
     """
-    from api.server.supervisor import Child
+    from api.server.supervisor import ChildProcess
     from cli.service_start import command, ensure_stores, log_service
     from cli.worker import PROCESSES, shared_out, supervise, workers_of
 
     log_service(is_verbose(ctx))
     ensure_stores(ctx.obj)
-    server = Child("serve", command("serve", *arguments), essential=True)
+    server = ChildProcess("serve", command("serve", *arguments), essential=True)
     return supervise(ctx.obj, [server, *workers_of(shared_out(PROCESSES))], metrics_dir)
 
 

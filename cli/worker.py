@@ -14,7 +14,7 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from api.jobs.queue import QueueName
-    from api.server.supervisor import Child
+    from api.server.supervisor import ChildProcess
 
 #: Repeated from :class:`api.jobs.queue.QueueName`, which a test sees to: ``--help`` needs no queue.
 QUEUES = ("people", "bulk", "fetches", "inspections")
@@ -75,20 +75,22 @@ def shared_out(processes: int) -> list[list[QueueName]]:
     return [*[people] * (processes - 2), others, inspections]
 
 
-def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[Child]:
+def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:
     """A child for each set of queues, which takes from all of them."""
-    from api.server.supervisor import Child
+    from api.server.supervisor import ChildProcess
     from cli.service_start import command
 
     children = []
     for number, queues in enumerate(sets, 1):
         options = [it for queue in queues for it in ("--queue", queue.value)]
         name = f"worker-{'-'.join(queues)}-{number}"
-        children.append(Child(name, command("worker", "--alone", *options)))
+        children.append(ChildProcess(name, command("worker", "--alone", *options)))
     return children
 
 
-def supervise(settings: Settings, children: Sequence[Child], metrics_dir: Path | None) -> int:
+def supervise(
+    settings: Settings, children: Sequence[ChildProcess], metrics_dir: Path | None
+) -> int:
     """Keep ``children`` and embedded stores alive until a signal.
 
     How often children died is among the metrics.

@@ -8,6 +8,6 @@ from flask_smorest import Blueprint
 def blueprints() -> tuple[Blueprint, ...]:
     """Everything that is served below ``/amun/api/v1``."""
     from api.amun.inspections import blueprint as inspections
-    from api.amun.results import blueprint as results
+    from api.amun.inspections import result_routes as results
 
     return inspections, results

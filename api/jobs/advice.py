@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from adviser.answering.answers import Answer, answer, on_hardware, store
+from adviser.advise import advise
+from adviser.answering.answers import Answer, answer, knowledge, on_hardware, store
+from adviser.answering.recorded import recorded, replayed, request_in, why_it_may_differ
 from adviser.asked import Asked
+from adviser.explain import why_not
+from adviser.reports.serialization import plain
 from api import asking
-from api.jobs.analysis_run import tell
+from api.asking import requirement_of
+from api.jobs.analysis_run import store_result, tell
 from api.jobs.fetching import fetch_lacking
 from api.jobs.uploads import PROJECT_SOON
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext
 from api.privacy import FILES, MAY_FETCH
 from api.thamos.hardware import on_described_hardware
 from api.thamos.stacks import asked_of
+from common.formats.json_documents import digest_bytes
 from graph.engine import Stores
 from graph.record.advice import report_document_of
 from graph.record.analyses import Analysis, supersede
 
 
-def make_advice(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
+def make_advice(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Answer a request and store its report under the analysis' identifier.
 
     :returns: the identifier of the report's document
@@ -58,7 +64,7 @@ def _tell(made: Answer, *, debug: bool) -> None:
     tell(f"{status}: {result['error_msg']}" if result["error"] else status)
 
 
-def _asked(shop: Workshop, stores: Stores, request: dict[str, Any]) -> Asked:
+def _asked(shop: WorkerContext, stores: Stores, request: dict[str, Any]) -> Asked:
     """What is asked, on the hardware class that the request is about."""
     if FILES in request:
         wanted = asking.asked_of(shop.settings, request)
@@ -66,3 +72,38 @@ def _asked(shop: Workshop, stores: Stores, request: dict[str, Any]) -> Asked:
         return wanted if prefix is None else on_hardware(stores, wanted, prefix)
     described = request.get("runtime_environment")
     return on_described_hardware(stores, asked_of(shop.settings, request), described)
+
+
+def replay_advice(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+    """Answer a recorded request again on what was known then, and compare the bytes.
+
+    :returns: the identifier of the result's document
+    :raises InvalidArgument: if there is no such advice
+    """
+    with shop.service.relational() as stores:
+        stored = recorded(stores, request["advice_id"])
+    advice, report = replayed(stored)
+    same = report == stored.report
+    result = {
+        "advice_id": request["advice_id"],
+        "same": same,
+        "recorded_digest": digest_bytes(stored.report),
+        "replayed_digest": digest_bytes(report),
+        "reason": None if same else why_it_may_differ(stored, advice),
+    }
+    return store_result(shop, analysis, result)
+
+
+def explain_why_not(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+    """Say what a requirement would cost the stack of a recorded request, by what is known now.
+
+    :returns: the identifier of the result's document
+    :raises InvalidArgument: if there is no such advice
+    """
+    wanted = requirement_of(request["requirement"], "requirement")
+    with shop.service.stores() as stores:
+        asked, *_ = request_in(recorded(stores, request["advice_id"]))
+        snapshot, evidence = knowledge(stores, asked, more=[wanted])
+    found = advise(asked, snapshot, evidence, resolver=shop.resolver.resolve)
+    told = why_not(found, wanted, resolver=shop.resolver.resolve)
+    return store_result(shop, analysis, {"advice_id": request["advice_id"], **plain(told)})

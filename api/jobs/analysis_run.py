@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Connection
 
 from api.errors import public_words
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext
 from common.errors import (
     AlreadyRunning,
     DamagedDocument,
@@ -27,8 +27,17 @@ from common.errors import (
     ServiceFailed,
     StoreUnavailable,
 )
-from graph.record import analyses
-from graph.record.analyses import Analysis, State
+from common.formats.json_documents import canonical_json, digest_bytes
+from graph.record.analyses import (
+    Analysis,
+    State,
+    add_log,
+    finish,
+    postpone,
+    request_of,
+    start,
+)
+from graph.record.documents import DeliveredDocument, add_documents
 
 #: How often a job is taken before it is given up; waiting for a store is no attempt.
 MAX_ATTEMPTS = 3
@@ -42,7 +51,7 @@ _LONG_S = 1800.0
 OURS = (SchemaMismatch, InvalidSettings, ServiceFailed, ProjectionFailed, DamagedDocument)
 
 #: Answers a request: gives the identifier of the document that is its result.
-Work = Callable[[Workshop, Analysis, dict[str, Any]], str]
+Work = Callable[[WorkerContext, Analysis, dict[str, Any]], str]
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,7 +87,7 @@ def pause_s(waited_s: float) -> int:
     return int(min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 2)))
 
 
-def run(shop: Workshop, analysis_id: str, work: Work, attempt: Attempt) -> None:
+def run(shop: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -> None:
     """Do the work of an analysis and give it its end.
 
     One that has its end already is left alone: jobs may be delivered twice.
@@ -87,10 +96,10 @@ def run(shop: Workshop, analysis_id: str, work: Work, attempt: Attempt) -> None:
     :raises ProjectError: one of :data:`PASSING`, if it is to be tried again
     """
     with shop.service.writing() as connection:
-        analysis = analyses.start(connection, analysis_id)
+        analysis = start(connection, analysis_id)
         if analysis is None:
             return
-        request = orjson.loads(analyses.request_of(connection, shop.settings, analysis))
+        request = orjson.loads(request_of(connection, shop.settings, analysis))
     began = time.perf_counter()
     with _logged(shop, analysis) as end:
         _LOG.info("%s: attempt %d", analysis.kind, attempt.number)
@@ -131,7 +140,7 @@ def tell(words: str) -> None:
 
 
 def _postpone(
-    shop: Workshop, analysis: Analysis, attempt: Attempt, words: str, ran_s: float
+    shop: WorkerContext, analysis: Analysis, attempt: Attempt, words: str, ran_s: float
 ) -> float:
     """Have it wait for a store; says since when it does, in seconds.
 
@@ -140,7 +149,7 @@ def _postpone(
     reason = f"{words}; it is tried again"
     with shop.service.writing() as connection:
         shop.service.queue.uncount(connection, attempt.job_id)
-        waited = analyses.postpone(connection, analysis.analysis_id, reason, anew=ran_s > _LONG_S)
+        waited = postpone(connection, analysis.analysis_id, reason, anew=ran_s > _LONG_S)
     return waited.total_seconds()
 
 
@@ -162,7 +171,7 @@ class _End(Protocol):
     ) -> None: ...
 
 
-class _Lines(logging.Handler):
+class _LogLines(logging.Handler):
     """Keeps what is told in the words that clients colour."""
 
     def __init__(self) -> None:
@@ -182,20 +191,20 @@ class _Lines(logging.Handler):
 
     def store(self, connection: Connection, analysis_id: str) -> None:
         """Hand the lines over to the record."""
-        analyses.add_log(connection, analysis_id, "".join(f"{it}\n" for it in self.lines))
+        add_log(connection, analysis_id, "".join(f"{it}\n" for it in self.lines))
 
 
 @contextmanager
-def _logged(shop: Workshop, analysis: Analysis) -> Iterator[_End]:
+def _logged(shop: WorkerContext, analysis: Analysis) -> Iterator[_End]:
     """Store what this module's log is told within the block with the analysis."""
-    kept = _Lines()
+    kept = _LogLines()
 
     def end(state: State, reason: str | None = None, *, result: str | None = None) -> None:
         if reason is not None:
             _LOG.error(reason)
         with shop.service.writing() as connection:
             kept.store(connection, analysis.analysis_id)
-            analyses.finish(
+            finish(
                 connection, analysis.analysis_id, state, reason=reason, result_document_id=result
             )
         kept.lines.clear()
@@ -210,3 +219,21 @@ def _logged(shop: Workshop, analysis: Analysis) -> Iterator[_End]:
         if kept.lines:
             with shop.service.writing() as connection:
                 kept.store(connection, analysis.analysis_id)
+
+
+#: Of all of them; what is in one depends on the kind of its analysis.
+SCHEMA_VERSION = "analysis-result-1"
+
+
+def store_result(shop: WorkerContext, analysis: Analysis, result: Mapping[str, Any]) -> str:
+    """Store what an analysis found.
+
+    :returns: the identifier of the document
+    """
+    body = canonical_json(result)
+    document = DeliveredDocument(
+        digest_bytes(body), f"{analysis.kind}-result", SCHEMA_VERSION, analysis.analysis_id, body
+    )
+    with shop.service.writing() as connection:
+        add_documents(connection, shop.settings, [document])
+    return document.document_id

@@ -12,9 +12,9 @@ import orjson
 
 from adviser.advise import Advice
 from adviser.answering.lacking import Lack, lacks_of
-from api.jobs.queue import Job, Overloaded, QueueName
-from api.jobs.results import store_result
-from api.jobs.worker_context import Workshop
+from api.jobs.analysis_run import store_result
+from api.jobs.queue import Overloaded, QueueJob, QueueName
+from api.jobs.worker_context import WorkerContext
 from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
 from common.terminal import first_few
@@ -41,7 +41,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedFetches:
     """What became of packages that an advice lacks.
 
     :param names: whose fetch is in the queue now
@@ -75,7 +75,7 @@ def fetch(
     return dict(orjson.loads(orjson.dumps(report.as_json(), option=orjson.OPT_NON_STR_KEYS)))
 
 
-def fetch_asked(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
+def fetch_asked(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Read what a person asked for.
 
     :returns: the identifier of the report's document
@@ -86,7 +86,7 @@ def fetch_asked(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> 
     return store_result(shop, analysis, report)
 
 
-def fetch_lacking(shop: Workshop, advice: Advice) -> Queued | None:
+def fetch_lacking(shop: WorkerContext, advice: Advice) -> QueuedFetches | None:
     """Enqueue the reading of what an advice lacks, from indexes of this machine alone.
 
     Of a package and an index one fetch waits at most, and an index that was asked a while ago
@@ -107,10 +107,10 @@ def fetch_lacking(shop: Workshop, advice: Advice) -> Queued | None:
             # One that waits already is as good.
             shop.service.queue.enqueue(connection, job)
             names.append(name)
-    return Queued(tuple(names), len(jobs) - len(names)) if names else None
+    return QueuedFetches(tuple(names), len(jobs) - len(names)) if names else None
 
 
-def _jobs(shop: Workshop, advice: Advice) -> Iterator[tuple[str, Job]]:
+def _jobs(shop: WorkerContext, advice: Advice) -> Iterator[tuple[str, QueueJob]]:
     """By name of the package, in name order."""
     request = advice.asked.resolver_request({})
     known = [it.name for it in advice.asked.options.indexes if it.known]
@@ -127,7 +127,7 @@ def _jobs(shop: Workshop, advice: Advice) -> Iterator[tuple[str, Job]]:
                 "prereleases": request.all_prereleases or lack.name in request.prereleases,
             }
             key = f"{TASK}:{index}:{lack.name}"
-            yield lack.name, Job(TASK, QueueName.FETCHES, arguments, key, _LAST)
+            yield lack.name, QueueJob(TASK, QueueName.FETCHES, arguments, key, _LAST)
 
 
 def _turn(

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from api.jobs.analysis_run import tell
-from api.jobs.results import store_result
+from api.jobs.analysis_run import store_result, tell
 from api.jobs.uploads import take_in
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.record.analyses import Analysis
@@ -38,7 +37,7 @@ def order_of(settings: Settings, submission: str) -> Order:
     return Order(folder_of(settings).absolute(), submission=submission)
 
 
-def run_inspection(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
+def run_inspection(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Build, measure and take in; a run that was interrupted goes on where it was.
 
     A build that fails and a job that fails are results.
@@ -73,7 +72,7 @@ def _in_turn(specification: Specification, order: Order, settings: Settings) -> 
     try:
         while True:
             try:
-                (outcome,) = inspect([specification], launcher, order, _Telling())
+                (outcome,) = inspect([specification], launcher, order, _LogProgress())
             except AlreadyRunning:
                 if time.monotonic() > until:
                     raise
@@ -84,7 +83,7 @@ def _in_turn(specification: Specification, order: Order, settings: Settings) -> 
         launcher.close()
 
 
-class _Telling:
+class _LogProgress:
     """Keeps what happens with the analysis."""
 
     def building(self, inspection: Inspection) -> None:

@@ -14,7 +14,7 @@ from adviser.answering.listings import recorded_listings
 from adviser.projects.indexes import public_values
 from adviser.provenance import Served, check_lock
 from api.index_policy import public_indexes
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext
 from api.thamos.stacks import project_of
 from common.errors import InvalidArgument
 from common.formats.json_documents import canonical_json, digest_bytes
@@ -25,7 +25,7 @@ from graph.record.documents import DeliveredDocument, add_documents
 SCHEMA_VERSION = "provenance-1"
 
 
-def check_provenance(shop: Workshop, analysis: Analysis, request: dict[str, Any]) -> str:
+def check_provenance(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Check a lock and store what was found.
 
     :returns: the identifier of the report's document

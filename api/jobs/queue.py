@@ -66,7 +66,7 @@ class QueueName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class QueueJob:
     """Something to be done.
 
     :param task: name of a task of :mod:`api.jobs.tasks`
@@ -104,7 +104,7 @@ class Queue:
         connector.open(engine)
         self._app = procrastinate.App(connector=connector)
 
-    def enqueue(self, connection: Connection, job: Job) -> int | None:
+    def enqueue(self, connection: Connection, job: QueueJob) -> int | None:
         """Add a job in the transaction of ``connection``.
 
         :returns: its number; ``None`` if one with its key waits already

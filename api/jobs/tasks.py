@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
 from typing import Any, Concatenate, ParamSpec, cast
 
+import procrastinate
 from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
@@ -21,9 +23,11 @@ from api.jobs.analysis_run import (
     Work,
     run,
 )
-from api.jobs.worker_context import Workshop
+from api.jobs.queue import NAMESPACE, QueueName
+from api.jobs.worker_context import WorkerContext
 from common.errors import InvalidSettings, StoreUnavailable
 from common.redaction import absolute_source
+from common.settings import Settings
 from graph.projection import sync
 
 P = ParamSpec("P")
@@ -32,7 +36,7 @@ P = ParamSpec("P")
 #: a minute, jobs of an inspection a day, and building what they run some hours.
 _ADVICE_S, _BULK_S, _INSPECTION_S, _NIGHT_S = 1800.0, 4 * 3600.0, 36 * 3600.0, 24 * 3600.0
 #: Under this name a worker hands its workshop to its tasks.
-WORKSHOP = "workshop"
+CONTEXT = "workshop"
 #: What answers requests: a function of a module beside this one, imported when it is first
 #: needed, and how long it may take.
 ANSWERING = {
@@ -47,7 +51,7 @@ ANSWERING = {
 _LOG = logging.getLogger(__name__)
 
 
-class Retrying(BaseRetryStrategy):
+class RetryPolicy(BaseRetryStrategy):
     """Again when a store is back, and a bounded number of times after what may pass."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
@@ -59,7 +63,7 @@ class Retrying(BaseRetryStrategy):
         return RetryDecision(retry_in={"seconds": (job.attempts + 1) ** 2})
 
 
-tasks = Blueprint()
+blueprint = Blueprint()
 
 Task = Callable[Concatenate[JobContext, P], None]
 
@@ -77,7 +81,7 @@ def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
                     if not _another_waits(context):
                         raise
 
-        tasks.task(name=name, pass_context=True, retry=Retrying())(watched)
+        blueprint.task(name=name, pass_context=True, retry=RetryPolicy())(watched)
         return watched
 
     return decorate
@@ -165,12 +169,12 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
     _tell("advisories", run_sync(settings, place, lambda: None).as_json(), timestamp)
 
 
-@tasks.task(name="cron.prune", pass_context=True)
+@blueprint.task(name="cron.prune", pass_context=True)
 async def prune(context: JobContext, timestamp: int) -> None:
     """Delete what nobody needs any more: ended jobs, uploads that were taken in, old requests."""
-    from api.jobs.upkeep import prune as work
+    from api.jobs.upkeep import prune as prune_all
 
-    await work(context.app, _workshop(context))
+    await prune_all(context.app, _workshop(context))
 
 
 def _tell(name: str, report: dict[str, Any], timestamp: int) -> None:
@@ -181,6 +185,38 @@ def _attempt(context: JobContext) -> Attempt:
     return Attempt(context.job.id or 0, context.job.attempts + 1)
 
 
-def _workshop(context: JobContext) -> Workshop:
+def _workshop(context: JobContext) -> WorkerContext:
     shared: dict[str, Any] = context.additional_context
-    return cast(Workshop, shared[WORKSHOP])
+    return cast(WorkerContext, shared[CONTEXT])
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a task is due.
+
+    :param cron: minute, hour, day, month and weekday in UTC
+    """
+
+    task: str
+    cron: str
+    queue: QueueName
+
+
+def schedules(settings: Settings) -> Iterator[Schedule]:
+    """What is due when; reading from others is off unless a setting says when."""
+    yield Schedule("cron.prune", "17 * * * *", QueueName.BULK)
+    for task, cron in (
+        ("cron.refresh", settings.cron_refresh),
+        ("cron.nightly", settings.cron_nightly),
+        ("cron.advisories", settings.cron_advisories),
+    ):
+        if cron is not None:
+            yield Schedule(task, cron, QueueName.BULK)
+
+
+def register_schedules(app: procrastinate.App, settings: Settings) -> None:
+    """Have the workers of ``app`` enqueue what is due; of each task one waits at most."""
+    for it in schedules(settings):
+        name = f"{NAMESPACE}:{it.task}"
+        decorate = app.periodic(cron=it.cron, queue=it.queue.value, queueing_lock=it.task)
+        decorate(app.tasks[name])

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import IntegrityError
 
 from api.jobs.analysis_run import MAX_ATTEMPTS
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext
 from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.record import analyses
@@ -51,7 +51,7 @@ _GONE = text(
 _LOG = logging.getLogger(__name__)
 
 
-async def keep_returning(app: procrastinate.App, shop: Workshop) -> None:
+async def keep_returning(app: procrastinate.App, shop: WorkerContext) -> None:
     """Return what is stalled again and again, beside whatever job is under way."""
     while True:
         try:
@@ -64,7 +64,7 @@ async def keep_returning(app: procrastinate.App, shop: Workshop) -> None:
         await asyncio.sleep(RETURNED_EVERY_S)
 
 
-async def return_stalled_once(app: procrastinate.App, shop: Workshop) -> bool:
+async def return_stalled_once(app: procrastinate.App, shop: WorkerContext) -> bool:
     """:func:`return_stalled`, unless another worker is at it.
 
     :returns: whether it was this one's turn
@@ -79,7 +79,7 @@ async def return_stalled_once(app: procrastinate.App, shop: Workshop) -> bool:
     return True
 
 
-async def return_stalled(app: procrastinate.App, shop: Workshop) -> None:
+async def return_stalled(app: procrastinate.App, shop: WorkerContext) -> None:
     """Return the jobs of dead workers to the queue, a bounded number of times.
 
     What was taken too often, and analyses whose job is gone, end in ``error`` with the reason.
@@ -101,7 +101,7 @@ async def return_stalled(app: procrastinate.App, shop: Workshop) -> None:
     await asyncio.to_thread(_end_lost, shop)
 
 
-async def prune(app: procrastinate.App, shop: Workshop) -> None:
+async def prune(app: procrastinate.App, shop: WorkerContext) -> None:
     """Delete jobs that ended long ago, uploads that were read by then, and what settings say.
 
     Some rows at a time, so that nobody waits for it.
@@ -115,7 +115,7 @@ async def prune(app: procrastinate.App, shop: Workshop) -> None:
     await asyncio.to_thread(_forget_old, shop)
 
 
-def _held(shop: Workshop) -> Connection | None:
+def _held(shop: WorkerContext) -> Connection | None:
     """A transaction that has the lock of those who return jobs, unless others have it."""
     with relational_errors(shop.settings):
         connection = shop.service.engine.connect()
@@ -134,14 +134,14 @@ def _analysis_of(job: Job) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _give_up(shop: Workshop, analysis_id: str | None, reason: str) -> None:
+def _give_up(shop: WorkerContext, analysis_id: str | None, reason: str) -> None:
     if analysis_id is None:
         return
     with shop.service.writing() as connection:
         analyses.finish(connection, analysis_id, State.ERROR, reason=reason)
 
 
-def _end_lost(shop: Workshop) -> None:
+def _end_lost(shop: WorkerContext) -> None:
     with shop.service.writing() as connection:
         for analysis_id in connection.scalars(_GONE).all():
             reason = "given up: its job is no longer in the queue"
@@ -149,7 +149,7 @@ def _end_lost(shop: Workshop) -> None:
                 _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
 
 
-def _forget_old(shop: Workshop) -> None:
+def _forget_old(shop: WorkerContext) -> None:
     settings = shop.settings
     _in_batches(shop, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
     requests, writes = settings.keep_requests_days, settings.keep_audit_days
@@ -162,7 +162,7 @@ def _forget_old(shop: Workshop) -> None:
 
 
 def _in_batches(
-    shop: Workshop, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
+    shop: WorkerContext, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
 ) -> None:
     """Delete until a batch is not full, each in a transaction of its own; then its bodies."""
     deleted = named = 0

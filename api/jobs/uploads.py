@@ -9,9 +9,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from api.jobs.queue import Job, QueueName
-from api.jobs.results import store_result
-from api.jobs.worker_context import Workshop
+from api.jobs.analysis_run import store_result
+from api.jobs.queue import QueueJob, QueueName
+from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
 from common.formats.json_documents import digest, digest_bytes
 from common.reasons import Reason
@@ -31,7 +31,7 @@ _LISTED = 100
 PATIENCE_S = 600.0
 
 #: Has the graph show what was recorded; of these one waits at most.
-PROJECT = Job("graph.project", QueueName.BULK, key="graph.project", priority=10)
+PROJECT = QueueJob("graph.project", QueueName.BULK, key="graph.project", priority=10)
 #: The same for what nobody waits to see there: one does for all of a second.
 PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 
@@ -45,7 +45,7 @@ def upload_id(analysis_id: str) -> str:
     return digest(["upload", analysis_id])
 
 
-def ingest_upload(shop: Workshop, analysis: Analysis, request: Mapping[str, Any]) -> str:
+def ingest_upload(shop: WorkerContext, analysis: Analysis, request: Mapping[str, Any]) -> str:
     """Take in the inspections of an upload.
 
     :returns: the identifier of the document that says what became of them
@@ -108,7 +108,7 @@ def _alone(settings: Settings, content: str) -> Iterator[None]:
         raise AlreadyRunning("the same upload is taken in") from None
 
 
-def take_in(shop: Workshop, source: str) -> dict[str, Any]:
+def take_in(shop: WorkerContext, source: str) -> dict[str, Any]:
     """Take in all inspections of a file or folder of this machine, and have the graph follow."""
     with shop.service.relational() as stores:
         report = ingest_inspections(shop.settings, stores.engine, [source], LIMITS)

@@ -20,12 +20,10 @@ from procrastinate import JobContext
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition, Job
 
-from api.jobs import cron
 from api.jobs.queue import NAMESPACE, QueueName
-from api.jobs.tasks import WORKSHOP, tasks
+from api.jobs.tasks import CONTEXT, blueprint, register_schedules
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
-from api.jobs.watch import guard, leave
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext, guard, leave
 from common.errors import ProjectError
 from common.settings import Settings
 from graph.engine import relational_url
@@ -50,29 +48,29 @@ def queue_app(settings: Settings) -> procrastinate.App:
     app = procrastinate.App(connector=connector)
     # The tasks that are added are renamed, so each application has its own.
     own = procrastinate.Blueprint()
-    own.tasks = {name: copy.copy(task) for name, task in tasks.tasks.items()}
+    own.tasks = {name: copy.copy(task) for name, task in blueprint.tasks.items()}
     app.add_tasks_from(own, namespace=NAMESPACE)
-    cron.register(app, settings)
+    register_schedules(app, settings)
     return app
 
 
 def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:
     """Take jobs of ``queues`` one after the other until a signal to stop."""
-    app, shop = queue_app(settings), Workshop(settings)
+    app, shop = queue_app(settings), WorkerContext(settings)
     if QueueName.PEOPLE in queues:
         shop.resolver.start()
     try:
-        asyncio.run(_work(_Hand(app, shop, queues, name)))
+        asyncio.run(_work(_RunningWorker(app, shop, queues, name)))
     finally:
         shop.close()
 
 
 @dataclass(slots=True)
-class _Hand:
+class _RunningWorker:
     """What works, and the job that it took last."""
 
     app: procrastinate.App
-    shop: Workshop
+    shop: WorkerContext
     queues: Sequence[QueueName]
     name: str
     told: asyncio.Event = field(default_factory=asyncio.Event)
@@ -110,7 +108,7 @@ class _Hand:
             _LOG.info("job_put_back", extra={"job": job.id, "task": job.task_name})
 
 
-async def _work(hand: _Hand) -> None:
+async def _work(hand: _RunningWorker) -> None:
     """Work until told to stop; a queue that goes away is tried again until it is back."""
     told = hand.told
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -126,7 +124,7 @@ async def _work(hand: _Hand) -> None:
     guarding.cancel()
 
 
-async def _work_once(hand: _Hand) -> None:
+async def _work_once(hand: _RunningWorker) -> None:
     """Work until told to stop, or until the queue is away: then it ends of itself."""
     app, told = hand.app, hand.told
     async with app.open_async():
@@ -138,7 +136,7 @@ async def _work_once(hand: _Hand) -> None:
                 queues=[it.value for it in hand.queues],
                 name=hand.name,
                 concurrency=1,
-                additional_context={WORKSHOP: hand.shop},
+                additional_context={CONTEXT: hand.shop},
                 worker_middleware=[hand.take],
                 update_heartbeat_interval=HEARTBEAT_S,
                 stalled_worker_timeout=DEAD_AFTER_S,
@@ -161,7 +159,7 @@ async def _work_once(hand: _Hand) -> None:
         await asyncio.gather(*beside, return_exceptions=True)
 
 
-async def _stop(hand: _Hand, working: asyncio.Task[None]) -> None:
+async def _stop(hand: _RunningWorker, working: asyncio.Task[None]) -> None:
     """Let the job that is under way end; return it if that takes too long, and end at once."""
     working.cancel()
     await asyncio.wait((working,), timeout=GRACE_S)

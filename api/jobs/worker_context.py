@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import sys
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from adviser.resolver.worker import Worker
-from api.jobs.watch import Watch
-from api.service import Service
+from api.service import ServiceStores
 from common.environments import Environment
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
@@ -19,6 +24,50 @@ from graph.record.evidence import evidence_for
 from graph.record.freshness import changes
 from graph.snapshot import Snapshot, is_current, load_snapshot
 
+#: Between two looks.
+LOOK_S = 5.0
+
+_LOG = logging.getLogger(__name__)
+
+
+class JobTimeouts:
+    """Which jobs are under way, and until when each may be."""
+
+    def __init__(self) -> None:
+        self._until: dict[object, tuple[str, float]] = {}
+
+    @contextmanager
+    def over(self, name: str, limit_s: float) -> Iterator[None]:
+        """JobTimeouts the block; it may be in a thread of its own."""
+        key = object()
+        self._until[key] = name, time.monotonic() + limit_s
+        try:
+            yield
+        finally:
+            del self._until[key]
+
+    def overdue(self) -> str | None:
+        """The name of a job that is at it for too long."""
+        now = time.monotonic()
+        return next((name for name, until in list(self._until.values()) if now > until), None)
+
+
+def leave(status: int = 1) -> None:
+    """End this process although a thread of it may go on for ever."""
+    sys.stderr.flush()
+    os._exit(status)
+
+
+async def guard(
+    watch: JobTimeouts, end: Callable[[], None] = leave, look_s: float = LOOK_S
+) -> None:
+    """Call ``end`` once a job is overdue."""
+    while (name := watch.overdue()) is None:
+        await asyncio.sleep(look_s)
+    _LOG.error("job_stalled", extra={"task": name})
+    end()
+
+
 #: Versions, readings and the like in all that is kept, 1 to 1.6 KB each as measured: 80 MB at
 #: most, or what the last request needs if that is more.
 KEPT_ITEMS = 50_000
@@ -27,7 +76,7 @@ _EACH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KeptKnowledge:
     """A snapshot with its evidence, and how far the record was when that was read."""
 
     snapshot: Snapshot
@@ -43,15 +92,15 @@ class _Known:
         return _EACH + len(snapshot.revisions) + many + len(evidence.readings)
 
 
-class Workshop:
+class WorkerContext:
     """What one worker's jobs share; they come one after the other."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.service = Service(settings)
+        self.service = ServiceStores(settings)
         self.resolver = Worker()
-        self.watch = Watch()
-        self._known: OrderedDict[object, _Known] = OrderedDict()
+        self.watch = JobTimeouts()
+        self._known: OrderedDict[object, _KeptKnowledge] = OrderedDict()
 
     def known_of(
         self, stores: Stores, roots: Iterable[str], environment: Environment
@@ -72,7 +121,7 @@ class Workshop:
         if kept is None or kept.snapshot is not snapshot or kept.position != position:
             with stores.engine.connect() as connection:
                 evidence = evidence_for(connection, snapshot, datetime.now(UTC))
-            kept = _Known(snapshot, evidence, position)
+            kept = _KeptKnowledge(snapshot, evidence, position)
         self._known[key] = kept
         self._forget_most()
         return kept.snapshot, kept.evidence

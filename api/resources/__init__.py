@@ -8,12 +8,12 @@ from flask_smorest import Blueprint
 def blueprints() -> tuple[Blueprint, ...]:
     """Everything that is served below ``/api/v2``."""
     from api.resources.advice import blueprint as advice
-    from api.resources.advising import blueprint as advising
+    from api.resources.advice import request_routes as advising
     from api.resources.cypher import blueprint as cypher
-    from api.resources.fetches import blueprint as fetches
     from api.resources.inspections import blueprint as inspections
-    from api.resources.observations import blueprint as observations
+    from api.resources.inspections import observation_routes as observations
     from api.resources.packages import blueprint as packages
+    from api.resources.packages import fetch_routes as fetches
     from api.resources.releases import blueprint as releases
     from api.resources.requests import blueprint as requests
     from api.resources.stacks import blueprint as stacks

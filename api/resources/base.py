@@ -10,7 +10,7 @@ from flask import Response, request
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from api.request_context import from_data
 from api.routes import Routes
 from api.service import service
@@ -68,7 +68,7 @@ def filters(query: Mapping[str, Any]) -> dict[str, Any]:
     if "version" in query and "package" not in query:
         message = "only with `package`, whose version it is"
         raise ApiError(
-            400, Problem.INVALID_REQUEST, f"version: {message}",
+            400, ProblemType.INVALID_REQUEST, f"version: {message}",
             errors={"query": {"version": [message]}},
         )  # fmt: skip
     return {

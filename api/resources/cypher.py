@@ -2,23 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from flask.views import MethodView
+from marshmallow import Schema, fields, validate
 
 from api.audit import wrote_nothing
 from api.authentication import needs
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from api.request_context import from_data
 from api.resources.base import Resources
-from api.schemas.work import CypherSchema, RowsSchema
+from api.schema_fields import (
+    StrictSchema,
+    described,
+    flag,
+    texts,
+)
 from api.service import service
-from api.waiting import answer_within
-from graph.engine import graph_database
+from common.errors import StoreUnavailable
+from graph.engine import GRAPH, graph_database
 from graph.query_results import as_document
 from graph.reader import QueryResult, open_reader, run_query
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
+
+T = TypeVar("T")
+
+#: Questions of one process at a time. One to which no answer comes keeps its place.
+_AT_A_TIME = 4
+
+_pool = ThreadPoolExecutor(_AT_A_TIME, "graph-question")
+
+
+def answer_within(seconds: float, ask: Callable[[], T]) -> T:
+    """What ``ask`` gives, unless the graph took the question and answers no more.
+
+    :raises StoreUnavailable: once ``seconds`` have passed, waiting for a place included
+    """
+    asked = _pool.submit(ask)
+    try:
+        return asked.result(seconds)
+    except TimeoutError:
+        if asked.done():  # its own, not that of this wait
+            raise
+        asked.cancel()
+        hint = "see `thoth status`"
+        raise StoreUnavailable(GRAPH, f"no answer for {seconds:.0f} s", hint) from None
+
+
+class CypherSchema(StrictSchema):
+    """A question to the graph, and its limits."""
+
+    query = fields.String(
+        required=True,
+        validate=validate.Length(1, 100_000),
+        metadata=described("One statement that reads.", "MATCH (p:Package) RETURN p.name LIMIT 3"),
+    )
+    parameters = fields.Dict(
+        keys=fields.String(),
+        load_default=dict,
+        metadata=described("Values by name.", {"name": "flask"}),
+    )
+    timeout_s = fields.Float(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Range(0, min_inclusive=False),
+        metadata=described("End the query after so long.", 5.0),
+    )
+    limit = fields.Integer(
+        load_default=None,
+        allow_none=True,
+        strict=True,
+        validate=validate.Range(1),
+        metadata=described("Give no more rows.", 100),
+    )
+
+
+class RowsSchema(Schema):
+    """What a query gave."""
+
+    columns = texts("In the query's order.", ["p.name"])
+    rows = fields.List(
+        fields.Dict(keys=fields.String()),
+        required=True,
+        metadata={"description": "Values by column; nodes with labels and properties."},
+    )
+    truncated = flag("Whether there were more rows than the limit.")
+
 
 blueprint = Resources("cypher", __name__, description="Questions to the graph.")
 
@@ -38,7 +110,7 @@ class CypherResource(MethodView):
         row_limit = int(_within("limit", asked["limit"], settings.query_row_limit))
         query = asked["query"].strip().removesuffix(";").rstrip()
         if not query:
-            raise ApiError(400, Problem.INVALID_QUERY, "the query is empty")
+            raise ApiError(400, ProblemType.INVALID_QUERY, "the query is empty")
         with service().reading() as connection:
             from_data(progress(connection))
         # The store ends the query at its limit; this is for one that does not answer at all.
@@ -56,5 +128,5 @@ class CypherResource(MethodView):
 
 def _within(field: str, wanted: float | None, most: float) -> float:
     if wanted is not None and wanted > most:
-        raise ApiError(400, Problem.INVALID_REQUEST, f"{field}: at most {most:g} here")
+        raise ApiError(400, ProblemType.INVALID_REQUEST, f"{field}: at most {most:g} here")
     return most if wanted is None else wanted

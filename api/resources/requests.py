@@ -7,13 +7,23 @@ from typing import Any
 import orjson
 from flask import Response, url_for
 from flask.views import MethodView
+from marshmallow import Schema, fields
 
 from api import analyses
 from api.authentication import require, token
 from api.errors import not_found
 from api.privacy import MAY_FETCH
 from api.resources.base import Resources, members
-from api.schemas.work import LogSchema, RequestSchema
+from api.schema_fields import (
+    QuerySchema,
+    asked_flag,
+    choice,
+    count,
+    flag,
+    free,
+    moment,
+    text,
+)
 from api.service import service
 from graph.record.analyses import (
     Analysis,
@@ -23,6 +33,45 @@ from graph.record.analyses import (
     log_of,
 )
 from graph.record.tokens import Scope
+
+_STATES = ["pending", "running", "succeeded", "failed", "error"]
+
+
+class ForceQuerySchema(QuerySchema):
+    """Whether an equal request of a while ago will do."""
+
+    force = asked_flag("Do it again although the same was asked a while ago.")
+
+
+class RequestSchema(Schema):
+    """A request that was accepted."""
+
+    analysis_id = text("Under which it is found.", "adviser-240611083015-5f0c9d2be417a863")
+    kind = text("What it asks for.", "adviser")
+    state = choice("How far it is; the last three are ends.", _STATES)
+    reason = text("Why it ended otherwise than in success.", null=True)
+    cached = flag("Whether it is an equal request of a while ago.")
+    parameters = free("What was asked.")
+    accepted_at = moment("When it was accepted.")
+    started_at = moment("When a worker took it first.", null=True)
+    finished_at = moment("When it ended.", null=True)
+    attempts = count("How often a worker took it.", 1)
+    as_of = moment("Of the newest knowledge that the result may rest on.", null=True)
+    graph_revision = count("How far the graph was by then.", 1804, null=True)
+    result = text("Address of the result, once there is one.", null=True)
+    log = text("Address of what people are shown of the run.")
+
+
+class LogSchema(Schema):
+    """What people are shown of a run."""
+
+    analysis_id = text("Of the request.", "adviser-240611083015-5f0c9d2be417a863")
+    lines = fields.List(
+        fields.Dict(keys=fields.String()),
+        required=True,
+        metadata={"description": "In order, with `asctime`, `levelname` and `message`."},
+    )
+
 
 blueprint = Resources("requests", __name__, description="Requests that a worker answers.")
 

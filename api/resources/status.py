@@ -9,10 +9,28 @@ from flask.views import MethodView
 from api.authentication import needs
 from api.paging import freshness
 from api.resources.base import Resources, members, reading
-from api.schemas.status import ServiceStatusSchema
+from api.schema_fields import (
+    FreshnessSchema,
+    count,
+    moment,
+    number,
+    text,
+)
 from common import __version__
 from graph.record.freshness import backlog
 from graph.record.tokens import Scope
+
+
+class ServiceStatusSchema(FreshnessSchema):
+    """Which release answers, and how far its graph is behind the record."""
+
+    version = text("Of the service.", "0.1.0")
+    asked_at = moment("When an index was last asked, whether or not it answered.", null=True)
+    answered_at = moment("When an index or a source of advisories last answered.", null=True)
+    waiting = count("Changes of the record that the graph does not show yet.", 0)
+    waiting_since = moment("When the oldest of them was written.", null=True)
+    lag_s = number("How long ago that was, s; 0 if nothing waits.", 0.0)
+
 
 blueprint = Resources("status", __name__, description="How far the service is.")
 

@@ -7,17 +7,21 @@ from typing import Any
 
 from flask import Response, jsonify, request
 from flask.views import MethodView
+from marshmallow import Schema
 from sqlalchemy import Connection
 
 from api import analyses
 from api.audit import wrote, wrote_nothing
 from api.authentication import needs
-from api.errors import ApiError, Problem
-from api.jobs.queue import Job, QueueName
+from api.errors import ApiError, ProblemType
+from api.jobs.queue import QueueJob, QueueName
 from api.jobs.uploads import PROJECT, upload_id
 from api.resources.base import Resources
-from api.resources.requests import accepted, new_request
-from api.schemas.work import ForceQuerySchema, RequestSchema, TakenInSchema
+from api.resources.requests import ForceQuerySchema, RequestSchema, accepted, new_request
+from api.schema_fields import (
+    count,
+    texts,
+)
 from api.service import service
 from common.formats.json_documents import digest_bytes
 from graph.record.analyses import Kind
@@ -30,6 +34,15 @@ from graph.record.inspections import Delivery, add_inspections
 from graph.record.tokens import Scope
 from ingest.documents import MEBIBYTE, RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections
+
+
+class TakenInSchema(Schema):
+    """What became of documents that were taken in at once."""
+
+    documents = texts("Their identifiers, in order.", ["sha256:1f2e"])
+    new = count("Of these, not known before.", 1)
+    known = count("Of these, known before.", 0)
+
 
 blueprint = Resources("uploads", __name__, description="Inspections sent in.")
 
@@ -67,7 +80,7 @@ class UploadsResource(MethodView):
         """Take in inspections: a document within the request, an archive by a worker."""
         body = request.get_data(cache=False)
         if not body:
-            raise ApiError(400, Problem.INVALID_REQUEST, "the body is empty")
+            raise ApiError(400, ProblemType.INVALID_REQUEST, "the body is empty")
         suffix = _suffix(body)
         if suffix == ".json" and len(body) <= AT_ONCE_BYTES:
             return _taken_in(body)
@@ -112,7 +125,7 @@ def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
     def keep(connection: Connection) -> None:
         add_documents(connection, service().settings, [document])
 
-    job = Job("uploads.ingest", QueueName.BULK, {"analysis_id": new.analysis_id})
+    job = QueueJob("uploads.ingest", QueueName.BULK, {"analysis_id": new.analysis_id})
     return accepted(*analyses.submit(new, job, force=force, also=keep))
 
 
@@ -127,7 +140,7 @@ def _suffix(body: bytes) -> str:
     if kind not in _SUFFIXES:
         known = ", ".join([*_SUFFIXES, "application/gzip"])
         detail = f"Content-Type: {kind!r} is not one of {known}"
-        raise ApiError(415, Problem.UNSUPPORTED_MEDIA_TYPE, detail)
+        raise ApiError(415, ProblemType.UNSUPPORTED_MEDIA_TYPE, detail)
     return _SUFFIXES[kind]
 
 

@@ -7,9 +7,12 @@ from typing import Any
 from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
 from adviser.scoring.criteria import RecommendationType
+from api.project_files import (
+    MAX_MANIFEST,
+    check_constraints,
+    check_lock,
+)
 from api.schema_fields import LenientSchema
-from api.schemas.project_files import check_lock
-from api.schemas.requirement_lists import MAX_MANIFEST, check_constraints
 
 #: Of one text within a request.
 _MAX_TEXT = 3 * 1024**2
@@ -166,15 +169,3 @@ class LogDocumentSchema(Schema):
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     log = fields.String(required=True, allow_none=True)
-
-
-class ResultDocumentSchema(Schema):
-    """A report; docs/reference/report.md describes every key."""
-
-    class Meta:
-        """The report has a schema of its own."""
-
-        unknown = INCLUDE
-
-    metadata = fields.Dict(keys=fields.String(), required=True)
-    result = fields.Dict(keys=fields.String(), required=True)

@@ -24,8 +24,8 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 from api.server.raw_errors import write_problem
 from api.server.slow_clients import (
     RECORD_BYTES,
-    Incoming,
-    Outgoing,
+    AnswerWriter,
+    BodyReader,
 )
 
 #: From the first byte of a handshake, or of a request, to the end of its head.
@@ -44,7 +44,7 @@ _HEAD_ENDS = b"\r\n\r\n"
 class _Answering:
     """A connection as requests see it."""
 
-    sock: Outgoing
+    sock: AnswerWriter
     client: Any
     server: Any
 
@@ -64,7 +64,7 @@ class _Watched:
     events: int = 0
 
 
-class Worker(ThreadWorker):
+class ConnectionWorker(ThreadWorker):
     """gunicorn's threaded worker, whose threads get requests and not connections."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -119,8 +119,8 @@ class Worker(ThreadWorker):
         if self.cfg.is_ssl:
             conn.sock = ssl_wrap_socket(conn.sock, self.cfg)
         conn.parser = get_parser(self.cfg, conn.sock, conn.client)
-        conn.parser.unreader = Incoming(conn.sock, self._slow)
-        conn.answering = _Answering(Outgoing(conn.sock, self._slow), conn.client, conn.server)
+        conn.parser.unreader = BodyReader(conn.sock, self._slow)
+        conn.answering = _Answering(AnswerWriter(conn.sock, self._slow), conn.client, conn.server)
         conn.initialized = True
 
     def _read_head(self, conn: TConn, _sock: Any = None) -> None:

@@ -18,7 +18,7 @@ from gunicorn.glogging import Logger
 
 from api.client_addresses import is_loopback
 from api.server import raw_errors
-from api.server.connections import Worker
+from api.server.connections import ConnectionWorker
 from api.service import EXTENSION
 from common.errors import ServiceFailed
 from common.settings import Settings
@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class ServerOptions:
     """How the service meets its clients.
 
     :param certificate: and ``key``: PEM files; ``None`` without TLS
@@ -71,7 +71,7 @@ def is_private(listener: socket.socket) -> bool:
     return is_loopback(str(listener.getsockname()[0]))
 
 
-def check(settings: Settings, front: Front) -> None:
+def check(settings: Settings, front: ServerOptions) -> None:
     """Find out in this process whether there is an application; what it imports is shared.
 
     It has no connection yet that a fork could share. The metrics' folder is set up by the caller.
@@ -83,7 +83,7 @@ def check(settings: Settings, front: Front) -> None:
     create_app(settings, behind_proxy=front.behind_proxy)
 
 
-def serve(settings: Settings, front: Front, listener: socket.socket) -> None:
+def serve(settings: Settings, front: ServerOptions, listener: socket.socket) -> None:
     """Answer requests until a signal to stop.
 
     :param listener: is the server's from now on
@@ -126,7 +126,7 @@ class _Log(Logger):
 
 
 class _Server(BaseApplication):
-    def __init__(self, settings: Settings, front: Front, descriptor: int) -> None:
+    def __init__(self, settings: Settings, front: ServerOptions, descriptor: int) -> None:
         self._settings = settings
         self._front = front
         self._descriptor = descriptor
@@ -138,7 +138,7 @@ class _Server(BaseApplication):
         front = self._front
         chosen: dict[str, Any] = {
             "bind": f"fd://{self._descriptor}",
-            "worker_class": Worker,
+            "worker_class": ConnectionWorker,
             "workers": front.workers,
             "threads": front.threads,
             "graceful_timeout": GRACE_S,
@@ -161,7 +161,7 @@ class _Server(BaseApplication):
             chosen |= {
                 "certfile": str(front.certificate),
                 "keyfile": str(front.key),
-                "ssl_context": _Contexts(),
+                "ssl_context": _ReloadedTls(),
             }
         if Path("/dev/shm").is_dir():  # noqa: S108 - gunicorn's own files, made safely
             chosen["worker_tmp_dir"] = "/dev/shm"  # noqa: S108
@@ -183,7 +183,7 @@ class _Server(BaseApplication):
             self._app.extensions[EXTENSION].close()
 
 
-class _Contexts:
+class _ReloadedTls:
     """TLS as it is spoken, by one context until the files of the certificate are others."""
 
     def __init__(self) -> None:

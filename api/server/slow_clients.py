@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Patience:
+class WaitBudget:
     """How much longer a client is waited for: the more it moves, the longer.
 
     :param slow: places for slow clients
@@ -46,7 +46,7 @@ class Patience:
     def left_s(self) -> float:
         """Seconds; none if zero or less.
 
-        >>> Patience(Semaphore(), moved_bytes=2 * 16_384, waited_s=11.0).left_s
+        >>> WaitBudget(Semaphore(), moved_bytes=2 * 16_384, waited_s=11.0).left_s
         1.0
         """
         return BODY_S + self.moved_bytes / BYTES_PER_S - self.waited_s
@@ -55,7 +55,7 @@ class Patience:
     def prompt_s(self) -> float:
         """How many seconds of these need no place; none if zero or less.
 
-        >>> Patience(Semaphore(), moved_bytes=2 * 1_048_576, waited_s=2.0).prompt_s
+        >>> WaitBudget(Semaphore(), moved_bytes=2 * 1_048_576, waited_s=2.0).prompt_s
         0.25
         """
         return PROMPT_S + self.moved_bytes / PROMPT_BYTES_PER_S - self.waited_s
@@ -99,18 +99,18 @@ class Patience:
             self.waited_s += time.monotonic() - started
 
 
-class Incoming(SocketUnreader):
+class BodyReader(SocketUnreader):
     """Reads the body of a request in a thread."""
 
     def __init__(self, sock: socket.socket, slow: Semaphore) -> None:
         super().__init__(sock, RECORD_BYTES)
         self._slow = slow
-        self._patience = Patience(slow)
+        self._patience = WaitBudget(slow)
 
     def begin(self, head: bytes) -> None:
         """A new request, of which this was read."""
         self.unread(head)
-        self._patience = Patience(self._slow)
+        self._patience = WaitBudget(self._slow)
 
     def chunk(self, size_hint: int | None = None) -> bytes:
         """What came next.
@@ -123,7 +123,7 @@ class Incoming(SocketUnreader):
         return data
 
 
-class Outgoing:
+class AnswerWriter:
     """Writes the answers of a connection in threads: all that gunicorn asks of a socket meanwhile.
 
     They share one patience, so that nobody gets more of it who asks for many at once.
@@ -131,7 +131,7 @@ class Outgoing:
 
     def __init__(self, sock: socket.socket, slow: Semaphore) -> None:
         self._sock = sock
-        self._patience = Patience(slow)
+        self._patience = WaitBudget(slow)
 
     def send(self, data: bytes) -> int:
         """The same as :meth:`sendall`; how much that was."""

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class ChildProcess:
     """A process to keep alive.
 
     :param essential: all is ended when it ends, with its exit code
@@ -46,8 +46,8 @@ def backoff_s(deaths: int) -> float:
 
 
 @dataclass(slots=True)
-class _Kept:
-    child: Child
+class _SupervisedChild:
+    child: ChildProcess
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     due: float = 0.0
@@ -61,17 +61,17 @@ class Supervisor:
     :param restarted: called for each child that ended by itself and is started again
     """
 
-    children: Sequence[Child]
-    restarted: Callable[[Child], None] = lambda _child: None
+    children: Sequence[ChildProcess]
+    restarted: Callable[[ChildProcess], None] = lambda _child: None
     grace_s: float = GRACE_S
     _signals: int = 0
-    _kept: list[_Kept] = field(default_factory=list)
+    _kept: list[_SupervisedChild] = field(default_factory=list)
 
     def run(self) -> int:
         """:returns: 0 after a signal, else the exit code of the essential child that ended"""
         asked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         before = {number: signal.signal(number, self._told) for number in asked}
-        self._kept = [_Kept(child) for child in self.children]
+        self._kept = [_SupervisedChild(child) for child in self.children]
         try:
             return self._watch()
         finally:
@@ -91,7 +91,7 @@ class Supervisor:
             time.sleep(_LOOK_S)
         return 0
 
-    def _look_after(self, kept: _Kept) -> int | None:
+    def _look_after(self, kept: _SupervisedChild) -> int | None:
         """Start a child that is due, and see whether one ended: its code if it is essential."""
         now = time.monotonic()
         if kept.process is None:
@@ -127,7 +127,7 @@ class Supervisor:
             time.sleep(_LOOK_S / 2)
 
 
-def _start(child: Child) -> subprocess.Popen[bytes]:
+def _start(child: ChildProcess) -> subprocess.Popen[bytes]:
     # A session of its own: a terminal's Ctrl-C is for the supervisor, which passes it on.
     process = subprocess.Popen(
         child.command,

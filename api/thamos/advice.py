@@ -12,8 +12,8 @@ from api.authentication import (
     require_token,
     token,
 )
-from api.errors import ApiError, Problem
-from api.jobs.queue import Job, QueueName
+from api.errors import ApiError, ProblemType
+from api.jobs.queue import QueueJob, QueueName
 from api.privacy import public_request
 from api.resources.requests import may_fetch, new_request
 from api.routes import Routes
@@ -24,7 +24,7 @@ from api.thamos.stacks import asked_by, asked_of, cache_key
 from graph.record.analyses import Kind
 from graph.record.tokens import Scope
 
-blueprint = Routes(
+advice_routes = Routes(
     "advise", __name__, url_prefix="/api/v1/advise/python", description="Advice on stacks."
 )
 
@@ -34,21 +34,23 @@ _PARAMETERS = ("recommendation_type", "dev", "debug", "force")
 _ASKED = ("recommendation_type", "dev", "debug")
 
 
-@blueprint.route("")
-class AdviceRequestsResource(MethodView):
+@advice_routes.route("")
+class ThamosAdviceResource(MethodView):
     """Requests for advice."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(AdviceQuerySchema, location="query")
-    @blueprint.arguments(AdviceRequestSchema)
-    @blueprint.response(202, AcceptedSchema)
+    @advice_routes.arguments(AdviceQuerySchema, location="query")
+    @advice_routes.arguments(AdviceRequestSchema)
+    @advice_routes.response(202, AcceptedSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stack for a Pipfile in a runtime environment."""
         if body.pop("kebechet_metadata", None) is not None:
             require_token()
         if body.pop("callback_info", None) is not None:
             raise ApiError(
-                400, Problem.INVALID_REQUEST, "callback_info: this service sends nothing to others"
+                400,
+                ProblemType.INVALID_REQUEST,
+                "callback_info: this service sends nothing to others",
             )
         request = {**public_request(body), **{name: query[name] for name in _ASKED}, **may_fetch()}
         asked_of(service().settings, request)  # what cannot be asked needs no worker to say so
@@ -59,9 +61,9 @@ class AdviceRequestsResource(MethodView):
             {name: query[name] for name in _PARAMETERS},
             cache_key(request),
         )
-        job = Job("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         found, cached = analyses.submit(new, job, force=query["force"])
         return analyses.accepted_document(found, cached=cached, authenticated=shown is not None)
 
 
-serve_answers(blueprint, Kind.ADVICE)
+serve_answers(advice_routes, Kind.ADVICE)

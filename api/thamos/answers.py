@@ -10,7 +10,8 @@ from flask.views import MethodView
 from api import analyses
 from api.authentication import needs
 from api.routes import Routes
-from api.schemas.thamos import LogDocumentSchema, ResultDocumentSchema, StatusDocumentSchema
+from api.schema_fields import ResultDocumentSchema
+from api.schemas.thamos import LogDocumentSchema, StatusDocumentSchema
 from graph.record.analyses import Kind
 from graph.record.tokens import Scope
 

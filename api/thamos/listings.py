@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from flask import current_app
+from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name
 
 from api.authentication import needs
-from api.errors import ApiError, Problem
+from api.errors import ApiError, ProblemType
 from api.index_policy import public_indexes
 from api.resources.base import reading
 from api.routes import Routes
-from api.schemas.listings import (
-    EnvironmentsSchema,
-    ImageQuerySchema,
-    ImagesSchema,
-    ImportQuerySchema,
-    ImportsSchema,
-    IndexesSchema,
-)
+from api.schema_fields import LAST_PAGE, LenientSchema
 from api.service import service
 from common.index.configuration import configured_indexes
 from common.packages import DEFAULT_INDEX
@@ -27,6 +22,100 @@ from graph.record.hardware import known_systems
 from graph.record.native import ImageFilter, KnownImage, known_images, providers_of
 from graph.record.release_details import VersionHead, browse_versions
 from graph.record.tokens import Scope
+
+
+class SystemSchema(Schema):
+    """An operating system and a Python."""
+
+    os_name = fields.String(required=True)
+    os_version = fields.String(required=True)
+    python_version = fields.String(required=True)
+
+
+class EnvironmentsSchema(Schema):
+    """Systems that are known."""
+
+    environment = fields.List(fields.Nested(SystemSchema), required=True)
+
+
+class PackageIndexSchema(Schema):
+    """A package index."""
+
+    url = fields.String(required=True)
+    verify_ssl = fields.Boolean(required=True)
+    only_if_package_seen = fields.Boolean(required=True)
+    warehouse_api_url = fields.String(allow_none=True, dump_default=None)
+
+
+class IndexesSchema(Schema):
+    """Indexes that are read."""
+
+    indexes = fields.List(fields.Nested(PackageIndexSchema), required=True)
+
+
+class ImportQuerySchema(LenientSchema):
+    """Which module is asked for."""
+
+    import_name = fields.String(required=True, validate=validate.Length(1, 500))
+
+
+class ProviderSchema(Schema):
+    """A release that has a module."""
+
+    package_name = fields.String(required=True)
+    package_version = fields.String(required=True)
+    package_import = fields.String(required=True)
+    index_url = fields.String(required=True)
+
+
+class ImportsSchema(Schema):
+    """Releases that have a module."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    package_names = fields.List(fields.Nested(ProviderSchema), required=True)
+
+
+class ImageQuerySchema(LenientSchema):
+    """Which images are asked for."""
+
+    page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
+    os_name = fields.String()
+    os_version = fields.String()
+    python_version = fields.String()
+    cuda_version = fields.String()
+    image_name = fields.String()
+    library_name = fields.String()
+    symbol = fields.String()
+    package_name = fields.String()
+    rpm_package_name = fields.String()
+
+
+class ImageSchema(Schema):
+    """A container image."""
+
+    datetime = fields.String(required=True)
+    environment_type = fields.String(required=True, validate=validate.OneOf(["RUNTIME"]))
+    image_analysis_url = fields.String(required=True)
+    package_extract_document_id = fields.String(required=True)
+    quay_repo_url = fields.String(required=True)
+    cuda_version = fields.String(allow_none=True)
+    env_image_name = fields.String(allow_none=True)
+    env_image_tag = fields.String(allow_none=True)
+    environment_name = fields.String(allow_none=True)
+    image_sha = fields.String(allow_none=True)
+    os_name = fields.String(allow_none=True)
+    os_version = fields.String(allow_none=True)
+    python_version = fields.String(allow_none=True)
+    thoth_image_name = fields.String(allow_none=True)
+    thoth_image_version = fields.String(allow_none=True)
+
+
+class ImagesSchema(Schema):
+    """A page of images; the one past the last is empty."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    container_images = fields.List(fields.Nested(ImageSchema), required=True)
+
 
 blueprint = Routes("listings", __name__, url_prefix="/api/v1", description="What is known.")
 
@@ -106,7 +195,7 @@ def _no_provider(asked: str, alike: Sequence[VersionHead]) -> ApiError:
         f"no wheel that was analysed has a module {asked!r}: whoever runs the service adds the "
         f"modules of a wheel by `thoth analyze wheel {wanted} --ingest`"
     )
-    return ApiError(404, Problem.NOT_FOUND, detail)
+    return ApiError(404, ProblemType.NOT_FOUND, detail)
 
 
 @blueprint.route("/container-images")
@@ -163,3 +252,33 @@ def _named(image: str) -> tuple[str, str]:
     place, slash, last = whole.rpartition("/")
     name, _, tag = last.partition(":")
     return f"{place}{slash}{name}", tag
+
+
+discovery_routes = Routes("discovery", __name__, url_prefix="/api/v1", description="What there is.")
+
+
+@discovery_routes.route("")
+@discovery_routes.response(200, description="The paths of version 1.")
+def paths() -> dict[str, list[str]]:
+    """List the paths of version 1; the headers say which release answers."""
+    rules = {str(it.rule) for it in current_app.url_map.iter_rules()}
+    return {"paths": sorted(it for it in rules if it.startswith("/api/v1/"))}
+
+
+image_routes = Routes(
+    "images", __name__, url_prefix="/api/v1/analyze", description="Analyses of images."
+)
+
+
+@image_routes.route("/<string:analysis_id>")
+@image_routes.route("/<string:analysis_id>/status")
+@image_routes.route("/<string:analysis_id>/log")
+@needs(Scope.READ)
+@image_routes.alt_response(404, "NOT_FOUND")
+def image_analysis(analysis_id: str) -> NoReturn:
+    """Say that images are analysed by whoever runs the service."""
+    detail = (
+        f"no analysis is called {analysis_id!r}: images are analysed by `thoth analyze image`, "
+        "and listed by /api/v1/container-images"
+    )
+    raise ApiError(404, ProblemType.NOT_FOUND, detail)

@@ -6,29 +6,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flask import redirect
+from marshmallow import Schema, fields, validate
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
 from api.authentication import needs
-from api.errors import ApiError, Problem, not_found
+from api.errors import ApiError, ProblemType, not_found
 from api.index_policy import public_indexes
 from api.resources.base import reading
 from api.routes import Routes
-from api.schemas.thamos_packages import (
-    DependenciesV1Schema,
-    DependencyQuerySchema,
-    MetadataV1Schema,
-    PackageNameQuerySchema,
-    PackageNamesSchema,
-    PackageVersionsQuerySchema,
-    PackageVersionsV1Schema,
-    PlatformsSchema,
-    ReleaseQueryV1Schema,
-    SolvedEnvironmentsSchema,
-)
+from api.schema_fields import LAST_PAGE, LenientSchema
+from api.schemas.thamos import CapitalBoolean
 from api.service import service
 from api.thamos.environments import MACHINES, environment_of
+from api.thamos.listings import SystemSchema
 from common.index.configuration import configured_indexes
 from common.releases import ReleaseState, Requirement
 from graph.compilation import Compiler, Refused
@@ -36,6 +28,108 @@ from graph.record.hardware import known_systems
 from graph.record.packages import package_names
 from graph.record.release_details import VersionDetail, browse_versions, purl_of, version_detail
 from graph.record.tokens import Scope
+
+_NAME = validate.Length(1, 500)
+
+
+class _Where(LenientSchema):
+    os_name = fields.String(validate=_NAME)
+    os_version = fields.String(validate=_NAME)
+    python_version = fields.String(validate=_NAME)
+
+
+class PackageNameQuerySchema(_Where):
+    """Which packages are asked for; pages count from 0."""
+
+    page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
+    per_page = fields.Integer(load_default=25, validate=validate.Range(1, 100))
+    like = fields.String(validate=_NAME)
+
+
+class PackageVersionsQuerySchema(_Where):
+    """Whose versions are asked for."""
+
+    name = fields.String(required=True, validate=_NAME)
+    order_by = fields.String(validate=validate.OneOf(["ASC", "DESC"]))
+
+
+class ReleaseQueryV1Schema(_Where):
+    """Which release is asked about; the index by its address or its name."""
+
+    name = fields.String(required=True, validate=_NAME)
+    version = fields.String(required=True, validate=_NAME)
+    index = fields.String(required=True, validate=_NAME)
+
+
+class DependencyQuerySchema(ReleaseQueryV1Schema):
+    """Which dependencies are asked for."""
+
+    marker_evaluation_result = CapitalBoolean()
+
+
+class PackageNameSchema(Schema):
+    """A package."""
+
+    package_name = fields.String(required=True)
+
+
+class PackageNamesSchema(Schema):
+    """A page of packages; the one past the last is empty."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    packages = fields.List(fields.Nested(PackageNameSchema), required=True)
+
+
+class PackageVersionV1Schema(Schema):
+    """A release."""
+
+    package_name = fields.String(required=True)
+    package_version = fields.String(required=True)
+    index_url = fields.String(required=True)
+
+
+class PackageVersionsV1Schema(Schema):
+    """Releases of a package."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    versions = fields.List(fields.Nested(PackageVersionV1Schema), required=True)
+
+
+class DependencyV1Schema(Schema):
+    """One dependency of a release; its version is a specifier."""
+
+    name = fields.String(required=True)
+    version = fields.String(required=True)
+    extra = fields.String(required=True, allow_none=True)
+    environment_marker = fields.String(required=True, allow_none=True)
+
+
+class DependenciesV1Schema(Schema):
+    """Dependencies of a release."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    dependencies = fields.List(fields.Nested(DependencyV1Schema), required=True)
+
+
+class MetadataV1Schema(Schema):
+    """What the metadata of a release says."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    metadata = fields.Dict(keys=fields.String(), required=True)
+
+
+class SolvedEnvironmentsSchema(Schema):
+    """Systems that a release was looked at on."""
+
+    parameters = fields.Dict(keys=fields.String(), required=True)
+    environments = fields.List(fields.Nested(SystemSchema), required=True)
+
+
+class PlatformsSchema(Schema):
+    """Platforms that packages are known for."""
+
+    platform = fields.List(fields.String(), required=True)
+
 
 blueprint = Routes("packages", __name__, url_prefix="/api/v1", description="Packages.")
 
@@ -97,7 +191,7 @@ def dependencies(query: dict[str, Any]) -> dict[str, Any]:
     wanted = query.get("marker_evaluation_result")
     if wanted is not None and not {"os_name", "os_version", "python_version"} <= query.keys():
         message = "marker_evaluation_result: needs os_name, os_version and python_version"
-        raise ApiError(400, Problem.INVALID_REQUEST, message)
+        raise ApiError(400, ProblemType.INVALID_REQUEST, message)
     with reading() as (connection, _):
         found = list(_dependencies(_release(connection, query).requirements))
     if wanted is not None:

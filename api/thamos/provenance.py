@@ -12,8 +12,8 @@ from api.authentication import (
     require_token,
     token,
 )
-from api.errors import ApiError, Problem
-from api.jobs.queue import Job, QueueName
+from api.errors import ApiError, ProblemType
+from api.jobs.queue import QueueJob, QueueName
 from api.privacy import public_request
 from api.resources.requests import new_request
 from api.routes import Routes
@@ -25,7 +25,7 @@ from common.index.configuration import configured_indexes
 from graph.record.analyses import Kind
 from graph.record.tokens import Scope
 
-blueprint = Routes(
+provenance_routes = Routes(
     "provenance",
     __name__,
     url_prefix="/api/v1/provenance/python",
@@ -33,14 +33,14 @@ blueprint = Routes(
 )
 
 
-@blueprint.route("")
+@provenance_routes.route("")
 class ProvenanceRequestsResource(MethodView):
     """Requests for checks."""
 
     @needs(Scope.ADVISE)
-    @blueprint.arguments(ProvenanceQuerySchema, location="query")
-    @blueprint.arguments(ProvenanceRequestSchema)
-    @blueprint.response(202, AcceptedSchema)
+    @provenance_routes.arguments(ProvenanceQuerySchema, location="query")
+    @provenance_routes.arguments(ProvenanceRequestSchema)
+    @provenance_routes.response(202, AcceptedSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask where every file of a Pipfile.lock comes from."""
         if body.pop("kebechet_metadata", None) is not None:
@@ -48,7 +48,7 @@ class ProvenanceRequestsResource(MethodView):
         request = {**public_request(body), "debug": query["debug"]}
         if project_of(service().settings, request).locked is None:
             message = "application_stack.requirements_lock: no lock whose packages are all pinned"
-            raise ApiError(400, Problem.INVALID_REQUEST, message)
+            raise ApiError(400, ProblemType.INVALID_REQUEST, message)
         allowed = {name: it.url for name, it in configured_indexes(service().settings).items()}
         shown = token()
         new = new_request(
@@ -57,9 +57,9 @@ class ProvenanceRequestsResource(MethodView):
             {"debug": query["debug"], "force": query["force"]},
             cache_key({**request, "allowed": allowed}),
         )
-        job = Job("provenance.check", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        job = QueueJob("provenance.check", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         found, cached = analyses.submit(new, job, force=query["force"])
         return analyses.accepted_document(found, cached=cached, authenticated=shown is not None)
 
 
-serve_answers(blueprint, Kind.PROVENANCE)
+serve_answers(provenance_routes, Kind.PROVENANCE)

@@ -16,9 +16,9 @@ import pytest
 from api.request_bodies import TooManySlow
 from api.server import slow_clients
 from api.server.certificates import self_signed
-from api.server.http_server import _Contexts
+from api.server.http_server import _ReloadedTls
 from api.server.raw_errors import write_problem
-from api.server.slow_clients import Incoming, Outgoing
+from api.server.slow_clients import AnswerWriter, BodyReader
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_clients, "BYTES_PER_S", 1e9)
 
 
-@pytest.mark.parametrize("write", [Outgoing.sendall, Outgoing.send])
+@pytest.mark.parametrize("write", [AnswerWriter.sendall, AnswerWriter.send])
 def test_who_does_not_read_is_not_waited_for(
-    pair: tuple[socket.socket, socket.socket], write: Callable[[Outgoing, bytes], object]
+    pair: tuple[socket.socket, socket.socket], write: Callable[[AnswerWriter, bytes], object]
 ) -> None:
     ours, theirs = pair
-    outgoing = Outgoing(ours, Semaphore(1))
+    outgoing = AnswerWriter(ours, Semaphore(1))
     write(outgoing, b"it is read")
     assert theirs.recv(100) == b"it is read"
     with pytest.raises(BrokenPipeError):
@@ -52,7 +52,7 @@ def test_many_answers_are_waited_for_no_longer_than_one(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, _ = pair
-    outgoing = Outgoing(ours, Semaphore(1))
+    outgoing = AnswerWriter(ours, Semaphore(1))
     with pytest.raises(BrokenPipeError):
         outgoing.sendall(b"x" * 10_000_000)
     waited_s = outgoing._patience.waited_s
@@ -64,7 +64,7 @@ def test_many_answers_are_waited_for_no_longer_than_one(
 
 def test_places_for_slow_readers_are_few(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    outgoing = Outgoing(ours, Semaphore(0))
+    outgoing = AnswerWriter(ours, Semaphore(0))
     with pytest.raises(BrokenPipeError) as broken:
         outgoing.sendall(b"x" * 10_000_000)
     assert isinstance(broken.value.__cause__, TooManySlow)
@@ -90,7 +90,7 @@ def test_a_refusal_waits_for_nobody(pair: tuple[socket.socket, socket.socket]) -
 
 def test_who_sends_nothing_is_not_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    incoming = Incoming(ours, Semaphore(1))
+    incoming = BodyReader(ours, Semaphore(1))
     theirs.sendall(b"a body")
     assert incoming.chunk() == b"a body"
     with pytest.raises(TimeoutError) as slow:
@@ -105,15 +105,15 @@ def test_places_for_slow_bodies_are_few(pair: tuple[socket.socket, socket.socket
     ours, theirs = pair
     taken = Semaphore(0)
     with pytest.raises(TooManySlow):
-        Incoming(ours, taken).chunk()
+        BodyReader(ours, taken).chunk()
     theirs.sendall(b"prompt")
-    assert Incoming(ours, taken).chunk() == b"prompt"
+    assert BodyReader(ours, taken).chunk() == b"prompt"
 
 
 def test_a_certificate_that_was_renewed_is_taken_up(tmp_path: Path) -> None:
     made = self_signed(tmp_path, [])
     config = SimpleNamespace(certfile=str(made.path), keyfile=str(made.key_path))
-    contexts = _Contexts()
+    contexts = _ReloadedTls()
 
     def load() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -9,7 +9,7 @@ import pytest
 import werkzeug.exceptions
 from flask.testing import FlaskClient
 
-from api.errors import Problem
+from api.errors import ProblemType
 from graph.engine import Stores
 from graph.record.tokens import Scope
 from tests.factories.releases import release
@@ -40,14 +40,14 @@ def client(known: Stores) -> Iterator[FlaskClient]:
 @pytest.mark.parametrize(
     ("method", "path", "status", "kind"),
     [
-        ("GET", "/nowhere", 404, Problem.NOT_FOUND),
-        ("GET", "/api/v1/nowhere", 404, Problem.NOT_FOUND),
-        ("DELETE", "/api/v2/packages", 405, Problem.METHOD_NOT_ALLOWED),
-        ("POST", "/api/v2/inspections", 415, Problem.UNSUPPORTED_MEDIA_TYPE),
+        ("GET", "/nowhere", 404, ProblemType.NOT_FOUND),
+        ("GET", "/api/v1/nowhere", 404, ProblemType.NOT_FOUND),
+        ("DELETE", "/api/v2/packages", 405, ProblemType.METHOD_NOT_ALLOWED),
+        ("POST", "/api/v2/inspections", 415, ProblemType.UNSUPPORTED_MEDIA_TYPE),
     ],
 )
 def test_each_mistake_has_a_type_and_words_of_ours(
-    client: FlaskClient, method: str, path: str, status: int, kind: Problem
+    client: FlaskClient, method: str, path: str, status: int, kind: ProblemType
 ) -> None:
     answer = client.open(path, method=method, data=b"x", content_type="text/plain")
     assert answer.status_code == status
@@ -108,7 +108,7 @@ def test_a_body_that_is_not_called_json_is_told_so(client: FlaskClient, kind: st
     body = b'{"files": {"requirements.in": "web\\n"}}'
     answer = client.post("/api/v2/advice", data=body, content_type=kind)
     assert answer.status_code == 415, answer.text
-    assert answer.json["type"] == f"/problems/{Problem.UNSUPPORTED_MEDIA_TYPE}"
+    assert answer.json["type"] == f"/problems/{ProblemType.UNSUPPORTED_MEDIA_TYPE}"
     assert "application/json" in answer.json["detail"]
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from api.app import create_app
 from api.jobs import uploads
-from api.service import EXTENSION, Service
+from api.service import EXTENSION, ServiceStores
 from common.errors import InvalidArgument, StoreUnavailable
 from common.formats.json_documents import canonical_json, digest_bytes
 from graph.engine import GRAPH, POSTGRESQL, Stores
@@ -376,7 +376,7 @@ class TestWatching:
 
 class TestGraphConnections:
     def test_a_fault_of_one_request_leaves_the_connections_of_others(self, known: Stores) -> None:
-        service = Service(known.settings)
+        service = ServiceStores(known.settings)
         with service.stores() as other:
             with pytest.raises(InvalidArgument), service.stores():
                 raise InvalidArgument("a request's own fault")
@@ -389,7 +389,7 @@ class TestGraphConnections:
     def test_a_graph_that_went_away_is_reached_anew_and_nobody_is_cut_off(
         self, known: Stores
     ) -> None:
-        service = Service(known.settings)
+        service = ServiceStores(known.settings)
         gone = threading.Event()
 
         def lose() -> None:

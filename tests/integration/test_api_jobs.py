@@ -22,15 +22,14 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
-from api.jobs import cron
 from api.jobs import upkeep as upkeep_module
 from api.jobs.analysis_run import MAX_ATTEMPTS
-from api.jobs.queue import Job, Queue, QueueName
+from api.jobs.queue import Queue, QueueJob, QueueName
+from api.jobs.tasks import schedules
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
 from api.jobs.uploads import PROJECT
-from api.jobs.watch import Watch, guard
-from api.jobs.worker import _Hand, queue_app
-from api.jobs.worker_context import Workshop
+from api.jobs.worker import _RunningWorker, queue_app
+from api.jobs.worker_context import JobTimeouts, WorkerContext, guard
 from api.server.store_watchdog import keeping_stores
 from common.settings import Settings
 from graph.embedded import EmbeddedStores
@@ -234,8 +233,8 @@ def test_what_ended_while_the_queue_was_away_is_put_back_by_the_same_worker(
     """Another worker's job is left alone."""
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
     name = where.rpartition("/")[2]
-    app, shop = queue_app(known.settings), Workshop(known.settings)
-    hand = _Hand(app, shop, list(QueueName), "test")
+    app, shop = queue_app(known.settings), WorkerContext(known.settings)
+    hand = _RunningWorker(app, shop, list(QueueName), "test")
 
     async def take() -> None:
         async with app.open_async():
@@ -273,7 +272,7 @@ def test_a_stalled_job_is_dropped_where_another_with_its_key_waits(known: Stores
 
 def test_of_two_jobs_with_one_key_one_waits(known: Stores) -> None:
     queue = Queue(known.engine, 10)
-    job = Job("graph.project", QueueName.BULK, key="graph.project")
+    job = QueueJob("graph.project", QueueName.BULK, key="graph.project")
     with known.engine.begin() as connection:
         assert queue.enqueue(connection, job) is not None
         assert queue.enqueue(connection, job) is None
@@ -290,7 +289,9 @@ def test_old_jobs_and_uploads_are_deleted_and_nothing_else(
     execute(known.engine, "DELETE FROM procrastinate_jobs")
     fetch = {"index": "pypi", "requirements": ["web"]}
     with known.engine.begin() as connection:
-        Queue(known.engine, 10).enqueue(connection, Job("packages.fetch", QueueName.BULK, fetch))
+        Queue(known.engine, 10).enqueue(
+            connection, QueueJob("packages.fetch", QueueName.BULK, fetch)
+        )
     for _ in range(3):
         assert jobs_in(known.engine) == [("packages.fetch", "todo")]
         _run_now(known.settings, known.engine)
@@ -315,7 +316,7 @@ def _uploads(engine: Engine) -> int:
 
 
 def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: Settings) -> None:
-    assert [it.task for it in cron.schedules(settings)] == ["cron.prune"]
+    assert [it.task for it in schedules(settings)] == ["cron.prune"]
     told = replace(settings, cron_nightly="30 3 * * *", cron_advisories="0 * * * *")
     app = queue_app(told)
     due = {it.task.name: it.cron for it in app.periodic_registry.periodic_tasks.values()}
@@ -340,7 +341,7 @@ def test_a_busy_worker_returns_what_is_stalled(client: FlaskClient, known: Store
 def test_of_several_workers_one_returns_what_is_stalled(known: Stores) -> None:
     turns: list[bool] = []
 
-    async def twice(app: procrastinate.App, shop: Workshop) -> None:
+    async def twice(app: procrastinate.App, shop: WorkerContext) -> None:
         with shop.service.reading() as connection:
             lock = text("SELECT pg_advisory_xact_lock(:key)")
             connection.execute(lock, {"key": upkeep_module._LOCK})
@@ -352,7 +353,7 @@ def test_of_several_workers_one_returns_what_is_stalled(known: Stores) -> None:
 
 
 def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
-    watch = Watch()
+    watch = JobTimeouts()
     ends: list[str | None] = []
 
     async def watched() -> None:
@@ -374,7 +375,7 @@ def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
 def test_a_process_ends_although_a_thread_of_it_waits_for_ever() -> None:
     script = (
         "import asyncio, threading\n"
-        "from api.jobs.watch import Watch, guard\n"
+        "from api.jobs.worker_context import Watch, guard\n"
         "watch = Watch()\n"
         "def wait():\n"
         "    with watch.over('stuck', 0.0):\n"

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 from api.jobs import upkeep as upkeep_module
 from api.jobs import worker_context
 from api.jobs.upkeep import prune
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext
 from common.environments import environment
 from common.formats.json_documents import digest_bytes
 from graph.engine import Stores
@@ -66,15 +66,15 @@ def known(stores: Stores) -> Stores:
 
 
 @pytest.fixture
-def shop(known: Stores) -> Iterator[Workshop]:
+def shop(known: Stores) -> Iterator[WorkerContext]:
     """What a worker keeps warm."""
-    made = Workshop(known.settings)
+    made = WorkerContext(known.settings)
     yield made
     made.close()
 
 
 def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
-    known: Stores, shop: Workshop, tmp_path: Path
+    known: Stores, shop: WorkerContext, tmp_path: Path
 ) -> None:
     name = "inspection-matmul-0000000a"
     jobs = stack_jobs([200.0] * 10, name, 0)
@@ -114,7 +114,7 @@ DOCUMENT = (
 
 
 def test_as_much_as_fits_is_kept_and_the_last_always(
-    known: Stores, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    known: Stores, shop: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = shop.known_of(known, ["web"], LINUX)
     shop.known_of(known, ["numpy"], LINUX)

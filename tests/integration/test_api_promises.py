@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import event, text
 
 from api import analyses
-from api.jobs.queue import Job, QueueName
+from api.jobs.queue import QueueJob, QueueName
 from common.errors import StoreUnavailable
 from graph.engine import Stores, relational_url
 from graph.record.tokens import Scope
@@ -137,7 +137,7 @@ def test_a_connection_that_breaks_is_a_store_that_is_away(
     def enqueue() -> None:
         with service.writing() as connection:
             _break(known, connection)
-            service.queue.enqueue(connection, Job("graph.project", QueueName.BULK))
+            service.queue.enqueue(connection, QueueJob("graph.project", QueueName.BULK))
 
     def glance() -> None:
         with service.glancing() as connection:

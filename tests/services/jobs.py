@@ -17,9 +17,9 @@ from sqlalchemy import Engine, text
 
 from api.app import create_app
 from api.jobs.queue import QueueName
-from api.jobs.tasks import WORKSHOP
+from api.jobs.tasks import CONTEXT
 from api.jobs.worker import queue_app
-from api.jobs.worker_context import Workshop
+from api.jobs.worker_context import WorkerContext
 from common.settings import Settings
 from graph.engine import relational_engine
 from graph.record.tokens import Scope, create_token
@@ -35,7 +35,7 @@ ASKED = {"files": {"requirements.in": "web\n"}, "environment": {"python": "3.11"
 
 def run_jobs(settings: Settings, queues: Iterable[QueueName] = QueueName) -> None:
     """Run everything that waits to its end, in this process."""
-    app, shop = queue_app(settings), Workshop(settings)
+    app, shop = queue_app(settings), WorkerContext(settings)
 
     async def work() -> None:
         async with app.open_async():
@@ -43,7 +43,7 @@ def run_jobs(settings: Settings, queues: Iterable[QueueName] = QueueName) -> Non
                 queues=[it.value for it in queues],
                 wait=False,
                 concurrency=1,
-                additional_context={WORKSHOP: shop},
+                additional_context={CONTEXT: shop},
                 install_signal_handlers=False,
                 listen_notify=False,
                 delete_jobs=DeleteJobCondition.SUCCESSFUL,
@@ -120,10 +120,10 @@ def jobs_in(engine: Engine) -> list[tuple[str, str]]:
 
 
 def upkeep(
-    settings: Settings, work: Callable[[procrastinate.App, Workshop], Awaitable[None]]
+    settings: Settings, work: Callable[[procrastinate.App, WorkerContext], Awaitable[None]]
 ) -> None:
     """Do what the clock would have a worker do."""
-    app, shop = queue_app(settings), Workshop(settings)
+    app, shop = queue_app(settings), WorkerContext(settings)
 
     async def run() -> None:
         async with app.open_async():

@@ -14,7 +14,7 @@ from adviser.projects.indexes import public_text
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.problems import InvalidProject
-from api.amun.privacy import public_specification, refuse_secrets
+from api.amun.submission import public_specification, refuse_secrets
 from api.privacy import HASHES, public_file, public_request
 from common.redaction import holds_user, without_secrets
 from pis.amun.problems import InvalidSpecification

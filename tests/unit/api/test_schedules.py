@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from api.jobs import cron
+from api.jobs.tasks import schedules
 from common.errors import InvalidSettings
 from common.settings import Settings
 
 
 def test_schedules_are_those_of_the_settings() -> None:
     settings = Settings.from_env({"CRON_NIGHTLY": "30 3 * * *", "FETCH_MISSING": "0"})
-    due = {it.task: it.cron for it in cron.schedules(settings)}
+    due = {it.task: it.cron for it in schedules(settings)}
     assert due["cron.nightly"] == "30 3 * * *"
     assert due.keys() == {"cron.prune", "cron.nightly"}
     assert settings.fetch_missing is False

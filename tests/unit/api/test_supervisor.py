@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from api.server.supervisor import Child, Supervisor
+from api.server.supervisor import ChildProcess, Supervisor
 from tests.services.waiting import wait_until
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -49,7 +49,7 @@ def children() -> list[psutil.Process]:
 def test_a_signal_ends_every_child() -> None:
     before = set(children())
     thread = signal_when(lambda: len(set(children()) - before) == 2)
-    assert Supervisor([Child("a", SLEEPS), Child("b", SLEEPS)]).run() == 0
+    assert Supervisor([ChildProcess("a", SLEEPS), ChildProcess("b", SLEEPS)]).run() == 0
     thread.join()
     assert set(children()) <= before
 
@@ -57,7 +57,7 @@ def test_a_signal_ends_every_child() -> None:
 def test_a_child_that_died_is_started_again_and_counted() -> None:
     restarted: list[str] = []
     thread = signal_when(lambda: len(restarted) == 2)
-    children = [Child("fragile", dies(7)), Child("steady", SLEEPS)]
+    children = [ChildProcess("fragile", dies(7)), ChildProcess("steady", SLEEPS)]
     assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
     thread.join()
     assert set(restarted) == {"fragile"}
@@ -66,7 +66,10 @@ def test_a_child_that_died_is_started_again_and_counted() -> None:
 def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
     before = set(children())
     assert (
-        Supervisor([Child("steady", SLEEPS), Child("server", dies(3), essential=True)]).run() == 3
+        Supervisor(
+            [ChildProcess("steady", SLEEPS), ChildProcess("server", dies(3), essential=True)]
+        ).run()
+        == 3
     )
     assert set(children()) <= before
 
@@ -74,12 +77,12 @@ def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
 def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     thread = signal_when(ready.exists, signal.SIGINT)
-    child = Child("stubborn", (*STUBBORN, str(ready)))
+    child = ChildProcess("stubborn", (*STUBBORN, str(ready)))
     assert Supervisor([child], grace_s=0.5).run() == 0
     thread.join()
 
 
 def test_handlers_of_before_are_back_afterwards() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    Supervisor([Child("server", dies(1), essential=True)]).run()
+    Supervisor([ChildProcess("server", dies(1), essential=True)]).run()
     assert signal.getsignal(signal.SIGTERM) is before

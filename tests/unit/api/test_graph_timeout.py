@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from api import waiting
+from api.resources import cypher
 from common.errors import StoreUnavailable
 
 
@@ -14,12 +14,12 @@ def test_questions_that_are_never_answered_hold_nobody() -> None:
     """More of them than there are places for."""
     stuck = Event()
     try:
-        for _ in range(waiting._AT_A_TIME + 2):
+        for _ in range(cypher._AT_A_TIME + 2):
             with pytest.raises(StoreUnavailable, match="no answer"):
-                waiting.answer_within(0.02, stuck.wait)
+                cypher.answer_within(0.02, stuck.wait)
     finally:
         stuck.set()
-    assert waiting.answer_within(60, lambda: 7) == 7
+    assert cypher.answer_within(60, lambda: 7) == 7
 
 
 def test_an_error_of_the_question_is_its_own() -> None:
@@ -27,4 +27,4 @@ def test_an_error_of_the_question_is_its_own() -> None:
         raise TimeoutError("of its own")
 
     with pytest.raises(TimeoutError, match="of its own"):
-        waiting.answer_within(60, broken)
+        cypher.answer_within(60, broken)
