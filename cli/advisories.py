@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
 
 import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
+from common.advisories import AffectedPackage, Range, RangeEventKind
 from common.settings import Settings
+from common.terminal import printable
+from graph.record.advisories import SourceState
+from graph.record.vulnerabilities import AdvisoryCounts, KnownVulnerability
+from ingest.advisories.runs import SyncRun
 
 
 @click.group()
@@ -33,7 +45,6 @@ def sync_command(
     quarantine, the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
-    from cli.advisory_views import print_sync
     from common.redaction import absolute_source
     from ingest.advisories.runs import SyncRun, run_sync
     from ingest.advisories.sync import check_source
@@ -64,8 +75,6 @@ def sync_command(
 @click.pass_obj
 def status(settings: Settings, as_json: bool) -> None:
     """Count what is known, and tell how fresh it is."""
-
-    from cli.advisory_views import print_status
     from graph.engine import relational_errors
     from graph.record.advisories import source_states
     from graph.record.vulnerabilities import advisory_counts
@@ -85,8 +94,6 @@ def list_command(settings: Settings, package: str, as_json: bool) -> None:
 
     The version need not be known here.
     """
-
-    from cli.advisory_views import print_vulnerabilities
     from graph.engine import relational_errors
     from graph.record.vulnerabilities import vulnerabilities_of
     from ingest.record import open_record
@@ -134,3 +141,155 @@ def _progress(stack: ExitStack, source: str, *, quiet: bool) -> Callable[[], Non
     stack.enter_context(bar)
     task = bar.add_task("advisories", total=count_hint(source))
     return lambda: bar.advance(task)
+
+
+_NEVER = "none; `thoth advisories sync --osv` reads the archive in ADVISORIES"
+#: Versions named one by one; more are only counted.
+_NAMED = 6
+
+
+def print_sync(run: SyncRun, *, as_json: bool, dry_run: bool) -> None:
+    """What became of a source, and what a person should do next."""
+    if as_json:
+        click.echo(json.dumps({"dry_run": dry_run, **run.as_json()}, indent=2))
+        return
+    report = run.advisories
+    if report.unchanged:
+        click.echo("advisories       unchanged since they were read last")
+    else:
+        verb = "can be taken in" if dry_run else "new"
+        click.echo(
+            f"advisories       {report.read} read: {report.new} {verb}, {report.updated} updated, "
+            f"{report.known} already known, {report.quarantined} quarantined"
+        )
+    for words in _remarks(run):
+        click.echo(words)
+    if report.as_of is None:
+        click.echo("source           not recorded: no advisory about a Python package was read")
+    if not dry_run:
+        click.echo(f"vulnerabilities  {len(report.vulnerabilities)} new or changed")
+        click.echo(f"versions         {len(report.versions)} of those known here are concerned")
+    _print_graph(run)
+
+
+def _remarks(run: SyncRun) -> Iterable[str]:
+    report = run.advisories
+    remarks = (
+        (report.older, "older than what is known"),
+        (report.foreign, "about other ecosystems only, left out"),
+        (report.withdrawn, "withdrawn"),
+        (report.malformed_vectors, "CVSS vectors that give no score"),
+        (report.unreadable_versions, "ends of ranges that are no versions, taken as affected"),
+    )
+    yield from (f"                 {count} {words}" for count, words in remarks if count)
+    if report.mended:
+        yield f"quarantine       {report.mended} mended"
+    if report.quarantined:
+        reasons = ", ".join(f"{count} {code}" for code, count in report.reasons.most_common())
+        yield f"refused          {reasons}; see `thoth ingest quarantine`"
+
+
+def _print_graph(run: SyncRun) -> None:
+    if run.graph_error is not None:
+        click.echo(f"graph            behind: {run.graph_error}", err=True)
+        click.echo(f"                 {run.lag} entries wait; `thoth graph sync` later", err=True)
+    elif run.lag is not None:
+        click.echo(f"graph            {f'{run.lag} entries wait' if run.lag else 'up to date'}")
+
+
+def print_status(counts: AdvisoryCounts, sources: Sequence[SourceState], *, as_json: bool) -> None:
+    """What is known, and how fresh it is."""
+    if as_json:
+        listed = [asdict(it) | {"as_of": it.as_of.isoformat()} for it in sources]
+        click.echo(json.dumps({**asdict(counts), "sources": listed}, indent=2))
+        return
+    order = ("critical", "high", "medium", "low", "none", "unknown")
+    found = counts.vulnerabilities
+    severities = ", ".join(f"{found[name]} {name}" for name in order if name in found)
+    click.echo(f"advisories       {counts.advisories}")
+    click.echo(f"vulnerabilities  {sum(found.values())}: {severities or 'none'}")
+    if counts.withdrawn:
+        click.echo(f"                 {counts.withdrawn} more are withdrawn")
+    click.echo(f"affected         {counts.versions} versions of {counts.packages} packages")
+    if counts.quarantined:
+        click.echo(f"quarantined      {counts.quarantined}; see `thoth ingest quarantine`")
+    for place, it in enumerate(sources):
+        label = "sources" if place == 0 else ""
+        when = it.as_of.strftime("%Y-%m-%d %H:%M UTC")
+        source = printable(it.source)
+        click.echo(f"{label:<17}{source}: {it.advisories} advisories as of {when}")
+    if not sources:
+        click.echo(f"sources          {_NEVER}")
+
+
+def print_vulnerabilities(
+    found: Sequence[KnownVulnerability], asked: str, *, as_json: bool
+) -> None:
+    """The vulnerabilities of a package or a version."""
+    if as_json:
+        click.echo(json.dumps([_as_json(it) for it in found], indent=2))
+        return
+    if not found:
+        click.echo(f"No vulnerability of {printable(asked)!r} is known here.")
+        return
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("vulnerability", "severity", "affected", "known here", "summary"):
+        table.add_column(heading, overflow="fold")
+    for it in found:
+        known = _some(it.versions) or "none"
+        cells = (_names(it), _severity(it), ranges_text(it.packages), known, it.summary or "")
+        table.add_row(*(escape(printable(cell, keep="\n")) for cell in cells))
+    # Whoever reads a pipe or a file is not bound to the width of a terminal.
+    Console(width=None if Console().is_terminal else 240).print(table)
+
+
+def _names(it: KnownVulnerability) -> str:
+    others = [alias for alias in it.aliases if alias != it.vulnerability_id]
+    withdrawn = ["(withdrawn)"] if it.withdrawn_at else []
+    return "\n".join((it.vulnerability_id, *others, *withdrawn))
+
+
+def _severity(it: KnownVulnerability) -> str:
+    words = it.severity or "unknown"
+    return words if it.score is None else f"{words} {it.score:g}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts) if len(texts) <= _NAMED else f"{len(texts)} versions, to {texts[-1]}"
+
+
+def ranges_text(packages: Iterable[AffectedPackage]) -> str:
+    """Ranges as a specifier would have them, one a line; listed versions if there are none."""
+    packages = tuple(packages)
+    lines = {_range_text(events): None for it in packages for events in it.ranges}
+    if not lines:
+        return _some(tuple(dict.fromkeys(version for it in packages for version in it.versions)))
+    return "\n".join(lines)
+
+
+_SIGNS = {
+    RangeEventKind.INTRODUCED: ">=",
+    RangeEventKind.FIXED: "<",
+    RangeEventKind.LAST_AFFECTED: "<=",
+    RangeEventKind.LIMIT: "<",
+}
+
+
+def _range_text(events: Range) -> str:
+    return ", ".join(f"{_SIGNS[it.kind]}{it.version}" for it in events)
+
+
+def _as_json(it: KnownVulnerability) -> dict[str, Any]:
+    times = {
+        name: moment.isoformat() if (moment := getattr(it, name)) else None
+        for name in ("published_at", "modified_at", "withdrawn_at")
+    }
+    packages = [
+        {
+            "name": package.name,
+            "ranges": [[{e.kind.value: e.version} for e in events] for events in package.ranges],
+            "versions": package.versions,
+        }
+        for package in it.packages
+    ]
+    return asdict(it) | times | {"packages": packages}

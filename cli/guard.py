@@ -66,8 +66,8 @@ def guard(
         print_lines,
         print_note,
     )
-    from cli.fetching import fetch as fetch_missing
     from cli.options import asked_environment
+    from cli.options import fetch as fetch_missing
     from cli.project_files import read_lock_file
     from graph.migrate import migrated_stores
 

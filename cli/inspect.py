@@ -252,8 +252,7 @@ def _ingest(settings: Settings, outcomes: Sequence[Outcome], *, as_json: bool) -
 
     With ``--json`` standard output holds one document, so the report goes to standard error.
     """
-    from cli.ingest import progress_bar
-    from cli.ingest_view import print_report
+    from cli.ingest import print_report, progress_bar
     from ingest.runs import run
 
     sources = [str(outcome.folder) for outcome in outcomes]

@@ -60,7 +60,7 @@ COMMANDS = {
     "advise": "cli.advise:advise",
     "advisories": "cli.advisories:advisories",
     "analyze": "cli.analyze:analyze",
-    "audit": "cli.audit:audit",
+    "audit": "cli.service:audit",
     "cypher": "cli.cypher:cypher",
     "down": "cli.stores:down",
     "graph": "cli.graph:graph",
@@ -72,15 +72,15 @@ COMMANDS = {
     "pi": "cli.pi:pi",
     "provenance": "cli.provenance:provenance",
     "record": "cli.record:record",
-    "replay": "cli.replay:replay",
-    "serve": "cli.serve:serve",
+    "replay": "cli.advise:replay",
+    "serve": "cli.service:serve",
     "stacks": "cli.stacks:stacks",
     "status": "cli.stores:status",
     "token": "cli.token:token",
     "up": "cli.stores:up",
     "why": "cli.why:why",
     "why-not": "cli.why:why_not",
-    "worker": "cli.worker:worker",
+    "worker": "cli.service:worker",
 }
 
 

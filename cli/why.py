@@ -46,8 +46,7 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
         print_missing,
         print_note,
     )
-    from cli.fetching import fetch
-    from cli.options import asked_of, dependencies
+    from cli.options import asked_of, dependencies, fetch
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
@@ -103,8 +102,7 @@ def why_not(
         print_missing,
         print_note,
     )
-    from cli.fetching import fetch
-    from cli.options import asked_of, dependencies
+    from cli.options import asked_of, dependencies, fetch
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj

@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from api.app import create_app
 from api.service import EXTENSION
-from cli.audit import audit
+from cli.service import audit
 from common.errors import InvalidSettings
 from common.settings import Settings
 from graph.embedded.processes import free_port

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import func, select, text
 
 from cli.ingest import ingest
-from cli.package_import import import_command
+from cli.packages import import_command
 from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores

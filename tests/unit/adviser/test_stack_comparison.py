@@ -21,7 +21,7 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.stack_comparison import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
 from adviser.stacks_document import stacks_document
-from cli.stacks_view import group_notes, group_table
+from cli.stacks import group_notes, group_table
 from common.units import Unit
 from graph.evidence import UNKNOWN_STACK, Evidence, MeasuredObservation, Reading, Series
 from tests.factories.evidence import purl

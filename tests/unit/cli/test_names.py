@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from api.jobs.queue import QueueName
+from cli.service import QUEUES
 from cli.token import SCOPES, duration
-from cli.worker import QUEUES
 from common.errors import InvalidArgument
 from graph.record.tokens import Scope
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.jobs.queue import QueueName
-from cli.worker import shared_out
+from cli.service import shared_out
 
 
 @pytest.mark.parametrize("processes", [2, 3, 4, 7])
