@@ -6,20 +6,18 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from common.advisories import AffectedPackage, Range, RangeEventKind
 from common.settings import Settings
 from common.terminal import printable
-from graph.record.advisories import SourceState
-from graph.record.vulnerabilities import AdvisoryCounts, KnownVulnerability
-from ingest.advisories.runs import SyncRun
+
+if TYPE_CHECKING:
+    from common.advisories import AffectedPackage, Range
+    from graph.record.advisories import SourceState
+    from graph.record.vulnerabilities import AdvisoryCounts, KnownVulnerability
+    from ingest.advisories.runs import SyncRun
 
 
 @click.group()
@@ -226,6 +224,11 @@ def print_vulnerabilities(
     found: Sequence[KnownVulnerability], asked: str, *, as_json: bool
 ) -> None:
     """The vulnerabilities of a package or a version."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
     if as_json:
         click.echo(json.dumps([_as_json(it) for it in found], indent=2))
         return
@@ -268,10 +271,10 @@ def ranges_text(packages: Iterable[AffectedPackage]) -> str:
 
 
 _SIGNS = {
-    RangeEventKind.INTRODUCED: ">=",
-    RangeEventKind.FIXED: "<",
-    RangeEventKind.LAST_AFFECTED: "<=",
-    RangeEventKind.LIMIT: "<",
+    "introduced": ">=",
+    "fixed": "<",
+    "last_affected": "<=",
+    "limit": "<",
 }
 
 

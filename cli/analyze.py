@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common.native_interfaces import (
-    Analysis,
-    EnvironmentAnalysis,
-    Interface,
-    UnreadableLibrary,
-    WheelAnalysis,
-    highest_versions,
-)
 from common.terminal import printable
-from common.wheels import glibc_floor
-from graph.queries.native import MissingInterface
-from ingest.native.recording import Difference, Recorded
+
+if TYPE_CHECKING:
+    from common.native_interfaces import (
+        Analysis,
+        EnvironmentAnalysis,
+        Interface,
+        UnreadableLibrary,
+        WheelAnalysis,
+    )
+    from graph.queries.native import MissingInterface
+    from ingest.native.recording import Difference, Recorded
+
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 _INGEST = click.option("--ingest", is_flag=True, help="Record what was found.")
@@ -157,6 +158,8 @@ def _finish(
 
 def print_analysis(analysis: Analysis, recorded: Recorded | None, *, as_json: bool) -> None:
     """What was found, and what became of it."""
+    from common.native_interfaces import WheelAnalysis
+
     if as_json:
         click.echo(json.dumps(_analysis_json(analysis, recorded), indent=2))
         return
@@ -218,6 +221,9 @@ def _print_wheel(analysis: WheelAnalysis) -> None:
 
 def _print_promise(analysis: WheelAnalysis) -> None:
     """Whether the libraries keep what the file's name promises."""
+    from common.native_interfaces import highest_versions
+    from common.wheels import glibc_floor
+
     floor = glibc_floor(analysis.tags)
     needed = highest_versions(analysis.needs).get("GLIBC")
     if floor is None or needed is None:
@@ -229,6 +235,8 @@ def _print_promise(analysis: WheelAnalysis) -> None:
 
 
 def _print_environment(analysis: EnvironmentAnalysis) -> None:
+    from common.native_interfaces import highest_versions
+
     system = " ".join(filter(None, (analysis.os_name, analysis.os_version))) or "unknown"
     _line(analysis.kind.value, printable(analysis.name))
     _line("system", f"{printable(system)}, {printable(analysis.architecture)}")
@@ -255,6 +263,8 @@ def _print_interfaces(heading: str, interfaces: Iterable[Interface]) -> None:
 
 
 def _print_highest(interfaces: Iterable[Interface]) -> None:
+    from common.native_interfaces import highest_versions
+
     highest = highest_versions(interfaces)
     if highest:
         _line("highest", ", ".join(f"{name} {version}" for name, version in highest.items()))
@@ -275,6 +285,8 @@ def _line(heading: str, words: str) -> None:
 
 
 def _analysis_json(analysis: Analysis, recorded: Recorded | None) -> dict[str, Any]:
+    from common.native_interfaces import EnvironmentAnalysis, WheelAnalysis, highest_versions
+
     interfaces = analysis.needs if isinstance(analysis, WheelAnalysis) else analysis.provides
     found: dict[str, Any] = {
         "document_id": analysis.document_id,

@@ -17,16 +17,14 @@ import json
 import sys
 from collections import Counter
 from dataclasses import asdict
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from common.terminal import printable
-from graph.record.quarantine import QuarantineEntry
-from ingest.documents import Skipped
-from ingest.runs import NightlyReport, RunReport
+
+if TYPE_CHECKING:
+    from graph.record.quarantine import QuarantineEntry
+    from ingest.documents import Skipped
+    from ingest.runs import NightlyReport, RunReport
 
 
 @click.group()
@@ -157,6 +155,8 @@ def print_report(
 
     :param skipped: the skipped files, if they are to be listed
     """
+    from ingest.runs import NightlyReport
+
     if as_json:
         listed = {} if skipped is None else {"skipped_files": [asdict(it) for it in skipped]}
         click.echo(json.dumps({"dry_run": dry_run, **report.as_json(), **listed}, indent=2))
@@ -228,6 +228,10 @@ def _print_parts(report: NightlyReport) -> None:
 
 def print_quarantine(entries: Sequence[QuarantineEntry], *, as_json: bool) -> None:
     """The list of what was refused."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
     if as_json:
         click.echo(json.dumps([_entry_json(entry) for entry in entries], indent=2))
         return
@@ -250,6 +254,8 @@ def print_quarantine(entries: Sequence[QuarantineEntry], *, as_json: bool) -> No
 
 def _shown(text: str) -> str:
     """Text of a document for a terminal: no markup and no control characters."""
+    from rich.markup import escape
+
     return escape(printable(text, keep="\n"))
 
 

@@ -7,21 +7,19 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from common.job_stability import left_out_text
 from common.terminal import printable
-from pis.amun.launchers import BuildFailed, Inspection, Job
-from pis.amun.outcomes import Outcome
-from pis.amun.readings import readings_of
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from pis.amun.launchers import BuildFailed, Inspection, Job
+    from pis.amun.outcomes import Outcome
+
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
 DOCUMENT_VERSION = 1
@@ -78,6 +76,8 @@ class _Bar(Lines):
         )
 
     def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+        from pis.amun.readings import readings_of
+
         if readings_of(result).rates:
             self._left -= 1
         else:
@@ -88,6 +88,9 @@ class _Bar(Lines):
 @contextmanager
 def bar() -> Iterator[Lines]:
     """A progress bar on the terminal; drawn between jobs, so that it takes no time of theirs."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=Console(stderr=True), transient=True, auto_refresh=False,
@@ -99,6 +102,8 @@ def print_outcomes(
     outcomes: Sequence[Outcome], out: Path, *, as_json: bool, ingested: bool
 ) -> None:
     """The table of what was measured, and what to do next."""
+    from common.job_stability import left_out_text
+
     if as_json:
         click.echo(json.dumps(_document(outcomes, out), indent=2))
         return
@@ -124,6 +129,9 @@ def print_outcomes(
 
 def _print_whole(table: Table) -> None:
     """Print ``table`` as wide as it is: an identifier that is cut in two is none any more."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
     console = Console()
     options = console.options.update(max_width=_WIDEST)
     width = Measurement.get(console, options, table).maximum
@@ -135,6 +143,10 @@ def _jobs(number: int) -> str:
 
 
 def _table(outcomes: Sequence[Outcome]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("stack", no_wrap=True)
     for heading in ("measured", "failed", "left out", "spread", "median rate"):
@@ -172,6 +184,8 @@ def _rate(outcome: Outcome) -> str:
 
 
 def _ending(result: Mapping[str, Any]) -> str:
+    from pis.amun.readings import readings_of
+
     readings = readings_of(result)
     if readings.rates:
         return "measured"

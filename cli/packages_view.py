@@ -8,24 +8,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from common.errors import ProjectError
-from common.releases import ReleaseFile, ReleaseState, as_json_time
 from common.terminal import first_few, printable
-from graph.record.crawls import Watched
-from graph.record.indexes import IndexStatus
-from graph.record.packages import PackageView, ReleaseVulnerability
-from graph.record.release_merging import KnownRelease
-from ingest.crawl.reports import CrawlReport
-from ingest.crawl.runs import PackagesReport
-from ingest.releases import ReleaseReport
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from common.releases import ReleaseFile
+    from graph.record.crawls import Watched
+    from graph.record.indexes import IndexStatus
+    from graph.record.packages import PackageView, ReleaseVulnerability
+    from graph.record.release_merging import KnownRelease
+    from ingest.crawl.reports import CrawlReport
+    from ingest.crawl.runs import PackagesReport
+    from ingest.releases import ReleaseReport
+
 
 #: Alarms that are listed; `thoth packages status` counts them all.
 _SHOWN_ALARMS = 10
@@ -200,6 +201,8 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
+    from common.releases import as_json_time
+
     if isinstance(value, datetime):
         return as_json_time(value)
     raise TypeError(type(value).__name__)
@@ -244,11 +247,15 @@ def _span(status: IndexStatus) -> str:
 
 
 def _minute(moment: datetime | None) -> str:
+    from common.releases import as_json_time
+
     return "" if moment is None else f"{as_json_time(moment) or '':.16}Z"
 
 
 def print_watched(packages: Sequence[Watched]) -> None:
     """The watch list."""
+    from rich.markup import escape
+
     if not packages:
         click.echo("No package is watched.")
         return
@@ -302,6 +309,8 @@ def _print_releases(view: PackageView) -> None:
 
 
 def _state(release: KnownRelease) -> str:
+    from common.releases import ReleaseState
+
     words = release.state.value
     if release.state not in (ReleaseState.SOLVED, ReleaseState.UNREAD):
         words += f": {release.problem}"
@@ -387,10 +396,15 @@ def view_json(view: PackageView) -> dict[str, Any]:
 
 
 def _shown(text: str) -> str:
+    from rich.markup import escape
+
     return escape(printable(text))
 
 
 def _table(*headings: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(box=SIMPLE_HEAD)
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -399,5 +413,7 @@ def _table(*headings: str) -> Table:
 
 def _print(table: Table) -> None:
     # Whoever reads a pipe or a file is not bound to the width of a terminal.
+    from rich.console import Console
+
     console = Console() if sys.stdout.isatty() else Console(width=240)
     console.print(table)

@@ -16,7 +16,6 @@ import click
 
 from cli.inspect import UnusableSpecification
 from common.errors import ProjectError
-from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from common.terminal import printable
 
@@ -25,12 +24,13 @@ if TYPE_CHECKING:
     from pis.scripts import Finished
 from collections.abc import Iterable, Sequence
 from math import isfinite
+from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.table import Table
 
-from pis.indicators.harness import Indicator
+    from pis.indicators.harness import Indicator
+
 
 _VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 
@@ -41,7 +41,7 @@ _VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 @click.option("--python", "python_version", metavar="VERSION", help="Such as 3.11.")
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
               help="A parameter of the indicator; repeat for more.")  # fmt: skip
-@click.option("--index", default=DEFAULT_INDEX, help="A package index that settings name.")
+@click.option("--index", metavar="NAME", help="A configured package index.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="Write here instead of to standard output.")  # fmt: skip
 @click.pass_obj
@@ -51,7 +51,7 @@ def pin(
     requirements: tuple[str, ...],
     python_version: str | None,
     parameters: tuple[str, ...],
-    index: str,
+    index: str | None,
     output: Path | None,
 ) -> None:
     """Pin a stack for INDICATOR, such as `thoth pi pin matmul numpy==2.1.0`.
@@ -59,6 +59,7 @@ def pin(
     All that the requirements need is locked with the hashes of its wheels, for this
     platform. `thoth inspect` measures what comes out.
     """
+    from common.packages import DEFAULT_INDEX
     from pis.amun.pinning import pinned_specification
     from pis.amun.problems import InvalidSpecification
 
@@ -74,7 +75,7 @@ def pin(
             requirements,
             python_version,
             dict(_pair(text) for text in parameters),
-            index=index,
+            index=index or DEFAULT_INDEX,
             indexes=dict(settings.package_indexes),
         )
     except InvalidSpecification as error:
@@ -289,6 +290,9 @@ _COLUMNS = ("median ms", "spread", "repetitions", "of peak")
 
 
 def _table(title: str, columns: Iterable[str], numbers: Sequence[str] = ()) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(
         title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0)
     )
@@ -302,6 +306,8 @@ def _table(title: str, columns: Iterable[str], numbers: Sequence[str] = ()) -> T
 
 def indicators_table(indicators: Iterable[Indicator]) -> Table:
     """What there is."""
+    from rich.markup import escape
+
     table = _table("", ("name", "libraries", "what it does"))
     for it in indicators:
         table.add_row(it.name, ", ".join(it.frameworks), escape(it.summary))
@@ -310,6 +316,8 @@ def indicators_table(indicators: Iterable[Indicator]) -> Table:
 
 def parameters_table(indicator: Indicator) -> Table:
     """What one indicator takes."""
+    from rich.markup import escape
+
     table = _table(
         f"{indicator.title}: {escape(indicator.summary)}", ("flag", "default", "what it is")
     )
@@ -348,6 +356,8 @@ def _is_result(part: Any) -> bool:
 
 def result_table(document: dict[str, Any]) -> Table:
     """One row a result."""
+    from rich.markup import escape
+
     results = results_of(document)
     shared = _shared([it["@parameters"] for it in results])
     differing = [name for name in results[0]["@parameters"] if name not in shared]

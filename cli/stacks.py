@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
-from rich.table import Table
 
-from adviser.scoring.comparisons import MIN_DELTA, Comparison, SelfCheck
-from adviser.scoring.estimates import Method
-from adviser.scoring.next_jobs import FurtherJobs
-from adviser.scoring.sample_needs import Need
-from adviser.scoring.verdicts import Verdict
-from adviser.stack_comparison import StackGroup, StackResult, short_digest
 from common.errors import ProjectError
-from common.job_stability import left_out_text
 from common.settings import Settings
 from common.terminal import printable
-from common.units import (
-    SPOKEN,
-    Multiple,
-)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from adviser.scoring.comparisons import Comparison, SelfCheck
+    from adviser.scoring.next_jobs import FurtherJobs
+    from adviser.stack_comparison import StackGroup, StackResult
+    from common.units import Multiple
 
 
 class NothingMeasured(ProjectError):
@@ -113,8 +108,8 @@ _PAIRED, _POOLED = "⇄", "∑"
 
 
 _LEGEND = {
-    Method.PAIRED: f"{_PAIRED}n: by n pairs of jobs that ran in turns.",
-    Method.POOLED: f"{_POOLED}n: pooled over n hosts.",
+    "paired": f"{_PAIRED}n: by n pairs of jobs that ran in turns.",
+    "pooled": f"{_POOLED}n: pooled over n hosts.",
 }
 
 
@@ -124,7 +119,7 @@ _TURNS = (
 )
 
 
-_STYLES = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "cyan"}
+_STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 
 
 #: Of the open comparisons as many are named below a table.
@@ -140,6 +135,8 @@ def group_title(group: StackGroup) -> str:
 
     Anybody can print the name of an indicator; its digest tells two scripts apart.
     """
+    from adviser.stack_comparison import short_digest
+
     script = f" (script {short_digest(group.script_sha256)})" if group.script_sha256 else ""
     parameters = (
         f"{it} {group.parameters[it]}" for it in sorted(group.parameters) if it != "device"
@@ -153,6 +150,11 @@ def group_title(group: StackGroup) -> str:
 
 def group_table(group: StackGroup) -> Table:
     """One row a stack, known ones first; the caption names the baseline and why it is that."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from common.units import SPOKEN
+
     spoken = SPOKEN[group.unit]
     table = Table(
         title=_shown(group_title(group)),
@@ -177,6 +179,9 @@ def group_table(group: StackGroup) -> Table:
 
 
 def _caption(group: StackGroup) -> str:
+    from adviser.scoring.comparisons import MIN_DELTA
+    from adviser.scoring.sample_needs import Need
+
     if group.baseline is None:
         return "No stack is known, so nothing is compared."
     methods = {stack.comparison.method for stack in group.stacks if stack.comparison}
@@ -195,6 +200,8 @@ def _caption(group: StackGroup) -> str:
 
 def group_notes(group: StackGroup) -> Iterator[str]:
     """Lines below a table: which jobs its comparisons leave out and why, then warnings of noise."""
+    from common.job_stability import left_out_text
+
     stacks = (*group.stacks, *group.unknown)
     if any(it.left_out for it in stacks):
         yield "Jobs left out; of a comparison, with those of the baseline:"
@@ -231,6 +238,8 @@ def _cells(stack: StackResult, spoken: Multiple, otherwise: str, *, left_out: bo
 
 def _shown(text: str) -> str:
     """Text of a document for a terminal: no markup, no control characters, not endless."""
+    from rich.markup import escape
+
     return escape(printable(text[:_TITLE_LIMIT]) + "…" * (len(text) > _TITLE_LIMIT))
 
 
@@ -245,6 +254,8 @@ def _interval(comparison: Comparison) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
+    from adviser.scoring.estimates import Method
+
     style = _STYLES.get(comparison.verdict)
     word = f"[{style}]{comparison.verdict}[/]" if style else str(comparison.verdict)
     if comparison.method is Method.PAIRED:
@@ -256,6 +267,8 @@ def _verdict(comparison: Comparison) -> str:
 
 def _missing(comparison: Comparison) -> Iterator[str]:
     """What an undetermined comparison lacks, in the few words that a cell has room for."""
+    from adviser.scoring.sample_needs import Need
+
     ours, theirs = comparison.jobs_missing, comparison.baseline_jobs_missing
     if comparison.hosts == 0:
         yield "no common host"

@@ -17,26 +17,14 @@ if TYPE_CHECKING:
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from sqlalchemy import text
+from typing import TYPE_CHECKING
 
 from common.errors import ProjectError
-from graph.embedded import EmbeddedStores, Service
-from graph.embedded.arcadedb import ArcadeDB
-from graph.embedded.postgresql import PostgreSQL
-from graph.engine import (
-    GRAPH,
-    POSTGRESQL,
-    graph_database,
-    graph_driver,
-    graph_errors,
-    graph_url,
-    relational_engine,
-    relational_errors,
-    relational_url,
-    server_agent,
-)
-from graph.migrate import SchemaState, graph_state, relational_state
+
+if TYPE_CHECKING:
+    from graph.embedded import Service
+    from graph.migrate import SchemaState
+
 
 _NOT_ALL_UP = 3
 
@@ -203,6 +191,10 @@ class StoreStatus:
 
 def inventory(settings: Settings) -> list[StoreStatus]:
     """Both stores, PostgreSQL first; takes at most the connect timeout for each."""
+    from graph.embedded.arcadedb import ArcadeDB
+    from graph.embedded.postgresql import PostgreSQL
+    from graph.engine import GRAPH, POSTGRESQL
+
     return [
         _status(settings, PostgreSQL, POSTGRESQL, settings.embedded_database, _ask_postgresql),
         _status(settings, ArcadeDB, GRAPH, settings.embedded_graph, _ask_graph),
@@ -216,6 +208,8 @@ def _status(
     embedded: bool,
     ask: Callable[[Settings, StoreStatus], StoreStatus],
 ) -> StoreStatus:
+    from graph.embedded import EmbeddedStores
+
     record = EmbeddedStores(settings).record_of(kind) if embedded else None
     status = StoreStatus(name, up=False, embedded=embedded, pid=record.pid if record else None)
     if embedded and record is None:
@@ -227,6 +221,11 @@ def _status(
 
 
 def _ask_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
+    from sqlalchemy import text
+
+    from graph.engine import relational_engine, relational_errors, relational_url
+    from graph.migrate import relational_state
+
     url = relational_url(settings).render_as_string(hide_password=True)
     engine = relational_engine(settings)
     try:
@@ -244,6 +243,10 @@ def _ask_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
 
 
 def _ask_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
+    from graph.embedded import EmbeddedStores
+    from graph.engine import graph_database, graph_driver, graph_errors, graph_url, server_agent
+    from graph.migrate import graph_state
+
     database = graph_database(settings)
     with graph_errors(settings), graph_driver(settings) as driver:
         agent = server_agent(driver, database)
