@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from cli.packages_view import print_package, print_status
-from graph.record.indexes import IndexStatus
-from graph.record.packages import Event, PackageView
+from graph.record.indexes import IndexStatus, RecordedEvent
+from graph.record.packages import PackageView
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_events_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    events = tuple(Event("added", "pypi", f"1.{n}", {}, DAY) for n in range(23))
+    events = tuple(RecordedEvent(n, "added", "pypi", "flask", f"1.{n}", {}, DAY) for n in range(23))
     print_package(PackageView("flask", (), {}, (), events), details=True)
     *shown, last = capsys.readouterr().out.splitlines()
     assert len(shown) == 20
