@@ -16,7 +16,7 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from api.jobs.queue import QueueName
-    from api.server.supervisor import Child
+    from api.server.supervisor import ChildProcess
 import json
 import logging
 import sys
@@ -74,7 +74,7 @@ def serve(ctx: click.Context, /, **given: Any) -> int:
 
 def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
     from api.metrics_files import metrics_folder
-    from api.server.http_server import Front, check, listen
+    from api.server.http_server import ServerOptions, check, listen
     from api.server.http_server import serve as run
 
     tls = _tls(given)
@@ -83,7 +83,9 @@ def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
         _refuse_open(listener, tls, behind_proxy=given["behind_proxy"])
         ensure_stores(settings)
         certificate, key = _files(settings, tls, given["host"])
-        front = Front(given["workers"], given["threads"], certificate, key, given["behind_proxy"])
+        front = ServerOptions(
+            given["workers"], given["threads"], certificate, key, given["behind_proxy"]
+        )
         # Entered before anything imports the client library, which looks for it then.
         with metrics_folder(metrics_root(settings, given["metrics_dir"]), "serve"):
             check(settings, front)
@@ -98,11 +100,11 @@ def serve_with_workers(
 
     :param arguments: of ``thoth serve``
     """
-    from api.server.supervisor import Child
+    from api.server.supervisor import ChildProcess
 
     log_service(is_verbose(ctx))
     ensure_stores(ctx.obj)
-    server = Child("serve", command("serve", *arguments), essential=True)
+    server = ChildProcess("serve", command("serve", *arguments), essential=True)
     return supervise(ctx.obj, [server, *workers_of(shared_out(PROCESSES))], metrics_dir)
 
 
@@ -233,19 +235,21 @@ def shared_out(processes: int) -> list[list[QueueName]]:
     return [*[people] * (processes - 2), others, inspections]
 
 
-def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[Child]:
+def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:
     """A child for each set of queues, which takes from all of them."""
-    from api.server.supervisor import Child
+    from api.server.supervisor import ChildProcess
 
     children = []
     for number, queues in enumerate(sets, 1):
         options = [it for queue in queues for it in ("--queue", queue.value)]
         name = f"worker-{'-'.join(queues)}-{number}"
-        children.append(Child(name, command("worker", "--alone", *options)))
+        children.append(ChildProcess(name, command("worker", "--alone", *options)))
     return children
 
 
-def supervise(settings: Settings, children: Sequence[Child], metrics_dir: Path | None) -> int:
+def supervise(
+    settings: Settings, children: Sequence[ChildProcess], metrics_dir: Path | None
+) -> int:
     """Keep ``children`` and embedded stores alive until a signal.
 
     How often children died is among the metrics.
