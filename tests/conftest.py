@@ -38,8 +38,10 @@ from graph.engine import (
     relational_url,
 )
 from graph.migrate import migrate_graph, migrate_relational
+from tests.effort import be_thorough, examples
 from tests.requirements import INSTALLED_ON_CI, hide_programs, missing, needs
 from tests.services.served import served
+from tests.services.stacks import LARGE
 
 __all__ = ["served"]
 
@@ -62,13 +64,17 @@ for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(_signal, lambda *_: None)
 
 # How long an example takes says how busy the machine is, and nothing of the code.
-hypothesis.settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+_UNTIMED = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="try all examples of each property; install PyTorch and TensorFlow to measure them",
+    )
     parser.addoption(
         "--without-programs",
         action="store_true",
@@ -77,6 +83,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("thorough", False):
+        be_thorough()
+    hypothesis.settings.register_profile(
+        "untimed", _UNTIMED, max_examples=examples(_UNTIMED.max_examples)
+    )
+    hypothesis.settings.load_profile("untimed")
     if config.getoption("without_programs", False):
         folder = tempfile.TemporaryDirectory(prefix="thoth-programs-")
         config.add_cleanup(folder.cleanup)
@@ -87,6 +99,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _callspec(item).get("graph_settings") == "neo4j":
             item.add_marker(needs("neo4j"))
+        if any(it in LARGE for it in _programs(item)):
+            item.add_marker("frameworks")
     if config.getoption("without_programs", False):
         affected = {item.path for item in items if item.get_closest_marker(needs().name)}
         config.hook.pytest_deselected(items=[it for it in items if it.path not in affected])
@@ -100,11 +114,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for program in itertools.chain(*(it.args for it in item.iter_markers(needs().name))):
+    for program in _programs(item):
         if reason := missing(program):
             if os.environ.get("CI") and program in INSTALLED_ON_CI:
                 pytest.fail(reason, pytrace=False)
             pytest.skip(reason)
+
+
+def _programs(item: pytest.Item) -> Iterator[str]:
+    """The optional programs that a test needs."""
+    return itertools.chain(*(it.args for it in item.iter_markers(needs().name)))
 
 
 def _callspec(item: pytest.Item) -> dict[str, Any]:

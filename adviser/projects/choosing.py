@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from common.errors import InvalidFile
-from common.formats.file_fields import refuse, shown
+from adviser.projects.problems import InvalidProject, refuse, shown
 from common.reasons import Reason
 from common.terminal import first_few
 
@@ -23,7 +22,7 @@ def asked_of(
 ) -> tuple[AskedRequirement, ...]:
     """Those that always count, then development's, those of extras and of groups.
 
-    :raises InvalidFile: naming what there is, if the project has no such extra or group
+    :raises InvalidProject: naming what there is, if the project has no such extra or group
     """
     asked = [*project.requirements, *(project.dev if dev else ())]
     for kind, known, wanted in (
@@ -62,7 +61,7 @@ def overridden(
 def check_python(project: Project, markers: Mapping[str, str]) -> None:
     """Refuse a Python that the project itself excludes.
 
-    :raises InvalidFile: naming both
+    :raises InvalidProject: naming both
     """
     python = markers["python_full_version"]
     wanted = project.requires_python
@@ -80,7 +79,7 @@ def _named(
 ) -> tuple[AskedRequirement, ...]:
     found = known.get(name, known.get(canonicalize_name(name)))
     if found is None:
-        raise InvalidFile(
+        raise InvalidProject(
             Reason.MISSING_FIELD,
             f"has no {kind} {shown(name)}",
             place=project.source,

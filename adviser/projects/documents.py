@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from common.formats.file_fields import inside, refuse, shown
+from adviser.projects.fields import inside
+from adviser.projects.problems import refuse, shown
 from common.formats.json_documents import out_of_bounds
 from common.reasons import Reason
 
@@ -40,7 +41,7 @@ _CONVERT = "save it as UTF-8"
 def check_sizes(files: Mapping[str, bytes]) -> None:
     """Refuse what is larger than any project is.
 
-    :raises InvalidFile: naming the file
+    :raises InvalidProject: naming the file
     """
     if len(files) > MAX_FILES:
         refuse(
@@ -69,7 +70,7 @@ def check_sizes(files: Mapping[str, bytes]) -> None:
 def text_of(name: str, data: bytes) -> str:
     """Text in UTF-8, or in what a mark at its beginning says.
 
-    :raises InvalidFile: if it is not that
+    :raises InvalidProject: if it is not that
     """
     for mark, encoding in _HEADERS:
         if data.startswith(mark):
@@ -89,7 +90,7 @@ def requirements_text_of(name: str, data: bytes) -> str:
 def toml_of(name: str, data: bytes) -> dict[str, Any]:
     """A TOML document.
 
-    :raises InvalidFile: naming line and column
+    :raises InvalidProject: naming line and column
     """
     text = text_of(name, data)
     _check_depth(name, text)
@@ -106,7 +107,7 @@ def toml_of(name: str, data: bytes) -> dict[str, Any]:
 def json_of(name: str, data: bytes) -> Any:
     """A JSON document.
 
-    :raises InvalidFile: naming line and column
+    :raises InvalidProject: naming line and column
     """
     try:
         value = orjson.loads(text_of(name, data))

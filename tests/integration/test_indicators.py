@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ import pytest
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, indicator_of
 from pis.indicators.gpu import gpu_of_cuda
-from tests.services.stacks import STACKS, stack_environment
+from tests.requirements import needs
+from tests.services.stacks import LARGE, STACKS, stack_environment
 
-# The first run downloads gigabytes.
+# A thorough run downloads gigabytes once.
 pytestmark = pytest.mark.timeout(1800)
 
 needs_cuda = pytest.mark.skipif(gpu_of_cuda() is None, reason="no CUDA device")
@@ -55,11 +57,24 @@ FLAGS = {
 #: TensorFlow runs these eagerly, too.
 EAGER = ("matmul", "conv2d", "rnn", "train transformer")
 
+
+def needing(*case: Any, frameworks: Iterable[str]) -> Any:
+    """A case for ``parametrize`` that needs these frameworks."""
+    large = [it for it in frameworks if it in LARGE]
+    return pytest.param(*case, marks=needs(*large) if large else (), id="-".join(map(str, case)))
+
+
 CASES = [
-    (name, framework, ())
-    for name, flags in FLAGS.items()
-    for framework in indicator_of(flags[0]).frameworks
-] + [(name, "tensorflow", ("--mode", "eager")) for name in EAGER]
+    needing(name, framework, more, frameworks=[framework])
+    for name, framework, more in [
+        *(
+            (name, framework, ())
+            for name, flags in FLAGS.items()
+            for framework in indicator_of(flags[0]).frameworks
+        ),
+        *((name, "tensorflow", ("--mode", "eager")) for name in EAGER),
+    ]
+]
 
 
 def run_script(
@@ -100,7 +115,7 @@ def test_each_indicator_is_run() -> None:
     assert {flags[0] for flags in FLAGS.values()} == set(INDICATORS)
 
 
-@pytest.mark.parametrize(("name", "framework", "more"), CASES, ids=str)
+@pytest.mark.parametrize(("name", "framework", "more"), CASES)
 def test_an_indicator_measures_a_library(name: str, framework: str, more: tuple[str, ...]) -> None:
     document = measured(name, framework, more)
     jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
@@ -114,7 +129,14 @@ def test_an_indicator_measures_a_library(name: str, framework: str, more: tuple[
         assert ("mode" in result["@parameters"]) == (framework == "tensorflow")
 
 
-@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        needing(name, frameworks=indicator_of(flags[0]).frameworks)
+        for name, flags in FLAGS.items()
+        if len(indicator_of(flags[0]).frameworks) > 1
+    ],
+)
 def test_libraries_are_credited_with_equal_work(name: str) -> None:
     frameworks = indicator_of(FLAGS[name][0]).frameworks
     documents = [measured(name, framework, ()) for framework in frameworks]
@@ -124,6 +146,7 @@ def test_libraries_are_credited_with_equal_work(name: str) -> None:
     assert all(amount == amounts[0] for amount in amounts)
 
 
+@needs("tensorflow")
 @pytest.mark.parametrize("name", EAGER)
 def test_eager_and_compiled_tensorflow_compute_the_same(name: str) -> None:
     compiled, eager = (measured(name, "tensorflow", more) for more in ((), ("--mode", "eager")))
@@ -219,18 +242,21 @@ def told_by(framework: str, indicator: str, driver: str) -> Any:
     return json.loads(done.stdout)
 
 
+@needs(*LARGE)
 def test_all_libraries_convolve_the_same_numbers_to_the_same_result() -> None:
     results = {framework: told_by(framework, "conv2d", DATA + CONVOLVE) for framework in STACKS}
     assert results["torch"] == results["numpy"]
     assert results["tensorflow"] == results["numpy"]
 
 
+@needs(*LARGE)
 def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> None:
     results = {it: told_by(it, "rnn", DATA + RECUR) for it in ("torch", "tensorflow")}
     flat = {it: _numbers(result) for it, result in results.items()}
     assert flat["torch"] == pytest.approx(flat["tensorflow"], abs=1e-5)
 
 
+@needs(*LARGE)
 def test_both_libraries_have_networks_of_the_same_size() -> None:
     assert told_by("torch", "train", WEIGHTS) == told_by("tensorflow", "train", WEIGHTS)
 
@@ -244,11 +270,24 @@ def _numbers(value: Any) -> list[float]:
 @pytest.mark.parametrize(
     ("framework", "indicator", "flags", "message"),
     [
-        ("numpy", "conv2d", ("--dtype", "bfloat16"), "numpy has no bfloat16"),
-        ("numpy", "rnn", ("--framework", "torch"), "torch cannot be imported here"),
-        ("numpy", "lstm", ("--framework", "numpy"), "'numpy' is none of torch, tensorflow"),
-        ("torch", "train", ("--model", "transformer", "--heads", "3"), "not divisible by 3 heads"),
-        ("torch", "conv1d", ("--framework", "torch", "--device", "cuda"), "finds no CUDA device"),
+        needing(*case, frameworks=[case[0]])
+        for case in [
+            ("numpy", "conv2d", ("--dtype", "bfloat16"), "numpy has no bfloat16"),
+            ("numpy", "rnn", ("--framework", "torch"), "torch cannot be imported here"),
+            ("numpy", "lstm", ("--framework", "numpy"), "'numpy' is none of torch, tensorflow"),
+            (
+                "torch",
+                "train",
+                ("--model", "transformer", "--heads", "3"),
+                "not divisible by 3 heads",
+            ),
+            (
+                "torch",
+                "conv1d",
+                ("--framework", "torch", "--device", "cuda"),
+                "finds no CUDA device",
+            ),
+        ]
     ],
 )
 def test_what_is_not_possible_is_said_in_one_line(
@@ -259,6 +298,7 @@ def test_what_is_not_possible_is_said_in_one_line(
     assert message in done.stderr.splitlines()[-1]
 
 
+@needs("torch")
 @needs_cuda
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "import"])
 def test_torch_is_measured_on_the_gpu(name: str) -> None:
@@ -270,6 +310,7 @@ def test_torch_is_measured_on_the_gpu(name: str) -> None:
         assert result["@parameters"]["device"] == "cuda"
 
 
+@needs("torch")
 @needs_cuda
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["conv2d", "lstm", "infer transformer"])

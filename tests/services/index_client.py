@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import pytest
 
 from common.errors import IndexProblem
+from common.http.fetching import FetchLimits
 from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.index.project_pages import IndexFile, ProjectPage
 from common.settings import Settings
-from pis.amun.limits import Limits
 from tests.services.index import PASSWORD, Index
 
-LIMITS = Limits(
+LIMITS = FetchLimits(
     attempts=2, connect_s=30, silence_s=30, deadline_s=60, pause_s=0.01, page_bytes=1 << 20,
     metadata_bytes=64 << 10, archive_bytes=1 << 20,
 )  # fmt: skip
@@ -39,7 +39,9 @@ def settings_for(index: Index, home: Path, hosts: str = "") -> Settings:
 
 
 def ask(
-    settings: Settings, question: Callable[[IndexClient], Awaitable[T]], limits: Limits = LIMITS
+    settings: Settings,
+    question: Callable[[IndexClient], Awaitable[T]],
+    limits: FetchLimits = LIMITS,
 ) -> T:
     """Ask the index ``own`` by a new client."""
 
@@ -50,18 +52,18 @@ def ask(
     return asyncio.run(asked())
 
 
-def page(settings: Settings, name: str = "parrot", limits: Limits = LIMITS) -> ProjectPage:
+def page(settings: Settings, name: str = "parrot", limits: FetchLimits = LIMITS) -> ProjectPage:
     return ask(settings, lambda client: client.project(name, max_age_s=0), limits)
 
 
-def problem(settings: Settings, name: str = "parrot", limits: Limits = LIMITS) -> IndexProblem:
+def problem(settings: Settings, name: str = "parrot", limits: FetchLimits = LIMITS) -> IndexProblem:
     with pytest.raises(IndexProblem) as raised:
         page(settings, name, limits)
     assert PASSWORD not in str(raised.value)
     return raised.value
 
 
-def metadata_of(settings: Settings, file: IndexFile, limits: Limits = LIMITS) -> Any:
+def metadata_of(settings: Settings, file: IndexFile, limits: FetchLimits = LIMITS) -> Any:
     return ask(settings, lambda client: client.metadata(file), limits)
 
 

@@ -1,12 +1,14 @@
 """Pinned stacks in environments of their own, built by the executor and kept between runs.
 
-They lie in the user's cache folder: the first run downloads gigabytes, the next ones nothing.
+They lie in the user's cache folder. PyTorch and TensorFlow are 6 GB to download: a thorough run
+installs them, and any other run measures them where they are.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from common.settings import Settings
 from pis.amun.environments import Environment, build_environment
 from pis.amun.pinning import pinned_specification
 from pis.amun.specification import load_specification
+from tests.effort import is_thorough
 
 #: One stack a library; none has another one's library in it.
 STACKS = {
@@ -27,18 +30,32 @@ STACKS = {
     "tensorflow": ("tensorflow-cpu==2.21.0",),
 }
 
+#: What only a thorough run installs.
+LARGE = ("torch", "tensorflow")
+
+#: Names another folder for the environments than the one in the user's cache.
+CACHE_VARIABLE = "THOTH_TESTS_CACHE"
+
+
+def missing(name: str) -> str | None:
+    """Why the stack ``name`` cannot be measured here; None if it can, or will be installed."""
+    built = _built(STACKS[name])
+    if is_thorough() or (built.exists() and Path(built.read_text("utf-8")).exists()):
+        return None
+    return f"{' '.join(STACKS[name])} is not in {_cache()}; `make test-all` installs it"
+
 
 def stack_environment(name: str) -> Environment:
     """The environment of one of :data:`STACKS`, from a lock with hashes."""
     lock = load_specification(_specification(STACKS[name])).lock
-    return build_environment(lock, replace(Settings.from_env({}), home=_cache()))
+    built = build_environment(lock, replace(Settings.from_env({}), home=_cache()))
+    _built(STACKS[name]).write_text(str(built.python), encoding="utf-8")
+    return built
 
 
 def _specification(requirements: tuple[str, ...]) -> dict[str, Any]:
     """A specification with these requirements locked; locked once a machine."""
-    text = "\n".join([f"{sys.version_info.major}.{sys.version_info.minor}", *requirements])
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = _cache() / "locks" / f"{name}.json"
+    path = _locked(requirements)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if not path.exists():
@@ -50,5 +67,18 @@ def _specification(requirements: tuple[str, ...]) -> dict[str, Any]:
     return dict(pinned)
 
 
+def _locked(requirements: tuple[str, ...]) -> Path:
+    """Where the lock of ``requirements`` for this Python is kept."""
+    text = "\n".join([f"{sys.version_info.major}.{sys.version_info.minor}", *requirements])
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _cache() / "locks" / f"{name}.json"
+
+
+def _built(requirements: tuple[str, ...]) -> Path:
+    """The file that names the interpreter of their environment, once that is built."""
+    return _locked(requirements).with_suffix(".python")
+
+
 def _cache() -> Path:
-    return user_cache_path("thoth-tests")
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named) if named else user_cache_path("thoth-tests")

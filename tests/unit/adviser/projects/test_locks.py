@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from adviser.projects.locks import ProjectLock, read_lock
-from adviser.projects.project import WarningCode
-from common.errors import InvalidFile
-from common.formats.locks import LockEntry
+from adviser.projects.locks import Lock, read_lock
+from adviser.projects.problems import InvalidProject
+from adviser.projects.project import LockedPackage, WarningCode
 from tests.factories.projects import (
     LINUX,
     PYLOCK,
@@ -21,11 +20,11 @@ from tests.factories.projects import (
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
 
-def read(data: bytes | str, name: str = "Pipfile.lock") -> ProjectLock:
+def read(data: bytes | str, name: str = "Pipfile.lock") -> Lock:
     return read_lock(name, {name: data if isinstance(data, bytes) else data.encode()})
 
 
-def codes(lock: ProjectLock) -> list[WarningCode]:
+def codes(lock: Lock) -> list[WarningCode]:
     return [it.code for it in lock.warnings]
 
 
@@ -36,15 +35,15 @@ def test_a_pipfile_lock_is_read_whole() -> None:
         pipfile_lock(default={"My_Pkg": entry}, develop={"my-pkg": entry, "t": {"version": "==2"}})
     )
     assert lock.entries == (
-        LockEntry(
+        LockedPackage(
             "my-pkg", "1.0rc1", (HASH, OTHER), 'os_name == "posix"', "main", ("a", "b"),
             origin="Pipfile.lock:default.My_Pkg",
         ),
-        LockEntry(
+        LockedPackage(
             "my-pkg", "1.0rc1", (HASH, OTHER), 'os_name == "posix"', "main", ("a", "b"), dev=True,
             origin="Pipfile.lock:develop.my-pkg",
         ),
-        LockEntry("t", "2", dev=True, origin="Pipfile.lock:develop.t"),
+        LockedPackage("t", "2", dev=True, origin="Pipfile.lock:develop.t"),
     )  # fmt: skip
     assert (lock.manifest_hash, lock.python, lock.complete) == ("ab", "3.11", True)
     assert lock.indexes[0].url == "https://h.example/simple"
@@ -137,7 +136,7 @@ def test_what_is_no_release_is_left_out_of_a_pylock(source: str, code: WarningCo
 def test_what_is_wrong_is_told_with_file_field_and_remedy(
     data: bytes, name: str, field: str
 ) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with pytest.raises(InvalidProject) as caught:
         read(data, name)
     assert (caught.value.place, caught.value.field) == (name, field)
     assert caught.value.hint

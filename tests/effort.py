@@ -1,0 +1,27 @@
+"""How thorough a run of the tests is: ``make test``, or the whole of ``make test-all``.
+
+``pytest --thorough`` tries all examples of a property, and installs the large frameworks to measure
+them. Without it a property is tried with a quarter of its examples, and a framework is measured
+where an earlier thorough run has installed it.
+"""
+
+from __future__ import annotations
+
+_SHARE = 4
+
+_options = {"thorough": False}
+
+
+def be_thorough() -> None:
+    """Called before the test modules are imported, which ask for :func:`examples`."""
+    _options["thorough"] = True
+
+
+def is_thorough() -> bool:
+    """Whether this is a thorough run."""
+    return _options["thorough"]
+
+
+def examples(number: int) -> int:
+    """How many examples to try of a property that a thorough run tries ``number`` of."""
+    return number if is_thorough() else -(-number // _SHARE)
