@@ -1,1 +1,5 @@
-"""Answers as documents and tables: what is advised, why, and how that can be checked."""
+"""Reports: advice as one JSON document, its explanations, and how a report is checked.
+
+:func:`adviser.reports.documents.result_document` writes the report of an advice;
+:func:`adviser.reports.checking.check_report` checks one.
+"""

@@ -1,4 +1,4 @@
-"""What a report tells people beside versions: notes with a stable code, a level and a link."""
+"""The notes of a report: messages for people, each with a stable code, a level and a link."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
 from graph.candidates import Candidate
 
-#: Of the open comparisons as many are named; of what speaks against a newer version.
+#: Maximum number of open comparisons in a note, and of findings against a newer version.
 _NEXT, _GROUNDS = 3, 2
-#: What scores count of a version that was not chosen.
+#: Findings about a newer version that can decide against it.
 _DECIDING = frozenset(
     {
         JustificationCode.FASTER,
@@ -48,7 +48,7 @@ class ReportNote:
     """One line of ``stack_info`` or of a product's ``justification``.
 
     :param code: stable
-    :param package: what it is about, ``None`` for all of the request
+    :param package: the package it is about; ``None`` for the whole request
     :param evidence: identifiers of observations or vulnerabilities, sorted
     """
 
@@ -61,7 +61,7 @@ class ReportNote:
     evidence: tuple[str, ...] = ()
 
     def document(self) -> dict[str, object]:
-        """As reports write it: texts and lists of texts only, which every client can show."""
+        """The note as JSON values: strings and lists of strings only, so every client can show it."""
         found: dict[str, object] = {
             "code": self.code,
             "type": self.type.value,
@@ -78,7 +78,7 @@ class ReportNote:
 
 
 def stack_notes(advice: Advice) -> list[ReportNote]:
-    """What is to be known of the request as a whole; also where there is no stack."""
+    """Notes about the request as a whole, whether or not there is a stack."""
     notes = [
         _environment(advice),
         *_hardware(advice),
@@ -97,7 +97,7 @@ def stack_notes(advice: Advice) -> list[ReportNote]:
 
 
 def product_notes(advice: Advice, stack: Stack) -> list[ReportNote]:
-    """Why this stack: what is noteworthy of its versions, then why newer ones were passed over."""
+    """Notes about one stack: first about its versions, then why newer versions were not chosen."""
     purls = {it.purl for it in stack.choices}
     notes = [note_of(it) for it in advice.assessment.notes(purls)]
     rationales = rationales_of(advice, stack)
@@ -113,13 +113,13 @@ def product_notes(advice: Advice, stack: Stack) -> list[ReportNote]:
 
 
 def rationales_of(advice: Advice, stack: Stack) -> VersionRationales:
-    """What tells of one of the advised stacks why its versions are in it."""
+    """The reasons for the versions of one of the advised stacks."""
     above = takewhile(lambda it: it != stack, advice.resolution.stacks)
     return VersionRationales(advice.universe, stack, advice.assessment, above)
 
 
 def note_of(it: Justification) -> ReportNote:
-    """A justification of scoring as a note."""
+    """A justification from scoring as a note."""
     version = it.purl.partition("?")[0].rpartition("@")[2] if it.purl else None
     return ReportNote(
         it.code.value, it.type, it.message, it.package, version, it.link or "", tuple(it.evidence)
@@ -145,12 +145,12 @@ def _placed(advice: Advice, rationales: VersionRationales, choice: Choice) -> Re
 
 
 def vulnerabilities_of(advice: Advice, found: Rationale) -> list[str]:
-    """The vulnerabilities that were held against the newer version, each in words."""
+    """Messages about the vulnerabilities that decided against the newer version."""
     return [it.message for it in _grounds(advice, found) if it.code is JustificationCode.VULNERABLE]
 
 
 def _grounds(advice: Advice, found: Rationale) -> list[Justification]:
-    """What of the newer version decided against it, by observations or vulnerabilities."""
+    """Measurements and vulnerabilities that decided against the newer version."""
     if found.place is not RationaleCode.SCORES_BETTER or found.newer_purl is None:
         return []
     told = advice.assessment.notes({found.newer_purl})
@@ -159,7 +159,7 @@ def _grounds(advice: Advice, found: Rationale) -> list[Justification]:
 
 def _environment(advice: Advice) -> ReportNote:
     environment, hardware = advice.asked.environment, advice.asked.hardware
-    # What names a minor version alone means the first of its line.
+    # A Python version without a patch number means the first patch release.
     first = environment.python_full_version.endswith(".0")
     assumed = f"; {environment.python_full_version} is assumed" if first else ""
     named = (hardware or "").rpartition(":")[2][:12]
@@ -187,7 +187,7 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
         )
         yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
     for name, refused in advice.universe.refused.items():
-        # Where a package is on no index that is asked, the conflict says so.
+        # If no index in use has the package, the conflict reports that.
         others = {it.message for it in refused if _is_elsewhere(it)}
         for message in sorted(others):
             text = f"{name}: {message}; the same name elsewhere never wins"
@@ -229,9 +229,9 @@ def _baseline(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _request(advice: Advice) -> Iterator[ReportNote]:
-    """What scoring tells of the request, and how what is missing gets known.
+    """Justifications of the request, and how to fetch missing packages.
 
-    Where nothing is known, that is told once and not of every package.
+    If the store knows none of the packages, one note replaces one for each package.
     """
     nothing = knows_nothing(advice.snapshot)
     message = missing_message(advice.asked, advice.snapshot)
@@ -251,7 +251,7 @@ def _coverage(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _measured(it: Coverage, hardware: str | None) -> str:
-    """How much of a stack was measured; the product's ``coverage`` has the nearest other stack."""
+    """How much of a stack was measured. The nearest measured stack is in ``coverage``."""
     where = " on this hardware" if hardware is not None else ""
     measured = it.measured if where else it.measured + it.measured_elsewhere
     if not measured:
@@ -261,7 +261,7 @@ def _measured(it: Coverage, hardware: str | None) -> str:
 
 
 def _sources(advice: Advice) -> ReportNote:
-    """How old all knowledge is, in short; times are in the product's ``coverage``."""
+    """The age of each source in days. Exact times are in ``coverage``."""
     known = [
         f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
         for it in advice.assessment.coverage.sources
