@@ -1,11 +1,11 @@
-"""A second opinion on a report: what it says is worked out again, without the solver.
+"""Check a report without the solver.
 
-The universe is made anew of the recorded request, snapshot and evidence, and every stack
-of the report is followed from its roots by :mod:`adviser.resolver.checker`, which shares no code
-with the model. Then the report is written anew from its own stacks and compared leaf by leaf:
-scores, criteria, claims, notes, locks. What only a search can tell is believed here (that nothing
-is better, the digest of the model, its sizes, a conflict's steps), and compared with the record by
-whoever has it.
+The check rebuilds the universe from the recorded request, snapshot and evidence.
+:mod:`adviser.resolver.checker`, which shares no code with the solver's model, follows every stack
+from its roots. Then the report is written again from its own stacks and compared leaf by leaf:
+scores, criteria, claims, notes, locks. The check trusts what only a search can establish: that no
+stack is better, the digest and the sizes of the model, the steps of a conflict. The caller compares
+these with the record.
 """
 
 from __future__ import annotations
@@ -32,39 +32,41 @@ from common.reasons import Reason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
-#: Characters of a value in a message, and messages in a list: a person stops reading there.
-_SHOWN, _TOLD = 60, 20
+#: Maximum number of characters of a value, and of messages in a list.
+_MAX_CHARACTERS, _MAX_MESSAGES = 60, 20
 
 
-def differences(told: Any, true: Any, place: str = "") -> Iterator[str]:
-    """In words, every leaf of ``told`` that is another in ``true``, or there in one alone.
+def differences(actual: Any, expected: Any, place: str = "") -> Iterator[str]:
+    """Messages about every leaf in which two JSON documents differ.
 
     ``1``, ``1.0`` and ``true`` are three different values.
+
+    :param actual: the document to check
 
     >>> list(differences({"a": [1, 2]}, {"a": [1, 3]}))
     ['a[1] is 2, and not 3']
     """
-    if isinstance(told, Mapping) and isinstance(true, Mapping):
-        for key in sorted(told.keys() | true.keys()):
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        for key in sorted(actual.keys() | expected.keys()):
             inner = f"{place}.{key}" if place else key
-            if key not in true:
+            if key not in expected:
                 yield f"{inner} should not be there"
-            elif key not in told:
+            elif key not in actual:
                 yield f"{inner} is missing"
             else:
-                yield from differences(told[key], true[key], inner)
-    elif _is_list(told) and _is_list(true):
-        if len(told) != len(true):
-            yield f"{place} has {len(told)} entries, and not {len(true)}"
-        for number, (one, other) in enumerate(zip(told, true, strict=False)):
+                yield from differences(actual[key], expected[key], inner)
+    elif _is_list(actual) and _is_list(expected):
+        if len(actual) != len(expected):
+            yield f"{place} has {len(actual)} entries, and not {len(expected)}"
+        for number, (one, other) in enumerate(zip(actual, expected, strict=False)):
             yield from differences(one, other, f"{place}[{number}]")
-    elif type(told) is not type(true) or told != true:
-        yield f"{place} is {_short(told)}, and not {_short(true)}"
+    elif type(actual) is not type(expected) or actual != expected:
+        yield f"{place} is {_short(actual)}, and not {_short(expected)}"
 
 
 def shortened(problems: Iterator[str]) -> Iterator[str]:
-    """The first problems, and whether there are more."""
-    yield from islice(problems, _TOLD)
+    """The first problems, and a message if there are more."""
+    yield from islice(problems, _MAX_MESSAGES)
     if next(problems, None) is not None:
         yield "and more of the kind"
 
@@ -75,20 +77,20 @@ def _is_list(value: Any) -> bool:
 
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
 
 
-#: What reading a document that is no report raises.
+#: Errors that a document raises that is not a report.
 BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceInputs:
-    """What an advice was made of.
+    """The inputs of an advice.
 
-    :param baseline: version by name of what claims compare with, as it was found then: looking for
-        it anew would take the solver
-    :param baseline_settled: whether that search was
+    :param baseline: version by name of the stack that claims compare with, as recorded, because
+        finding it again would need the solver
+    :param baseline_settled: whether every search finds this baseline
     """
 
     asked: Asked
@@ -101,11 +103,11 @@ class AdviceInputs:
 
 @dataclass(frozen=True, slots=True)
 class ReportCheck:
-    """What came of a check.
+    """The result of a check.
 
-    :param problems: what does not hold, in words
-    :param verified: what was worked out again, or compared with the record
-    :param unverified: what could not be, with the reason
+    :param problems: statements of the report that are wrong
+    :param verified: statements that were derived again, or compared with the record
+    :param unverified: statements that could not be checked, with the reason
     """
 
     problems: tuple[str, ...]
@@ -114,9 +116,9 @@ class ReportCheck:
 
 
 def check_report(report: Mapping[str, Any], material: AdviceInputs) -> list[str]:
-    """What is wrong with a report, in words; nothing if all of it holds.
+    """Problems of a report; empty if it is correct.
 
-    :raises InvalidDocument: if it is no report of this schema
+    :raises InvalidDocument: if it is not a report of this schema
     """
     expect_schema(report)
     try:
@@ -126,9 +128,9 @@ def check_report(report: Mapping[str, Any], material: AdviceInputs) -> list[str]
 
 
 def expect_schema(report: Mapping[str, Any]) -> None:
-    """Refuse what is of another schema.
+    """Refuse a report of another schema version.
 
-    :raises InvalidDocument: naming both
+    :raises InvalidDocument: naming both versions
     """
     version = report.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -155,18 +157,18 @@ def _problems(report: Mapping[str, Any], it: AdviceInputs) -> Iterator[str]:
         yield "infeasible, and no conflict is told"
     yield from _hash_problems(inner["products"], it.known)
     if wrong:
-        return  # stacks that may not be chosen can be written in no report
+        return  # a stack that may not be chosen cannot be written as a report
     advice = Advice(
         it.asked, it.snapshot, it.evidence, it.baseline, assessment, universe, resolution,
         it.baseline_settled,
     )  # fmt: skip
-    # As a reader has it: tuples are lists.
-    again = orjson.loads(canonical_json(result_document(advice, it.known)))
-    yield from shortened(differences(result, again, "result"))
+    # Parsed again, so that tuples are lists.
+    expected = orjson.loads(canonical_json(result_document(advice, it.known)))
+    yield from shortened(differences(result, expected, "result"))
 
 
 def resolution_in(inner: Mapping[str, Any]) -> Resolution:
-    """What the search is said to have found."""
+    """The result of the search according to the report."""
     it = inner["certificate"]
     return Resolution(
         status=Status(it["status"]),
@@ -184,15 +186,15 @@ def resolution_in(inner: Mapping[str, Any]) -> Resolution:
 
 
 def _conflict(inner: Mapping[str, Any]) -> Conflict | None:
-    told = inner["conflict"]
-    if told is None:
+    conflict = inner["conflict"]
+    if conflict is None:
         return None
-    return unpacked(orjson.dumps({it.name: told[it.name] for it in fields(Conflict)}), Conflict)
+    return unpacked(orjson.dumps({it.name: conflict[it.name] for it in fields(Conflict)}), Conflict)
 
 
 def _sizes(inner: Mapping[str, Any]) -> Sizes | None:
-    told = inner["search"]["sizes"]
-    return None if told is None else unpacked(orjson.dumps(told), Sizes)
+    sizes = inner["search"]["sizes"]
+    return None if sizes is None else unpacked(orjson.dumps(sizes), Sizes)
 
 
 def _stack(product: Mapping[str, Any]) -> Stack:
@@ -211,7 +213,7 @@ def _stack(product: Mapping[str, Any]) -> Stack:
 
 
 def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -> Iterator[str]:
-    """Hashes that no file of the locked version has, each by itself: an installer trusts them."""
+    """Hashes of the locks that no file of the locked version has: installers would trust them."""
     for number, product in enumerate(products, 1):
         locked = product["project"]["requirements_locked"]
         purls = {it["name"]: Purl(it["purl"]) for it in product["packages"]}

@@ -1,8 +1,8 @@
-"""The report: one JSON document that says what is advised, why, and how sure that is.
+"""The report: one JSON document with the advised stacks, the reasons and the certainty.
 
-Its shape is what existing clients read, plus keys of ours that they pass over. ``result`` depends
-on the request, the snapshot and the evidence alone, so that a replay gives the same bytes;
-everything that differs from run to run, times above all, is in ``metadata``.
+Its shape is the one that existing clients read, plus keys that they ignore. ``result`` depends only
+on the request, the snapshot and the evidence, so a replay gives the same bytes. Everything that
+differs from run to run, such as times, is in ``metadata``.
 """
 
 from __future__ import annotations
@@ -45,18 +45,19 @@ from adviser.scoring.verdicts import family_document
 from common.formats.json_documents import canonical_json, digest
 from common.packages import Purl
 
-#: Kinds that have no part here: nothing runs before or after, and no name stands for another.
-_NONE_OF = ("boots", "pseudonyms", "wraps")
+#: Kinds of existing clients without a counterpart here; always empty.
+_UNUSED_KINDS = ("boots", "pseudonyms", "wraps")
 
 
 def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
-    """The rules that left versions out, the criteria that weighed the others, and the search.
+    """Rules, criteria and limits of a search, in the terms of existing clients.
 
-    All six kinds are there, as clients expect; those in :data:`_NONE_OF` are empty.
+    *Sieves* are rules that excluded versions, *steps* criteria that weighed the others, *strides*
+    the limits of the search. Clients expect all six kinds; those in :data:`_UNUSED_KINDS` are empty.
     """
     refused = Counter(it.reason for them in advice.universe.refused.values() for it in them)
     criteria, options = advice.assessment.criteria, advice.asked.options
-    kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _NONE_OF}
+    kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _UNUSED_KINDS}
     kinds["sieves"] = [
         _unit(reason.value, {"versions": count}) for reason, count in sorted(refused.items())
     ]
@@ -77,19 +78,19 @@ def _unit(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "configuration": configuration, "unit_run": True}
 
 
-#: Grows when a key changes its meaning or goes away, not when one is added.
+#: Changes when a key changes its meaning or disappears, not when a key is added.
 SCHEMA_VERSION = "report-1"
 
-#: What of every product is written as a lock; ``pylock`` only where addresses are known.
+#: Lock formats of every product; ``pylock`` is written only if URLs are known.
 _FORMATS = (LockFormat.REQUIREMENTS, LockFormat.PYLOCK, LockFormat.CONSTRAINTS)
 
 
 @dataclass(frozen=True, slots=True)
 class ProductLocks:
-    """A product's locks.
+    """The locks of one product.
 
-    :param locks: by format, those that could be written
-    :param problem: why there is no Pipfile.lock, the one that every report carries
+    :param locks: by format; only formats that could be written
+    :param problem: why there is no Pipfile.lock, which every report includes
     """
 
     locks: Mapping[LockFormat, LockFile]
@@ -98,11 +99,11 @@ class ProductLocks:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseKnowledge:
-    """What was read of the record after resolving.
+    """Knowledge that is read from the record after resolving.
 
-    :param files: of the releases of every stack
-    :param urls: addresses of files by name, where an index was asked for them
-    :param unread: of a conflict's packages, what its indexes list beside what was read
+    :param files: files of the releases of every stack
+    :param urls: URLs of files by name, if an index was queried for them
+    :param unread: versions of a conflict's packages that indexes list but that were not read
     """
 
     files: Files = field(default_factory=dict)
@@ -111,10 +112,10 @@ class ReleaseKnowledge:
 
 
 def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
-    """The part of a report that depends on nothing but what was asked and what was known."""
+    """The part of a report that depends only on the request, the snapshot and the evidence."""
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
     notes = [*stack_notes(advice), *gap_notes(advice), *map(unfetched_note, known.unread)]
-    notes += _without_lock(written)
+    notes += _missing_lock_notes(written)
     failure = written[0].problem if written else failure_of(advice, known)
     report: dict[str, Any] = {
         "products": [
@@ -146,7 +147,7 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
 
 
 def report_document(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole report; ``metadata`` is what differs from run to run."""
+    """The whole report; ``metadata`` holds everything that differs from run to run."""
     return {
         "schema_version": SCHEMA_VERSION,
         "metadata": {**metadata, "result_digest": digest(result)},
@@ -155,12 +156,12 @@ def report_document(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> d
 
 
 def report_bytes(report: Mapping[str, Any]) -> bytes:
-    """A report as it is stored and printed: canonical JSON."""
+    """A report as canonical JSON, as it is stored and printed."""
     return canonical_json(report)
 
 
 def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
-    """Why there is no stack, in a line; ``None`` if there is one."""
+    """Why there is no stack, in one line; ``None`` if there is one."""
     if advice.best is not None:
         return None
     conflict = advice.resolution.conflict
@@ -174,14 +175,14 @@ def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
 def lock_of(advice: Advice, stack: Stack, known: ReleaseKnowledge, form: LockFormat) -> LockFile:
     """One lock of a stack.
 
-    :raises NoLock: if the format needs what is not known
+    :raises NoLock: if the format needs something unknown, such as hashes
     """
     chosen = chosen_of(advice, stack, known.files, known.urls)
     return render_lock(form, chosen, advice.asked.project, lock_options(advice))
 
 
 def locks_of(advice: Advice, stack: Stack, known: ReleaseKnowledge) -> ProductLocks:
-    """Every lock of a stack that can be written."""
+    """Every lock that can be written for a stack."""
     locks: dict[LockFormat, LockFile] = {}
     problem = None
     for form in (LockFormat.PIPFILE_LOCK, *_FORMATS):
@@ -193,8 +194,8 @@ def locks_of(advice: Advice, stack: Stack, known: ReleaseKnowledge) -> ProductLo
     return ProductLocks(locks, problem)
 
 
-def _without_lock(written: Sequence[ProductLocks]) -> Iterator[ReportNote]:
-    """Only the best stack is what was asked for: without its lock the answer is a failure."""
+def _missing_lock_notes(written: Sequence[ProductLocks]) -> Iterator[ReportNote]:
+    """Notes about missing locks; an error for the best stack, a warning for the others."""
     for number, it in enumerate(written, 1):
         if it.problem is not None:
             stack = f"stack {number}: " if len(written) > 1 else ""
@@ -246,10 +247,10 @@ def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
     rationales = rationales_of(advice, stack)
     candidates = candidates_of(advice, stack)
     yours = advice.asked.locked or {}
-    found = []
+    packages = []
     for it in stack.choices:
         rationale = rationales.rationale(it)
-        found.append(
+        packages.append(
             {
                 "name": it.name,
                 "version": it.version,
@@ -271,7 +272,7 @@ def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
                 },
             }
         )
-    return found
+    return packages
 
 
 def _claims(advice: Advice, purls: Collection[Purl]) -> list[dict[str, Any]]:
@@ -279,13 +280,13 @@ def _claims(advice: Advice, purls: Collection[Purl]) -> list[dict[str, Any]]:
 
 
 def _criteria(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
-    """Criterion, weight, value, contribution: the last add up to the product's score."""
-    found = []
+    """The criteria of a product; their contributions add up to its score."""
+    criteria = []
     scores = advice.assessment.scores
     for place, it in enumerate(advice.assessment.criteria):
         worth = sum(scores[choice.purl][place] for choice in stack.choices)
         total = sum(choice.contributions[place] for choice in stack.choices)
-        found.append(
+        criteria.append(
             {
                 "name": it.name,
                 "weight": it.weight,
@@ -296,23 +297,23 @@ def _criteria(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
                 "contribution": total / SCALE,
             }
         )
-    return found
+    return criteria
 
 
 def _certificate(advice: Advice) -> dict[str, Any]:
-    """What is proven, and of what; how long it took is in the metadata."""
-    found = advice.resolution
+    """What the search proved, and for which inputs. Times are in the metadata."""
+    resolution = advice.resolution
     return {
-        "status": found.status.value,
-        "objective": found.objective,
-        "bound": found.bound,
-        "gap": found.gap,
+        "status": resolution.status.value,
+        "objective": resolution.objective,
+        "bound": resolution.bound,
+        "gap": resolution.gap,
         "scale": SCALE,
-        "settled": found.settled,
-        "complete": found.complete,
-        "limit": found.limit and found.limit.value,
-        "model": found.model,
-        "solver": found.solver,
+        "settled": resolution.settled,
+        "complete": resolution.complete,
+        "limit": resolution.limit and resolution.limit.value,
+        "model": resolution.model,
+        "solver": resolution.solver,
         "snapshot": advice.snapshot.revision,
         "evidence": advice.evidence.revision,
     }
@@ -337,7 +338,7 @@ def _conflict(conflict: Conflict | None) -> dict[str, Any] | None:
 
 
 def _next_jobs(it: Claim) -> dict[str, Any]:
-    """An open comparison, and the jobs that would tell more of it."""
+    """An undetermined comparison, and the number of jobs that could settle it."""
     return {
         "package": it.package,
         "purl": it.purl,

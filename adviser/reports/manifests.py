@@ -1,4 +1,4 @@
-"""A project and a stack in the shapes that locks and the report are made of."""
+"""The manifest, dependency graph and lock input of a project and a stack."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Files = Mapping[Purl, tuple[ReleaseFile, ...]]
 
 
 def candidates_of(advice: Advice, stack: Stack) -> dict[str, Candidate]:
-    """The chosen versions by name, as the snapshot has them."""
+    """The candidates of a stack by name."""
     packages = advice.universe.packages
     return {
-        it.name: next(found for found in packages[it.name] if found.purl == it.purl)
+        it.name: next(candidate for candidate in packages[it.name] if candidate.purl == it.purl)
         for it in stack.choices
     }
 
 
 def dependencies_of(advice: Advice, stack: Stack) -> dict[str, tuple[str, ...]]:
-    """Of each chosen package, the chosen packages that it requires, sorted."""
+    """For each package of a stack, the packages of the stack that it requires, sorted."""
     candidates = candidates_of(advice, stack)
     return {
         it.name: tuple(
@@ -47,9 +47,9 @@ def dependencies_of(advice: Advice, stack: Stack) -> dict[str, tuple[str, ...]]:
 def chosen_of(
     advice: Advice, stack: Stack, files: Files, urls: Mapping[str, str] | None = None
 ) -> list[Chosen]:
-    """A stack as locks take it, in name order.
+    """A stack as input for locks, by name.
 
-    :param urls: addresses of files by file name, where they are known
+    :param urls: URLs of files by file name, if known
     """
     candidates, needs = candidates_of(advice, stack), dependencies_of(advice, stack)
     known = urls or {}
@@ -73,24 +73,24 @@ def chosen_of(
 
 
 def lock_options(advice: Advice) -> LockOptions:
-    """What a lock says beside its packages."""
+    """Options of a lock: environment, indexes and upload date limit."""
     indexes = {it.name: it.url for it in advice.asked.options.indexes if it.url}
     options = advice.asked.options
     return LockOptions(advice.asked.environment, indexes, published_before=options.published_before)
 
 
 def manifest_of(advice: Advice) -> dict[str, Any]:
-    """The project's direct requirements as a Pipfile in JSON: its own, if it has one."""
-    found = dict(plain(pipfile_of(advice.asked.project, lock_options(advice).indexes)))
-    found.setdefault("dev-packages", {})
-    return found
+    """The project's own Pipfile as JSON, or one made from its direct requirements."""
+    pipfile = dict(plain(pipfile_of(advice.asked.project, lock_options(advice).indexes)))
+    pipfile.setdefault("dev-packages", {})
+    return pipfile
 
 
 def graph_of(advice: Advice, stack: Stack) -> dict[str, Any]:
-    """Names of the stack, and who requires whom by their places.
+    """Package names, and requirements between them as pairs of indexes into the names.
 
-    Clients look every direct requirement up by the name that the manifest has for it: one that
-    does not hold here stands alone, after the stack.
+    Clients look up every direct requirement of the manifest. A requirement that does not apply
+    here (a false marker) comes after the stack, without edges.
     """
     needs = dependencies_of(advice, stack)
     names = sorted(needs)

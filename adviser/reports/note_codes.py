@@ -1,4 +1,4 @@
-"""The codes of notes, and where the documentation explains each: one table."""
+"""The codes of notes, and the page of the documentation that explains each."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ PROJECTS = "docs/guides/projects.md"
 
 
 class NoteCode(StrEnum):
-    """Notes of the report itself; those of scoring have the codes of its own table."""
+    """Codes of the report's own notes; see also :class:`JustificationCode` for scoring."""
 
     ENVIRONMENT = "environment"
-    #: Nothing was measured on the hardware that is asked about.
+    #: Nothing was measured on the requested hardware.
     HARDWARE = "hardware"
     BASELINE = "baseline"
     COVERAGE = "coverage"
-    #: When each source of what is known was last asked.
+    #: When each data source was last read.
     SOURCES = "sources"
-    #: Comparisons that further jobs would settle.
+    #: Comparisons that more jobs could settle.
     NEXT_JOBS = "next_jobs"
-    #: The budget was spent before the proof.
+    #: The search reached its limit before the proof.
     LIMIT = "limit"
-    #: Fewer stacks than wanted: there are no others.
+    #: Fewer stacks than requested: no others exist.
     FEW_STACKS = "few_stacks"
-    #: The same name on an index that the package does not come from.
+    #: Another index has a package of the same name, which is ignored.
     OTHER_INDEX = "other_index"
-    #: An index that this machine does not know.
+    #: An index that is not configured on this machine.
     INDEX_UNKNOWN = "index_unknown"
-    #: Packages that are not known yet, and how they get known.
+    #: Packages that are missing from the store, and how to fetch them.
     FETCH = "fetch"
-    #: There is no stack among what was read, and an index lists more.
+    #: No stack among the versions that were read, but an index lists more.
     UNREAD = "unread"
-    #: Nothing is known of any vulnerability.
+    #: The store has no advisories.
     NO_ADVISORIES = "no_advisories"
-    #: A name in the request that nothing here is called.
+    #: An option of the request that matches nothing.
     NO_EFFECT = "no_effect"
-    #: A pre-release that nobody asks for, as the request refuses every release that would do.
+    #: A pre-release, because the request refuses every suitable release.
     ONLY_PRERELEASES = "only_prereleases"
-    #: An extra that is asked of a version that does not have it.
+    #: A required extra that the chosen version does not have.
     EXTRA_MISSING = "extra_missing"
-    #: No lock can be written.
+    #: The lock cannot be written.
     NO_LOCK = "no_lock"
-    #: What the project has already.
+    #: The project already has this stack.
     STAY = "stay"
     CONFLICT = "conflict"
 
 
 def project_code(code: WarningCode) -> str:
-    """The code of a note about what the project's reader left out."""
+    """The code of a note about a part of the project that was ignored."""
     return f"project_{code.value}"
 
 
-#: The page on which each code has an anchor of its own name.
+#: Page by code. The anchor on the page is the code itself.
 PAGES: Mapping[str, str] = {
     **{it.value: REPORTS for it in NoteCode},
     **{it.value: REPORTS for it in RationaleCode},
@@ -68,7 +68,7 @@ PAGES: Mapping[str, str] = {
 
 
 def link_of(code: str) -> str:
-    """Where a code is explained: a page, from the top of the documentation's tree, and an anchor.
+    """The page and anchor that explain a code, relative to the root of the repository.
 
     >>> link_of("stay")
     'docs/reference/report.md#stay'

@@ -61,20 +61,20 @@ class ReportNote:
     evidence: tuple[str, ...] = ()
 
     def document(self) -> dict[str, object]:
-        """The note as JSON values: strings and lists of strings only, so every client can show it."""
-        found: dict[str, object] = {
+        """The note as JSON: strings and lists of strings only, which every client can show."""
+        document: dict[str, object] = {
             "code": self.code,
             "type": self.type.value,
             "message": self.message,
             "link": self.link or link_of(self.code),
         }
         if self.package is not None:
-            found["package_name"] = self.package
+            document["package_name"] = self.package
         if self.version is not None:
-            found["package_version"] = self.version
+            document["package_version"] = self.version
         if self.evidence:
-            found["evidence"] = list(self.evidence)
-        return found
+            document["evidence"] = list(self.evidence)
+        return document
 
 
 def stack_notes(advice: Advice) -> list[ReportNote]:
@@ -101,7 +101,9 @@ def product_notes(advice: Advice, stack: Stack) -> list[ReportNote]:
     purls = {it.purl for it in stack.choices}
     notes = [note_of(it) for it in advice.assessment.notes(purls)]
     rationales = rationales_of(advice, stack)
-    notes += [note for it in stack.choices if (note := _placed(advice, rationales, it)) is not None]
+    notes += [
+        note for it in stack.choices if (note := _version_note(advice, rationales, it)) is not None
+    ]
     if stack is advice.best and advice.asked.locked == stack.versions():
         proven = advice.resolution.status is Status.OPTIMAL
         nothing = (
@@ -126,35 +128,40 @@ def note_of(it: Justification) -> ReportNote:
     )
 
 
-def _placed(advice: Advice, rationales: VersionRationales, choice: Choice) -> ReportNote | None:
-    found = rationales.rationale(choice)
-    if found.place is RationaleCode.NEWEST:
+def _version_note(
+    advice: Advice, rationales: VersionRationales, choice: Choice
+) -> ReportNote | None:
+    rationale = rationales.rationale(choice)
+    if rationale.place is RationaleCode.NEWEST:
         return None
-    grounds = _grounds(advice, found)
-    told = [found.message, *(it.message for it in grounds[:_GROUNDS])]
+    grounds = _grounds(advice, rationale)
+    parts = [rationale.message, *(it.message for it in grounds[:_GROUNDS])]
     if grounds[_GROUNDS:]:
-        told.append(f"and {len(grounds) - _GROUNDS} more such findings")
+        parts.append(f"and {len(grounds) - _GROUNDS} more such findings")
     return ReportNote(
-        found.place.value,
+        rationale.place.value,
         NoteLevel.INFO,
-        f"{choice.name} {choice.version}: {'; '.join(told)}",
+        f"{choice.name} {choice.version}: {'; '.join(parts)}",
         choice.name,
         choice.version,
         evidence=tuple(sorted({one for it in grounds for one in it.evidence})),
     )
 
 
-def vulnerabilities_of(advice: Advice, found: Rationale) -> list[str]:
+def vulnerabilities_of(advice: Advice, rationale: Rationale) -> list[str]:
     """Messages about the vulnerabilities that decided against the newer version."""
-    return [it.message for it in _grounds(advice, found) if it.code is JustificationCode.VULNERABLE]
+    return [
+        it.message for it in _grounds(advice, rationale) if it.code is JustificationCode.VULNERABLE
+    ]
 
 
-def _grounds(advice: Advice, found: Rationale) -> list[Justification]:
+def _grounds(advice: Advice, rationale: Rationale) -> list[Justification]:
     """Measurements and vulnerabilities that decided against the newer version."""
-    if found.place is not RationaleCode.SCORES_BETTER or found.newer_purl is None:
+    newer = rationale.newer_purl
+    if rationale.place is not RationaleCode.SCORES_BETTER or newer is None:
         return []
-    told = advice.assessment.notes({found.newer_purl})
-    return [it for it in told if it.purl == found.newer_purl and it.code in _DECIDING]
+    findings = advice.assessment.notes({newer})
+    return [it for it in findings if it.purl == newer and it.code in _DECIDING]
 
 
 def _environment(advice: Advice) -> ReportNote:
@@ -199,21 +206,21 @@ def _is_elsewhere(it: Refused) -> bool:
 
 
 def _limits(advice: Advice) -> Iterator[ReportNote]:
-    found, count = advice.resolution, advice.asked.options.count
-    if found.status is Status.UNKNOWN:
-        message = f"the {found.limit or 'time'} limit was reached before any stack was found"
+    resolution, count = advice.resolution, advice.asked.options.count
+    if resolution.status is Status.UNKNOWN:
+        message = f"the {resolution.limit or 'time'} limit was reached before any stack was found"
         yield ReportNote(NoteCode.LIMIT, NoteLevel.ERROR, message)
-    elif found.status is Status.FEASIBLE:
+    elif resolution.status is Status.FEASIBLE:
         message = (
-            f"the {found.limit or 'time'} limit was reached: the best stack so far; another may "
-            f"be better by {(found.gap or 0) / SCALE:.2f} points at most"
+            f"the {resolution.limit or 'time'} limit was reached: the best stack so far; "
+            f"another may be better by {(resolution.gap or 0) / SCALE:.2f} points at most"
         )
         yield ReportNote(NoteCode.LIMIT, NoteLevel.WARNING, message)
-    elif found.stacks and not found.settled and not found.complete:
+    elif resolution.stacks and not resolution.settled and not resolution.complete:
         message = "the stack is proven best, but the time for telling it from equals was spent"
         yield ReportNote(NoteCode.LIMIT, NoteLevel.INFO, message)
-    if found.complete and found.stacks and len(found.stacks) < count:
-        message = f"there are {len(found.stacks)} stacks, {count} were wanted"
+    if resolution.complete and resolution.stacks and len(resolution.stacks) < count:
+        message = f"there are {len(resolution.stacks)} stacks, {count} were wanted"
         yield ReportNote(NoteCode.FEW_STACKS, NoteLevel.INFO, message)
 
 
@@ -266,18 +273,18 @@ def _sources(advice: Advice) -> ReportNote:
         f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
         for it in advice.assessment.coverage.sources
     ]
-    told = f"as of {advice.evidence.as_of:%Y-%m-%d}"
-    message = f"{told}; last read or told: {', '.join(known)}" if known else told
+    date = f"as of {advice.evidence.as_of:%Y-%m-%d}"
+    message = f"{date}; last read or told: {', '.join(known)}" if known else date
     return ReportNote(NoteCode.SOURCES, NoteLevel.INFO, message)
 
 
 def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
-    found = next_claims(advice.assessment.claims)
-    if found:
-        many = f"{len(found)} comparisons are" if len(found) > 1 else "one comparison is"
-        told = "; ".join(map(_further, found[:_NEXT]))
+    claims = next_claims(advice.assessment.claims)
+    if claims:
+        many = f"{len(claims)} comparisons are" if len(claims) > 1 else "one comparison is"
+        details = "; ".join(map(_further, claims[:_NEXT]))
         yield ReportNote(
-            NoteCode.NEXT_JOBS, NoteLevel.INFO, f"{many} open, to measure next: {told}"
+            NoteCode.NEXT_JOBS, NoteLevel.INFO, f"{many} open, to measure next: {details}"
         )
 
 
@@ -302,21 +309,21 @@ def _conflict(advice: Advice) -> Iterator[ReportNote]:
 
 
 def gap_notes(advice: Advice) -> Iterator[ReportNote]:
-    """Advisories that nobody has read, and names of the request that nothing is called."""
+    """Notes about missing advisories, and about options of the request that have no effect."""
     yield from _advisories(advice)
     yield from _prereleases(advice)
     yield from _allowed(advice)
 
 
 def unfetched_note(it: UnfetchedVersions) -> ReportNote:
-    """That a conflict holds among what was read only."""
+    """Note that a conflict only covers the versions that were read."""
     return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, it.message, it.name)
 
 
 def _advisories(advice: Advice) -> Iterator[ReportNote]:
     if advice.evidence.knows_advisories:
         return
-    # Where vulnerable versions are left out, having left out none looks like a finding.
+    # If the request refuses vulnerable versions, an empty list would look like a clean result.
     level = NoteLevel.WARNING if advice.asked.kind.refuses_vulnerable else NoteLevel.INFO
     message = (
         "no advisories are known, so that no version counts as vulnerable, whether it is or not: "
@@ -333,27 +340,27 @@ def _prereleases(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _allowed(advice: Advice) -> Iterator[ReportNote]:
-    harms = [
-        harm
+    vulnerabilities = [
+        vulnerability
         for candidates in advice.snapshot.packages.values()
         for it in candidates
-        for harm in it.vulnerabilities
+        for vulnerability in it.vulnerabilities
     ]
     for identifier in sorted(advice.asked.options.allowed_vulnerabilities):
         allowed = AllowList([identifier], advice.evidence.vulnerabilities)
-        if not any(map(allowed.accepts, harms)):
+        if not any(map(allowed.accepts, vulnerabilities)):
             message = f"{identifier} is allowed, and no version here is known to be affected by it"
             yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message)
 
 
-#: Rules that take a release away of which whoever asks for the package may know nothing.
+#: Rules that remove a release without a mention of the package in the request.
 _UNSEEN = frozenset({Rule.PUBLISHED, Rule.POLICY, Rule.EXCLUSION})
-#: Of the releases that are refused as many are named.
+#: Maximum number of refused releases in a message.
 _NAMED = 3
 
 
 def shortfall_notes(advice: Advice, stack: Stack) -> Iterator[ReportNote]:
-    """Pre-releases for want of a release, and extras that the chosen version does not have."""
+    """Notes about pre-releases chosen for lack of a release, and about extras that do not exist."""
     candidates = candidates_of(advice, stack)
     for it in stack.choices:
         yield from _extras(advice, it, candidates[it.name])
@@ -390,13 +397,13 @@ def _prerelease(
     ]
     if not refused:
         return
-    told = [f"{it.version} ({it.message})" for it in refused[:_NAMED]]
-    told += [f"{len(refused) - _NAMED} more"] * (len(refused) > _NAMED)
+    releases = [f"{it.version} ({it.message})" for it in refused[:_NAMED]]
+    releases += [f"{len(refused) - _NAMED} more"] * (len(refused) > _NAMED)
     yield ReportNote(
         NoteCode.ONLY_PRERELEASES,
         NoteLevel.WARNING,
         f"{name} {choice.version} is a pre-release that nobody asks for, as the request leaves no "
-        f"release that would do: {', '.join(told)}",
+        f"release that would do: {', '.join(releases)}",
         name,
         choice.version,
     )

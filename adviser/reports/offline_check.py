@@ -1,8 +1,8 @@
-"""A report far from its record: what of it holds by itself, and with its snapshot and evidence.
+"""Check a report without its record: by itself, or with its snapshot and its evidence.
 
-The record has the project and the files of releases; without it neither manifest nor hashes can
-be verified, nor that nothing was edited. With the snapshot that the report names it is followed
-whether the stacks may be chosen and meet the request, and with the evidence what they score.
+Only the record has the project and the files of releases, so the manifest and hashes cannot be
+verified, nor that nothing was edited. With the snapshot named by the report, the check follows
+whether every stack may be chosen and meets the request; with the evidence, also its scores.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _RECORD = (
 def check_offline(
     report: Mapping[str, Any], snapshot: Snapshot | None = None, evidence: Evidence | None = None
 ) -> ReportCheck:
-    """What can be said of a report whose advice is not in the record.
+    """Check a report whose advice is not in the record.
 
-    :param snapshot: the one that it names, if there is one
-    :param evidence: likewise
-    :raises InvalidDocument: if it is no report of this schema
+    :param snapshot: the snapshot that the report names, if it is available
+    :param evidence: the evidence that the report names, if it is available
+    :raises InvalidDocument: if it is not a report of this schema
     """
     expect_schema(report)
     try:
@@ -71,28 +71,28 @@ def _checked(
         return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
     parameters = report["result"]["parameters"]
     rules = unpacked(orjson.dumps(parameters["rules"]), Request)
-    found = resolution_in(inner)
+    resolution = resolution_in(inner)
     if evidence is None:
-        problems += _unfeasible(found, snapshot, rules)
+        problems += _unfeasible(resolution, snapshot, rules)
         unverified.append(f"{_SCORED}: it needs evidence {based} (--evidence)")
     else:
-        problems += _unscored(found, snapshot, evidence, parameters, inner["baseline"], rules)
+        problems += _unscored(resolution, snapshot, evidence, parameters, inner["baseline"], rules)
         verified.append(_SCORED)
     verified.insert(1, _FEASIBLE)
     return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
 
 
-def _unfeasible(found: Resolution, snapshot: Snapshot, rules: Request) -> Iterator[str]:
-    """What keeps stacks from being installed, whatever they score."""
+def _unfeasible(resolution: Resolution, snapshot: Snapshot, rules: Request) -> Iterator[str]:
+    """Reasons why stacks cannot be installed, regardless of their scores."""
     universe = universe_of(snapshot, rules, {})
-    for number, stack in enumerate(found.stacks, 1):
+    for number, stack in enumerate(resolution.stacks, 1):
         plain = tuple(replace(it, contributions=()) for it in stack.choices)
         for problem in check_stack(universe, Stack(plain, stack.passed_over)):
             yield f"stack {number}: {problem}"
 
 
 def _unscored(
-    found: Resolution,
+    resolution: Resolution,
     snapshot: Snapshot,
     evidence: Evidence,
     parameters: Mapping[str, Any],
@@ -111,33 +111,37 @@ def _unscored(
         allowed=parameters["allowed_vulnerabilities"],
         choosable=choosable(snapshot, rules),
     )
-    asked = replace(rules, refused=assessment.refused)
+    request = replace(rules, refused=assessment.refused)
     penalties = penalties_of(assessment.criteria)
-    return check_resolution(universe_of(snapshot, asked, assessment.scores, penalties), found)
+    return check_resolution(
+        universe_of(snapshot, request, assessment.scores, penalties), resolution
+    )
 
 
 def _by_itself(report: Mapping[str, Any]) -> Iterator[str]:
     result, inner = report["result"], report["result"]["report"]
     if digest(result) != report["metadata"]["result_digest"]:
         yield "the result is not the one that its metadata names"
-    found = resolution_in(inner)
-    yield from _certificate_problems(found)
+    resolution = resolution_in(inner)
+    yield from _certificate_problems(resolution)
     for number, product in enumerate(inner["products"], 1):
-        for holds, words in _PRODUCT:
+        for holds, message in _PRODUCT:
             if not holds(product):
-                yield f"stack {number}: {words}"
+                yield f"stack {number}: {message}"
 
 
-def _certificate_problems(found: Resolution) -> Iterator[str]:
-    if bool(found.stacks) != (found.status in (Status.OPTIMAL, Status.FEASIBLE)):
-        yield f"{found.status} does not go with {len(found.stacks)} stacks"
-    if found.status is Status.INFEASIBLE and found.conflict is None:
+def _certificate_problems(resolution: Resolution) -> Iterator[str]:
+    if bool(resolution.stacks) != (resolution.status in (Status.OPTIMAL, Status.FEASIBLE)):
+        yield f"{resolution.status} does not go with {len(resolution.stacks)} stacks"
+    if resolution.status is Status.INFEASIBLE and resolution.conflict is None:
         yield "infeasible, and no conflict is told"
-    if found.stacks and found.objective != found.stacks[0].score:
+    if resolution.stacks and resolution.objective != resolution.stacks[0].score:
         yield "the objective is not the first stack's score"
-    if found.stacks and (found.bound == found.objective) != (found.status is Status.OPTIMAL):
+    if resolution.stacks and (resolution.bound == resolution.objective) != (
+        resolution.status is Status.OPTIMAL
+    ):
         yield "optimal is what reaches its bound, and nothing else"
-    keys = [(-it.score, it.passed_over) for it in found.stacks]
+    keys = [(-it.score, it.passed_over) for it in resolution.stacks]
     if any(one > other for one, other in pairwise(keys)):
         yield "the stacks are out of order"
 
@@ -153,14 +157,14 @@ def _graph_is_of_the_stack(product: Mapping[str, Any]) -> bool:
     names = sorted(one["name"] for one in product["packages"])
     nodes = product["dependency_graph"]["nodes"]
     manifest = product["project"]["requirements"]
-    asked = {*manifest["packages"], *manifest["dev-packages"]}
-    return nodes[: len(names)] == names and asked.issuperset(nodes[len(names) :])
+    request = {*manifest["packages"], *manifest["dev-packages"]}
+    return nodes[: len(names)] == names and request.issuperset(nodes[len(names) :])
 
 
 def _criteria_add_up(product: Mapping[str, Any]) -> bool:
     columns = zip(*(it["contributions"] for it in product["packages"]), strict=True)
-    told = [it["contribution"] for it in product["criteria"]]
-    return not product["packages"] or [sum(it) / SCALE for it in columns] == told
+    contributions = [it["contribution"] for it in product["criteria"]]
+    return not product["packages"] or [sum(it) / SCALE for it in columns] == contributions
 
 
 def _adds_up(product: Mapping[str, Any]) -> bool:
@@ -171,7 +175,7 @@ def _score(package: Mapping[str, Any]) -> int:
     return sum(package["contributions"])
 
 
-#: What holds of every product, and the words if it does not.
+#: Conditions that every product meets, with the message if it does not.
 _PRODUCT: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = (
     (_adds_up, "the score is not the sum of its contributions"),
     (_criteria_add_up, "the criteria do not add up to the choices"),

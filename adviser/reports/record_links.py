@@ -1,4 +1,4 @@
-"""What of an advice is in rows: its head, and its request, stacks, claims and their evidence."""
+"""The rows of an advice in the record: its head, request, stacks, claims and evidence."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from graph.advice import (
     RecordedClaim,
 )
 
-#: Fields of recorded claims that are those of the report's, under the same names.
+#: Fields that recorded claims and the claims of a report have in common.
 _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersection(
     field.name for field in fields(Claim)
 )
 
 
 def head_of(report: Mapping[str, Any]) -> AdviceHead:
-    """What lists show of the advice that a report tells of.
+    """The head of an advice, as lists show it, from its report.
 
-    :raises InvalidDocument: if the environment is of another version of this code
+    :raises InvalidDocument: if another version of this code wrote the environment
     """
     metadata, result = report["metadata"], report["result"]
     parameters, certificate = result["parameters"], result["report"]["certificate"]
@@ -52,13 +52,12 @@ def head_of(report: Mapping[str, Any]) -> AdviceHead:
 
 
 def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
-    """The request that an advice answers, its stacks, all its claims and their evidence.
+    """The request, stacks, claims and evidence of an advice.
 
-    An inspection of the same versions has the same stack. Evidence is what the claims and the
-    justifications of the products name, and those of the request as a whole: observations, and
-    vulnerabilities, which are tied to the versions that they affect already. Claims are those next
-    to the baseline, also about versions that are not recommended; those between two other versions
-    are in the report.
+    A stack has the same digest as an inspected stack of the same versions. Evidence is every
+    observation and vulnerability named by a claim or a justification, of a product or of the
+    request. Claims are the comparisons with the baseline, also of versions that are not
+    recommended; comparisons of two other versions are in the report only.
 
     :param result: as :func:`adviser.reports.documents.result_document` made it of ``advice``
     """
@@ -89,7 +88,7 @@ def links_in(
 
 
 def recorded_claim(claim: Claim) -> RecordedClaim:
-    """A claim as the record keeps it; its identifier is made of all that a report says of it."""
+    """A claim as the record keeps it. Its identifier is the digest of the claim in the report."""
     document = claim_document(claim)
     return RecordedClaim(
         **{name: document[name] for name in _REPORTED}

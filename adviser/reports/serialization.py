@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def _converter() -> Converter:
-    # Unknown keys would be things that a later version asked for and this one ignores.
+    # Unknown keys come from a later version and must not be ignored.
     made = Converter(forbid_extra_keys=True, prefer_attrib_converters=False)
     made.register_unstructure_hook(datetime, as_json_time)
     made.register_structure_hook(datetime, lambda text, _: _moment(text))
@@ -36,22 +36,22 @@ _CONVERTER = _converter()
 
 
 def packed(value: Any) -> bytes:
-    """``value``, a dataclass, as canonical JSON; equal values have equal bytes."""
+    """A dataclass as canonical JSON; equal values give equal bytes."""
     return canonical_json(plain(value))
 
 
 def plain(value: Any) -> Any:
-    """``value`` as what JSON has: dictionaries with text keys, lists, numbers, texts.
+    """A dataclass as JSON values: dictionaries with string keys, lists, numbers, strings.
 
-    Infinite numbers and those that are none become ``null``: the data do not bound or tell them.
+    Infinite numbers and NaN become ``None``: unbounded or unknown.
     """
     return _sorted(_CONVERTER.unstructure(value))
 
 
 def unpacked(data: bytes, kind: type[T]) -> T:
-    """The dataclass that :func:`packed` wrote.
+    """The dataclass that :func:`packed` serialized.
 
-    :raises InvalidDocument: if it is none of this kind, or of another version of this code
+    :raises InvalidDocument: if it is not of this kind, or another version of this code wrote it
     """
     try:
         return _CONVERTER.structure(orjson.loads(data), kind)
@@ -61,7 +61,7 @@ def unpacked(data: bytes, kind: type[T]) -> T:
 
 
 def _sorted(value: Any) -> Any:
-    """As JSON has it: sets have no order, and digests need one; no number is infinite."""
+    """Sort sets, since digests need an order, and replace infinite numbers."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -76,16 +76,15 @@ def _sorted(value: Any) -> Any:
 def claim_document(it: Claim) -> dict[str, Any]:
     """A claim as JSON values.
 
-    Where the error is unknown, as of one job an arm, neither end of the interval is bounded, and
-    nothing can be said of the effect that would last: ``interval_low_pct``, ``interval_high_pct``
-    and ``effect_pct`` are ``None``. What was observed is told all the same.
+    If the error is unknown, as with a single job in an arm, then ``interval_low_pct``,
+    ``interval_high_pct`` and ``effect_pct`` are ``None``. ``observed_pct`` is always given.
     """
-    found: dict[str, Any] = plain(it)
+    document: dict[str, Any] = plain(it)
     if not bounded(it):
-        found |= {"interval_low_pct": None, "interval_high_pct": None, "effect_pct": None}
-    return found
+        document |= {"interval_low_pct": None, "interval_high_pct": None, "effect_pct": None}
+    return document
 
 
 def bounded(it: Claim) -> bool:
-    """Whether the error is known, so that the interval has two ends."""
+    """Whether the error is known, so that both ends of the interval are finite."""
     return math.isfinite(it.interval_low_pct) and math.isfinite(it.interval_high_pct)

@@ -1,4 +1,4 @@
-"""What the store does not have yet: missing packages, and listed versions that were not read."""
+"""Package versions that the store lacks: whole packages, or versions that only the index lists."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from common.packages import DEFAULT_INDEX, version_of
 from graph.candidates import Candidate, ExclusionReason
 from graph.snapshot import Snapshot
 
-#: Versions that nobody has read, newest first, by package and index.
+#: Versions on an index whose metadata were not read; newest first, by package and index.
 ListedVersions = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class UnfetchedVersions:
-    """A package of a conflict with versions that nobody has read and that the conflict's steps
-    leave open.
+    """Versions of a package that were not read and that could resolve a conflict.
 
-    :param count: how many
-    :param newest: of them
-    :param known: versions of it that were read
-    :param wanted: what the request asks of it, if no version that was read is that
+    :param count: number of these versions
+    :param newest: the newest of them
+    :param known: number of versions of the package that were read
+    :param wanted: the request's specifier, if no version that was read satisfies it
     """
 
     name: str
@@ -38,7 +37,7 @@ class UnfetchedVersions:
 
     @property
     def message(self) -> str:
-        """What is not known, and what to do about it."""
+        """What is missing and which command fetches it."""
         more = f"{self.count} more that nobody has read, {self.newest} the newest"
         if self.count == 1:
             more = f"one more that nobody has read, {self.newest}"
@@ -57,37 +56,37 @@ class UnfetchedVersions:
 def unfetched_in(
     conflict: Conflict, asked: Asked, snapshot: Snapshot, listed: ListedVersions
 ) -> tuple[UnfetchedVersions, ...]:
-    """What of a conflict's packages may be otherwise, in the order of its accounts.
+    """Versions that were not read and could resolve a conflict, in the order of its accounts.
 
-    A version counts that is within all that the request says of its package, and within
-    something that each requiring package of the conflict asks of it. Where the request takes only
-    what is newer than a date, none counts below a version that is older than that.
+    A version counts if it satisfies the request and, for each package of the conflict that
+    requires it, at least one of that package's specifiers. If the request sets a lower limit on
+    the upload time, versions below one that is too old do not count.
     """
     request = asked.resolver_request({})
     names = dict.fromkeys(it.name for it in conflict.accounts)
-    found = (_unfetched(name, conflict.steps, request, snapshot, listed) for name in names)
-    return tuple(it for it in found if it is not None)
+    versions = (_unfetched(name, conflict.steps, request, snapshot, listed) for name in names)
+    return tuple(it for it in versions if it is not None)
 
 
 def _unfetched(
     name: str, steps: Sequence[Step], request: Request, snapshot: Snapshot, listed: ListedVersions
 ) -> UnfetchedVersions | None:
-    by_index = _read(name, snapshot)
+    by_index = _versions_read(name, snapshot)
     sources = (request.index_of[name],) if name in request.index_of else request.indexes
     index = next((it for it in sources if it in by_index), None)
     if index is None:
-        return None  # nothing at all is known of it, which is told elsewhere
-    own = list(_own(name, steps, request))
-    others = _required(name, steps)
-    welcome = request.all_prereleases or name in request.prereleases
-    welcome |= any(map(names_prerelease, own))
-    dated = _dated(name, index, snapshot)
+        return None  # the package is missing altogether; another note says so
+    own = list(_request_specifiers(name, steps, request))
+    others = _conflict_specifiers(name, steps)
+    prereleases = request.all_prereleases or name in request.prereleases
+    prereleases |= any(map(names_prerelease, own))
+    dated = _with_upload_time(name, index, snapshot)
     left = [
         it
         for it in listed.get(name, {}).get(index, ())
         if all(admits(text, it) for text in own)
         and all(any(admits(text, it) for text in texts) for texts in others)
-        and (welcome or not _is_prerelease(it))
+        and (prereleases or not _is_prerelease(it))
         and not _is_too_old(it, dated, request.published_after)
     ]
     if not left:
@@ -98,42 +97,43 @@ def _unfetched(
     return UnfetchedVersions(name, index, len(left), left[0], len(read), wanted)
 
 
-def _read(name: str, snapshot: Snapshot) -> dict[str, list[str]]:
-    """The versions that were read, by index."""
-    found: dict[str, list[str]] = {}
+def _versions_read(name: str, snapshot: Snapshot) -> dict[str, list[str]]:
+    """Versions that were read, by index."""
+    versions: dict[str, list[str]] = {}
     for it in snapshot.packages.get(name, ()):
-        found.setdefault(it.index, []).append(it.version)
+        versions.setdefault(it.index, []).append(it.version)
     for out in snapshot.excluded.get(name, ()):
         if out.reason is not ExclusionReason.UNREAD:
-            found.setdefault(out.index, []).append(out.version)
-    return found
+            versions.setdefault(out.index, []).append(out.version)
+    return versions
 
 
-def _own(name: str, steps: Sequence[Step], request: Request) -> Iterator[str]:
-    """What the request says of a package."""
+def _request_specifiers(name: str, steps: Sequence[Step], request: Request) -> Iterator[str]:
+    """Specifiers of the request for a package."""
     yield from (it.specifier for it in steps if it.kind == "asked" and it.required == name)
     yield from (it.specifier for it in request.constraints if it.name == name)
 
 
-def _required(name: str, steps: Sequence[Step]) -> list[list[str]]:
-    """What each other package of the conflict asks of one."""
-    found: dict[str, list[str]] = {}
+def _conflict_specifiers(name: str, steps: Sequence[Step]) -> list[list[str]]:
+    """Specifiers for a package, grouped by the package of the conflict that requires it."""
+    specifiers: dict[str, list[str]] = {}
     for it in steps:
         if it.kind == "requires" and it.required == name:
-            found.setdefault(it.name, []).append(it.specifier)
-    return list(found.values())
+            specifiers.setdefault(it.name, []).append(it.specifier)
+    return list(specifiers.values())
 
 
-def _dated(name: str, index: str, snapshot: Snapshot) -> list[Candidate]:
-    """The versions that were read and whose time is known, newest first."""
+def _with_upload_time(name: str, index: str, snapshot: Snapshot) -> list[Candidate]:
+    """Versions that were read and have an upload time, newest first."""
     read = snapshot.packages.get(name, ())
     return [it for it in read if it.index == index and it.uploaded_at is not None]
 
 
 def _is_too_old(text: str, dated: Sequence[Candidate], after: datetime | None) -> bool:
-    """Whether the next higher version that was read is too old already.
+    """Whether the next higher version that was read is already too old.
 
-    Of what was not read no time is known; what mends an old series is next to its like.
+    The upload time of a version that was not read is unknown. Its neighbour is a good estimate,
+    also for late fixes of an old series.
     """
     version = version_of(text)
     if after is None or version is None:
@@ -151,36 +151,36 @@ def _is_prerelease(text: str) -> bool:
     return version is None or version.is_prerelease
 
 
-#: Where what to do begins.
+#: Start of the hint in a message.
 _REMEDY = ": `thoth advise --fetch` reads it"
 
-#: Names in a message: ``--fetch`` needs none of them.
+#: Maximum number of names in a message.
 _SHOWN = 10
 
 
 def knows_nothing(snapshot: Snapshot) -> bool:
-    """Whether something is asked for and nothing at all is known of it, as in an empty store."""
+    """Whether the store has none of the requested packages, as when it is empty."""
     return bool(snapshot.missing) and not snapshot.packages
 
 
 def missing_message(asked: Asked, snapshot: Snapshot) -> str | None:
-    """What is not known and how it gets known, in one line; ``None`` if nothing is missing.
+    """The missing packages and the command that fetches them; ``None`` if nothing is missing.
 
-    Packages that name an index are looked for there alone, and only if this machine knows it.
+    Requirements that name an index are fetched from that index only, if it is configured.
     """
     if not snapshot.missing:
         return None
-    told = "nothing is known yet of what is asked for"
+    problem = "nothing is known yet of what is asked for"
     if not knows_nothing(snapshot):
-        told = f"not known yet: {_some(snapshot.missing, ', ')}"
+        problem = f"not known yet: {_shortened(snapshot.missing, ', ')}"
     commands = " and ".join(_commands(asked, snapshot.missing))
     if not commands:
-        return f"{told}; no index that it comes from is configured here (PACKAGE_INDEXES)"
-    return f"{told}{_REMEDY} from the indexes first, as {commands} would"
+        return f"{problem}; no index that it comes from is configured here (PACKAGE_INDEXES)"
+    return f"{problem}{_REMEDY} from the indexes first, as {commands} would"
 
 
 def without_fetch_hint(message: str) -> str:
-    """The same where ``--fetch`` was given and did not bring it.
+    """The message without the hint, for when ``--fetch`` was given and found nothing.
 
     >>> without_remedy("not known yet: web: `thoth advise --fetch` reads it from …")
     'not known yet: web'
@@ -197,8 +197,8 @@ def _commands(asked: Asked, missing: Iterable[str]) -> Iterator[str]:
     for index, names in sorted(groups.items()):
         if not index or index in known:
             option = f" --index {index}" if index else ""
-            yield f"`thoth packages add {_some(names, ' ')}{option}`"
+            yield f"`thoth packages add {_shortened(names, ' ')}{option}`"
 
 
-def _some(names: Sequence[str], between: str) -> str:
+def _shortened(names: Sequence[str], between: str) -> str:
     return between.join(names[:_SHOWN]) + (" …" if names[_SHOWN:] else "")

@@ -16,22 +16,22 @@ from graph.candidates import Candidate, Dependency
 
 
 class RationaleCode(StrEnum):
-    """Why it is this version; the value is stored, never renamed."""
+    """Why the stack has this version. Values are stored and never renamed."""
 
     NEWEST = "newest"
-    #: Something in the stack, or the request, asks for an older one.
+    #: A package of the stack, or the request, requires an older version.
     HELD_BACK = "held_back"
-    #: A newer one asks for what the rest of the stack is not.
+    #: A newer version requires other versions than the stack has.
     NEEDS_OTHERS = "needs_others"
-    #: A newer one scores less.
+    #: A newer version has a lower score.
     SCORES_BETTER = "scores_better"
-    #: A newer one cannot be installed here, or a rule leaves it out.
+    #: A newer version cannot be installed here, or a rule excludes it.
     NEWER_UNUSABLE = "newer_unusable"
-    #: The newer ones are pre-releases or were taken back.
+    #: The newer versions are pre-releases or yanked.
     NOT_INVITED = "not_invited"
-    #: The stack as a whole is better so.
+    #: The stack as a whole scores better with this version.
     WHOLE_STACK = "whole_stack"
-    #: A better stack has a newer one; of several stacks no two are the same.
+    #: A better stack has a newer version, and stacks must differ.
     DIFFERS = "differs"
 
 
@@ -39,8 +39,8 @@ class RationaleCode(StrEnum):
 class Rationale:
     """The reason for one version.
 
-    :param newer: the version that one might have expected, if there is one
-    :param newer_purl: the same as the record names it; ``None`` where it is no candidate
+    :param newer: the newer version that was not chosen, if there is one
+    :param newer_purl: its Package URL; ``None`` if it is not a candidate
     """
 
     place: RationaleCode
@@ -50,9 +50,9 @@ class Rationale:
 
 
 class VersionRationales:
-    """Finds the reasons for the versions of one stack.
+    """The reasons for the versions of one stack.
 
-    :param above: the stacks that are better
+    :param above: the stacks that score better
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class VersionRationales:
         self._extras = {it.name: it.extras for it in stack.choices}
 
     def rationale(self, choice: Choice) -> Rationale:
-        """Why it is this version."""
+        """Why the stack has this version."""
         passed = self._universe.packages[choice.name][: choice.place]
         if not passed:
             return self._unusable(choice) or Rationale(RationaleCode.NEWEST, "the newest release")
         plain = [it for it in passed if not it.yanked and not self._uninvited(it)]
         if not plain:
-            told = "taken back" if passed[0].yanked else "a pre-release that nobody asked for"
-            text = f"{passed[0].version} is {told}"
+            state = "taken back" if passed[0].yanked else "a pre-release that nobody asked for"
+            text = f"{passed[0].version} is {state}"
             return Rationale(RationaleCode.NOT_INVITED, text, passed[0].version, passed[0].purl)
         newest = plain[0]
         return (
@@ -97,22 +97,25 @@ class VersionRationales:
         )
 
     def requirers(self, name: str) -> Iterator[tuple[str, Dependency]]:
-        """Who asks for a package, the request itself first (an empty name), and what."""
+        """Names of the packages that require a package, with the requirement.
+
+        The request comes first, with an empty name.
+        """
         for root in self._universe.roots:
             if root.name == name:
                 yield "", root
-        for asker, candidate in self._chosen.items():
-            for it in candidate.requirements(self._extras[asker]):
+        for requirer, candidate in self._chosen.items():
+            for it in candidate.requirements(self._extras[requirer]):
                 if it.name == name:
-                    yield asker, it
+                    yield requirer, it
 
-    def requirement_text(self, asker: str, dependency: Dependency) -> str:
-        """``flask 3.0 requires click>=8``, and what replaces that if the request overrides it."""
+    def requirement_text(self, requirer: str, dependency: Dependency) -> str:
+        """A requirement as text, such as ``flask 3.0 requires click>=8``, with its override."""
         name = dependency.name
         wanted = f"{name}{dependency.specifier}{self._instead(name)}"
-        if not asker:
+        if not requirer:
             return f"the request asks for {wanted}"
-        return f"{asker} {self._versions[asker]} requires {wanted}"
+        return f"{requirer} {self._versions[requirer]} requires {wanted}"
 
     def _uninvited(self, it: Candidate) -> bool:
         return it.prerelease and it.name not in self._universe.prereleases
@@ -121,12 +124,12 @@ class VersionRationales:
         if (instead := self._universe.overrides.get(choice.name)) is not None:
             if admits(instead, newest.version):
                 return None
-            words = f"the request overrides {choice.name} to {instead}"
-            return Rationale(RationaleCode.HELD_BACK, words, newest.version, newest.purl)
-        for asker, it in self.requirers(choice.name):
+            message = f"the request overrides {choice.name} to {instead}"
+            return Rationale(RationaleCode.HELD_BACK, message, newest.version, newest.purl)
+        for requirer, it in self.requirers(choice.name):
             if not admits(self._universe.asked(it), newest.version):
-                words = self.requirement_text(asker, it)
-                return Rationale(RationaleCode.HELD_BACK, words, newest.version, newest.purl)
+                message = self.requirement_text(requirer, it)
+                return Rationale(RationaleCode.HELD_BACK, message, newest.version, newest.purl)
         return None
 
     def _scored(self, choice: Choice, newest: Candidate) -> Rationale | None:
@@ -159,11 +162,11 @@ class VersionRationales:
         return None
 
     def _differs(self, newest: Candidate) -> Rationale | None:
-        """The stack need not be better with an older one where a better stack has the newer."""
+        """A better stack already has the newer version, so this stack differs from it."""
         for number, versions in enumerate(self._above, 1):
             if versions.get(newest.name) == newest.version:
-                words = f"differs from the stacks above: stack {number} has {newest.version}"
-                return Rationale(RationaleCode.DIFFERS, words, newest.version, newest.purl)
+                message = f"differs from the stacks above: stack {number} has {newest.version}"
+                return Rationale(RationaleCode.DIFFERS, message, newest.version, newest.purl)
         return None
 
     def _instead(self, name: str) -> str:
@@ -171,7 +174,7 @@ class VersionRationales:
         return "" if instead is None else f" (overridden to {name}{instead})"
 
     def _unusable(self, choice: Choice) -> Rationale | None:
-        """The newest of those that cannot be chosen at all, if it is newer."""
+        """The newest excluded version, if it is newer."""
         ours = version_of(choice.version)
         for it in self._universe.refused.get(choice.name, ()):
             theirs = version_of(it.version)
