@@ -53,7 +53,7 @@ def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
     """Rules, criteria and limits of a search, in the terms of existing clients.
 
     *Sieves* are rules that excluded versions, *steps* criteria that weighed the others, *strides*
-    the limits of the search. Clients expect all six kinds; those in :data:`_UNUSED_KINDS` are empty.
+    the limits of the search. Clients expect all six kinds; :data:`_UNUSED_KINDS` are empty.
     """
     refused = Counter(it.reason for them in advice.universe.refused.values() for it in them)
     criteria, options = advice.assessment.criteria, advice.asked.options

@@ -24,11 +24,12 @@ KNOWN_CIRCLES = [
     ("graph.snapshot", "graph.snapshot_json"),
 ]
 
+
 def test_no_module_imports_itself_by_way_of_others() -> None:
     imports = grimp.build_graph(*rooms(), cache_dir=None)
     uses = {it: set(imports.find_modules_directly_imported_by(it)) for it in imports.modules}
     for one, other in KNOWN_CIRCLES:
-        for circle in ({one, other} if {one, other} <= uses.keys() else ()):
+        for circle in {one, other} if {one, other} <= uses.keys() else ():
             uses[circle] -= {one, other}
     try:
         TopologicalSorter(uses).prepare()
