@@ -161,3 +161,16 @@ def time_of(record: Record, key: str, at: str, now: datetime) -> datetime | None
             Reason.FUTURE_TIMESTAMP, f"{value} lies in the future", field=path(at, key)
         )
     return moment
+
+
+def flag_of(record: Record, key: str, at: str) -> bool:
+    """A boolean; ``False`` if it is missing."""
+    return optional_flag_of(record, key, at) or False
+
+
+def optional_flag_of(record: Record, key: str, at: str) -> bool | None:
+    """A boolean; ``None`` if it is missing."""
+    value = record.get(key)
+    if value is None or isinstance(value, bool):
+        return value
+    raise wrong_type(value, "a boolean", path(at, key))

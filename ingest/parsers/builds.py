@@ -6,6 +6,7 @@ from datetime import datetime
 
 from common.formats.fields import (
     Record,
+    flag_of,
     integer_of,
     text_of,
     time_of,
@@ -20,7 +21,6 @@ from common.inspection import (
 )
 from common.reasons import Exclusion
 from ingest.parsers.results import UNKNOWN_INDICATOR
-from ingest.parsers.runner import flag_of
 from ingest.parsers.specification import Specification, environment_of
 
 #: Why a build failed, where its status names no reason.

@@ -30,12 +30,12 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
+from common.formats.job_results import is_ours
 from common.formats.json_documents import canonical_json, load_json
 from common.inspection import OWN_COLLECTOR, SchemaVersion
 from common.reasons import Reason
 from common.terminal import first_few
 from ingest.documents import RawDocument
-from ingest.parsers.runner import is_ours
 from ingest.parsers.specification import canonical_lock
 from ingest.privacy import scrub, scrub_text
 

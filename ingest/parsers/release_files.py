@@ -11,6 +11,7 @@ from common.formats.fields import (
     as_record,
     integer_of,
     list_of,
+    optional_flag_of,
     path,
     text_of,
     time_of,
@@ -67,7 +68,7 @@ def _file(record: Record, at: str, now: datetime) -> ReleaseFile:
         yanked_reason=reason,
         uploaded_at=_uploaded_at(record, at, now),
         metadata_sha256=_sha256_of(record, "metadata_sha256", at),
-        attested=flag_of(record, "attested", at),
+        attested=optional_flag_of(record, "attested", at),
     )
 
 
@@ -119,11 +120,3 @@ def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
     if value is None or value is False:
         return False, None
     return True, scrub_words(reason, _MAX_REASON_LENGTH) or None if reason else None
-
-
-def flag_of(record: Record, key: str, at: str) -> bool | None:
-    """A boolean, or ``None`` if nothing is said."""
-    value = record.get(key)
-    if value is None or isinstance(value, bool):
-        return value
-    raise wrong_type(value, "a boolean", path(at, key))

@@ -21,6 +21,7 @@ from common.formats.fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
+    flag_of,
     list_of,
     path,
     text_of,
@@ -44,7 +45,7 @@ from common.releases import (
 )
 from ingest.parsers.index_names import index_name
 from ingest.parsers.release_bodies import release_body
-from ingest.parsers.release_files import filename_of, flag_of, release_files_of, yanked_of
+from ingest.parsers.release_files import filename_of, release_files_of, yanked_of
 from ingest.privacy import scrub_words
 
 #: A Package URL is a key of both stores, and holds the version with twelve bytes a character.
@@ -102,7 +103,7 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
         "metadata_source": text_of(record, "metadata_source", "$", 100),
         "metadata_file": filename_of(record, "metadata_file", "$"),
         "files": files,
-        "files_complete": flag_of(record, "files_complete", "$") or False,
+        "files_complete": flag_of(record, "files_complete", "$"),
         "problem": problem,
         "problem_message": message,
     }

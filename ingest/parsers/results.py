@@ -18,6 +18,13 @@ from common.formats.fields import (
     time_of,
     wrong_type,
 )
+from common.formats.job_results import (
+    JobRun,
+    Measurement,
+    corrected_rate,
+    measurements_of,
+    run_of,
+)
 from common.formats.json_documents import digest
 from common.hardware import Allowance, hardware_class
 from common.inspection import (
@@ -31,8 +38,6 @@ from common.job_stability import instability, within_job_spread
 from common.reasons import Exclusion
 from common.units import BYTES_PER_MAXRSS, Unit
 from ingest.parsers.libraries import Library, library_of
-from ingest.parsers.measurements import Measurement, corrected_rate, measurements_of
-from ingest.parsers.runner import Run, run_of
 from ingest.parsers.specification import Specification, environment_of, indicator_name
 
 UNKNOWN_INDICATOR = "unknown"
@@ -60,7 +65,7 @@ class _Facts:
     started_at: datetime | None
     ended_at: datetime | None
     usage: Record
-    run: Run
+    run: JobRun
 
     @property
     def crashed(self) -> bool:
@@ -194,7 +199,7 @@ def _of_output(
     ]
 
 
-def _named(specification: Specification, run: Run) -> Specification:
+def _named(specification: Specification, run: JobRun) -> Specification:
     """The specification, with the indicator named by the runner if it is a bundled one."""
     name = indicator_name(run.bundled)
     return replace(specification, script_name=name) if name else specification

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from common.formats.job_results import DOCUMENT_VERSION
 from common.host_problems import is_host_build, is_host_end
 from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
 from pis.amun.jobs import Ended, Finished
@@ -23,7 +24,6 @@ from pis.amun.launchers import Inspection, Job, JobResult, Prepared
 from pis.amun.output import decoded, parsed_output
 from pis.amun.readings import readings_of
 
-DOCUMENT_VERSION = 1
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _PART = ".part"
 #: What a folder is called while another takes its place.
