@@ -13,8 +13,8 @@ from adviser.resolver.requests import Budget, Request
 from adviser.scoring.criteria import RecommendationType
 from common.environments import Environment
 from common.packages import DEFAULT_INDEX, Purl
+from graph.candidate_builder import roots_of
 from graph.candidates import Dependency
-from graph.snapshot import roots_of
 
 #: How long a search may take, and how much memory, if nobody says otherwise.
 TIME_LIMIT_S = 10.0

@@ -21,7 +21,8 @@ from common.environments import environment
 from graph.embedded.home import Home
 from graph.engine import Stores, open_stores
 from graph.projection import rebuild
-from graph.snapshot import Snapshot, is_current, load_snapshot
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import is_current, load_snapshot
 
 DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
 ROOTS = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UnreadableLibrary,
         WheelAnalysis,
     )
-    from graph.queries.native import MissingInterface
+    from graph.missing_interfaces import MissingInterface
     from ingest.native.recording import Difference, Recorded
 
 

@@ -43,16 +43,17 @@ def closure(
     code 1 if a package that was asked for has no version that can be and meets the requirement.
     """
     from common.environments import environment
+    from graph.candidate_builder import roots_of
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
-    from graph.patience import patience
-    from graph.snapshot import load_snapshot, roots_of
+    from graph.snapshot_reader import load_snapshot
+    from graph.watchdog import watchdog
 
     settings: Settings = context.obj
     there = environment(python, platform, cuda)
     roots_of(requirements, there)  # what is no requirement needs no store to say so
     with (
-        patience(GRAPH, settings.query_timeout_s * 2),
+        watchdog(GRAPH, settings.query_timeout_s * 2),
         migrated_stores(settings, relational=False) as stores,
     ):
         began = time.perf_counter()

@@ -16,7 +16,7 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
-    from graph.reader import QueryResult
+    from graph.analyst_queries import QueryResult
 
 #: A query is text for a person to read; what is longer than this is a mistake.
 _LONGEST_QUERY = 1_000_000
@@ -77,15 +77,15 @@ def cypher(
     timeout_s = _within("--timeout", timeout_s, settings.query_timeout_s, "QUERY_TIMEOUT_S")
     row_limit = int(_within("--limit", row_limit, settings.query_row_limit, "QUERY_ROW_LIMIT"))
 
+    from graph.analyst_queries import open_reader, run_query
     from graph.embedded import EmbeddedStores
     from graph.engine import GRAPH, graph_database, to_stderr
-    from graph.patience import patience
-    from graph.reader import open_reader, run_query
+    from graph.watchdog import watchdog
 
     EmbeddedStores(settings).start(to_stderr, relational=False)
     # The store ends the query at its limit; this is for one that does not answer at all.
     longest_s = timeout_s + 4 * settings.connect_timeout_s
-    with patience(GRAPH, longest_s), open_reader(settings) as driver:
+    with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
         result = run_query(
             driver,
             text,

@@ -147,7 +147,7 @@ def _at_work(
 
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
-    from graph.patience import patience
+    from graph.watchdog import watchdog
 
     console = Console(stderr=True)
     hidden = as_json or not console.is_terminal
@@ -157,7 +157,7 @@ def _at_work(
         bar.update(number, description=text, completed=done, total=total)
 
     with (
-        patience(GRAPH, PATIENCE_S) as got_on,
+        watchdog(GRAPH, PATIENCE_S) as got_on,
         migrated_stores(settings) as stores,
         Progress(console=console, disable=hidden, transient=True) as bar,
     ):

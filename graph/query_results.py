@@ -12,7 +12,7 @@ from neo4j.spatial import Point
 from neo4j.time import Date, DateTime, Duration, Time
 
 from common.terminal import printable
-from graph.reader import QueryResult
+from graph.analyst_queries import QueryResult
 
 
 def as_document(result: QueryResult) -> dict[str, Any]:

@@ -1,65 +1,62 @@
 """The frozen view of the graph that the adviser works on: everything about one request.
 
-A snapshot holds all that an exact resolver needs and does no input or output itself. Its
-revision is a digest of its content, so it changes exactly when an answer could. Whether the
-graph would give another one today is a cheap question: :func:`is_current` compares the
-revisions of the packages, which may change without a change of the content, never the reverse.
+A snapshot holds all that the resolver needs and does no I/O. Its revision is a digest of its
+content, so the revision changes exactly if the advice could. Its JSON form is canonical: equal
+snapshots have equal bytes. Requirements are few and shared by many versions, so the document
+lists them once in a table, and versions refer to rows of the table.
+``docs/reference/snapshot.md`` explains every key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import orjson
 
 from common.environments import Environment
-from common.errors import InvalidArgument, InvalidDocument, StoreUnavailable
+from common.errors import InvalidDocument
+from common.formats.json_documents import canonical_json, digest, fault_in
 from common.reasons import Reason
-from common.redaction import without_secrets
-from common.releases import Requirement, parse_requirement
+from common.releases import as_json_time
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability
-from graph.closure import Closure, walk
-from graph.compilation import Compiler, Refused
-from graph.queries.closure import packages_of, revisions_of, vulnerabilities_of
-from graph.snapshot_json import canonical_form, fields_of_form, revision_of
 
-if TYPE_CHECKING:
-    import neo4j
+#: Version of the content and its JSON form; part of the content, so of the revision too.
+SCHEMA_VERSION = "snapshot-1"
 
-__all__ = [
-    "Candidate",
-    "Dependency",
-    "Excluded",
-    "ExclusionReason",
-    "KnownVulnerability",
-    "Snapshot",
-    "is_current",
-    "load_snapshot",
-    "roots_of",
-]
-
-#: How often a snapshot is read anew because the graph changed under it.
-_ATTEMPTS = 10
+#: Fields of a candidate that are written as they are; its name is the key of its list.
+_PLAIN = (
+    "purl",
+    "version",
+    "index",
+    "requires_python",
+    "extras",
+    "wheel_rank",
+    "prerelease",
+    "yanked",
+    "yanked_reason",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The closure of a request in an environment.
 
-    Every mapping is in name order and has every package of the closure but the missing ones.
+    Every mapping is sorted by name and contains all packages of the closure except the missing.
 
-    :param revision: digest of the environment, the roots and all that was found for them
-    :param roots: the request: what of it holds in the environment, sorted, none twice
-    :param packages: candidates, newest first; empty where every version is excluded
-    :param excluded: versions that are no candidates, newest first, with the reason
-    :param missing: packages that something asks for and of which no version is known, sorted
-    :param extras: asked of each package by the roots or by a candidate, sorted
-    :param layers: names in the order in which the closure met them, sorted within a layer
-    :param revisions: of every package as the graph had it, the missing ones included; ``None``
-        for one of which nothing is known. Not part of the content: see :func:`is_current`
+    :param revision: digest of the content: environment, roots, candidates, excluded versions
+    :param roots: the requirements of the request that apply in the environment, sorted, unique
+    :param packages: candidates, newest first; empty if every version is excluded
+    :param excluded: versions that cannot be installed here, newest first, with the reason
+    :param missing: required packages without any known version, sorted
+    :param extras: extras of each package that the roots or a candidate request, sorted
+    :param layers: package names in the order of discovery, sorted within a layer
+    :param revisions: revision of every package in the graph, missing packages included;
+        ``None`` if nothing is known about it. Not part of the content, see
+        :func:`graph.snapshot_reader.is_current`
     """
 
     revision: str
@@ -74,20 +71,28 @@ class Snapshot:
 
     @property
     def candidate_count(self) -> int:
-        """Candidates of all packages."""
+        """Number of candidates of all packages."""
         return sum(map(len, self.packages.values()))
 
     def to_json(self) -> bytes:
         """The canonical JSON form; equal snapshots have equal bytes."""
-        return canonical_form(self)
+        return canonical_json(
+            {
+                **_content(self),
+                "revision": self.revision,
+                "layers": self.layers,
+                "revisions": dict(self.revisions),
+            }
+        )
 
     @classmethod
     def from_json(cls, data: bytes) -> Snapshot:
-        """The snapshot that :meth:`to_json` wrote.
+        """Read the output of :meth:`to_json`.
 
-        :raises InvalidDocument: if it is of another schema, or its revision is not its content's
+        :raises InvalidDocument: if the schema is unknown, or the revision does not match the
+            content
         """
-        snapshot = cls(**fields_of_form(data))
+        snapshot = cls(**_read_document(data))
         if snapshot.revision != revision_of(snapshot):
             raise InvalidDocument(
                 Reason.CONFLICTING_FIELDS, "the content is not what was named", field="revision"
@@ -95,142 +100,134 @@ class Snapshot:
         return snapshot
 
     def __reduce__(self) -> tuple[Callable[[bytes], Snapshot], tuple[bytes]]:
-        """Pickled as its canonical form: read-only mappings have none of their own."""
+        """Pickle the canonical JSON, because read-only mappings cannot be pickled."""
         return Snapshot.from_json, (self.to_json(),)
 
 
-def load_snapshot(
-    driver: neo4j.Driver,
-    roots: Iterable[Requirement | str],
-    environment: Environment,
-    *,
-    database: str = "neo4j",
-) -> Snapshot:
-    """Read the closure of ``roots`` with one query a layer, and two for all of it.
+def revision_of(snapshot: Snapshot) -> str:
+    """The digest of everything that advice depends on."""
+    return digest(_content(snapshot))
 
-    :param roots: the order does not matter; those whose marker does not hold are left out
-    :raises InvalidArgument: if a root is no requirement, or names an address
-    :raises StoreUnavailable: if the graph does not answer, or changes all the time
+
+def _read_document(data: bytes) -> dict[str, Any]:
+    """The fields of :class:`Snapshot` in a JSON document.
+
+    :raises InvalidDocument: if it is not a snapshot, or of another schema
     """
-    wanted = roots_of(roots, environment)
-    read = partial(_read, roots=wanted, environment=environment)
-    with _reading(driver, database) as session:
-        for _ in range(_ATTEMPTS):
-            snapshot = session.execute_read(read)
-            # Only what was committed before this question: none of it is newer than it says.
-            if session.execute_read(_unchanged, snapshot):
-                return snapshot
-    raise StoreUnavailable(
-        "the graph", "it changes faster than it can be read", "try again in a while"
-    )
-
-
-def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo4j") -> bool:
-    """Whether the graph would give an equal snapshot today; one query, some milliseconds.
-
-    Versions are written together with a revision of their package that nobody has, so the
-    answer is no from then on, before the package has its new one.
-    """
-    with _reading(driver, database) as session:
-        return session.execute_read(_unchanged, snapshot)
-
-
-@contextmanager
-def _reading(driver: neo4j.Driver, database: str) -> Iterator[neo4j.Session]:
-    # Whoever holds a snapshot needs no store, and no driver in memory.
-    import neo4j
-
-    from graph.engine import graph_errors
-
-    with (
-        graph_errors(),
-        driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session,
-    ):
-        yield session
-
-
-def roots_of(
-    requirements: Iterable[Requirement | str], environment: Environment
-) -> tuple[Dependency, ...]:
-    """What of a request holds in an environment, sorted, nothing twice.
-
-    :raises InvalidArgument: if one is no requirement, or names an address
-    """
-    compiler = Compiler(environment)
-    found = set()
-    for given in requirements:
-        it = parse_requirement(given) if isinstance(given, str) else given
-        if it.name is None:
-            problem = without_secrets(it.problem or "")
-            raise InvalidArgument(f"{without_secrets(it.raw)!r} is not a requirement: {problem}")
-        if it.url is not None:
-            words = "names an address; packages are asked for by name"
-            raise InvalidArgument(f"{without_secrets(it.raw)!r} {words}")
-        if it.marker is None or _holds(compiler, it.marker):
-            found.add(Dependency(it.name, it.specifier, it.extras))
-    return tuple(sorted(found, key=lambda it: it.order))
-
-
-def _holds(compiler: Compiler, marker: str) -> bool:
     try:
-        return compiler.holds(marker)
-    except Refused as error:
-        raise InvalidArgument(str(error)) from error
-
-
-def _read(
-    tx: neo4j.ManagedTransaction, *, roots: Sequence[Dependency], environment: Environment
-) -> Snapshot:
-    closure = walk(partial(packages_of, tx), roots, environment)
-    affected: dict[str, list[KnownVulnerability]] = {}
-    for it in vulnerabilities_of(tx, sorted(closure.candidates)):
-        known = KnownVulnerability(it.id, it.severity, it.score)
-        affected.setdefault(it.purl, []).append(known)
-    return frozen(closure, affected, roots, environment)
-
-
-def frozen(
-    closure: Closure,
-    affected: Mapping[str, Sequence[KnownVulnerability]],
-    roots: Sequence[Dependency],
-    environment: Environment,
-) -> Snapshot:
-    """A snapshot of what a walk found.
-
-    :param affected: vulnerabilities by the Package URL of the version
-    """
-    names = sorted(closure.candidates)
-    revisions = dict(sorted(closure.revisions.items()))
-    snapshot = Snapshot(
-        revision="",
-        environment=environment,
-        roots=tuple(roots),
-        packages=_by_name(names, lambda name: _told(closure.candidates[name], affected)),
-        excluded=_by_name(names, lambda name: tuple(closure.excluded[name])),
-        missing=tuple(name for name in revisions if name not in closure.candidates),
-        extras=_by_name(names, lambda name: tuple(sorted(closure.extras[name]))),
-        layers=tuple(closure.layers),
-        revisions=MappingProxyType(revisions),
+        raw = orjson.loads(data)
+        if raw["schema_version"] == SCHEMA_VERSION:
+            return _read_fields(raw)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise InvalidDocument(Reason.UNREADABLE, f"not a snapshot: {fault_in(error)}") from error
+    raise InvalidDocument(
+        Reason.UNKNOWN_SCHEMA,
+        f"{raw['schema_version']!r} is not {SCHEMA_VERSION!r}",
+        field="schema_version",
     )
-    return replace(snapshot, revision=revision_of(snapshot))
 
 
-def _unchanged(tx: neo4j.ManagedTransaction, snapshot: Snapshot) -> bool:
-    return revisions_of(tx, list(snapshot.revisions)) == snapshot.revisions
+def _content(snapshot: Snapshot) -> dict[str, Any]:
+    table = _requirement_table(snapshot)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "environment": asdict(snapshot.environment),
+        "roots": [_dependency(it) for it in snapshot.roots],
+        "requirements": [_dependency(it) for it in table],
+        "packages": {
+            name: [_candidate(it, table) for it in candidates]
+            for name, candidates in snapshot.packages.items()
+        },
+        "excluded": {
+            name: [_members(it) for it in versions]
+            for name, versions in snapshot.excluded.items()
+            if versions
+        },
+        "missing": snapshot.missing,
+        "extras": {name: extras for name, extras in snapshot.extras.items() if extras},
+    }
 
 
-def _by_name(names: Iterable[str], value: Callable[[str], Any]) -> Mapping[str, Any]:
-    return MappingProxyType({name: value(name) for name in names})
+def _requirement_table(snapshot: Snapshot) -> dict[Dependency, int]:
+    """The row number of each distinct requirement, in the order of requirements."""
+    candidates = (it for package in snapshot.packages.values() for it in package)
+    distinct = {dependency for candidate in candidates for dependency in candidate.requires}
+    ordered = sorted(distinct, key=lambda dependency: dependency.order)
+    return {dependency: number for number, dependency in enumerate(ordered)}
 
 
-def _told(
-    candidates: Sequence[Candidate], affected: Mapping[str, Sequence[KnownVulnerability]]
-) -> tuple[Candidate, ...]:
-    if not affected:
-        return tuple(candidates)
-    return tuple(
-        replace(it, vulnerabilities=tuple(sorted(affected[it.purl], key=lambda known: known.id)))
-        if it.purl in affected
-        else it
-        for it in candidates
+def _members(it: Excluded | KnownVulnerability) -> dict[str, Any]:
+    return {name: getattr(it, name) for name in it.__slots__}
+
+
+def _dependency(it: Dependency) -> dict[str, Any]:
+    return {name: value for name in it.__slots__ if (value := getattr(it, name))}
+
+
+def _candidate(it: Candidate, table: Mapping[Dependency, int]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        name: value
+        for name in _PLAIN
+        if (value := getattr(it, name)) is not None and value is not False and value != ()
+    }
+    row["requires"] = [table[dependency] for dependency in it.requires]
+    if it.uploaded_at is not None:
+        row["uploaded_at"] = as_json_time(it.uploaded_at)
+    if it.vulnerabilities:
+        row["vulnerabilities"] = [_members(known) for known in it.vulnerabilities]
+    return row
+
+
+def _read_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
+    table = [_read_dependency(row) for row in raw["requirements"]]
+    packages, excluded, extras = raw["packages"], raw["excluded"], raw["extras"]
+    return {
+        "revision": raw["revision"],
+        "environment": _read_environment(raw["environment"]),
+        "roots": tuple(map(_read_dependency, raw["roots"])),
+        "packages": MappingProxyType(
+            {
+                name: tuple(_read_candidate(name, row, table) for row in rows)
+                for name, rows in packages.items()
+            }
+        ),
+        "excluded": MappingProxyType(
+            {name: tuple(map(_read_excluded, excluded.get(name, ()))) for name in packages}
+        ),
+        "missing": tuple(raw["missing"]),
+        "extras": MappingProxyType({name: tuple(extras.get(name, ())) for name in packages}),
+        "layers": tuple(map(tuple, raw["layers"])),
+        "revisions": MappingProxyType(raw["revisions"]),
+    }
+
+
+def _read_environment(raw: Mapping[str, Any]) -> Environment:
+    libc, macos = raw["libc"], raw["macos"]
+    values = {field.name: raw[field.name] for field in fields(Environment)}
+    values["libc"] = None if libc is None else (libc[0], tuple(libc[1]))
+    values["macos"] = None if macos is None else tuple(macos)
+    return Environment(**values)
+
+
+def _read_dependency(raw: Mapping[str, Any]) -> Dependency:
+    return Dependency(**{**raw, "extras": tuple(raw.get("extras", ()))})
+
+
+def _read_candidate(name: str, raw: Mapping[str, Any], table: Sequence[Dependency]) -> Candidate:
+    moment = raw.get("uploaded_at")
+    return Candidate(
+        **{
+            **raw,
+            "name": name,
+            "requires": tuple(table[number] for number in raw["requires"]),
+            "extras": tuple(raw.get("extras", ())),
+            "uploaded_at": None if moment is None else datetime.fromisoformat(moment),
+            "vulnerabilities": tuple(
+                KnownVulnerability(**known) for known in raw.get("vulnerabilities", ())
+            ),
+        }
     )
+
+
+def _read_excluded(raw: Mapping[str, Any]) -> Excluded:
+    return Excluded(**{**raw, "reason": ExclusionReason(raw["reason"])})

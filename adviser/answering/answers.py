@@ -33,12 +33,13 @@ from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
-from graph.patience import patience
 from graph.projection import sync_few
 from graph.record.advice import add_advice
 from graph.record.evidence import evidence_for
 from graph.record.release_details import files_of
-from graph.snapshot import Snapshot, load_snapshot
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import load_snapshot
+from graph.watchdog import watchdog
 
 #: Reads the snapshot of some requirements in an environment, and the evidence for it.
 Reader = Callable[[Stores, Iterable[str], Environment], tuple[Snapshot, Evidence]]
@@ -123,7 +124,7 @@ def known_of(
     :param with_excluded: see :func:`graph.record.evidence.evidence_for`
     """
     times = {} if timings is None else timings
-    with _timed(times, "snapshot_s"), patience(GRAPH, stores.settings.query_timeout_s * 2):
+    with _timed(times, "snapshot_s"), watchdog(GRAPH, stores.settings.query_timeout_s * 2):
         snapshot = load_snapshot(stores.driver, roots, environment, database=stores.database)
     with _timed(times, "evidence_s"), stores.engine.connect() as connection:
         now = datetime.now(UTC)
@@ -172,7 +173,7 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
         if also is not None:
             also(connection)
             return digest_bytes(stored.report)
-    with patience(GRAPH, stores.settings.query_timeout_s * 2):
+    with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
         sync_few(stores.engine, stores.driver, database=stores.database)
     return digest_bytes(stored.report)
 

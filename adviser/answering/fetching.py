@@ -12,10 +12,11 @@ from common.errors import ProjectionFailed
 from common.terminal import first_few
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
-from graph.patience import patience
 from graph.projection import lag, sync
 from graph.record.indexes import IndexAnswer, answers_of
-from graph.snapshot import Snapshot, load_snapshot
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import load_snapshot
+from graph.watchdog import watchdog
 
 #: What one round brings may need more; a closure that is still open after so many stays so.
 ROUNDS = 5
@@ -81,7 +82,7 @@ class _Fetching:
 
     def _snapshot(self) -> Snapshot:
         stores = self._stores
-        with patience(GRAPH, stores.settings.query_timeout_s * 2):
+        with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
             return load_snapshot(
                 stores.driver, self._roots, self._environment, database=stores.database
             )

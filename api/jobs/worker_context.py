@@ -19,10 +19,11 @@ from common.environments import Environment
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
-from graph.patience import patience
 from graph.record.evidence import evidence_for
 from graph.record.freshness import changes
-from graph.snapshot import Snapshot, is_current, load_snapshot
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import is_current, load_snapshot
+from graph.watchdog import watchdog
 
 #: Between two looks.
 LOOK_S = 5.0
@@ -109,7 +110,7 @@ class WorkerContext:
         wanted = tuple(sorted(roots))
         key, position = (wanted, environment), _position(stores)
         kept = self._known.pop(key, None)
-        with patience(GRAPH, self.settings.query_timeout_s * 2):
+        with watchdog(GRAPH, self.settings.query_timeout_s * 2):
             if kept is not None and is_current(
                 stores.driver, kept.snapshot, database=stores.database
             ):

@@ -22,9 +22,13 @@ from api.schema_fields import (
 )
 from api.service import service
 from common.errors import StoreUnavailable
+from graph.analyst_queries import (
+    QueryResult,
+    open_reader,
+    run_query,
+)
 from graph.engine import GRAPH, graph_database
 from graph.query_results import as_document
-from graph.reader import QueryResult, open_reader, run_query
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
 

@@ -31,7 +31,7 @@ from api.schema_fields import (
 from common.environments import Environment, environment
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseState, Requirement
-from graph.compilation import Compiler, Refused
+from graph.candidate_builder import CandidateBuilder, NotACandidate
 from graph.record.release_details import browse_files, purl_of, version_detail
 from graph.record.tokens import Scope
 from graph.record.vulnerabilities import VulnerabilityFilter, browse_vulnerabilities
@@ -218,17 +218,17 @@ def _environment(query: dict[str, Any]) -> Environment | None:
 def _evaluated(
     requirements: Iterable[Requirement], where: Environment | None, extras: Iterable[str]
 ) -> Iterable[dict[str, Any]]:
-    compiler = None if where is None else Compiler(where)
+    compiler = None if where is None else CandidateBuilder(where)
     asked = ("", *map(package_name, extras))
     for it in requirements:
         yield {**members(it), "applies": compiler and _applies(it, compiler, asked)}
 
 
-def _applies(it: Requirement, compiler: Compiler, extras: Iterable[str]) -> bool | None:
+def _applies(it: Requirement, compiler: CandidateBuilder, extras: Iterable[str]) -> bool | None:
     """Whether a requirement holds without an extra, or with one of these."""
     if it.name is None or it.marker is None:
         return None if it.name is None else True
     try:
         return any(compiler.holds(it.marker, extra) for extra in extras)
-    except Refused:
+    except NotACandidate:
         return None

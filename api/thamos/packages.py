@@ -23,7 +23,7 @@ from api.thamos.environments import MACHINES, environment_of
 from api.thamos.listings import SystemSchema
 from common.index.configuration import configured_indexes
 from common.releases import ReleaseState, Requirement
-from graph.compilation import Compiler, Refused
+from graph.candidate_builder import CandidateBuilder, NotACandidate
 from graph.record.hardware import known_systems
 from graph.record.packages import package_names
 from graph.record.release_details import VersionDetail, browse_versions, purl_of, version_detail
@@ -197,7 +197,7 @@ def dependencies(query: dict[str, Any]) -> dict[str, Any]:
     if wanted is not None:
         system = {"name": query["os_name"], "version": query["os_version"]}
         described = {"python_version": query["python_version"], "operating_system": system}
-        compiler = Compiler(environment_of(described))
+        compiler = CandidateBuilder(environment_of(described))
         found = [it for it in found if _holds(it, compiler) is wanted]
     return {"parameters": query, "dependencies": found}
 
@@ -287,11 +287,11 @@ def _dependencies(requirements: Iterable[Requirement]) -> Iterator[dict[str, Any
                 }
 
 
-def _holds(dependency: dict[str, Any], compiler: Compiler) -> bool:
+def _holds(dependency: dict[str, Any], compiler: CandidateBuilder) -> bool:
     marker = dependency["environment_marker"]
     try:
         return marker is None or compiler.holds(marker, dependency["extra"] or "")
-    except Refused:
+    except NotACandidate:
         return False
 
 

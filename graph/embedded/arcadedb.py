@@ -122,7 +122,7 @@ def groups_of(timeout_s: float) -> dict[str, Any]:
     """ArcadeDB's groups: an analyst reads, within a time that the store itself enforces.
 
     No group has a ``resultSetLimit``: ArcadeDB applies it to every scan inside a query, so that
-    counts and aggregates would silently be wrong. :mod:`graph.reader` limits the rows instead.
+    counts and aggregates would silently be wrong. :mod:`graph.analyst_queries` limits the rows.
     """
 
     def group(timeout_ms: int, access: list[str], records: list[str]) -> dict[str, Any]:

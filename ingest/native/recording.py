@@ -15,8 +15,8 @@ from common.settings import Settings
 from common.wheels import parse_wheel
 from graph.engine import Stores
 from graph.migrate import migrated_stores
+from graph.missing_interfaces import MissingInterface, missing_interfaces
 from graph.projection import sync
-from graph.queries.native import MissingInterface, missing_interfaces
 from graph.record.native import (
     KnownArtifact,
     KnownEnvironment,

@@ -13,10 +13,10 @@ from typing import Any
 from common.environments import Environment, environment
 from common.packages import Purl, package_version
 from common.releases import ReleaseState, parse_requirement
+from graph.candidate_builder import VersionRecord, roots_of
 from graph.candidates import Dependency
-from graph.closure import walk
-from graph.queries.closure import PackageRecord, VersionRecord, Wanted
-from graph.snapshot import Snapshot, frozen, roots_of
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import PackageRecord, RequestedPackage, freeze, walk
 
 Record = Mapping[str, Any]
 
@@ -70,7 +70,7 @@ def snapshot_of(index: Index, roots: Iterable[str], where: Environment = ENVIRON
     that name.
     """
 
-    def read(wanted: Sequence[Wanted]) -> list[PackageRecord]:
+    def read(wanted: Sequence[RequestedPackage]) -> list[PackageRecord]:
         return [
             PackageRecord(name, "", [_version(name, *it) for it in index[name].items()])
             for name, _ in wanted
@@ -78,7 +78,7 @@ def snapshot_of(index: Index, roots: Iterable[str], where: Environment = ENVIRON
         ]
 
     asked = roots_of(roots, where)
-    return frozen(walk(read, asked, where), {}, asked, where)
+    return freeze(walk(read, asked, where), {}, asked, where)
 
 
 def _version(name: str, key: str, release: Record) -> list[Any]:

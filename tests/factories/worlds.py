@@ -12,7 +12,8 @@ import neo4j
 
 from common.formats.json_documents import digest
 from common.releases import Requirement, parse_requirement, release_identity
-from graph.queries.closure import PackageRecord, RequirementRecord, VersionRecord, Wanted
+from graph.candidate_builder import RequirementRecord, VersionRecord
+from graph.snapshot_reader import PackageRecord, RequestedPackage
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def revisions_in(world: World) -> dict[str, str]:
 
 def reader_of(
     world: World, shuffle: random.Random | None = None
-) -> Callable[[Sequence[Wanted]], Iterable[PackageRecord]]:
+) -> Callable[[Sequence[RequestedPackage]], Iterable[PackageRecord]]:
     """Answers layers' questions from memory, with every requirement, asked for or not.
 
     :param shuffle: puts everything that has no order in another one each time
@@ -81,7 +82,7 @@ def reader_of(
     revisions = revisions_in(world)
     required = {it.name for made in world for it in made.requirements}
 
-    def read(wanted: Sequence[Wanted]) -> Iterable[PackageRecord]:
+    def read(wanted: Sequence[RequestedPackage]) -> Iterable[PackageRecord]:
         return mixed(
             PackageRecord(
                 name,

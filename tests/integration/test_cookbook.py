@@ -21,12 +21,12 @@ from common.inspection import Stack
 from common.packages import package_version
 from common.settings import Settings
 from graph.advice import AdviceLinks, Recommended
+from graph.analyst_queries import open_reader, run_query
 from graph.engine import Stores, graph_database, relational_engine, relational_url
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
 from graph.query_results import plain
-from graph.reader import open_reader, run_query
 from graph.record.advice import add_advice
 from graph.record.packages import add_entries
 from graph.record.releases import ReleaseDelivery, add_releases

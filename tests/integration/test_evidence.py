@@ -24,7 +24,8 @@ from graph.evidence import ADVISORIES, Evidence
 from graph.projection import sync
 from graph.record.evidence import INSPECTIONS, evidence_for
 from graph.record.releases import ReleaseDelivery, add_releases
-from graph.snapshot import Snapshot, load_snapshot
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import load_snapshot
 from graph.tables import AdvisorySource, HardwareRow, ObservationRow
 from ingest.advisories.sync import sync_source
 from tests.factories.advisories import affected, osv, write_archive

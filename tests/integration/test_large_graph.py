@@ -26,13 +26,17 @@ from api.service import EXTENSION
 from cli.cypher import cypher
 from common.errors import QueryRefused
 from common.settings import Settings
+from graph.analyst_queries import (
+    QueryResult,
+    open_reader,
+    run_query,
+)
 from graph.embedded import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
 from graph.projection.inspections import IN, OBSERVED
 from graph.projection.kinds import NODES
 from graph.projection.model import EdgeKind, NodeKind
-from graph.reader import QueryResult, open_reader, run_query
 from graph.record.native import providers_of
 from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, func, select
 from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.engine import Stores
-from graph.queries.native import MissingInterface, missing_interfaces
+from graph.missing_interfaces import MissingInterface, missing_interfaces
 from graph.record.native import (
     add_analysis,
     artifacts_by_hash,

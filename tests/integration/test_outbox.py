@@ -22,7 +22,8 @@ from graph.projection.outbox import PROJECTORS, Projector, only_projector
 from graph.projection.packages import create_versions
 from graph.projection.sync import _enqueue_everything
 from graph.record.releases import ReleaseDelivery, add_releases
-from graph.snapshot import Snapshot, is_current, load_snapshot
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import is_current, load_snapshot
 from graph.tables import OutboxEntry
 from tests.factories.releases import release
 from tests.factories.rows import (

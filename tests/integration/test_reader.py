@@ -13,8 +13,12 @@ from neo4j.exceptions import Neo4jError
 
 from common.errors import InvalidSettings, QueryRefused
 from common.settings import Settings
+from graph.analyst_queries import (
+    QueryResult,
+    open_reader,
+    run_query,
+)
 from graph.engine import graph_database, graph_url
-from graph.reader import QueryResult, open_reader, run_query
 
 SAMPLE = """
 CREATE (package:Package {name: 'numpy'})

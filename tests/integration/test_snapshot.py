@@ -13,11 +13,19 @@ from hypothesis import strategies as st
 from common.environments import environment
 from common.errors import InvalidArgument, StoreUnavailable
 from common.settings import Settings
-from graph.closure import walk
+from graph.candidate_builder import roots_of
 from graph.engine import graph_database
 from graph.engine import graph_driver as connect
-from graph.queries.closure import PACKAGES, REVISIONS, VULNERABILITIES
-from graph.snapshot import Snapshot, frozen, is_current, load_snapshot, roots_of
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import (
+    PACKAGES,
+    REVISIONS,
+    VULNERABILITIES,
+    freeze,
+    is_current,
+    load_snapshot,
+    walk,
+)
 from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.naive_closure import Naive, naive_closure
 from tests.factories.worlds import Made, World, fill, reader_of, world_of
@@ -107,7 +115,7 @@ def test_a_world_in_memory_and_in_the_graph_give_the_same_snapshot(graph: Graph)
     world = [replace(made, vulnerabilities=()) for made in SMALL]
     graph.hold(world)
     roots = roots_of(["web[dev]"], LINUX)
-    expected = frozen(walk(reader_of(world), roots, LINUX), {}, roots, LINUX)
+    expected = freeze(walk(reader_of(world), roots, LINUX), {}, roots, LINUX)
     assert graph.snapshot("web[dev]") == expected
 
 
@@ -177,10 +185,10 @@ def test_whether_a_snapshot_is_current_is_seen_by_the_packages_in_it(graph: Grap
 def test_a_graph_that_changes_while_it_is_read_is_read_again(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graph import snapshot as module
+    from graph import snapshot_reader as module
 
     graph.hold(SMALL)
-    read, changes = module.packages_of, iter(("0.5", "0.6"))
+    read, changes = module._packages, iter(("0.5", "0.6"))
 
     def disturbed(tx: neo4j.ManagedTransaction, wanted: object) -> object:
         records = read(tx, wanted)  # type: ignore[arg-type]
@@ -189,14 +197,14 @@ def test_a_graph_that_changes_while_it_is_read_is_read_again(
                 session.run(GROW, version=version, purl=Made("web", version).purl).consume()
         return records
 
-    monkeypatch.setattr(module, "packages_of", disturbed)
+    monkeypatch.setattr(module, "_packages", disturbed)
     found = graph.snapshot("web")
     assert [it.version for it in found.excluded["web"]] == ["0.6", "0.5"]
     assert graph.is_current(found)
 
 
 def test_a_graph_that_never_rests_is_told(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph import snapshot as module
+    from graph import snapshot_reader as module
 
     graph.hold(SMALL)
     monkeypatch.setattr(module, "_unchanged", lambda tx, snapshot: False)

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.environments import environment
-from graph.closure import walk
-from graph.snapshot import Snapshot, frozen, roots_of
+from graph.candidate_builder import roots_of
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import freeze, walk
 from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.worlds import World, reader_of
 
@@ -19,7 +20,7 @@ MANY = settings(max_examples=150, deadline=None)
 
 def snapshot(world: World, roots: list[str], shuffle: random.Random | None = None) -> Snapshot:
     wanted = roots_of(roots, LINUX)
-    return frozen(walk(reader_of(world, shuffle), wanted, LINUX), {}, wanted, LINUX)
+    return freeze(walk(reader_of(world, shuffle), wanted, LINUX), {}, wanted, LINUX)
 
 
 @MANY

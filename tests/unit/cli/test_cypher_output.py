@@ -12,8 +12,8 @@ from neo4j.spatial import WGS84Point
 from neo4j.time import Date, DateTime, Duration
 
 from cli.cypher import FORMATS, render
+from graph.analyst_queries import QueryResult
 from graph.query_results import plain, short
-from graph.reader import QueryResult
 
 
 @pytest.mark.parametrize(

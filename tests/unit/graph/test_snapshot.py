@@ -12,14 +12,10 @@ from packaging.tags import Tag
 
 from common.environments import Environment, environment
 from common.errors import InvalidDocument
-from graph.candidates import Candidate
-from graph.closure import walk
-from graph.snapshot import (
-    KnownVulnerability,
-    Snapshot,
-    frozen,
-    roots_of,
-)
+from graph.candidate_builder import roots_of
+from graph.candidates import Candidate, KnownVulnerability
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import freeze, walk
 from tests.factories.worlds import Made, World, reader_of
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
@@ -35,7 +31,7 @@ AFFECTED = {"pkg:pypi/b@1": [KnownVulnerability("V-2"), KnownVulnerability("V-1"
 
 def snapshot(world: World = WORLD, *roots: str, there: Environment = LINUX) -> Snapshot:
     wanted = roots_of(roots or ["a>=1"], there)
-    return frozen(walk(reader_of(world), wanted, there), AFFECTED, wanted, there)
+    return freeze(walk(reader_of(world), wanted, there), AFFECTED, wanted, there)
 
 
 def test_the_canonical_form_gives_the_same_snapshot_again() -> None:

@@ -19,7 +19,7 @@ _AGAIN_S = 2.0
 
 
 @contextmanager
-def patience(store: str, seconds: float) -> Iterator[Callable[[], None]]:
+def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
     """Give up on ``store`` once ``seconds`` have passed without a call of what this yields.
 
     Does nothing outside the main thread, where alarms are not delivered.

@@ -1,32 +1,33 @@
-"""Versions as the graph has them to candidates of one environment.
+"""Builds candidates for one environment out of the package versions in the graph.
 
-Thousands of versions share a few hundred requirements, and these a few dozen markers; so each
-distinct one is worked out once.
+Thousands of versions share a few hundred requirements, and those a few dozen markers. Each
+distinct requirement and marker is therefore evaluated once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from common.environments import Environment
+from common.errors import InvalidArgument
 from common.packages import Purl, version_of
-from common.releases import ReleaseProblem, ReleaseState
-from common.wheels import compatibility, cuda_of, cuda_runs
-from graph.candidates import (
-    Candidate,
-    Dependency,
-    Excluded,
-    ExclusionReason,
-    newest_first,
+from common.redaction import without_secrets
+from common.releases import (
+    ReleaseProblem,
+    ReleaseState,
+    Requirement,
+    parse_requirement,
 )
-from graph.queries.closure import RequirementRecord, VersionRecord
+from common.wheels import compatibility, cuda_of, cuda_runs
+from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, newest_first
 
 _STATES = {
     ReleaseState.UNREAD: "nobody has read its metadata",
@@ -44,51 +45,80 @@ _PROBLEMS: dict[str, str] = {
 }
 
 
-class Refused(Exception):
-    """A version is no candidate; private to the compilation, and turned into its reason."""
+class RequirementRecord(NamedTuple):
+    """An edge ``REQUIRES``; ``extras`` are those requested of the required package."""
+
+    name: str
+    specifier: str | None
+    marker: str | None
+    extras: Sequence[str] | None
+    url: str | None
+
+
+class VersionRecord(NamedTuple):
+    """A node ``PackageVersion`` with its requirements; an absent property is ``None``."""
+
+    purl: str
+    version: str
+    index_name: str
+    state: str | None
+    problem: str | None
+    requires_python: str | None
+    yanked: bool | None
+    yanked_reason: str | None
+    uploaded_at: str | None
+    wheels: Sequence[str] | None
+    has_sdist: bool | None
+    files_complete: bool | None
+    extras: Sequence[str] | None
+    requires: Sequence[Sequence[Any]]
+
+
+class NotACandidate(Exception):
+    """A version that cannot be installed here; :class:`CandidateBuilder` turns it into a reason."""
 
     def __init__(self, reason: ExclusionReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
-class Compiler:
-    """Makes candidates of one environment; keeps what it worked out."""
+class CandidateBuilder:
+    """Builds the candidates of one environment; caches evaluated markers and requirements."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._markers = dict(environment.markers)
-        # Installers compare the release alone: a candidate of 3.14 is 3.14 to them, and so is
-        # what is built between releases, which ends with a "+".
+        # Installers compare the release number only: 3.14rc1 and a development build ("3.14+")
+        # count as 3.14.
         self._python = Version(Version(environment.python_full_version.rstrip("+")).base_version)
         self._holds: dict[tuple[str, str], bool] = {}
         self._admits: dict[str, bool] = {}
         self._known: dict[Any, tuple[Dependency, ...]] = {}
 
-    def compiled(
-        self, name: str, records: Iterable[VersionRecord], asked: Sequence[str]
+    def build(
+        self, name: str, records: Iterable[VersionRecord], requested_extras: Sequence[str]
     ) -> tuple[list[Candidate], list[Excluded]]:
-        """Candidates and the others of one package, each newest first.
+        """The candidates and the excluded versions of one package, each newest first.
 
-        :param asked: extras that are asked of the package, sorted
+        :param requested_extras: extras that the closure requests of the package, sorted
         """
-        extras = tuple(asked)
+        extras = tuple(requested_extras)
         candidates: list[Candidate] = []
         excluded: list[Excluded] = []
         for record in records:
             try:
                 candidates.append(self._candidate(name, record, extras))
-            except Refused as why:
+            except NotACandidate as error:
                 purl = Purl(record.purl)
                 excluded.append(
-                    Excluded(purl, record.version, record.index_name, why.reason, str(why))
+                    Excluded(purl, record.version, record.index_name, error.reason, str(error))
                 )
         return newest_first(candidates), newest_first(excluded)
 
     def holds(self, marker: str, extra: str = "") -> bool:
-        """Whether a marker holds in the environment with one extra, or with none.
+        """Whether a marker is true in the environment, with one extra or without any.
 
-        :raises Refused: if it compares what cannot be compared
+        :raises NotACandidate: if the marker compares values that have no order
         """
         known = self._holds.get((marker, extra))
         if known is None:
@@ -96,7 +126,7 @@ class Compiler:
                 known = parsed_marker(marker).evaluate({**self._markers, "extra": extra})
             except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion) as error:
                 text = f"the marker {marker!r} cannot be evaluated: {error}"
-                raise Refused(ExclusionReason.UNDEFINED_MARKER, text) from error
+                raise NotACandidate(ExclusionReason.UNDEFINED_MARKER, text) from error
             self._holds[marker, extra] = known
         return known
 
@@ -108,7 +138,7 @@ class Compiler:
             record.wheels or (), record.has_sdist, bool(record.files_complete), self._environment
         )
         if not fit.installable:
-            raise Refused(ExclusionReason(fit.reason.value), fit.message)
+            raise NotACandidate(ExclusionReason(fit.reason.value), fit.message)
         return Candidate(
             purl=Purl(record.purl),
             name=name,
@@ -127,11 +157,11 @@ class Compiler:
     def _solved_version(self, record: VersionRecord) -> Version:
         state = ReleaseState(record.state or ReleaseState.UNREAD)
         if state is not ReleaseState.SOLVED:
-            told = _PROBLEMS.get(record.problem or "", _STATES[state])
-            raise Refused(ExclusionReason(state.value), told)
+            message = _PROBLEMS.get(record.problem or "", _STATES[state])
+            raise NotACandidate(ExclusionReason(state.value), message)
         version = version_of(record.version)
         if version is None:
-            raise Refused(
+            raise NotACandidate(
                 ExclusionReason.UNPARSABLE, f"{record.version!r} is not a version by PEP 440"
             )
         return version
@@ -144,38 +174,36 @@ class Compiler:
             admits = self._admits[text] = _admits(text, self._python)
         if not admits:
             message = f"requires Python {text}, this environment has {self._python}"
-            raise Refused(ExclusionReason.REQUIRES_PYTHON, message)
+            raise NotACandidate(ExclusionReason.REQUIRES_PYTHON, message)
 
     def _refuse_newer_cuda(self, name: str, version: str) -> None:
-        """Where no CUDA is stated nothing is refused: what runs on a CPU may name one too."""
+        """Without a CUDA version in the environment nothing is refused: CPU builds may name one."""
         if self._environment.cuda is None:
             return
         needed = cuda_of(name, version)
         if needed is not None and not cuda_runs(needed, self._environment):
             message = f"needs CUDA {needed}, this environment has {self._environment.cuda}"
-            raise Refused(ExclusionReason.CUDA_TOO_OLD, message)
+            raise NotACandidate(ExclusionReason.CUDA_TOO_OLD, message)
 
     def _requires(
         self, records: Sequence[Sequence[Any]], extras: tuple[str, ...]
     ) -> tuple[Dependency, ...]:
         if not records:
             return ()
-        found: dict[Dependency, None] = {}
-        refusals = []
+        dependencies: dict[Dependency, None] = {}
+        errors = []
         for record in records:
             try:
-                found.update(dict.fromkeys(self._dependencies(record, extras)))
-            except Refused as why:
-                refusals.append(why)
-        if refusals:
-            # Edges come in no order, and the reason must not depend on it.
-            raise min(refusals, key=lambda why: (why.reason, str(why)))
-        if len(found) < 2:
-            return tuple(found)
-        always = {_what(it) for it in found if it.extra is None}
+                dependencies.update(dict.fromkeys(self._dependencies(record, extras)))
+            except NotACandidate as error:
+                errors.append(error)
+        if errors:
+            # The graph returns edges in no order, and the reason must not depend on it.
+            raise min(errors, key=lambda error: (error.reason, str(error)))
+        always = {_without_extra(it) for it in dependencies if it.extra is None}
         return tuple(
             sorted(
-                (it for it in found if it.extra is None or _what(it) not in always),
+                (it for it in dependencies if it.extra is None or _without_extra(it) not in always),
                 key=_order,
             )
         )
@@ -183,8 +211,8 @@ class Compiler:
     def _dependencies(
         self, record: Sequence[Any], extras: tuple[str, ...]
     ) -> tuple[Dependency, ...]:
-        name, specifier, marker, asked, url = record
-        key = (name, specifier, marker, tuple(asked) if asked else (), url, extras)
+        name, specifier, marker, requested, url = record
+        key = (name, specifier, marker, tuple(requested) if requested else (), url, extras)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = tuple(self._evaluated(RequirementRecord(*record), extras))
@@ -193,35 +221,35 @@ class Compiler:
     def _evaluated(
         self, record: RequirementRecord, extras: tuple[str, ...]
     ) -> Iterable[Dependency]:
-        """The requirement, if it holds; else once for each extra that it holds with.
+        """The requirement if its marker is true, otherwise once for each extra that makes it true.
 
-        What holds with an extra is what installers ask: the marker with that extra alone.
+        Like an installer this evaluates the marker with each extra alone.
         """
-        asked = tuple(sorted(record.extras or ()))
-        found = Dependency(record.name, record.specifier or "", asked, None, record.url)
+        requested = tuple(sorted(record.extras or ()))
+        dependency = Dependency(record.name, record.specifier or "", requested, None, record.url)
         marker = record.marker
         if marker is None or self.holds(marker):
             if record.url is not None:
                 text = f"requires {record.name} by address, which is not followed"
-                raise Refused(ExclusionReason.DIRECT_REFERENCE, text)
-            yield found
+                raise NotACandidate(ExclusionReason.DIRECT_REFERENCE, text)
+            yield dependency
         elif "extra" in marker:
             for extra in extras:
                 if self.holds(marker, extra):
-                    yield Dependency(found.name, found.specifier, found.extras, extra, found.url)
+                    yield replace(dependency, extra=extra)
 
 
 @lru_cache(maxsize=16_384)
 def parsed_marker(text: str) -> Marker:
-    """A marker by PEP 508; requirements whose marker is none are never stored."""
+    """A PEP 508 marker; requirements with an invalid marker are never stored."""
     return Marker(text)
 
 
 @lru_cache(maxsize=4_096)
 def _admits(text: str, python: Version) -> bool:
-    """Whether a ``Requires-Python`` admits an interpreter; one that is none by PEP 440 does.
+    """Whether ``Requires-Python`` admits an interpreter.
 
-    Installers take no notice of what they cannot read there either.
+    An invalid specifier admits all, because installers ignore what they cannot parse.
     """
     try:
         return SpecifierSet(text).contains(python, prereleases=True)
@@ -237,6 +265,30 @@ def _order(dependency: Dependency) -> tuple[str, str, str, tuple[str, ...], str]
     return dependency.order
 
 
-def _what(dependency: Dependency) -> tuple[str, str, tuple[str, ...], str | None]:
-    """A requirement but for the extra that brings it."""
+def _without_extra(dependency: Dependency) -> tuple[str, str, tuple[str, ...], str | None]:
     return dependency.name, dependency.specifier, dependency.extras, dependency.url
+
+
+def roots_of(
+    requirements: Iterable[Requirement | str], environment: Environment
+) -> tuple[Dependency, ...]:
+    """The requirements of a request whose marker is true in the environment, sorted and unique.
+
+    :raises InvalidArgument: if one is not a valid requirement, or is a direct reference
+    """
+    builder = CandidateBuilder(environment)
+    roots = set()
+    for text in requirements:
+        requirement = parse_requirement(text) if isinstance(text, str) else text
+        raw = without_secrets(requirement.raw)
+        if requirement.name is None:
+            problem = without_secrets(requirement.problem or "")
+            raise InvalidArgument(f"{raw!r} is not a requirement: {problem}")
+        if requirement.url is not None:
+            raise InvalidArgument(f"{raw!r} names an address; packages are asked for by name")
+        try:
+            if requirement.marker is None or builder.holds(requirement.marker):
+                roots.add(Dependency(requirement.name, requirement.specifier, requirement.extras))
+        except NotACandidate as error:
+            raise InvalidArgument(str(error)) from error
+    return tuple(sorted(roots, key=_order))

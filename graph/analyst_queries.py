@@ -22,7 +22,7 @@ from neo4j.exceptions import ClientError, DatabaseError, Neo4jError, TransientEr
 
 from common.errors import InvalidSettings, QueryRefused
 from common.settings import Settings
-from graph import product
+from graph import dialect
 from graph.engine import graph_errors, reader_driver
 
 #: What an analyst may call: which labels, types and keys there are, in the same form on both
@@ -72,7 +72,7 @@ def open_reader(settings: Settings) -> Iterator[neo4j.Driver]:
     """
     with graph_errors(settings), reader_driver(settings) as driver:
         unguarded = settings.graph_url is not None and settings.graph_reader_user is None
-        if unguarded and product.is_arcadedb(driver):
+        if unguarded and dialect.is_arcadedb(driver):
             raise InvalidSettings("GRAPH_READER_USER: ArcadeDB needs a user who may only read")
         yield driver
 
@@ -144,25 +144,25 @@ def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float
 
 
 def _end_on_arcadedb(driver: neo4j.Driver, database: str, mark: str) -> None:
-    if product.is_arcadedb(driver):
-        product.end_query(driver, database, mark)
+    if dialect.is_arcadedb(driver):
+        dialect.end_query(driver, database, mark)
 
 
 def _refuse_unwanted_steps(plan: neo4j.ResultSummary, query: str) -> None:
-    steps = product.steps_of(plan, query)
+    steps = dialect.steps_of(plan, query)
     if not steps or any(step.kind.startswith(("Show", "Terminate")) for step in steps):
         raise QueryRefused("refused: commands to the server are not for analysts")
     for step in steps:
         if _WRITES.match(step.kind):
             raise QueryRefused(f"refused: the query writes, and {_READ_ONLY}")
-        if step.kind == product.LOAD:
+        if step.kind == dialect.LOAD:
             raise QueryRefused("refused: a query may not load files or addresses")
-        if step.kind == product.PROCEDURE and step.name.lower() not in PROCEDURES:
+        if step.kind == dialect.PROCEDURE and step.name.lower() not in PROCEDURES:
             raise QueryRefused(
                 f"refused: {step.name or 'a procedure'} is not on the list of procedures",
                 f"these are: {', '.join(sorted(PROCEDURES))}",
             )
-    if product.tells_kind(plan):
+    if dialect.tells_kind(plan):
         _refuse_writes(plan)
 
 

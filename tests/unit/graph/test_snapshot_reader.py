@@ -10,10 +10,10 @@ import pytest
 from common.environments import Environment, environment
 from common.errors import InvalidArgument
 from common.wheels import Fit
+from graph.candidate_builder import roots_of
 from graph.candidates import Dependency, ExclusionReason
-from graph.closure import walk
-from graph.queries.closure import PackageRecord, Wanted
-from graph.snapshot import Snapshot, frozen, roots_of
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import PackageRecord, RequestedPackage, freeze, walk
 from tests.factories.worlds import Made, World, reader_of, world_of
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
@@ -22,7 +22,7 @@ WINDOWS = environment("3.11", "win_amd64")
 
 def snapshot(world: World, *roots: str, there: Environment = LINUX) -> Snapshot:
     wanted = roots_of(roots, there)
-    return frozen(walk(reader_of(world), wanted, there), {}, wanted, there)
+    return freeze(walk(reader_of(world), wanted, there), {}, wanted, there)
 
 
 def versions(found: Snapshot, name: str) -> list[str]:
@@ -50,7 +50,9 @@ def test_a_package_is_asked_for_once_however_many_require_it() -> None:
     world = world_of({"a": {"1": ["c"]}, "b": {"1": ["c", "a"]}, "c": {"1": ["a"]}})
     questions: list[list[str]] = []
 
-    def read(source: partial[Iterable[PackageRecord]], wanted: Sequence[Wanted]) -> object:
+    def read(
+        source: partial[Iterable[PackageRecord]], wanted: Sequence[RequestedPackage]
+    ) -> object:
         questions.append([name for name, _ in wanted])
         return source(wanted)
 

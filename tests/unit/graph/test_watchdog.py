@@ -9,17 +9,17 @@ import time
 import pytest
 
 from common.errors import StoreUnavailable
-from graph.patience import patience
+from graph.watchdog import watchdog
 from tests.services.waiting import DEADLINE_S
 
 
 def test_waiting_ends_in_a_typed_error() -> None:
-    with pytest.raises(StoreUnavailable, match="no answer"), patience("the graph", 0.1):
+    with pytest.raises(StoreUnavailable, match="no answer"), watchdog("the graph", 0.1):
         threading.Event().wait(DEADLINE_S)
 
 
 def test_who_gets_on_is_not_given_up() -> None:
-    with patience("the graph", 3600) as got_on:
+    with watchdog("the graph", 3600) as got_on:
         signal.setitimer(signal.ITIMER_REAL, 1800)  # as if half of it had passed
         got_on()
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 1800
@@ -27,7 +27,7 @@ def test_who_gets_on_is_not_given_up() -> None:
 
 def test_the_alarm_is_given_back() -> None:
     before = signal.getsignal(signal.SIGALRM)
-    with patience("the graph", 60):
+    with watchdog("the graph", 60):
         pass
     assert signal.getsignal(signal.SIGALRM) == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
@@ -37,7 +37,7 @@ def test_threads_are_left_alone() -> None:
     seen: list[str] = []
 
     def work() -> None:
-        with patience("the graph", 0.01):
+        with watchdog("the graph", 0.01):
             time.sleep(0.05)
             seen.append("done")
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from common.environments import Environment, environment
+from graph.candidate_builder import CandidateBuilder, VersionRecord
 from graph.candidates import Candidate, Excluded, ExclusionReason
-from graph.compilation import Compiler
-from graph.queries.closure import VersionRecord
 from tests.factories.worlds import Made, reader_of
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
@@ -18,7 +17,7 @@ LINUX = environment("3.11", "manylinux_2_28_x86_64")
 def compiled(there: Environment, *made: Made) -> tuple[list[Candidate], list[Excluded]]:
     (package,) = reader_of(made)([(made[0].name, ())])
     records = [VersionRecord(*it) for it in package.versions]
-    return Compiler(there).compiled(package.name, records, ())
+    return CandidateBuilder(there).build(package.name, records, ())
 
 
 def candidates(there: Environment, *made: Made) -> list[str]:
@@ -38,8 +37,8 @@ def test_an_interpreter_between_releases_counts_as_the_release(
 
 
 def test_markers_can_be_evaluated_for_an_interpreter_between_releases() -> None:
-    compiler = Compiler(replace(LINUX, python_full_version="3.13.0+"))
-    assert compiler.holds("python_full_version >= '3.13'")
+    builder = CandidateBuilder(replace(LINUX, python_full_version="3.13.0+"))
+    assert builder.holds("python_full_version >= '3.13'")
 
 
 CUDA = environment("3.11", "manylinux_2_28_x86_64", cuda="12.4")

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from graph.product import Step, called_procedures, steps_of, tells_kind
+from graph.dialect import (
+    Step,
+    called_procedures,
+    steps_of,
+    tells_kind,
+)
 
 ARCADEDB = """\
 OpenCypher Native Execution Plan

@@ -1,1 +1,0 @@
-"""Cypher questions, one module per subject."""

@@ -1,0 +1,255 @@
+"""Reads snapshots from the graph: :func:`load_snapshot`, and :func:`is_current` for an old one.
+
+The closure of a request is read layer by layer with one Cypher query for each layer. A layer is
+everything that the candidates of the layer before require and that has not been read yet. A
+package is read again if a later layer requests another of its extras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import neo4j
+
+from common.environments import Environment
+from common.errors import StoreUnavailable
+from common.releases import Requirement
+from graph.candidate_builder import CandidateBuilder, VersionRecord, roots_of
+from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
+from graph.engine import graph_errors
+from graph.snapshot import Snapshot, revision_of
+
+#: How often a snapshot is read again because the graph changed in the meantime.
+_ATTEMPTS = 10
+
+#: A package and the extras that are requested of it.
+RequestedPackage = tuple[str, Sequence[str]]
+
+#: A layer: one row for each package with its versions, each version with its requirements.
+#:
+#: Requirements behind an extra are returned only if the extra is requested. A marker with ``or``
+#: or with ``!=`` of an extra may be true without any extra, so those are returned as well. The two
+#: lists are built inside the row because ``OPTIONAL MATCH`` takes twice the time, and because
+#: ArcadeDB fills a list made from an absent version with every edge of the graph. Times are
+#: returned as text, which takes a tenth of the time of a temporal value.
+PACKAGES = """
+UNWIND $packages AS wanted
+MATCH (package:Package {name: wanted[0]})
+RETURN package.name AS name, package.revision AS revision,
+  [(package)-[:HAS_VERSION]->(version:PackageVersion) | [
+    version.purl, version.version, version.index, version.state, version.problem,
+    version.requires_python, version.yanked, version.yanked_reason,
+    toString(version.uploaded_at), version.wheels, version.has_sdist, version.files_complete,
+    version.extras,
+    [(version)-[edge:REQUIRES]->(required:Package)
+      WHERE edge.extra IS NULL
+        OR any(extra IN edge.extra WHERE extra IN wanted[1])
+        OR edge.marker CONTAINS ' or '
+        OR edge.marker CONTAINS 'extra !='
+        OR edge.marker CONTAINS '!= extra'
+      | [required.name, edge.specifier, edge.marker, edge.extras, edge.url]]
+  ]] AS versions
+ORDER BY name
+"""
+
+VULNERABILITIES = """
+UNWIND $names AS name
+MATCH (:Package {name: name})-[:HAS_VERSION]->(version:PackageVersion)
+      <-[:AFFECTS]-(vulnerability:Vulnerability)
+RETURN version.purl AS purl, vulnerability.vulnerability_id AS id,
+  vulnerability.severity AS severity, vulnerability.score AS score
+ORDER BY purl, id
+"""
+
+REVISIONS = """
+UNWIND $names AS name
+MATCH (package:Package {name: name})
+RETURN package.name AS name, package.revision AS revision
+ORDER BY name
+"""
+
+
+class PackageRecord(NamedTuple):
+    """A node ``Package`` with all its versions, unordered; see :class:`VersionRecord`."""
+
+    name: str
+    revision: str | None
+    versions: Sequence[Sequence[Any]]
+
+
+#: Reads a layer, in any order.
+LayerReader = Callable[[Sequence[RequestedPackage]], Iterable[PackageRecord]]
+
+
+@dataclass(slots=True)
+class Closure:
+    """All packages that a request may need.
+
+    :param candidates: of every package that has versions, newest first
+    :param excluded: the other versions of these packages, newest first
+    :param revisions: of every package, ``None`` for one without versions
+    :param extras: that the request or a candidate requests of each package
+    :param layers: names of the packages that each layer added
+    """
+
+    candidates: dict[str, list[Candidate]] = field(default_factory=dict)
+    excluded: dict[str, list[Excluded]] = field(default_factory=dict)
+    revisions: dict[str, str | None] = field(default_factory=dict)
+    extras: dict[str, set[str]] = field(default_factory=dict)
+    layers: list[tuple[str, ...]] = field(default_factory=list)
+
+    def request(self, dependencies: Iterable[Dependency]) -> set[str]:
+        """Add the requested packages and extras; return the packages that must be read (again)."""
+        unread = set()
+        for dependency in dependencies:
+            if dependency.url is not None:
+                continue
+            requested = self.extras.get(dependency.name)
+            if requested is None:
+                self.extras[dependency.name] = set(dependency.extras)
+            elif requested.issuperset(dependency.extras):
+                continue
+            else:
+                requested.update(dependency.extras)
+            unread.add(dependency.name)
+        return unread
+
+
+def load_snapshot(
+    driver: neo4j.Driver,
+    roots: Iterable[Requirement | str],
+    environment: Environment,
+    *,
+    database: str = "neo4j",
+) -> Snapshot:
+    """Read the closure of ``roots``: one query for each layer and two for the whole closure.
+
+    :param roots: in any order; requirements whose marker is false are ignored
+    :raises InvalidArgument: if a root is not a valid requirement, or is a direct reference
+    :raises StoreUnavailable: if the graph does not answer, or keeps changing
+    """
+    read = partial(_read, roots=roots_of(roots, environment), environment=environment)
+    with _read_session(driver, database) as session:
+        for _ in range(_ATTEMPTS):
+            snapshot = session.execute_read(read)
+            # Equal revisions before and after prove that the snapshot mixes no two states.
+            if session.execute_read(_unchanged, snapshot):
+                return snapshot
+    raise StoreUnavailable(
+        "the graph", "it changes faster than it can be read", "try again in a while"
+    )
+
+
+def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo4j") -> bool:
+    """Whether the graph would give an equal snapshot now; one query of a few milliseconds.
+
+    The projection gives a package a random revision while it writes its versions. The answer is
+    therefore ``False`` from the first write on, not only after the last one.
+    """
+    with _read_session(driver, database) as session:
+        return session.execute_read(_unchanged, snapshot)
+
+
+def walk(read: LayerReader, roots: Iterable[Dependency], environment: Environment) -> Closure:
+    """Follow ``roots`` until no layer adds a package; the order of the rows does not matter."""
+    closure, builder = Closure(), CandidateBuilder(environment)
+    unread = closure.request(roots)
+    while unread:
+        names = sorted(unread)
+        if first := tuple(name for name in names if name not in closure.revisions):
+            closure.layers.append(first)
+            closure.revisions.update(dict.fromkeys(first))
+        dependencies: set[Dependency] = set()
+        # The whole layer is read before anything is requested, so its order cannot matter.
+        for package in list(read([(name, sorted(closure.extras[name])) for name in names])):
+            dependencies |= _add_package(closure, builder, package)
+        unread = closure.request(dependencies)
+    return closure
+
+
+def _add_package(
+    closure: Closure, builder: CandidateBuilder, package: PackageRecord
+) -> set[Dependency]:
+    """Add a package or replace it; return what its candidates require."""
+    name = package.name
+    closure.revisions[name] = package.revision
+    if not package.versions:
+        return set()
+    records = (VersionRecord._make(version) for version in package.versions)
+    candidates, excluded = builder.build(name, records, sorted(closure.extras[name]))
+    closure.candidates[name], closure.excluded[name] = candidates, excluded
+    return {dependency for candidate in candidates for dependency in candidate.requires}
+
+
+def freeze(
+    closure: Closure,
+    vulnerabilities: Mapping[str, Sequence[KnownVulnerability]],
+    roots: Sequence[Dependency],
+    environment: Environment,
+) -> Snapshot:
+    """Make a snapshot of a closure.
+
+    :param vulnerabilities: by package URL of the affected version
+    """
+    names = sorted(closure.candidates)
+    revisions = dict(sorted(closure.revisions.items()))
+
+    def by_name(value: Callable[[str], Any]) -> Mapping[str, Any]:
+        return MappingProxyType({name: value(name) for name in names})
+
+    def affected(candidate: Candidate) -> Candidate:
+        known = vulnerabilities.get(candidate.purl)
+        if known is None:
+            return candidate
+        return replace(candidate, vulnerabilities=tuple(sorted(known, key=lambda it: it.id)))
+
+    snapshot = Snapshot(
+        revision="",
+        environment=environment,
+        roots=tuple(roots),
+        packages=by_name(lambda name: tuple(map(affected, closure.candidates[name]))),
+        excluded=by_name(lambda name: tuple(closure.excluded[name])),
+        missing=tuple(name for name in revisions if name not in closure.candidates),
+        extras=by_name(lambda name: tuple(sorted(closure.extras[name]))),
+        layers=tuple(closure.layers),
+        revisions=MappingProxyType(revisions),
+    )
+    return replace(snapshot, revision=revision_of(snapshot))
+
+
+@contextmanager
+def _read_session(driver: neo4j.Driver, database: str) -> Iterator[neo4j.Session]:
+    with (
+        graph_errors(),
+        driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session,
+    ):
+        yield session
+
+
+def _read(
+    tx: neo4j.ManagedTransaction, *, roots: Sequence[Dependency], environment: Environment
+) -> Snapshot:
+    closure = walk(partial(_packages, tx), roots, environment)
+    vulnerabilities: dict[str, list[KnownVulnerability]] = {}
+    for row in tx.run(VULNERABILITIES, names=sorted(closure.candidates)):
+        known = KnownVulnerability(row["id"], row["severity"], row["score"])
+        vulnerabilities.setdefault(row["purl"], []).append(known)
+    return freeze(closure, vulnerabilities, roots, environment)
+
+
+def _packages(
+    tx: neo4j.ManagedTransaction, packages: Sequence[RequestedPackage]
+) -> list[PackageRecord]:
+    rows = [[name, list(extras)] for name, extras in packages]
+    return [PackageRecord(*record.values()) for record in tx.run(PACKAGES, packages=rows)]
+
+
+def _unchanged(tx: neo4j.ManagedTransaction, snapshot: Snapshot) -> bool:
+    names = list(snapshot.revisions)
+    known = {row["name"]: row["revision"] for row in tx.run(REVISIONS, names=names)}
+    return {name: known.get(name) for name in names} == snapshot.revisions
