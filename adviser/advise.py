@@ -1,7 +1,6 @@
-"""The adviser's one sentence: a request, a snapshot and evidence in, the best stack out.
+"""Give advice: from a request, a snapshot and evidence to the best stacks.
 
-Nothing here reads or writes; whoever calls it has read the snapshot and the evidence, and the
-same three give the same advice.
+This module does no I/O. The same request, snapshot and evidence always give the same advice.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from graph.snapshot import Snapshot
 
 
 class Resolver(Protocol):
-    """Something that resolves: in this process, or :class:`adviser.resolver.worker.Worker`."""
+    """Solves a universe, in this process or in a :class:`adviser.resolver.worker.Worker`."""
 
     def __call__(
         self, universe: Universe, budget: Budget | None = None, *, count: int = 1
@@ -35,7 +34,7 @@ class Resolver(Protocol):
 def in_this_process(
     universe: Universe, budget: Budget | None = None, *, count: int = 1
 ) -> Resolution:
-    """:func:`adviser.resolver.resolve.resolve`; the solver is loaded by the first call."""
+    """:func:`adviser.resolver.resolve.resolve`; the first call loads the solver."""
     from adviser.resolver.resolve import resolve
 
     return resolve(universe, budget, count=count)
@@ -43,12 +42,12 @@ def in_this_process(
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What was found for a request, and all that it rests on.
+    """The answer to a request, with its inputs.
 
     :param baseline: version by name of the stack that claims compare with; ``None`` for the
         newest version of each package
-    :param baseline_settled: whether every search for that baseline finds the same; ``False`` if
-        the search ended at its limit
+    :param baseline_settled: whether every search finds this baseline; ``False`` if the search
+        reached its limit
     """
 
     asked: Asked
@@ -62,7 +61,7 @@ class Advice:
 
     @property
     def baseline_reason(self) -> str:
-        """What the baseline is, for a person."""
+        """Description of the baseline."""
         if self.asked.locked is not None:
             return f"the versions in {self.asked.project.lock_source or 'the lock'}"
         if self.baseline is not None:
@@ -83,23 +82,23 @@ def advise(
     resolver: Resolver = in_this_process,
     threads: int = 1,
 ) -> Advice:
-    """The best stacks for a request, or why there is none.
+    """Find the best stacks for a request, or why there is none.
 
-    Without a lock of its own the project is compared with the newest feasible stack.
+    A project without a lock is compared with the newest feasible stack.
 
     :param snapshot: the closure of ``asked.roots`` in its environment; it may have more roots
-    :param threads: of the solver; the answer does not depend on them
+    :param threads: threads of the solver; the answer does not depend on them
     """
-    found = partial(resolver, budget=asked.options.budget(threads))
-    baseline, settled = baseline_of(asked, snapshot, evidence, found)
+    resolve = partial(resolver, budget=asked.options.budget(threads))
+    baseline, settled = baseline_of(asked, snapshot, evidence, resolve)
     assessment = assessed(asked, snapshot, evidence, baseline)
     universe = universe_for(asked, snapshot, assessment)
-    resolution = found(universe, count=asked.options.count)
+    resolution = resolve(universe, count=asked.options.count)
     return Advice(asked, snapshot, evidence, baseline, assessment, universe, resolution, settled)
 
 
 def universe_for(asked: Asked, snapshot: Snapshot, assessment: Assessment) -> Universe:
-    """What the request may choose from, and by what measure."""
+    """The versions that the request may choose from, with their scores."""
     request = asked.resolver_request(assessment.refused)
     penalties = penalties_of(assessment.criteria)
     return universe_of(snapshot, request, assessment.scores, penalties)
@@ -108,7 +107,7 @@ def universe_for(asked: Asked, snapshot: Snapshot, assessment: Assessment) -> Un
 def assessed(
     asked: Asked, snapshot: Snapshot, evidence: Evidence, baseline: Mapping[str, str] | None
 ) -> Assessment:
-    """What the evidence says of all that the request may choose from."""
+    """The assessment of all versions that the request may choose from."""
     return assess(
         snapshot,
         evidence,
@@ -123,20 +122,20 @@ def assessed(
 def baseline_of(
     asked: Asked, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
 ) -> tuple[Mapping[str, str] | None, bool]:
-    """The stack to compare with: the project's own, else the newest that meets the request.
+    """The stack to compare with: the project's lock, or the newest stack that meets the request.
 
-    :returns: its versions, and whether every search for it finds the same
+    :returns: its versions, and whether every search finds the same stack
     """
     if asked.locked is not None:
         return asked.locked, True
     if not evidence.readings:
-        return None, True  # nothing is compared, so nothing need be searched for
+        return None, True  # without measurements there is nothing to compare
     newest = resolver(universe_of(snapshot, asked.resolver_request({}), {}))
     return newest.stacks[0].versions() if newest.stacks else None, is_settled(newest)
 
 
-def is_settled(found: Resolution) -> bool:
-    """Whether every search ends so: with this order of stacks, or with this conflict."""
-    if found.status is Status.INFEASIBLE:
-        return found.conflict is None or found.conflict.minimal
-    return found.settled
+def is_settled(resolution: Resolution) -> bool:
+    """Whether every search gives the same result: these stacks in this order, or this conflict."""
+    if resolution.status is Status.INFEASIBLE:
+        return resolution.conflict is None or resolution.conflict.minimal
+    return resolution.settled

@@ -1,4 +1,7 @@
-"""Why this and why not that: the same request answered again, with one thing forced."""
+"""Explain advice: answer the same request again with one package forced in or out.
+
+The pure part of ``thoth why`` and ``thoth why-not``.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,21 @@ from graph.candidates import Dependency
 
 
 class ForcedOutcome(StrEnum):
-    """What forcing something comes to; the value is printed, never renamed."""
+    """The result of forcing a version. Values are printed and never renamed."""
 
-    #: The advised stack has it already.
+    #: The advised stack already has it.
     ADVISED = "advised"
-    #: Another stack has it, and is no better.
+    #: Another stack has it and does not score better.
     POSSIBLE = "possible"
     #: No stack can have it.
     CONFLICT = "conflict"
-    #: The budget was spent before it was known.
+    #: The search reached its limit first.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A package that differs between two stacks; ``None`` where one has none of it."""
+    """A package that differs between two stacks; ``None`` if a stack does not have it."""
 
     name: str
     advised: str | None
@@ -40,7 +43,7 @@ class VersionChange:
 
 @dataclass(frozen=True, slots=True)
 class CriterionLoss:
-    """What forcing costs by one criterion, in points; below zero where it gains."""
+    """The cost of forcing by one criterion, in points; negative for a gain."""
 
     criterion: str
     points: float
@@ -48,13 +51,13 @@ class CriterionLoss:
 
 @dataclass(frozen=True, slots=True)
 class ForcedStack:
-    """The best stack with something forced, next to the advised one.
+    """The best stack with a forced condition, compared with the advised stack.
 
-    :param what: in words, such as ``numpy==1.26.4``
-    :param points: the loss of all criteria; ``None`` without a stack
+    :param what: the condition, such as ``numpy==1.26.4``
+    :param points: total loss over all criteria; ``None`` without a stack
     :param changes: by name
     :param conflict: why there is no such stack
-    :param problem: why there cannot be one, where that is no conflict
+    :param problem: why there is none, if the reason is not a conflict
     """
 
     what: str
@@ -68,16 +71,16 @@ class ForcedStack:
 
 @dataclass(frozen=True, slots=True)
 class PackagePresence:
-    """Why a package is in a stack, in this version.
+    """Why a stack has a package in this version. Field names are keys of ``thoth why --json``.
 
-    :param version: ``None`` if it is not in the stack
-    :param path: who brings it, in words, from the request to the package itself
-    :param askers: all that ask for it, in words
-    :param placing: why it is no newer one
-    :param without: the best stack that has none of it
-    :param otherwise: the best stack that has another version of it
+    :param version: ``None`` if the package is not in the stack
+    :param path: the shortest chain of requirements from the request to the package
+    :param askers: all requirements on the package
+    :param placing: why it is not a newer version
+    :param without: the best stack without the package
+    :param otherwise: the best stack with another version of it
     :param no_stack: whether there is no stack at all
-    :param conflict: why there is none, if that is known
+    :param conflict: why there is no stack, if known
     """
 
     name: str
@@ -94,9 +97,9 @@ class PackagePresence:
 def why_not(
     advice: Advice, wanted: Dependency, *, resolver: Resolver = in_this_process, threads: int = 1
 ) -> ForcedStack:
-    """What it would take to have ``wanted`` as well.
+    """Find the best stack that also meets the requirement ``wanted``.
 
-    :param advice: on a snapshot that has ``wanted`` among its roots
+    :param advice: advice on a snapshot that has ``wanted`` among its roots
     """
     extras = f"[{','.join(wanted.extras)}]" if wanted.extras else ""
     what = f"{wanted.name}{extras}{wanted.specifier}"
@@ -108,7 +111,7 @@ def why_not(
 
 
 def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
-    """An extra of ``wanted`` that nothing has, in words."""
+    """A message if no known version has an extra of ``wanted``."""
     known = advice.snapshot.packages.get(wanted.name, ())
     for extra in wanted.extras:
         if known and not any(extra in it.extras for it in known):
@@ -117,7 +120,7 @@ def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
 
 
 def _offering(universe: Universe, wanted: Dependency) -> Universe:
-    """The same without versions that lack an extra of ``wanted``: who asks for it means it."""
+    """The universe without versions that lack an extra of ``wanted``."""
     name, extras = wanted.name, set(wanted.extras)
     usable = universe.packages.get(name, ())
     lacking = [it for it in usable if not extras.issubset(it.extras)]
@@ -138,7 +141,7 @@ def _offering(universe: Universe, wanted: Dependency) -> Universe:
 def why(
     advice: Advice, name: str, *, resolver: Resolver = in_this_process, threads: int = 1
 ) -> PackagePresence:
-    """Why the advised stack has a package, and what the next best thing would be."""
+    """Explain why the advised stack has a package, and find the best alternatives."""
     stack = advice.best
     choice = next((it for it in stack.choices if it.name == name), None) if stack else None
     if stack is None:
@@ -183,16 +186,16 @@ def _without(
 def _forced(
     advice: Advice, what: str, universe: Universe, resolver: Resolver, threads: int
 ) -> ForcedStack:
-    found = resolver(universe, advice.asked.options.budget(threads))
-    if not found.stacks:
-        infeasible = found.status is Status.INFEASIBLE
+    resolution = resolver(universe, advice.asked.options.budget(threads))
+    if not resolution.stacks:
+        infeasible = resolution.status is Status.INFEASIBLE
         outcome = ForcedOutcome.CONFLICT if infeasible else ForcedOutcome.UNKNOWN
-        return ForcedStack(what, outcome, conflict=found.conflict)
-    return _compared(advice, what, found)
+        return ForcedStack(what, outcome, conflict=resolution.conflict)
+    return _compared(advice, what, resolution)
 
 
-def _compared(advice: Advice, what: str, found: Resolution) -> ForcedStack:
-    forced, advised = found.stacks[0], advice.best
+def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
+    forced, advised = resolution.stacks[0], advice.best
     if advised is None:
         return ForcedStack(what, ForcedOutcome.POSSIBLE)
     changes = changes_between(advised, forced)
@@ -214,21 +217,21 @@ def _total(stack: Stack, place: int) -> int:
 
 
 def _path(rationales: VersionRationales, name: str) -> list[str]:
-    """The shortest chain from the request to a package, in words."""
-    # For each package that was met, the next one towards ``name`` and what it asks of that.
+    """The shortest chain of requirements from the request to a package."""
+    # For each package visited, the next package towards ``name`` and the requirement on it.
     towards: dict[str, tuple[str, Dependency] | None] = {name: None}
     pending = deque([name])
     while pending:
         wanted = pending.popleft()
-        for asker, dependency in rationales.requirers(wanted):
-            if not asker:
+        for requirer, dependency in rationales.requirers(wanted):
+            if not requirer:
                 return [
                     rationales.requirement_text("", dependency),
                     *_steps(rationales, towards, wanted),
                 ]
-            if asker not in towards:
-                towards[asker] = (wanted, dependency)
-                pending.append(asker)
+            if requirer not in towards:
+                towards[requirer] = (wanted, dependency)
+                pending.append(requirer)
     return []
 
 

@@ -1,4 +1,7 @@
-"""Compare two locks: whether the new one does settled harm, and what is missing to tell."""
+"""Guard an upgrade: whether a new lock is slower, vulnerable or yanked compared with an old one.
+
+The pure part of ``thoth guard``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ Vulnerabilities = Mapping[tuple[str, str], Iterable[KnownVulnerability]]
 
 
 class GuardOutcome(StrEnum):
-    """What can be said of an upgrade; the value is printed, never renamed."""
+    """The verdict on an upgrade. Values are printed and never renamed."""
 
     NO_HARM = "no_harm"
     HARM = "harm"
@@ -32,23 +35,23 @@ class GuardOutcome(StrEnum):
 
 
 class MissingKind(StrEnum):
-    """What is missing to judge an upgrade; the value is printed, never renamed."""
+    """What is missing to judge an upgrade. Values are printed and never renamed."""
 
-    #: A new version is not known, its metadata are not read, or it cannot be installed here.
+    #: A new version is unknown, its metadata were not read, or it cannot be installed here.
     METADATA = "metadata"
-    #: No advisories were ever read, so nothing is known about vulnerabilities.
+    #: The store has no advisories, so vulnerabilities are unknown.
     ADVISORIES = "advisories"
-    #: A comparison that was measured here has no verdict.
+    #: A comparison measured on this hardware is undetermined.
     VERDICT = "verdict"
-    #: The versions of a package whose speed indicators measure were not compared here.
+    #: Two versions of a package that indicators measure were not compared on this hardware.
     MEASUREMENT = "measurement"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingKnowledge:
-    """Something without which an upgrade cannot be judged.
+    """Missing knowledge, without which an upgrade cannot be judged.
 
-    :param package: ``None`` if it concerns all of them
+    :param package: ``None`` if it concerns all packages
     :param remedy: the command that supplies it
     """
 
@@ -60,7 +63,7 @@ class MissingKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class VersionVulnerability:
-    """A vulnerability of one version that the other side is not known to have.
+    """A vulnerability of a version in one lock that the other lock is not known to have.
 
     :param severity: ``None`` if unknown
     """
@@ -82,20 +85,20 @@ class YankedVersion:
 
 @dataclass(frozen=True, slots=True)
 class GuardResult:
-    """An upgrade from one lock to another.
+    """The result of guarding an upgrade from one lock to another.
 
-    :param changes: packages that differ; PEP 440 decides what is another version. ``advised`` is
-        the new version, ``forced`` the old one
-    :param claims: settled comparisons of the changed packages on this hardware, one by one
+    :param changes: packages that differ by PEP 440. ``advised`` is the new version, ``forced``
+        the old version
+    :param claims: settled comparisons of single changed packages on this hardware
     :param stacks: settled comparisons of the two locks as a whole, if several packages differ and
-        both locks were measured here as they are
+        both locks were measured on this hardware
     :param comparisons: how many comparisons share the error rate of the claims
-    :param introduced: vulnerabilities that come with the new lock
-    :param removed: those that go with the old one
+    :param introduced: vulnerabilities of the new lock only
+    :param removed: vulnerabilities of the old lock only
     :param yanked: changed packages whose new version was yanked
-    :param missing: what is missing to judge it
-    :param unmeasured: other changed packages whose two versions were not compared here; a lack of
-        measurements of these does not count as missing
+    :param missing: what is missing to judge the upgrade
+    :param unmeasured: other changed packages whose two versions were not compared here; no
+        indicator measures these, so they do not count as missing
     """
 
     changes: tuple[VersionChange, ...]
@@ -110,14 +113,14 @@ class GuardResult:
 
     @property
     def slower(self) -> tuple[Claim, ...]:
-        """What the upgrade costs: as a whole where that is settled, else package by package."""
+        """Settled slowdowns: of the whole lock where that is settled, else of single packages."""
         whole = {it.comparison_key for it in self.stacks}
         parts = (it for it in self.claims if it.comparison_key not in whole)
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)
 
     @property
     def outcome(self) -> GuardOutcome:
-        """Settled harm outweighs what is missing."""
+        """The verdict. Settled harm outweighs missing knowledge."""
         if self.slower or self.introduced or self.yanked:
             return GuardOutcome.HARM
         return GuardOutcome.UNKNOWN if self.missing else GuardOutcome.NO_HARM
@@ -132,14 +135,14 @@ def guard(
     hardware: str | None,
     vulnerabilities: Vulnerabilities | None = None,
 ) -> GuardResult:
-    """Compare two locks, each its versions by name.
+    """Compare two locks, given as versions by name.
 
-    Speed needs measurements alone: whether somebody has read a version's metadata does not matter.
-    No version that is in neither lock takes part in the tests.
+    Speed is judged from measurements only, even if the metadata of a version were not read.
+    Only versions of the two locks take part in the statistical tests.
 
-    :param snapshot: with the packages of both among its roots
-    :param evidence: of excluded versions, too
-    :param vulnerabilities: of the versions of changed packages that are no candidates
+    :param snapshot: a snapshot with the packages of both locks among its roots
+    :param evidence: evidence that includes excluded versions
+    :param vulnerabilities: vulnerabilities of changed versions that are not candidates
     """
     changes = changes_of(old, new)
     before, after = (_side(it, snapshot, vulnerabilities or {}) for it in (old, new))
@@ -181,8 +184,8 @@ def guard(
 class _Side:
     """One of the two locks.
 
-    :param versions: by name
-    :param known: those of them that are known, by name
+    :param versions: version by name
+    :param known: by name, the versions that the snapshot has
     """
 
     versions: Mapping[str, str]
@@ -203,7 +206,10 @@ class _Side:
 def versions_without_candidate(
     old: Mapping[str, str], new: Mapping[str, str], snapshot: Snapshot
 ) -> list[tuple[str, str]]:
-    """Names and versions of changed packages whose vulnerabilities the snapshot does not have."""
+    """Names and versions of changed packages that are not candidates of the snapshot.
+
+    The snapshot does not have their vulnerabilities.
+    """
     return [
         (it.name, versions[it.name])
         for it in changes_of(old, new)
@@ -214,7 +220,7 @@ def versions_without_candidate(
 
 
 def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionChange, ...]:
-    """The packages in which two locks differ, by name."""
+    """The packages that differ between two locks, by name."""
     return tuple(
         VersionChange(name, new.get(name), old.get(name))
         for name in sorted(old.keys() | new.keys())
@@ -231,7 +237,7 @@ def _side(
 
 
 def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:
-    """A version as the snapshot has it; a candidate rather than what is excluded."""
+    """A version in the snapshot; candidates take precedence over excluded versions."""
     listed: list[Candidate | Excluded] = [
         *snapshot.packages.get(name, ()),
         *snapshot.excluded.get(name, ()),
@@ -240,7 +246,7 @@ def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded 
 
 
 def _same(one: str | None, other: str | None) -> bool:
-    """Whether two texts are one version: ``1.0`` is ``1.0.0``."""
+    """Whether two strings denote the same version; ``1.0`` equals ``1.0.0``."""
     if one == other or one is None or other is None:
         return one == other
     parsed = version_of(one)
@@ -254,7 +260,7 @@ def _claims(
     after: _Side,
     changes: Sequence[VersionChange],
 ) -> tuple[Claim, ...]:
-    """What was measured of the changed versions, and of both locks as a whole."""
+    """Claims about the changed versions, and about both locks as a whole."""
     stacks = MeasuredStackIndex(evidence)
     old, new = before.purls, after.purls
     versions = {
@@ -268,7 +274,7 @@ def _claims(
 
 
 def _measured_stack(stacks: MeasuredStackIndex, side: _Side) -> str | None:
-    """The digest of the measured stack that has exactly the versions of a lock."""
+    """Digest of the measured stack with exactly the versions of a lock, if there is one."""
     purls = frozenset(side.purls.values())
     if not purls or len(side.known) < len(side.versions):
         return None

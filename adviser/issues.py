@@ -1,4 +1,4 @@
-"""What may be wrong with where a lock's files come from: each kind with its weight and remedy."""
+"""Provenance issues: problems with the origin of a lock's files, with their level and remedy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from adviser.scoring.assessments import NoteLevel
 
 
 class IssueId(StrEnum):
-    """What may be wrong with a lock; existing clients know all down to
-    ``DIFFERENT_ARTIFACTS_ON_SOURCES`` but ``INVALID_ARTIFACT_SIZE``."""
+    """Kinds of issues. Existing clients know those up to ``DIFFERENT_ARTIFACTS_ON_SOURCES``, except
+    ``INVALID_ARTIFACT_SIZE``."""
 
     INVALID_LOCK_HASH = "INVALID-LOCK-HASH"
     SOURCE_NOT_WHITELISTED = "SOURCE-NOT-WHITELISTED"
@@ -44,27 +44,27 @@ _REMEDIES = {
     IssueId.INVALID_LOCK_HASH: "lock the project again",
     IssueId.SOURCE_NOT_WHITELISTED: "allow the index with --index, or take the package elsewhere",
     IssueId.INSECURE_SOURCE: "use an https address, and verify its certificate",
-    IssueId.MISSING_PACKAGE: "check the name and the version; `thoth packages add` reads an index",
+    IssueId.MISSING_PACKAGE: "check name and version; `thoth packages add` fetches a package",
     IssueId.INVALID_ARTIFACT_HASH: "do not install it; find out where the hash comes from",
     IssueId.INVALID_ARTIFACT_SIZE: "lock the project again; installers refuse the file",
-    IssueId.ARTIFACT_DIFFERENT_SOURCE: "name the index that serves it in the lock, if it is meant",
+    IssueId.ARTIFACT_DIFFERENT_SOURCE: "name the index that serves it in the lock, if intended",
     IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE: "name the index of the package in the lock",
     IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: "name the index of the package in the lock",
     IssueId.NO_HASH: "lock it with hashes: `thoth advise --format requirements`",
     IssueId.UNVERIFIABLE: "take it from an index and lock it with a SHA-256, or check it yourself",
     IssueId.ARTIFACT_GONE: "lock again: installing it anew would fail",
-    IssueId.YANKED: "choose another version: its publisher took this one back",
-    IssueId.NOT_ATTESTED: "nothing need be done; the publisher signs no provenance for it",
-    IssueId.FILES_UNKNOWN: "read its index: `thoth packages add`, or check with --live",
+    IssueId.YANKED: "choose another version; its publisher yanked this one",
+    IssueId.NOT_ATTESTED: "no action needed; the publisher signs no provenance for it",
+    IssueId.FILES_UNKNOWN: "fetch it with `thoth packages add`, or check with --live",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that is wrong, or worth knowing.
+    """A problem with the origin of a file, or a remark about it.
 
-    :param digest: of the file that it is about
-    :param indexes: that it is about, sorted
+    :param digest: digest of the file
+    :param indexes: the indexes concerned, sorted
     """
 
     id: IssueId
@@ -77,7 +77,7 @@ class Issue:
     indexes: tuple[str, ...] = ()
 
     def document(self) -> dict[str, object]:
-        """As reports write it: texts and lists of texts only."""
+        """The issue as JSON: strings and lists of strings only."""
         values = {
             "package_name": self.package_name,
             "package_version": f"=={self.package_version}" if self.package_version else None,
@@ -104,6 +104,6 @@ def issue_of(
     indexes: tuple[str, ...] = (),
     level: NoteLevel | None = None,
 ) -> Issue:
-    """An issue of its kind's own remedy, and of its own weight unless another is given."""
+    """An issue with the remedy of its kind, and its level unless ``level`` is given."""
     level = level or _TYPES.get(issue, NoteLevel.ERROR)
     return Issue(issue, level, message, _REMEDIES[issue], package, version, digest, indexes)

@@ -33,17 +33,17 @@ from common.job_stability import noise_warnings, robust_variation
 from common.units import Unit
 from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Series
 
-#: Hexadecimal digits of a digest that a person can still tell apart.
+#: Number of hexadecimal digits that identify a digest for people.
 SHORT_DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StackJobs:
-    """A stack's jobs before they are compared.
+    """The jobs of a stack before the comparison.
 
     :param digest: ``None`` if the inspections named no lock
-    :param jobs: those that count
-    :param left_out: why each other job does not, sorted
+    :param jobs: the jobs that count
+    :param left_out: for each other job the reason why it does not count, sorted
     """
 
     digest: str | None
@@ -59,17 +59,17 @@ class StackJobs:
 
     @property
     def rates(self) -> list[float]:
-        """Of the jobs that count."""
+        """Rates of the jobs that count."""
         return [math.exp(it.log_rate) for it in self.jobs]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSeries:
-    """Everything that was measured alike.
+    """Everything measured under one comparison key and one version of Python.
 
     :param known: stacks by digest
-    :param unknown: jobs whose stack is not known, by version of the component: several stacks
-        may hide in one, so they are compared with nothing
+    :param unknown: jobs of unknown stacks, by version of the component; several stacks may hide
+        in one, so they are not compared
     """
 
     series: Series
@@ -89,9 +89,9 @@ def short_digest(digest: str) -> str:
 
 
 def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:
-    """What observations of one series, in any order, say of its stacks.
+    """Group the observations of one series, in any order, by stack.
 
-    Drift is cut, and instability told, by the very functions that advice is scored with.
+    Drift and instability are handled by the same functions as in advice.
     """
     by_stack = defaultdict(list)
     for it in alike:
@@ -126,7 +126,7 @@ def _component(rows: Sequence[MeasuredObservation]) -> tuple[str | None, str | N
 
 
 class UnknownBaseline(ProjectError):
-    """A digest prefix that names no measured stack, or more than one."""
+    """A digest prefix that matches no measured stack, or more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +134,15 @@ class StackResult:
     """One stack under one comparison key.
 
     :param stack_digest: ``None`` if the inspection named no lock
-    :param jobs: those that count, and those that were left out
-    :param unstable: reasons of the jobs that were left out, sorted
-    :param median_rate: over the jobs that count, in the group's unit, ``None`` if there is none
-    :param variation: MAD-based coefficient of variation of their rates, dimensionless, ``None``
+    :param jobs: number of all jobs, including those left out
+    :param unstable: for each job left out the reason, sorted
+    :param median_rate: median over the jobs that count, in the group's unit; ``None`` without jobs
+    :param variation: MAD-based coefficient of variation of their rates, dimensionless; ``None``
         below two jobs
-    :param comparison: with the group's baseline; ``None`` for the baseline itself and for
-        unknown stacks
-    :param left_out: how many jobs of this stack and of the baseline take no part in the
-        comparison, by reason; without one, how many of this stack are left out
+    :param comparison: comparison with the group's baseline; ``None`` for the baseline itself and
+        for unknown stacks
+    :param left_out: by reason, the number of jobs of this stack and of the baseline that take no
+        part in the comparison; without a comparison, those of this stack
     """
 
     label: str
@@ -158,22 +158,22 @@ class StackResult:
 
     @property
     def warnings(self) -> Iterator[str]:
-        """What a person should know at once about the noise of its jobs."""
+        """Warnings about noisy jobs."""
         return noise_warnings(self.label, self.jobs, Counter(self.unstable), self.variation)
 
 
 @dataclass(frozen=True, slots=True)
 class StackGroup:
-    """All stacks measured alike: under one comparison key, on one version of Python.
+    """All stacks measured under one comparison key and on one version of Python.
 
-    :param script_sha256: of the indicator's text, hexadecimal; ``None`` if the documents do not say
-    :param baseline: the stack that the others are compared with, ``None`` without known stacks
-    :param baseline_reason: why it is that one, for a person
-    :param stacks: known stacks, fastest median first, the baseline among them
-    :param delta: δ: differences up to it are of no interest, a share of the baseline's rate
-    :param next_jobs: open comparisons, the one first where further jobs tell most
-    :param unknown: observations whose stack is not known, by version of the component;
-        several stacks may hide in one, so they are compared with nothing
+    :param script_sha256: hexadecimal digest of the indicator's script; ``None`` if unknown
+    :param baseline: the stack that the others are compared with; ``None`` without known stacks
+    :param baseline_reason: why this stack is the baseline
+    :param stacks: known stacks including the baseline, fastest median first
+    :param delta: δ, the smallest difference of interest, as a share of the baseline's rate
+    :param next_jobs: undetermined comparisons, those first where more jobs are most useful
+    :param unknown: jobs of unknown stacks, by version of the component; several stacks may hide
+        in one, so they are not compared
     """
 
     comparison_key: str
@@ -196,16 +196,15 @@ class StackGroup:
 def compare_stacks(
     observations: Iterable[MeasuredObservation], baseline: str | None = None
 ) -> list[StackGroup]:
-    """Compare the stacks of each series, by the rules that advice is scored with.
+    """Compare the stacks of each series, by the same rules as advice.
 
-    The baseline is the stack with the newest release of the measured component (final
-    releases before pre-releases, then PEP 440 order; among equals the one with most stable
-    jobs), unless ``baseline`` names another.
+    The default baseline is the stack with the newest release of the measured component: final
+    releases before pre-releases, then PEP 440 order, then the most stable jobs.
 
-    :param baseline: prefix of a stack digest, with or without its ``sha256:``; groups that
-        lack that stack fall back to the newest release and say so
+    :param baseline: prefix of a stack digest, with or without ``sha256:``; groups without this
+        stack use the default baseline and say so
     :returns: groups by indicator, hardware and parameters; their comparisons are one family
-    :raises UnknownBaseline: if no group has such a stack, or one has several
+    :raises UnknownBaseline: if no group has such a stack, or a group has several
     """
     series = all_series(observations)
     baselines = [_baseline_of(it.known, baseline) for it in series]
@@ -222,21 +221,21 @@ def compare_stacks(
 
 
 def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
-    """What stacks have shown against themselves: in the same turns, and run against the next run.
+    """Compare stacks with themselves: runs in the same turns, and each run with the next one.
 
-    Each is judged by itself with the least δ, as what they show themselves is what it would
-    rise by; runs that were not in turns with the error that all runs of their series show.
+    Each comparison is judged by itself with the smallest δ, because the observed noise would
+    raise it. Runs that did not take turns use the error between all runs of their series.
     """
-    found = []
+    comparisons = []
     for series in all_series(observations):
         history = series.history
         for theirs, ours in (*history.identical_pairs(), *history.neighbours()):
-            found += compare_candidates(theirs, [ours], spread=history.spread)
-    return self_check(found)
+            comparisons += compare_candidates(theirs, [ours], spread=history.spread)
+    return self_check(comparisons)
 
 
 def all_series(observations: Iterable[MeasuredObservation]) -> list[MeasuredSeries]:
-    """The observations, series by series: one comparison key, one version of Python."""
+    """The observations by series: one comparison key and one version of Python each."""
     by_series = defaultdict(list)
     for it in observations:
         by_series[it.series.comparison_key, it.series.python_version].append(it)
@@ -260,7 +259,7 @@ def _starts(digest: str | None, prefix: str) -> bool:
 
 
 def _contest(it: MeasuredSeries, base: StackJobs | None) -> ComparisonGroup:
-    """The baseline of a series and its other known stacks, in their order."""
+    """The baseline of a series and its other known stacks, in order."""
     labelled = {
         stack.digest: replace(it.history.sample(stack.digest or ""), label=stack.label)
         for stack in it.known

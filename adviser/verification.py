@@ -1,4 +1,4 @@
-"""Recorded advice, compared with its report and with what it was made of."""
+"""Verify recorded advice against its report and its inputs: a part of ``thoth record verify``."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class AdviceVerifier:
                     head, links = head_of(report), links_in(report["result"])
                     problems = None
                     if report["metadata"].get("analyzer_version") == __version__:
-                        problems, links = _worked_out(connection, run, head, report, links)
+                        problems, links = _check_inputs(connection, run, head, report, links)
                     else:
                         run.counts["advice_of_other_versions"] += 1
                 except InvalidDocument as error:
@@ -96,33 +96,33 @@ class AdviceVerifier:
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:
-        """Nothing rests on advice, so that naming what differs is enough."""
+        """Nothing depends on advice, so there is nothing to settle."""
 
 
 def _recorded(connection: Connection, documents: Sequence[StoredDocument]) -> dict[str, list[str]]:
-    """The requests that each report answers; none if the advice was deleted meanwhile."""
+    """The requests that each report answers; none if the advice has been deleted since."""
     table = AdviceRow
     query = select(table.report_document_id, table.request_document_id).where(
         table.report_document_id == any_(texts(it.document_id for it in documents))
     )
-    found: dict[str, list[str]] = {}
+    requests: dict[str, list[str]] = {}
     for report_id, request_id in connection.execute(query):
-        found.setdefault(report_id, []).append(request_id)
-    return found
+        requests.setdefault(report_id, []).append(request_id)
+    return requests
 
 
-def _worked_out(
+def _check_inputs(
     connection: Connection, run: Run, head: AdviceHead, report: Report, links: AdviceLinks
 ) -> tuple[list[str] | None, AdviceLinks]:
-    """What is wrong with an advice next to what it was made of, and all that it is tied to.
+    """Check an advice against its inputs.
 
-    :returns: ``None`` and the links of the report, if what it was made of is damaged
-    :raises InvalidDocument: if what it was made of is no such thing
+    :returns: problems, and the rows of the advice; ``None`` for problems if an input is damaged
+    :raises InvalidDocument: if an input cannot be read
     """
     try:
         stored = advice_of(connection, run.settings, head.advice_id)
     except DamagedDocument:
-        return None, links  # that is told of the damaged document
+        return None, links  # the damaged document itself is reported
     if stored is None:
         return ["it is recorded under another identifier"], links
     try:
@@ -153,14 +153,14 @@ def _rows(
     head: AdviceHead,
     links: AdviceLinks,
 ) -> _Rows:
-    """Every row that a report and its advice make, by column."""
+    """Every row of an advice and its report, by column."""
     values = {field.name: getattr(head, field.name) for field in fields(AdviceHead)}
     rows: _Rows = [(AdviceRow, {**values, "report_document_id": document_id})]
     for rank, it in enumerate(links.stacks, 1):
         rows += stack_rows(it.stack, document_id)
         advised = {"rank": rank, "stack_digest": it.stack.digest, "score": it.score}
         rows.append((AdvisedStack, {"advice_id": head.advice_id, **advised}))
-    # Evidence is also what is no observation of the record.
+    # Evidence may name observations that are not in the record.
     query = select(ObservationRow.observation_id).where(
         ObservationRow.observation_id == any_(texts(links.evidence))
     )
