@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import request_options
+from cli.options import NamedPath, request_options
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def advise() -> None:
 
 
 @advise.command("project")
-@click.argument("path", type=click.Path(path_type=Path), default=".")
+@click.argument("path", type=NamedPath(path_type=Path), default=".")
 @request_options
 @click.option(
     "--count",

@@ -43,20 +43,19 @@ def sync_command(
     quarantine, the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
-    from common.redaction import absolute_source
     from ingest.advisories.runs import SyncRun, run_sync
     from ingest.advisories.sync import check_source
+    from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
-    if source and osv:
+    if source is not None and osv:
         raise click.UsageError("--osv reads the archive in ADVISORIES: leave SOURCE out")
-    named = source or settings.advisories
-    if named is None:
+    if source is None and settings.advisories is None:
         raise click.UsageError(
             "ADVISORIES is not set. Name a SOURCE, or set ADVISORIES to the address of OSV's "
             "archive for Python packages, PyPI/all.zip in its public bucket"
         )
-    place = absolute_source(named)
+    place = source_argument(source if source is not None else settings.advisories or "")
     with ExitStack() as stack:
         on_document = _progress(stack, place, quiet=as_json)
         if dry_run:

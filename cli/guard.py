@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import environment_options
+from cli.options import NamedPath, environment_options
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ _CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
 
 
 @click.command()
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=NamedPath(path_type=Path))
+@click.argument("new", type=NamedPath(path_type=Path))
 @environment_options
 @click.option(
     "--fetch",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from common.errors import ProjectError
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,12 +55,12 @@ def inspections(
     the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
-    from common.redaction import absolute_source
     from ingest.pipeline import ignore_skipped
     from ingest.runs import check, run
+    from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
-    places = [absolute_source(source) for source in sources]
+    places = [source_argument(source) for source in sources]
     skipped: list[Skipped] | None = [] if list_skipped else None
     on_skipped = ignore_skipped if skipped is None else skipped.append
     with ExitStack() as stack:
@@ -100,7 +101,10 @@ def quarantine(context: click.Context, retry: bool, forget: tuple[int, ...], as_
     settings: Settings = context.obj
     if forget:
         forgotten = forget_refusals(settings, forget)
-        click.echo(f"{forgotten} of {len(forget)} taken off the list.", err=True)
+        click.echo(f"{len(forgotten)} of {len(forget)} taken off the list.", err=True)
+        if unknown := sorted(set(forget) - forgotten):
+            numbers = ", ".join(map(str, unknown))
+            raise ProjectError(f"not on the list: {numbers}")
     if retry:
         with ExitStack() as stack:
             report = retry_quarantine(settings, progress_bar(stack, [], quiet=as_json))
@@ -170,7 +174,8 @@ def print_report(
     outcomes = ", ".join(
         f"{count} {name.replace('_', ' ')}" for name, count in sorted(seen.observations.items())
     )
-    click.echo(f"observations  {sum(seen.observations.values())}: {outcomes or 'none new'}")
+    new = f"{seen.observations.total()} {verb}" + (f": {outcomes}" if outcomes else "")
+    click.echo(f"observations  {new}; {seen.observations_known} already known")
     if seen.stacks_unknown:
         click.echo(f"              {seen.stacks_unknown} inspections name no stack")
     if seen.mended:
@@ -196,9 +201,11 @@ def print_report(
 
 def _print_skipped(counts: Counter[str], files: Sequence[Skipped] | None) -> None:
     """How many files were skipped and why; each of them if they are to be listed."""
-    click.echo(f"skipped       {counts.total()} files that are not inspections")
-    for reason, count in counts.most_common():
-        click.echo(f"              {reason}: {count}")
+    count = counts.total()
+    kind = "file that is not an inspection" if count == 1 else "files that are not inspections"
+    click.echo(f"skipped       {count} {kind}")
+    for reason, many in counts.most_common():
+        click.echo(f"              {reason}: {many}")
     if files is None:
         click.echo("              `thoth ingest inspections --list-skipped` lists them")
     for it in files or ():

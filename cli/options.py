@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     from graph.engine import Stores
 
 
+class NamedPath(click.Path):
+    """A path on the command line; refuses the empty text, which would be the current directory."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("an empty path; `.` names the current directory", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 Text = TypeVar("Text")
 Value = TypeVar("Value")

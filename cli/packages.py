@@ -48,11 +48,11 @@ def import_command(
     the number of its line, the rest goes on, and the exit code is 1, as it is if a file has
     another hash than before. An interrupted run is resumed by running it again.
     """
-    from common.redaction import absolute_source
+    from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
     moment = None if as_of is None else _as_of(as_of)
-    sources = [absolute_source(file) for file in files]
+    sources = [source_argument(file) for file in files]
     with ExitStack() as stack:
         on_release = _release_counter(stack, quiet=as_json)
         run = _check if dry_run else _run

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.options import NamedPath
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("lock", type=click.Path(path_type=Path))
+@click.argument("lock", type=NamedPath(path_type=Path))
 @click.option(
     "--index",
     "indexes",

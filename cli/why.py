@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from cli.options import request_options
+from cli.options import NamedPath, request_options
 from common.errors import InvalidArgument
 from common.settings import Settings
 
 _path = click.option(
     "--project",
     "path",
-    type=click.Path(path_type=Path),
+    type=NamedPath(path_type=Path),
     default=".",
     help="Folder or file of the project; this folder by default.",
 )

@@ -9,9 +9,8 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from common.inspection import InspectionDocument
 from common.settings import Settings
-from graph.record.inspections import Delivery, add_inspections
+from graph.record.inspections import Delivery, InspectionsAdded, add_inspections
 from ingest.batches import Batch, Recorder, in_batches
 from ingest.documents import Limits, Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections
@@ -28,6 +27,8 @@ class IngestReport:
     :param known: documents that were in the record before, or met twice
     :param mended: entries of the quarantine that were met no more
     :param skipped: files that are not inspections, by the reason
+    :param observations: new ones, by their outcome
+    :param observations_known: those that were in the record before, or met twice
     """
 
     read: int = 0
@@ -38,24 +39,25 @@ class IngestReport:
     skipped: Counter[str] = field(default_factory=Counter)
     stacks_unknown: int = 0
     observations: Counter[str] = field(default_factory=Counter)
+    observations_known: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def count(self, document: InspectionDocument) -> None:
-        """Count a document that was taken in for the first time."""
-        self.new += 1
-        self.stacks_unknown += document.stack is None
-        self.observations.update(seen.outcome.value for seen in document.observations)
-
-    def count_batch(self, batch: Batch[Delivery], new: set[str]) -> None:
-        """Count a batch, of which the documents in ``new`` were not in the record before."""
-        counted: set[str] = set()
-        for delivery in batch.deliveries:
-            document_id = str(delivery.document.document_id)
-            if document_id in new and document_id not in counted:
-                counted.add(document_id)
-                self.count(delivery.document)
+    def count_batch(self, batch: Batch[Delivery], added: InspectionsAdded) -> None:
+        """Count a batch and what it added to the record."""
+        new_documents, new_observations = set(added.documents), set(added.observations)
+        for document in (delivery.document for delivery in batch.deliveries):
+            if document.document_id in new_documents:
+                new_documents.remove(document.document_id)
+                self.new += 1
+                self.stacks_unknown += document.stack is None
             else:
                 self.known += 1
+            for observation in document.observations:
+                if observation.observation_id in new_observations:
+                    new_observations.remove(observation.observation_id)
+                    self.observations[observation.outcome.value] += 1
+                else:
+                    self.observations_known += 1
         self.quarantined += len(batch.refusals)
         self.reasons.update(str(it.error.reason) for it in batch.refusals)
         self.read += len(batch)
@@ -72,6 +74,7 @@ class IngestReport:
             "skipped_reasons": dict(self.skipped),
             "stacks_unknown": self.stacks_unknown,
             "observations": dict(self.observations),
+            "observations_known": self.observations_known,
             "reasons": dict(self.reasons),
         }
 
@@ -120,11 +123,17 @@ def check_inspections(
     """What ingest would make of ``sources`` in an empty record; nothing is written."""
     report = IngestReport()
     count_skipped = _counting(report, on_skipped)
-    seen: set[str] = set()
+    documents: set[str] = set()
+    observations: set[str] = set()
     for batch in read_inspections(sources, limits, on_document, count_skipped):
-        new = {str(it.document.document_id) for it in batch.deliveries} - seen
-        report.count_batch(batch, new)
-        seen |= new
+        met = [it.document for it in batch.deliveries]
+        added = InspectionsAdded(
+            {str(it.document_id) for it in met} - documents,
+            {seen.observation_id for it in met for seen in it.observations} - observations,
+        )
+        report.count_batch(batch, added)
+        documents |= added.documents
+        observations |= added.observations
     return report
 
 
@@ -159,8 +168,8 @@ def ingest_inspections(
     """
     report = IngestReport()
 
-    def recorded(batch: Batch[Delivery], new: set[str]) -> None:
-        report.count_batch(batch, new)
+    def recorded(batch: Batch[Delivery], added: InspectionsAdded) -> None:
+        report.count_batch(batch, added)
         on_commit()
 
     recorder = Recorder(settings, engine, KIND, add_inspections, recorded)

@@ -235,7 +235,7 @@ def list_quarantine(settings: Settings) -> list[QuarantineEntry]:
         return open_refusals(connection)
 
 
-def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> int:
-    """Take entries off the list; returns how many were on it."""
+def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> set[int]:
+    """Take entries off the list; returns the numbers of those that were on it."""
     with open_record(settings) as engine, engine.begin() as connection:
         return forget(connection, quarantine_ids)

@@ -99,7 +99,7 @@ def _taken_in(body: bytes) -> Response:
     deliveries = [Delivery(it, _SOURCE) for it in found if not isinstance(it, Refusal)]
     into = service()
     with into.writing() as connection:
-        new = add_inspections(connection, into.settings, deliveries)
+        new = add_inspections(connection, into.settings, deliveries).documents
         if new:
             into.queue.enqueue(connection, PROJECT)
     documents = [str(each.document.document_id) for each in deliveries]

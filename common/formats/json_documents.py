@@ -238,8 +238,9 @@ def _invalid(text: str, error: json.JSONDecodeError) -> InvalidDocument:
     rest = text[error.pos :].rstrip()
     ended = not rest or error.msg.startswith("Unterminated string") or _CUT_SHORT.match(rest)
     if ended:
+        last_line = text.count("\n") + 1
         return InvalidDocument(
-            Reason.TRUNCATED_JSON, f"ends in the middle, at line {error.lineno}: {error.msg}"
+            Reason.TRUNCATED_JSON, f"the text ends in line {last_line}, before the document does"
         )
     return InvalidDocument(
         Reason.INVALID_JSON, f"line {error.lineno}, column {error.colno}: {error.msg}"

@@ -132,9 +132,17 @@ class Delivery:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class InspectionsAdded:
+    """What the record did not have before, by identifier."""
+
+    documents: set[str]
+    observations: set[str]
+
+
 def add_inspections(
     connection: Connection, settings: Settings, deliveries: Sequence[Delivery]
-) -> set[str]:
+) -> InspectionsAdded:
     """Store each inspection once; the caller owns the transaction.
 
     Of inspections that were stored before, problems of the host are set right: earlier releases
@@ -142,7 +150,8 @@ def add_inspections(
 
     Whatever the number of deliveries, the number of statements is the same.
 
-    :returns: the identifiers of the documents that were new
+    Different documents may hold the same observations, which are stored with the first of them.
+
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
     share_advisories(connection)
@@ -156,15 +165,15 @@ def add_inspections(
     )  # fmt: skip
     added = add_documents(connection, settings, delivered)
     documents = [it.document for key, it in unique.items() if key in added]
-    entries = [
-        *_add_stacks(connection, documents),
-        *_add_circumstances(connection, documents),
-        *_add_measurements(connection, documents),
+    entries = [*_add_stacks(connection, documents), *_add_circumstances(connection, documents)]
+    observations = _add_measurements(connection, documents)
+    entries += [
+        *_entries("inspection", (it.document_id for it in documents)),
         *_set_host_problems_right(connection, [it.document for it in unique.values()]),
     ]
     outbox = table_of(OutboxEntry)
     copy_rows(connection, outbox.name, outbox, entries, ("kind", "key"))
-    return added
+    return InspectionsAdded(added, set(observations))
 
 
 def _entries(kind: str, keys: Iterable[str]) -> list[tuple[str, str]]:
@@ -261,20 +270,16 @@ def _environment_row(environment: RuntimeEnvironment, document_id: str) -> tuple
     )  # fmt: skip
 
 
-def _add_measurements(
-    connection: Connection, documents: Sequence[InspectionDocument]
-) -> list[tuple[str, str]]:
-    new = copy_new(
-        connection, InspectionRow, [*map(_inspection_row, documents)], _INSPECTION_COLUMNS
-    )
+def _add_measurements(connection: Connection, documents: Sequence[InspectionDocument]) -> list[str]:
+    """Add inspections and their observations; returns the identifiers of new observations."""
+    copy_new(connection, InspectionRow, [*map(_inspection_row, documents)], _INSPECTION_COLUMNS)
     # Jobs of a smaller delivery of the same inspection are there already.
-    copy_new(
+    return copy_new(
         connection, ObservationRow,
         [_observation_row(document.document_id, seen)
          for document in documents for seen in document.observations],
         _OBSERVATION_COLUMNS,
     )  # fmt: skip
-    return _entries("inspection", new)
 
 
 def _set_host_problems_right(

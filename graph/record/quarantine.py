@@ -126,17 +126,18 @@ def open_refusals(connection: Connection) -> list[QuarantineEntry]:
     return [QuarantineEntry(**row._mapping) for row in rows]
 
 
-def forget(connection: Connection, quarantine_ids: Iterable[int]) -> int:
-    """Take entries off the list by hand; returns how many were on it."""
-    forgotten = connection.execute(
+def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
+    """Take entries off the list by hand; returns the numbers of those that were on it."""
+    forgotten = connection.scalars(
         update(QuarantinedDocument)
         .where(
             QuarantinedDocument.resolved_at.is_(None),
             QuarantinedDocument.quarantine_id.in_(list(quarantine_ids)),
         )
         .values(resolved_at=func.now())
+        .returning(QuarantinedDocument.quarantine_id)
     )
-    return forgotten.rowcount
+    return set(forgotten)
 
 
 def now(connection: Connection) -> datetime:

@@ -44,11 +44,14 @@ def _system(key: str, title: str, *alternatives: bytes) -> BenchmarkSystem:
 SYSTEMS = (
     _system(
         "mlperf-training", "MLPerf Training",
-        rb"^:::MLL ", rb"^:::MLPv\d", rb"^MLPerf: \w+ \[", rb'"ml_libraries":',
+        rb"^:::MLL ", rb"^:::MLPv\d",
+        # LoadGen of MLPerf Inference writes such lines, too, in a namespace of its own.
+        rb"^(?:\d+: *)?:::MLLOG (?!.*mlperf::logging)", rb"^MLPerf: \w+ \[", rb'"ml_libraries":',
         rb'"interconnect":[^{]*"libraries":[^{]*"compilers":',
     ),
     _system(
         "mlperf-inference", "MLPerf Inference",
+        rb"^:::MLLOG .*mlperf::logging",
         rb"^MLPerf Results Summary", rb"^No errors encountered during test",
         rb"^\d+ ERRORS? encountered\. See detailed log", rb"^TestScenario\.\w+ qps=",
         rb"accuracy=[\d.]+%, good=\d+, total=\d+", rb"^mAP=[\d.]+%", rb"^BLEU: [\d.]+$",
@@ -63,6 +66,9 @@ SYSTEMS = (
     ),
     _system("perfzero", "PerfZero", rb'"ml_framework_info":'),
     _system("pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:$(?s:.*)^timing:$"),
+    _system(
+        "pytest-benchmark", "pytest-benchmark", rb'"machine_info": *\{(?s:.*)"commit_info": *\{'
+    ),
     _system(
         "deepbench", "DeepBench",
         rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",

@@ -247,7 +247,7 @@ def _text(value: object, where: str) -> str:
 
 def _save(name: str, target: Path) -> None:
     """Have podman or docker write an image of theirs to a file."""
-    if "\0" in name or len(name) > _LONGEST_NAME:
+    if not name or "\0" in name or len(name) > _LONGEST_NAME:
         raise InvalidArgument(f"no image can be called {name[:80]!r}")
     engines = [path for path in map(shutil.which, ("podman", "docker")) if path]
     causes = []

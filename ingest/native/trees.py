@@ -94,13 +94,13 @@ def _parts(path: str) -> list[str]:
 
 
 def is_there(path: str) -> bool:
-    """Whether anything is at a path; at one that no file system takes, there is nothing.
+    """Whether anything is at a path; there is nothing at one that no file system takes.
 
-    >>> is_there("."), is_there("x" * 5_000), is_there("x\\0")
-    (True, False, False)
+    >>> is_there("."), is_there(""), is_there("x" * 5_000), is_there("x\\0")
+    (True, False, False, False)
     """
     try:
-        return Path(path).exists()
+        return path != "" and Path(path).exists()
     except (OSError, ValueError):
         return False
 

@@ -9,6 +9,8 @@ import codecs
 import re
 from typing import BinaryIO
 
+import orjson
+
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from ingest.benchmarks.systems import HEAD_BYTES, system_of
@@ -29,17 +31,33 @@ _JSON_OBJECT = re.compile(rb"(?:" + re.escape(codecs.BOM_UTF8) + rb")?\s*\{")
 #: What tells documents of all generations that are one file: their job logs, or a result's keys.
 _JOB_LOG = re.compile(rb'"job_logs?"\s*:')
 _RESULT_KEYS = (b'"exit_code"', b'"stdout"')
+#: Keys with which an inspection begins that breaks off before its job logs or its result.
+_FIRST_KEYS = re.compile(
+    rb'"(?:inspection_id|build_log|requirements_locked|hwinfo|script_sha256)"\s*:'
+)
 
 
 def is_inspection(data: bytes) -> bool:
     """Whether a file claims to be an inspection; whether it is a valid one is for the parser.
+
+    A file that breaks off counts as one if it begins like one.
 
     >>> is_inspection(b'{"inspection_id": "inspection-a", "job_logs": [')
     True
     """
     if not _JSON_OBJECT.match(data):
         return False
-    return bool(_JOB_LOG.search(data)) or all(key in data for key in _RESULT_KEYS)
+    if _JOB_LOG.search(data) or all(key in data for key in _RESULT_KEYS):
+        return True
+    return bool(_FIRST_KEYS.search(data)) and not _is_json(data)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        orjson.loads(data.removeprefix(codecs.BOM_UTF8))
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def other_content(data: bytes) -> str:

@@ -68,8 +68,9 @@ def documents_at_url(url: str, source: str, limits: Limits) -> Iterator[Found]:
         yield from _Remote(system, source, root.rstrip("/"), limits).documents()
     except InvalidDocument as error:
         yield error
-    except ImportError as error:
-        yield unreadable("", error)
+    except ImportError:
+        message = f"reading {protocol}:// needs more packages: pip install 'thoth[server]'"
+        yield unreadable("", message)
     except _driver_errors() as error:
         yield unreadable("", error)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import fsspec
 
-from common.errors import InvalidDocument
+from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
+from common.redaction import absolute_source
 
 #: Read as plain paths are, with the same care for links.
 LOCAL = ("file", "local")
@@ -30,6 +32,20 @@ def local_path(source: str) -> str | None:
     if not separator:
         return source
     return str(fsspec.core.strip_protocol(source)) if protocol in LOCAL else None
+
+
+def source_argument(source: str) -> str:
+    """A source that a person named on the command line, with an absolute path.
+
+    :raises InvalidArgument: if it is empty, or a path of this machine that does not exist
+    """
+    if not source.strip():
+        raise InvalidArgument("the name of a source is empty; `.` names the current directory")
+    absolute = absolute_source(source)
+    path = local_path(absolute)
+    if path is not None and not os.path.lexists(path):
+        raise InvalidArgument(f"{source}: no such file or folder")
+    return absolute
 
 
 def stored_source(source: str) -> str:

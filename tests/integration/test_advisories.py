@@ -382,7 +382,8 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
         (("sync", "--osv", "all.zip"), 2, "leave SOURCE out"),
         (("list", "flask==final"), 2, "not a version"),
         (("list", "../flask"), 2, "not the name of a package"),
-        (("sync", "/nowhere/all.zip"), 1, "unreadable"),
+        (("sync", "/nowhere/all.zip"), 2, "no such file or folder"),
+        (("sync", ""), 2, "is empty"),
         (("sync", f"http://127.0.0.1:{closed_port()}/"), 3, "try again later"),
     ],
 )

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Connection, func, select
 
 from cli.ingest import ingest
+from common.errors import InvalidArgument, ProjectError
 from common.inspection import Outcome
 from common.reasons import Reason
 from common.settings import Settings
@@ -102,6 +103,7 @@ def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
     assert row_counts(stores.engine) == before
     report = deliver(stores.settings, GENERATIONS)["inspection"]
     assert (report["new"], report["known"], report["observations"]) == (0, INSPECTIONS, {})
+    assert report["observations_known"] == OBSERVATIONS
     assert row_counts(stores.engine) == {**before, "outbox": 0}
 
 
@@ -269,7 +271,7 @@ def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_pat
     write(tree.with_name("foreign"), {"summary.txt": b"MLPerf Results Summary\n"})
     write(closed, {"secret.json": GOOD})
     (closed / "secret.json").chmod(0)
-    sources = [tree, empty, tmp_path / "foreign" / "summary.txt", tmp_path / "missing"]
+    sources = [tree, empty, tmp_path / "foreign" / "summary.txt"]
     if os.geteuid() != 0:  # root may read everything
         sources.append(closed)
     report = deliver(stores.settings, *sources, code=1)
@@ -285,7 +287,6 @@ def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_pat
         ("tree", "leaving.zip/../../evil.json"): Reason.ARCHIVE_PATH,
         ("empty", ""): Reason.EMPTY_FOLDER,
         ("summary.txt", ""): Reason.FOREIGN_BENCHMARK,
-        ("missing", ""): Reason.UNREADABLE,
     }
     if os.geteuid() != 0:
         expected["closed", "secret.json"] = Reason.UNREADABLE
@@ -317,6 +318,47 @@ def test_an_ordinary_delivery_mends_as_well_and_a_relapse_comes_back(
         write(tmp_path, {"a.json": data})
         deliver(stores.settings, tmp_path, code=code)
         assert len(quarantined(stores.settings)) == listed
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_observations_of_several_documents_are_counted_once(
+    stores: Stores, tmp_path: Path, dry_run: bool
+) -> None:
+    documents = [document_with_job_logs(10) | {"created": f"2020-02-0{day}"} for day in (1, 2, 3)]
+    write(tmp_path, {f"{number}.json": encoded(it) for number, it in enumerate(documents)})
+    report = deliver(stores.settings, tmp_path, *(["--dry-run"] if dry_run else []))["inspection"]
+    assert (report["new"], report["known"]) == (3, 0)
+    assert (report["observations"], report["observations_known"]) == ({"measured": 10}, 20)
+    if not dry_run:
+        assert row_counts(stores.engine)["observations"] == 10
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspections", ""),
+        ("inspections", "nosuch"),
+    ],
+)
+def test_a_source_that_names_nothing_is_a_usage_error(
+    stores: Stores, arguments: tuple[str, ...]
+) -> None:
+    result = command(stores.settings, *arguments)
+    assert isinstance(result.exception, InvalidArgument)
+    assert quarantined(stores.settings) == []
+
+
+def test_a_number_that_is_not_on_the_list_is_named(stores: Stores, tmp_path: Path) -> None:
+    write(tmp_path, {"a.json": b"{"})
+    deliver(stores.settings, tmp_path, code=1)
+    (entry,) = quarantined(stores.settings)
+    number = entry["id"]
+    done = command(
+        stores.settings, "quarantine", "--forget", str(number), "--forget", str(number + 9)
+    )
+    assert isinstance(done.exception, ProjectError)
+    assert str(done.exception) == f"not on the list: {number + 9}"
+    assert quarantined(stores.settings) == []
 
 
 def test_entries_can_be_taken_off_the_list(stores: Stores, tmp_path: Path) -> None:
@@ -390,7 +432,8 @@ def test_the_json_report_keeps_its_shape(stores: Stores, tmp_path: Path) -> None
         "inspection": {
             "read": 2, "new": 1, "known": 0, "quarantined": 1, "mended": 0, "skipped": 1,
             "skipped_reasons": {"not an inspection": 1}, "stacks_unknown": 0,
-            "observations": {Outcome.MEASURED: 1}, "reasons": {Reason.TRUNCATED_JSON: 1},
+            "observations": {Outcome.MEASURED: 1},
+            "observations_known": 0, "reasons": {Reason.TRUNCATED_JSON: 1},
         },
         "graph": {"lag": 0, "error": None},
     }  # fmt: skip
@@ -407,6 +450,7 @@ def test_a_person_is_told_one_line_a_kind(stores: Stores, tmp_path: Path) -> Non
     assert [line.split()[0] for line in shown] == [
         "inspections", "observations", "refused", "graph",
     ]  # fmt: skip
+    assert shown[1].endswith("1 new: 1 measured; 0 already known")
     assert shown[0].endswith("2 read: 1 new, 0 already known, 1 quarantined")
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from common.reasons import Reason
 from ingest.benchmarks.systems import HEAD_BYTES, SYSTEMS, system_of
+from ingest.documents import Refusal, Skipped
+from ingest.sources import documents_of
 from tests.factories.documents import document_2020_02, encoded, specification
 
 NVPROF = b"==635== NVPROF is profiling process 635, command: python "
@@ -25,11 +29,14 @@ def workbook(texts: bytes) -> bytes:
 SAMPLES = {
     "mlperf-training": [
         b":::MLL 1560400998.76 run_start: {}",
+        b':::MLLOG {"namespace": "", "time_ms": 1, "key": "submission_benchmark", "value": "ssd"}',
+        b'0: :::MLLOG {"namespace": "", "time_ms": 1, "key": "cache_clear", "value": true}',
         b"clearing caches\n:::MLPv0.5.0 ssd 1544237576.8 (ssd.py:3) run_start",
         b"MLPerf: resnet [06/13/19 00:30:56], run_start",
         b'{"interconnect": "x", "os": "y", "libraries": "z", "compilers": "gcc"}',
     ],
     "mlperf-inference": [
+        b':::MLLOG {"key": "loadgen_version", "namespace": "mlperf::logging", "metadata": {}}',
         b"====\r\nMLPerf Results Summary\r\n====",
         b"\nNo warnings encountered during test.\n\nNo errors encountered during test.",
         b"TestScenario.Offline qps=44.11, mean=2.3486",
@@ -43,6 +50,9 @@ SAMPLES = {
     ],
     "perfzero": [b'{\n "ml_framework_info": {  # Summary'],
     "pytorch-benchmark": [b"device: cpu\nmachine_info:\n  cpu: 1\ntiming:\n  batch_size_1:"],
+    "pytest-benchmark": [
+        b'{\n  "machine_info": {"node": "x"},\n  "commit_info": {"id": "0"},\n  "benchmarks": []}'
+    ],
     "deepbench": [
         workbook(b"<t>Dense Matrix Multiplication</t>"),
         b"    m       n      k      a_t     b_t      precision  time (usec)",
@@ -77,6 +87,26 @@ def test_a_result_is_recognised_by_its_content(key: str, data: bytes) -> None:
     system = system_of(data)
     assert system is not None
     assert system.key == key
+
+
+@pytest.mark.parametrize(
+    ("key", "data"), [(key, data) for key, samples in SAMPLES.items() for data in samples]
+)
+@pytest.mark.parametrize("name", ["1", "result_0.txt", "summary.json"])
+def test_a_result_is_refused_as_a_source_and_skipped_in_a_folder(
+    tmp_path: Path, name: str, key: str, data: bytes
+) -> None:
+    title = next(system.title for system in SYSTEMS if system.key == key)
+    (tmp_path / name).write_bytes(data)
+    skipped: list[Skipped] = []
+    (refusal,) = documents_of(str(tmp_path / name), on_skipped=skipped.append)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.error.reason, skipped) == (Reason.FOREIGN_BENCHMARK, [])
+    assert title in refusal.error.message
+    (refusal,) = documents_of(str(tmp_path), on_skipped=skipped.append)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error.reason == Reason.EMPTY_FOLDER
+    assert [(it.place, it.reason) for it in skipped] == [(name, f"result of {title}")]
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,26 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import stat
 import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 
+from common.errors import InvalidArgument
 from common.inspection import InspectionDocument
 from common.reasons import Reason
 from ingest.documents import Limits, RawDocument, Refusal, Skipped
 from ingest.parsers.inspection import parse_inspections
 from ingest.sources import count_hint, documents_of
-from ingest.sources.urls import stored_source
+from ingest.sources.urls import source_argument, stored_source
 from tests.factories.documents import (
     directory_files,
     document_2020_02,
@@ -580,6 +584,59 @@ def test_what_claims_to_be_an_inspection_is_never_skipped(tmp_path: Path) -> Non
     assert isinstance(refusal, Refusal)
     assert refusal.error.reason == Reason.TRUNCATED_JSON
     assert [it.partition(":")[0] for it in refused] == [Reason.FILE_TOO_LARGE]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        document_with_job_logs(20),
+        dict(sorted(document_with_job_logs(20).items())),
+        {"inspection-a": [document_2020_02()] * 20},
+    ],
+)
+def test_a_document_that_breaks_off_before_its_jobs_is_refused_in_a_folder(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    cut = re.split(rb'"(?:job_logs|stdout)"', encoded(document))[0]
+    (tmp_path / "insp1").write_bytes(cut)
+    (tmp_path / "insp2").write_bytes(JOB_LOGS)
+    documents, skipped, refused = by_content(str(tmp_path))
+    assert (documents.keys(), skipped, refused) == ({"insp1", "insp2"}, {}, [])
+    (refusal,) = parse_inspections(documents["insp1"])
+    assert isinstance(refusal, Refusal)
+    assert refusal.error.reason == Reason.TRUNCATED_JSON
+    assert refusal.error.message == "the text ends in line 1, before the document does"
+
+
+def test_a_whole_document_that_begins_like_an_inspection_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_bytes(b'{"inspection_id": "inspection-a", "notes": []}')
+    (tmp_path / "insp").write_bytes(JOB_LOGS)
+    documents, skipped, _ = by_content(str(tmp_path))
+    assert (documents.keys(), skipped) == ({"insp"}, {"notes": "not an inspection"})
+
+
+@pytest.mark.parametrize("protocol", ["http", "s3"])
+def test_a_missing_client_is_named_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
+    for module in ("aiohttp", "s3fs", "fsspec.implementations.http"):
+        monkeypatch.setitem(sys.modules, module, None)
+    (refusal,) = documents_of(f"{protocol}://bucket/a.json", Limits(allow_http=True))
+    assert isinstance(refusal, Refusal)
+    assert "pip install 'thoth[server]'" in refusal.error.message
+
+
+@pytest.mark.parametrize("source", ["", " ", "nosuch.zip", "/nosuch/folder"])
+def test_a_source_argument_names_something_that_exists(source: str) -> None:
+    with pytest.raises(InvalidArgument):
+        source_argument(source)
+
+
+def test_a_source_argument_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert source_argument(".") == str(tmp_path)
+    assert source_argument("s3://bucket/prefix") == "s3://bucket/prefix"
 
 
 def test_files_that_cannot_be_opened_are_skipped_with_the_reason(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""An empty path on the command line is a usage error, not the current directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import thoth
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("advise", ""),
+        ("why", "numpy", "--project", ""),
+        ("guard", "", "requirements.txt"),
+        ("guard", "requirements.txt", ""),
+        ("provenance", ""),
+    ],
+)
+def test_an_empty_path_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("THOTH_HOME", str(tmp_path / "home"))
+    result = CliRunner().invoke(thoth, arguments)
+    assert result.exit_code == 2
+    assert "empty path" in result.output
+    assert not (tmp_path / "home").exists()
