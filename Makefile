@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 DEV    := embedded,server,ray,kubernetes,dev
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # Install Thoth, editable, so that a change of the code needs no new install. pip shows its progress.
 # $(1): extras, $(2): size of the download, $(3): size on disk
@@ -18,7 +19,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-bare lint bench up down clean
+.PHONY: help demo setup test test-rest test-all test-bare lint bench up down clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,13 +29,18 @@ demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
-test: $(VENV)/.dev ## all tests, on real stores, from nothing
-	@echo "Running all tests in $(WORKERS) processes: about 20 minutes on two processors."
-	@echo "The first run also installs PyTorch and TensorFlow, to measure them: 7 GB in ~/.cache/thoth-tests."
-	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+test: $(VENV)/.dev ## the tests, on real stores, from nothing
+	@echo "Running the tests in $(WORKERS) processes: about 12 minutes on two processors."
+	$(PYTEST) -m 'not slow'
+
+test-rest: $(VENV)/.dev ## what `make test` leaves out: slow tests, all examples, PyTorch and TensorFlow
+	@echo "The first run installs PyTorch and TensorFlow, to measure them: 7 GB in ~/.cache/thoth-tests."
+	$(PYTEST) --thorough -m 'slow or frameworks or hypothesis'
+
+test-all: test test-rest ## every test
 
 test-bare: $(VENV)/.dev ## the tests around optional programs, as if none of these were installed
-	$(BIN)/python -m pytest --without-programs --numprocesses $(WORKERS)
+	$(PYTEST) --without-programs -m 'not slow'
 
 lint: $(VENV)/.dev ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

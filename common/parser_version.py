@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-PARSER_VERSION = 2
+PARSER_VERSION = 1
 
 #: By version, what it fills otherwise than the versions before it: ``table`` for all of its rows,
 #: ``table.column``, ``table.column=value`` where only that value is new, or ``+table.column`` where
@@ -44,11 +44,7 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
                 "advice_claims",
                 "requests",
             }
-        ),
-        # A download that stalled or broke off was a failure of the stack.
-        2: frozenset(
-            {"observations.outcome=host_problem", "observations.quarantine_reason=host-problem"}
-        ),
+        )
     }
 )
 

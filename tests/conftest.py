@@ -40,8 +40,9 @@ from graph.engine import (
 from graph.migrate import migrate_graph, migrate_relational
 from tests.effort import be_thorough, examples
 from tests.requirements import INSTALLED_ON_CI, hide_programs, missing, needs
+from tests.services import stacks
 from tests.services.served import served
-from tests.services.stacks import LARGE
+from tests.services.stacks import measures
 
 __all__ = ["served"]
 
@@ -99,8 +100,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _callspec(item).get("graph_settings") == "neo4j":
             item.add_marker(needs("neo4j"))
-        if any(it in LARGE for it in _programs(item)):
-            item.add_marker("frameworks")
     if config.getoption("without_programs", False):
         affected = {item.path for item in items if item.get_closest_marker(needs().name)}
         config.hook.pytest_deselected(items=[it for it in items if it.path not in affected])
@@ -114,16 +113,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for program in _programs(item):
+    for mark in item.iter_markers(measures().name):
+        for reason in filter(None, map(stacks.missing, mark.args)):
+            pytest.skip(reason)
+    for program in itertools.chain(*(it.args for it in item.iter_markers(needs().name))):
         if reason := missing(program):
             if os.environ.get("CI") and program in INSTALLED_ON_CI:
                 pytest.fail(reason, pytrace=False)
             pytest.skip(reason)
-
-
-def _programs(item: pytest.Item) -> Iterator[str]:
-    """The optional programs that a test needs."""
-    return itertools.chain(*(it.args for it in item.iter_markers(needs().name)))
 
 
 def _callspec(item: pytest.Item) -> dict[str, Any]:

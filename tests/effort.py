@@ -7,6 +7,11 @@ where an earlier thorough run has installed it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
 _SHARE = 4
 
 _options = {"thorough": False}
@@ -25,3 +30,8 @@ def is_thorough() -> bool:
 def examples(number: int) -> int:
     """How many examples to try of a property that a thorough run tries ``number`` of."""
     return number if is_thorough() else -(-number // _SHARE)
+
+
+def slow(values: Iterable[Any]) -> list[Any]:
+    """Values for ``parametrize`` that only a thorough run tries."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]

@@ -18,7 +18,6 @@ import pytest
 from pis.amun.confinement import CannotConfine, require_confinement
 from pis.amun.launchers import BuildFailed
 from pis.amun.launchers.images import find_engine
-from tests.services import stacks
 from tests.services.neo4j import server as neo4j
 
 #: What ``.ci/run`` installs: there, a test that needs it fails instead of being skipped.
@@ -71,7 +70,6 @@ _CHECKS: dict[str, Callable[[], str | None]] = {
     "bwrap": _bwrap,
     "container engine": _container_engine,
     "neo4j": neo4j.missing,
-    **{name: functools.partial(stacks.missing, name) for name in stacks.LARGE},
 }
 
 
@@ -82,7 +80,6 @@ def hide_programs(folder: Path) -> None:
     """
     for name in HIDDEN_VARIABLES:
         os.environ.pop(name, None)
-    os.environ[stacks.CACHE_VARIABLE] = str(folder / "thoth-tests")
     places = []
     for number, place in enumerate(os.environ["PATH"].split(os.pathsep)):
         if any((Path(place) / name).exists() for name in OPTIONAL_PROGRAMS):

@@ -64,8 +64,7 @@ class ScriptedLauncher:
         result = measured(job.inspection_id) if self.results is None else self.results.pop(0)
         if isinstance(result, BaseException):
             raise result
-        schedule = {"run": job.run, "block": job.block, "turn": job.turn}
-        return JobResult({**result, "schedule": schedule}, "")
+        return JobResult(result, "")
 
     def close(self) -> None:
         pass

@@ -19,8 +19,7 @@ import pytest
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, indicator_of
 from pis.indicators.gpu import gpu_of_cuda
-from tests.requirements import needs
-from tests.services.stacks import LARGE, STACKS, stack_environment
+from tests.services.stacks import LARGE, STACKS, measures, stack_environment
 
 # A thorough run downloads gigabytes once.
 pytestmark = pytest.mark.timeout(1800)
@@ -61,7 +60,7 @@ EAGER = ("matmul", "conv2d", "rnn", "train transformer")
 def needing(*case: Any, frameworks: Iterable[str]) -> Any:
     """A case for ``parametrize`` that needs these frameworks."""
     large = [it for it in frameworks if it in LARGE]
-    return pytest.param(*case, marks=needs(*large) if large else (), id="-".join(map(str, case)))
+    return pytest.param(*case, marks=measures(*large) if large else (), id="-".join(map(str, case)))
 
 
 CASES = [
@@ -146,7 +145,7 @@ def test_libraries_are_credited_with_equal_work(name: str) -> None:
     assert all(amount == amounts[0] for amount in amounts)
 
 
-@needs("tensorflow")
+@measures("tensorflow")
 @pytest.mark.parametrize("name", EAGER)
 def test_eager_and_compiled_tensorflow_compute_the_same(name: str) -> None:
     compiled, eager = (measured(name, "tensorflow", more) for more in ((), ("--mode", "eager")))
@@ -242,21 +241,21 @@ def told_by(framework: str, indicator: str, driver: str) -> Any:
     return json.loads(done.stdout)
 
 
-@needs(*LARGE)
+@measures(*LARGE)
 def test_all_libraries_convolve_the_same_numbers_to_the_same_result() -> None:
     results = {framework: told_by(framework, "conv2d", DATA + CONVOLVE) for framework in STACKS}
     assert results["torch"] == results["numpy"]
     assert results["tensorflow"] == results["numpy"]
 
 
-@needs(*LARGE)
+@measures(*LARGE)
 def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> None:
     results = {it: told_by(it, "rnn", DATA + RECUR) for it in ("torch", "tensorflow")}
     flat = {it: _numbers(result) for it, result in results.items()}
     assert flat["torch"] == pytest.approx(flat["tensorflow"], abs=1e-5)
 
 
-@needs(*LARGE)
+@measures(*LARGE)
 def test_both_libraries_have_networks_of_the_same_size() -> None:
     assert told_by("torch", "train", WEIGHTS) == told_by("tensorflow", "train", WEIGHTS)
 
@@ -298,7 +297,7 @@ def test_what_is_not_possible_is_said_in_one_line(
     assert message in done.stderr.splitlines()[-1]
 
 
-@needs("torch")
+@measures("torch")
 @needs_cuda
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "import"])
 def test_torch_is_measured_on_the_gpu(name: str) -> None:
@@ -310,7 +309,7 @@ def test_torch_is_measured_on_the_gpu(name: str) -> None:
         assert result["@parameters"]["device"] == "cuda"
 
 
-@needs("torch")
+@measures("torch")
 @needs_cuda
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["conv2d", "lstm", "infer transformer"])

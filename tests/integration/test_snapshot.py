@@ -26,6 +26,7 @@ from graph.snapshot_reader import (
     load_snapshot,
     walk,
 )
+from tests.effort import examples
 from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.naive_closure import Naive, naive_closure
 from tests.factories.worlds import Made, World, fill, reader_of, world_of
@@ -120,7 +121,7 @@ def test_a_world_in_memory_and_in_the_graph_give_the_same_snapshot(graph: Graph)
 
 
 @hypothesis_settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -133,7 +134,7 @@ def test_a_snapshot_equals_a_closure_that_asks_for_one_package_at_a_time(
 
 
 @hypothesis_settings(
-    max_examples=10,
+    max_examples=examples(10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -31,6 +31,7 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
+from tests.effort import examples
 from tests.factories.advisories import (
     CRITICAL,
     HIGH,
@@ -80,7 +81,7 @@ def in_range(version: Version, events: Range) -> bool:
 
 
 @given(st.lists(texts, max_size=12), st.lists(ranges, max_size=3))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_ranges_mean_what_the_naive_evaluation_says(
     versions: list[str], of_package: list[Range]
 ) -> None:
@@ -175,7 +176,7 @@ def record(settings: Settings, relational: sqlalchemy.Engine) -> Record:
 
 @given(st.lists(documents, max_size=7), st.randoms(use_true_random=False), st.integers(0, 3))
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -219,7 +220,7 @@ WHOLE = flask_sessions()[0]
 
 
 @given(values, st.sampled_from(places_of(WHOLE)))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_no_document_does_anything_but_parse_or_be_refused(
     value: Any, place: tuple[Any, ...]
 ) -> None:
@@ -239,7 +240,7 @@ def test_no_document_does_anything_but_parse_or_be_refused(
 
 
 @given(st.text(alphabet="CVS:/.0123456789ANPLHUXEM", max_size=60), st.sampled_from("234"))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_vector_does_anything_but_score_or_not(tail: str, version: str) -> None:
     for vector in (
         tail,

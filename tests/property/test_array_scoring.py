@@ -24,6 +24,7 @@ from adviser.scoring.effects import (
 from adviser.scoring.estimates import Method
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample
 from adviser.scoring.verdicts import Judgements, judge
+from tests.effort import examples
 
 arm = st.lists(st.floats(-0.5, 0.5) | st.sampled_from([0.0, 0.25]), max_size=12)
 MARGIN = math.log1p(0.02)
@@ -44,7 +45,7 @@ def judged_pairs(
     return effects, judge(effects, fewest >= MIN_JOBS, margin, fewest - 1)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(arm, st.lists(arm, min_size=1, max_size=8))
 def test_arms_in_an_array_are_judged_as_samples_are(
     baseline: list[float], candidates: list[list[float]]
@@ -66,7 +67,7 @@ def test_arms_in_an_array_are_judged_as_samples_are(
         assert ends == pytest.approx((it.interval_low_pct, it.interval_high_pct), nan_ok=True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.lists(st.tuples(st.integers(-30, 30), st.integers(-30, 30)), min_size=5,
                       max_size=9), min_size=1, max_size=6)

@@ -11,11 +11,12 @@ from common.environments import environment
 from graph.candidate_builder import roots_of
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import freeze, walk
+from tests.effort import examples
 from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.worlds import World, reader_of
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=examples(150), deadline=None)
 
 
 def snapshot(world: World, roots: list[str], shuffle: random.Random | None = None) -> Snapshot:

@@ -24,6 +24,7 @@ from adviser.scoring.estimates import Method, SeriesSpread
 from adviser.scoring.samples import JobPlace, Sample
 from adviser.scoring.variances import turn_variances, variance_prior
 from adviser.scoring.verdicts import Verdict
+from tests.effort import examples, slow
 
 
 def turns(
@@ -69,7 +70,7 @@ def faster(stack: list[tuple[JobPlace, float]], gain: float) -> list[tuple[JobPl
     return [(place, rate + math.log1p(gain)) for place, rate in stack]
 
 
-@pytest.mark.parametrize("candidates", [1, 5, 20])
+@pytest.mark.parametrize("candidates", [5, *slow([1, 20])])
 def test_of_answers_over_five_jobs_of_identical_stacks_hardly_any_claims_a_difference(
     candidates: int,
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_gain_of_ten_per_cent_is_found_next_to_a_reference_that_runs_five_time
     assert found >= 0.88 * 200
 
 
+@pytest.mark.slow
 def test_all_groups_of_a_page_together_hardly_ever_claim_anything() -> None:
     draw, pages = np.random.default_rng(83), 0
     for _ in range(200):
@@ -157,7 +159,7 @@ def test_three_hosts_with_noise_of_their_own_find_more_than_one() -> None:
 rates = st.lists(st.integers(-60, 60), min_size=5, max_size=9)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(rates, st.lists(rates, min_size=1, max_size=5), st.booleans())
 def test_a_second_identical_host_never_turns_a_claim_into_none(
     baseline: list[int], candidates: list[list[int]], in_turns: bool

@@ -24,6 +24,7 @@ from common.formats.core_metadata import parse_core_metadata
 from common.http.fetching import FetchLimits, FetchRequest, FetchResponse, redirected, refusal
 from common.index.file_metadata import fetch_metadata
 from common.index.project_pages import IndexFile, PageText, logger, parse_page, spelling
+from tests.effort import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "https://index.example/simple/parrot/"
@@ -119,7 +120,7 @@ def check(body: bytes, kind: str, url: str = URL) -> None:
 @example(path=("meta", "api-version"), value="1" * 5_000)
 @example(path=("meta", "api-version"), value="x" * 3_000_000)
 @example(path=("versions", 0), value="1" * 5_000)
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 def test_a_page_of_json_with_any_value_replaced(path: tuple[Any, ...], value: Any) -> None:
     changed: Any = copy.deepcopy(PAGE)
     target = changed
@@ -161,13 +162,13 @@ kinds = st.sampled_from(
 @example("parrot", f"{HTML}; charset=idna")
 @example("parrot", f"{HTML}; charset=undefined")
 @example("<a href=x>&#" + "9" * 5_000 + ";", HTML)
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 def test_a_page_of_html_made_of_tags_and_their_pieces(page: str, kind: str) -> None:
     check(page.encode(), kind)
 
 
 @given(st.binary(max_size=200), st.sampled_from([JSON, HTML, "", "x"]) | kinds | texts, texts)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_bytes_of_any_type_from_any_address(body: bytes, kind: str, url: str) -> None:
     check(body, kind, url)
 
@@ -181,7 +182,7 @@ versions = st.builds(
 
 
 @given(versions, versions)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_versions_have_one_key_if_they_are_equal(one: str, other: str) -> None:
     assert (spelling(one)[0] == spelling(other)[0]) == (Version(one) == Version(other))
 
@@ -234,7 +235,7 @@ offsets = st.integers(-3, 3) | st.integers(-len(DATA), len(DATA)) | st.just(0)
 )
 @example(given_size=True, with_hash=True, shifts=[(-len(DATA), 100 - len(DATA), 0)])
 @example(given_size=True, with_hash=True, shifts=[(0, 0, 0), (0, -10, 0)])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_parts_of_a_wheel_that_are_others_than_was_asked_for(
     given_size: bool, with_hash: bool, shifts: list[tuple[int, int, int]]
 ) -> None:
@@ -260,21 +261,21 @@ def test_parts_of_a_wheel_that_are_others_than_was_asked_for(
 
 @given(st.lists(texts | st.sampled_from(["Name: ", "Metadata-Version: ", "\n", " ", ":"])))
 @example(["Metadata-Version: ", "9" * 5_000, ".1\n"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_core_metadata(text: list[str]) -> None:
     assert parse_core_metadata("".join(text)).is_static in (True, False)
 
 
 @given(st.integers(400, 599), texts | st.from_regex(r"[A-Z][a-z]{2}, \d{1,5} Jan \d+ \d+:\d+"))
 @example(429, "Fri, 31 Dec 9999 23:59:59 -2300")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_refusal(status: int, after: str) -> None:
     headers = httpx.Headers([(b"retry-after", after.encode())])
     assert refusal(httpx.Response(status, headers=headers), "x").status == status
 
 
 @given(texts)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_redirect(location: str) -> None:
     with suppress(IndexProblem):
         assert redirected(URL, location, "x").startswith("http")

@@ -14,6 +14,7 @@ from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict
 from common.packages import package_version
+from tests.effort import slow
 from tests.factories.evidence import NOW, PLACE, Bench, simulated
 from tests.factories.universes import Index, snapshot_of
 
@@ -58,7 +59,7 @@ def nightly(
     return found
 
 
-@pytest.mark.parametrize("stacks", [1, 2, 6, 21])
+@pytest.mark.parametrize("stacks", [2, 6, *slow([1, 21])])
 @pytest.mark.parametrize("how", [{}, {"in_turns": True}, {"runs": 10, "jobs": 3}])
 def test_nights_that_differ_make_no_claims(stacks: int, how: dict[str, Any]) -> None:
     """One inspection of each stack, all in the same turns, or ten inspections of each."""
@@ -68,7 +69,7 @@ def test_nights_that_differ_make_no_claims(stacks: int, how: dict[str, Any]) -> 
     assert sum(map(counts, found)) <= 0.01 * len(found)
 
 
-@pytest.mark.parametrize("reference", [1, 5, 20])
+@pytest.mark.parametrize("reference", [5, *slow([1, 20])])
 def test_a_reference_on_some_of_the_nights_makes_no_claims(reference: int) -> None:
     """Each stack in a night of its own, the newest one in some of these as well."""
     draw, claimed = np.random.default_rng(42), 0
@@ -87,7 +88,7 @@ def test_a_reference_on_some_of_the_nights_makes_no_claims(reference: int) -> No
 
 
 @pytest.mark.parametrize("how", [{"in_turns": True}, {"runs": 10, "jobs": 3}])
-@pytest.mark.parametrize("stacks", [2, 21])
+@pytest.mark.parametrize("stacks", [2, *slow([21])])
 def test_a_true_gain_is_found_in_turns_and_over_ten_runs(stacks: int, how: dict[str, Any]) -> None:
     first = package_version("fast", f"1.{stacks - 1}").purl
     found = nightly(150, stacks, 43, gain=0.10, **how)
@@ -98,7 +99,9 @@ def test_a_true_gain_is_found_in_turns_and_over_ten_runs(stacks: int, how: dict[
     assert sum(won) >= 0.9 * len(found)
 
 
-@pytest.mark.parametrize(("requests", "jobs"), [(1000, 10), (300, 5)])
+@pytest.mark.parametrize(
+    ("requests", "jobs"), [(300, 5), pytest.param(1000, 10, marks=pytest.mark.slow)]
+)
 def test_of_requests_over_identical_stacks_hardly_any_carries_a_claim(
     requests: int, jobs: int
 ) -> None:
@@ -141,6 +144,7 @@ def test_a_machine_that_became_slower_makes_no_claims() -> None:
     assert cut >= 30, "jobs from the old machine are left out"
 
 
+@pytest.mark.slow
 def test_what_is_published_of_a_gain_is_not_oversold() -> None:
     """Of those that were found, which are the lucky ones, the mean is still not above the truth."""
     found = answers(200, 10, [math.log(1.06)], seed=33)

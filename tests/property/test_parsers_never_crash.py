@@ -15,6 +15,7 @@ from common.inspection import InspectionDocument
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.inspection import parse_inspections, parse_stored
 from ingest.privacy import scrub
+from tests.effort import examples
 from tests.factories import inspections as own
 from tests.factories.documents import (
     directory,
@@ -80,7 +81,7 @@ def check(raw: RawDocument) -> None:
 
 
 @given(data=st.data(), value=values)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_folder_with_any_field_replaced(data: st.DataObject, value: Any) -> None:
     path = data.draw(st.sampled_from(paths_of(DIRECTORY)))
     changed = replaced(DIRECTORY, path, value)
@@ -95,7 +96,7 @@ OWN = {
 
 
 @given(data=st.data(), value=values, jobs=st.integers(0, 2))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_folder_of_ours_with_any_field_replaced(
     data: st.DataObject, value: Any, jobs: int
 ) -> None:
@@ -109,7 +110,7 @@ def test_a_folder_of_ours_with_any_field_replaced(
 
 @pytest.mark.parametrize("document", SINGLES, ids=["2019", "2020-02", "dictionary"])
 @given(data=st.data(), value=values)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_single_file_with_any_field_replaced(
     document: Any, data: st.DataObject, value: Any
 ) -> None:
@@ -117,14 +118,14 @@ def test_a_single_file_with_any_field_replaced(
 
 
 @given(st.binary(max_size=200) | values.map(encoded))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_bytes(data: bytes) -> None:
     check(RawDocument("x", data=data))
     check(RawDocument("x", files={"results/0/result": data, "build/specification": data}))
 
 
 @given(st.integers(1, 2000), st.binary(min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_document_with_bytes_overwritten(where: int, noise: bytes) -> None:
     data = encoded(document_2020_02())
     check(RawDocument("x", data=data[:where] + noise + data[where + len(noise) :]))

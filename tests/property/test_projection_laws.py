@@ -15,6 +15,7 @@ from graph.engine import Stores
 from graph.projection import KindReport, rebuild, sync, verify
 from graph.projection.kinds import NODES
 from graph.tables import Base, OutboxEntry
+from tests.effort import examples
 from tests.factories.rows import Rows, entries_of, inspection_rows, store
 
 records = st.builds(
@@ -26,7 +27,7 @@ records = st.builds(
     machines=st.integers(1, 3),
 )
 FEW = settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

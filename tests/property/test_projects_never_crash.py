@@ -20,6 +20,7 @@ from adviser.projects.project import Project
 from adviser.projects.requirement_lines import lines_of
 from common.environments import environment
 from common.releases import ReleaseFile, parse_requirement
+from tests.effort import examples
 
 HERE = environment("3.11", "linux_x86_64")
 NAMES = [*PROJECT_FILES, "pylock.toml", "pylock.x.toml", "a/b.txt", "c.toml"]
@@ -126,14 +127,14 @@ def check_project(given: dict[str, bytes]) -> None:
 
 
 @given(files)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_files_give_a_project_or_an_error_that_helps(given: dict[str, bytes]) -> None:
     check_project(given)
     check(lambda: wanted_files(given))
 
 
 @given(st.sampled_from(NAMES), contents)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_file_is_a_lock_or_an_error_that_helps(name: str, content: bytes) -> None:
     lock = check(lambda: read_lock(name, {name: content}))
     if lock is not None:
@@ -177,7 +178,7 @@ def test_the_documents_that_are_changed_are_right(name: str) -> None:
 
 
 @given(st.data(), st.sampled_from(sorted(WHOLE)), values)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_a_document_with_any_value_at_any_place_is_read_or_refused(
     data: st.DataObject, name: str, value: Any
 ) -> None:
@@ -197,7 +198,7 @@ lines = st.lists(
 
 
 @given(lines)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
     requirements_files = pytest.importorskip("pip._internal.req.req_file")
     try:
@@ -227,7 +228,7 @@ versions = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,2}){0,2}(rc[0-9])?", fullmatch=T
 
 
 @given(st.dictionaries(names, versions, min_size=1, max_size=6), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_written_is_read_again(stack: dict[str, str], data: st.DataObject) -> None:
     from packaging.version import Version
 

@@ -17,6 +17,7 @@ from common.releases import parse_requirement
 from ingest.documents import RawDocument, Refusal
 from ingest.parsers.release_documents import ToldRelease, parse_releases
 from ingest.parsers.releases import release_of
+from tests.effort import examples
 from tests.factories.documents import encoded
 from tests.factories.releases import (
     failed,
@@ -102,7 +103,7 @@ def check(data: bytes) -> None:
 
 
 @given(data=st.data(), value=values)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_a_release_with_any_field_replaced(data: st.DataObject, value: Any) -> None:
     changed = replaced(RELEASE, data.draw(st.sampled_from(paths_of(RELEASE))), value)
     try:
@@ -115,27 +116,27 @@ def test_a_release_with_any_field_replaced(data: st.DataObject, value: Any) -> N
 
 
 @given(data=st.data(), value=values)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_solvers_result_with_any_field_replaced(data: st.DataObject, value: Any) -> None:
     changed = replaced(SOLVER, data.draw(st.sampled_from(paths_of(SOLVER))), value)
     check(encoded(changed))
 
 
 @given(st.dictionaries(st.sampled_from([*RELEASE, "result", "x"]), values))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_document(document: dict[str, Any]) -> None:
     check(encoded(document))
 
 
 @given(st.binary(max_size=200) | values.map(encoded))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_bytes(data: bytes) -> None:
     check(data)
 
 
 @pytest.mark.parametrize("document", [RELEASE, SOLVER], ids=["release", "solver"])
 @given(st.integers(0, 1_500), st.binary(min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_document_with_bytes_overwritten(
     document: dict[str, Any], where: int, noise: bytes
 ) -> None:
@@ -155,7 +156,7 @@ markers = st.sampled_from(
 
 
 @given(st.builds("".join, st.tuples(names, extras, specifiers, markers)) | st.text(max_size=30))
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(1_000), deadline=None)
 def test_a_requirement_read_in_two_parts_is_the_same_as_read_whole(line: str) -> None:
     found = parse_requirement(line)
     try:

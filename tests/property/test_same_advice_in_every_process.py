@@ -14,6 +14,7 @@ from adviser.reports.documents import report_bytes, report_document, result_docu
 from adviser.reports.serialization import packed
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
+from tests.effort import slow
 from tests.factories.asked import advised, asked, known_for
 from tests.factories.evidence import Bench, series
 from tests.factories.universes import Index
@@ -110,7 +111,7 @@ def problems_of(stored: Path, *, hash_seed: int, threads: int, simd: bool) -> st
     return done.stdout
 
 
-@pytest.mark.parametrize("hash_seed", range(20))
+@pytest.mark.parametrize("hash_seed", [0, 1, 2, *slow(range(3, 20))])
 def test_every_hash_seed_and_number_of_threads_gives_the_same_report(
     stored: Path, hash_seed: int
 ) -> None:

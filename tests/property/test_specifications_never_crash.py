@@ -13,6 +13,7 @@ from pis.amun.lock_readers import read_pylock, read_requirements
 from pis.amun.problems import InvalidSpecification, Problem
 from pis.amun.schema import field_paths
 from pis.amun.specification import load_specification
+from tests.effort import examples
 from tests.factories.specifications import HASH, SCRIPT, specification
 
 scalars = (
@@ -75,7 +76,7 @@ def test_any_json(value: Any) -> None:
     taken_or_refused(value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(places(FULL)), values)
 def test_any_value_in_any_place(place: tuple[Any, ...], value: Any) -> None:
     taken_or_refused(replaced(FULL, place, value))
@@ -97,7 +98,7 @@ lines = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(lines)
 def test_any_requirements(parts: list[str]) -> None:
     lock, problems = read_requirements("".join(parts), "txt", "3.11")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from filelock import FileLock
 from platformdirs import user_cache_path
 
@@ -33,8 +33,10 @@ STACKS = {
 #: What only a thorough run installs.
 LARGE = ("torch", "tensorflow")
 
-#: Names another folder for the environments than the one in the user's cache.
-CACHE_VARIABLE = "THOTH_TESTS_CACHE"
+
+def measures(*frameworks: str) -> pytest.MarkDecorator:
+    """Skip a test, with a reason, where one of these stacks is missing."""
+    return pytest.mark.frameworks(*frameworks)
 
 
 def missing(name: str) -> str | None:
@@ -80,5 +82,4 @@ def _built(requirements: tuple[str, ...]) -> Path:
 
 
 def _cache() -> Path:
-    named = os.environ.get(CACHE_VARIABLE)
-    return Path(named) if named else user_cache_path("thoth-tests")
+    return user_cache_path("thoth-tests")

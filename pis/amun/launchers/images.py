@@ -45,11 +45,7 @@ _REASONS = (
     ),
     (DISK_FULL, r"No space left on device|Disk quota exceeded"),
     ("hash-mismatch", r"DO NOT MATCH THE HASHES"),
-    (
-        "index-unreachable",
-        r"after connection broken by|NewConnectionError|ReadTimeoutError|SSLError"
-        r"|Max retries exceeded|is not a trusted or secure host",
-    ),
+    ("index-unreachable", r"NewConnectionError|ReadTimeoutError|SSLError|Max retries exceeded"),
     ("no-wheel", r"No matching distribution found"),
 )
 _ASK = """

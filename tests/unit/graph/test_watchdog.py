@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 
@@ -33,15 +34,14 @@ def test_the_alarm_is_given_back() -> None:
 
 
 def test_threads_are_left_alone() -> None:
-    before, _ = signal.getitimer(signal.ITIMER_REAL)  # of pytest, if it limits the test's time
-    remaining: list[float] = []
+    seen: list[str] = []
 
     def work() -> None:
-        with watchdog("the graph", 1_000_000):
-            remaining.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        with watchdog("the graph", 0.01):
+            time.sleep(0.05)
+            seen.append("done")
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert len(remaining) == 1
-    assert remaining[0] <= before
+    assert seen == ["done"]

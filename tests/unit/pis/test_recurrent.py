@@ -14,6 +14,7 @@ from pis.indicators.numpy_framework import NumpyFramework
 from pis.indicators.recurrent import GATES, LayerWeights, Recurrence, cell_step
 from pis.indicators.recurrent_calls import recurrent_weights
 from pis.indicators.recurrent_work import RecurrentCheck
+from tests.effort import examples
 
 NUMPY = NumpyFramework("cpu", 1, "function")
 sizes = st.integers(1, 5)
@@ -49,7 +50,7 @@ def outputs_of(cell: str, inputs: Any, weights: Any) -> Any:
     return inputs
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(recurrences)
 def test_the_check_takes_the_equations_and_refuses_anything_else(recurrence: Recurrence) -> None:
     inputs = NUMPY.normal((recurrence.steps, recurrence.batch, recurrence.input_size), "float64", 1)

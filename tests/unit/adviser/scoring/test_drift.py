@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adviser.scoring.drift import PENALTY, _segmented, long_run_sd, steps
+from tests.effort import examples
 
 
 def cost(values: list[float], cuts: tuple[int, ...], penalty: float) -> float:
@@ -20,7 +21,7 @@ def cost(values: list[float], cuts: tuple[int, ...], penalty: float) -> float:
     return about + penalty * len(cuts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(-5, 5).map(float), min_size=4, max_size=11), st.floats(0.1, 20))
 def test_no_segmentation_is_cheaper(values: list[float], penalty: float) -> None:
     shortest = 2

@@ -23,6 +23,7 @@ from adviser.scoring.sample_needs import (
     outlook,
 )
 from adviser.scoring.samples import Sample
+from tests.effort import examples
 
 MARGIN = math.log(1.02)
 PRIOR = EffectPrior(0.6, (0.4 / len(EFFECT_SDS),) * len(EFFECT_SDS))
@@ -76,7 +77,7 @@ def test_the_predicted_chances_are_those_that_come_true(d: float, error: float, 
     assert equal[0] == pytest.approx(np.average(alike, weights=weight), abs=0.01)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.floats(-1, 1),
     st.floats(0.0, 1.0),

@@ -22,6 +22,7 @@ from common.index.archives import (
     wheel_span,
 )
 from common.index.partial_zip import MissingSpan, SparseFile
+from tests.effort import examples
 
 WHEEL = "parrot-1.0-py3-none-any.whl"
 LIMIT = 10_000
@@ -104,7 +105,7 @@ GOOD_WHEEL = wheel(("parrot.py", b"x" * 50), ("parrot-1.0.dist-info/METADATA", b
 GOOD_SOURCE = gzip.compress(tar(("parrot-1.0/PKG-INFO", b"Name: parrot")))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_a_damaged_archive_is_read_or_refused(data: st.DataObject) -> None:
     for good, read in ((GOOD_WHEEL, of_wheel), (GOOD_SOURCE, of_sdist)):

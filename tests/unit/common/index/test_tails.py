@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from common.errors import IndexFault, IndexProblem
 from common.index.partial_zip import entry_in_tail
+from tests.effort import examples
 
 WHEEL = "parrot-1.0-py3-none-any.whl"
 METADATA = b"Name: parrot\n" * 50
@@ -68,7 +69,7 @@ def test_a_header_that_is_longer_than_was_thought_is_seen() -> None:
 GOOD = wheel()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(1, TAIL), st.binary(min_size=1, max_size=8))
 def test_a_damaged_end_never_gives_other_metadata(place: int, damage: bytes) -> None:
     start = len(GOOD) - place
