@@ -1,23 +1,23 @@
-"""What can go wrong, as types that carry data.
+"""Errors that carry data.
 
 ::
 
     ProjectError
-    ├── InvalidDocument      a document cannot be taken in: reason code, place, field
+    ├── InvalidDocument      a document is refused: reason code, place, field
     ├── IncomparableSamples  two samples differ in unit or hardware
     ├── StoreUnavailable     PostgreSQL, the graph or the document store does not answer
-    ├── DamagedDocument      a stored body is not the one that its identifier names
-    ├── SchemaMismatch       a store's schema and this code do not fit together
+    ├── DamagedDocument      a stored body does not match its identifier
+    ├── SchemaMismatch       the schema of a store does not fit this code
     ├── QueryRefused         a store refused an analyst's query, or a limit ended it
     ├── ServiceFailed        an embedded store could not be started or stopped
     ├── ProjectionFailed     the graph refuses rows of the record
-    ├── AlreadyRunning       another process does what only one may do at a time
-    ├── IndexProblem         a package index did not give what it was asked for
-    ├── InvalidArgument      what a command was given cannot be used
-    │   └── InvalidFile      a file among it: an InvalidDocument, too
-    └── InvalidSettings      a setting cannot be used as it is
+    ├── AlreadyRunning       another process holds the exclusive lock
+    ├── IndexProblem         a request to a package index or another server failed
+    ├── InvalidArgument      an argument of a command is invalid
+    │   └── InvalidFile      an invalid file among the arguments; also an InvalidDocument
+    └── InvalidSettings      the value of a setting is invalid
 
-An error's text says what was wrong, and where a remedy is known, ``hint`` names it.
+The text of an error says what is wrong; ``hint`` says what to do about it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,37 @@ from enum import StrEnum
 
 
 class ProjectError(Exception):
-    """Base of every error that a command or the API reports to a person."""
+    """Base of every error that a command or the API reports to a person.
+
+    :param hint: what to do about it, if something is known to help
+    """
 
     hint: str | None = None
 
+    def __init__(self, *message: object, hint: str | None = None) -> None:
+        super().__init__(*message)
+        if hint is not None:
+            self.hint = hint
+
 
 class InvalidDocument(ProjectError):
-    """A document that cannot be taken in.
+    """A document is refused.
 
     :param reason: stable reason code, one of :class:`common.reasons.Reason`
-    :param message: what was wrong, for a person
     :param field: JSON path of the offending field, ``$`` for the whole document
-    :param place: where inside the source, such as a member of an archive
+    :param place: place inside the source, such as the member of an archive
     """
 
-    def __init__(self, reason: str, message: str, *, field: str = "$", place: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        field: str = "$",
+        place: str = "",
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.reason = reason
         self.message = message
         self.field = field
@@ -53,66 +68,64 @@ class InvalidDocument(ProjectError):
 
 
 class IncomparableSamples(ProjectError):
-    """Two samples that differ in unit, indicator or hardware class."""
+    """Two samples differ in unit, indicator or hardware class."""
 
 
 class StoreUnavailable(ProjectError):
     """A store does not answer.
 
     :param store: its name for a person, such as ``PostgreSQL``
-    :param cause: the driver's words, without credentials
-    :param hint: what to do about it
+    :param cause: message of the driver, without credentials
     """
 
     def __init__(self, store: str, cause: str, hint: str) -> None:
-        super().__init__(f"{store} is unavailable: {cause}")
+        super().__init__(f"{store} is unavailable: {cause}", hint=hint)
         self.store = store
-        self.hint = hint
 
 
 class DamagedDocument(ProjectError):
-    """The stored body of a document is not the one that its identifier names.
+    """The stored body of a document does not match its identifier.
 
     :param cause: what is wrong with the body, for a person
     """
+
+    hint = (
+        "restore it from a backup, or deliver it again after `thoth record verify`, which lists"
+        " every damaged document"
+    )
 
     def __init__(self, document_id: str, cause: str) -> None:
         super().__init__(f"document {document_id} is damaged: {cause}")
         self.document_id = document_id
         self.cause = cause
-        self.hint = (
-            "restore it from a backup, or deliver it again after `thoth record verify`, which lists"
-            " every damaged document"
-        )
 
 
 class SchemaMismatch(ProjectError):
-    """A store's schema is newer or older than this code can work with."""
+    """The schema of a store is newer or older than this code supports."""
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(message, hint=hint)
 
 
 class QueryRefused(ProjectError):
     """A store refused a query, or ended it at a limit of time or rows."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(message, hint=hint)
 
 
 class ServiceFailed(ProjectError):
     """An embedded store could not be started or stopped."""
 
     def __init__(self, service: str, message: str, hint: str | None = None) -> None:
-        super().__init__(f"{service}: {message}")
+        super().__init__(f"{service}: {message}", hint=hint)
         self.service = service
-        self.hint = hint
 
 
 class ProjectionFailed(ProjectError):
     """The graph refuses rows of the record; the rest of the outbox was projected."""
+
+    hint = "they stay in the outbox; `thoth graph sync` tries them again"
 
     def __init__(self, entries: list[str], cause: str) -> None:
         named = ", ".join(entries[:3]) + (" …" if len(entries) > 3 else "")
@@ -120,56 +133,55 @@ class ProjectionFailed(ProjectError):
             f"the graph refuses {len(entries)} of the record's entries: {named}: {cause}"
         )
         self.entries = entries
-        self.hint = "they stay in the outbox; `thoth graph sync` tries them again"
 
 
 class AlreadyRunning(ProjectError):
-    """Another process does what only one may do at a time."""
+    """Another process already does what only one process may do at a time."""
 
 
 class IndexFault(StrEnum):
-    """What went wrong between an index and us; the value is stored and never renamed."""
+    """Why a request to an index failed; the value is stored and never renamed."""
 
     #: The index does not have the project or the file.
     NOT_FOUND = "not_found"
-    #: It asks for credentials, or refuses those it was given.
+    #: Credentials are missing or refused.
     UNAUTHORIZED = "unauthorized"
-    #: Any other HTTP status that is no answer.
+    #: Any other HTTP status that is not a success.
     HTTP_STATUS = "http_status"
-    #: Nothing, or too little, came in time.
+    #: No answer, or not all of it, in time.
     TIMEOUT = "timeout"
-    #: Its name is not known, or nobody listens there.
+    #: The host name does not resolve, or nothing listens on the port.
     UNREACHABLE = "unreachable"
-    #: The answer ended before its end.
+    #: The response ended early.
     TRUNCATED = "truncated"
-    #: The answer, packed or unpacked, is larger than what is read of such a thing.
+    #: The response, compressed or not, exceeds the size limit.
     TOO_LARGE = "too_large"
-    #: Neither of the two formats of an index's page.
+    #: Neither of the two formats of the repository API.
     WRONG_CONTENT_TYPE = "wrong_content_type"
     #: A page, an archive or its metadata is broken.
     MALFORMED = "malformed"
-    #: A major version of the repository API that this code does not know.
+    #: An unknown major version of the repository API.
     UNSUPPORTED_VERSION = "unsupported_version"
-    #: Sent on to something that is not HTTP, or from HTTPS to HTTP.
+    #: A redirect to another scheme than HTTP, or from HTTPS to HTTP.
     REDIRECT_REFUSED = "redirect_refused"
     TOO_MANY_REDIRECTS = "too_many_redirects"
-    #: Sent to a private address that is not the index's own.
+    #: A redirect or a link to a private address that is not the index's own.
     ADDRESS_REFUSED = "address_refused"
-    #: What came is not what the index's page promised.
+    #: The file differs from the hash or size on the index's page.
     HASH_MISMATCH = "hash_mismatch"
     SIZE_MISMATCH = "size_mismatch"
-    #: The metadata is in a large file, of which the server gives no parts.
+    #: The metadata is in a large file, and the server does not support range requests.
     NO_RANGE = "no_range"
 
 
 class IndexProblem(ProjectError):
-    """A package index did not give what it was asked for.
+    """A request to a package index, or to another server, failed.
 
-    :param code: what went wrong; scripts match it
+    :param code: stable code for scripts
     :param message: for a person, without credentials
-    :param retryable: whether the same request may well succeed later
-    :param retry_after_s: how long the index asked to be left alone, if it did
-    :param status: of the HTTP answer, if there was one
+    :param retryable: whether the same request may succeed later
+    :param retry_after_s: seconds that the server asked to wait, if it did
+    :param status: HTTP status, if there was a response
     """
 
     def __init__(
@@ -180,8 +192,9 @@ class IndexProblem(ProjectError):
         retryable: bool = False,
         retry_after_s: float | None = None,
         status: int | None = None,
+        hint: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, hint=hint)
         self.code = code
         self.message = message
         self.retryable = retryable
@@ -193,12 +206,16 @@ class IndexProblem(ProjectError):
 
 
 class InvalidArgument(ProjectError):
-    """What a command was given and cannot use."""
+    """An argument of a command is invalid."""
 
 
 class InvalidFile(InvalidDocument, InvalidArgument):
-    """A file that a command was given and cannot use: nothing was to be taken in."""
+    """A file that was given to a command or a request is invalid.
+
+    :param place: name of the file
+    :param field: path of the field, or ``line 3``
+    """
 
 
 class InvalidSettings(ProjectError):
-    """A setting that cannot be used as it is; the text names the variable."""
+    """The value of a setting is invalid; the message names the variable."""

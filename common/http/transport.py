@@ -126,12 +126,11 @@ def is_public(address: str) -> bool:
 
 def refused(host: str) -> IndexProblem:
     """The index sends us to a private address."""
-    error = IndexProblem(
+    return IndexProblem(
         IndexFault.ADDRESS_REFUSED,
         f"the index sends us to {cut(host)}, which has a private address",
+        hint="if files of the index are meant to be there, name the host in PACKAGE_FILE_HOSTS",
     )
-    error.hint = "if files of the index are meant to be there, name the host in PACKAGE_FILE_HOSTS"
-    return error
 
 
 def _may_be_public(host: str) -> bool:
