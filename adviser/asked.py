@@ -104,7 +104,7 @@ class Asked:
     def requirements(self) -> tuple[AskedRequirement, ...]:
         """What is asked for, wherever it holds.
 
-        :raises InvalidProject: if an extra or a group is none of the project's, or it excludes
+        :raises InvalidFile: if an extra or a group is none of the project's, or it excludes
             the environment's Python
         """
         project, options, markers = self.project, self.options, self.environment.markers

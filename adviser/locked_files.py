@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from adviser.issues import Issue, IssueId, issue_of
 from adviser.places import Address, Place, address_of, may_serve
-from adviser.projects.project import LockedFile, LockedPackage
 from adviser.scoring.assessments import NoteLevel
+from common.formats.locks import LockedFile, LockEntry
 
 if TYPE_CHECKING:
     from adviser.provenance import Listing, Served
@@ -21,7 +21,7 @@ _UNKNOWN_PLACE = "check with --live, or name the host in PACKAGE_FILE_HOSTS if i
 _MIRRORED = "check it where that index itself is read: this machine reads it by a mirror"
 
 
-def of_files(locked: LockedPackage, listings: Sequence[Listing], served: Served) -> Iterator[Issue]:
+def of_files(locked: LockEntry, listings: Sequence[Listing], served: Served) -> Iterator[Issue]:
     """What is wrong with where a lock says that its files are, and with their sizes."""
     named = served.index_of(locked.index)
     ours = [it for it in listings if it.index == named] or list(listings)
@@ -44,7 +44,7 @@ def of_files(locked: LockedPackage, listings: Sequence[Listing], served: Served)
 
 
 def _of_address(
-    locked: LockedPackage, file: LockedFile, url: str, ours: Sequence[Listing], served: Served
+    locked: LockEntry, file: LockedFile, url: str, ours: Sequence[Listing], served: Served
 ) -> Iterator[Issue]:
     tell = partial(issue_of, package=locked.name, version=locked.version)
     place = address_of(url)
@@ -79,7 +79,7 @@ def _names_of(file: LockedFile, listing: Listing) -> set[str]:
     return {file.filename, *same}
 
 
-def _is_mirrored(locked: LockedPackage, place: Place | None) -> bool:
+def _is_mirrored(locked: LockEntry, place: Place | None) -> bool:
     """Whether a lock names the address of an index that this machine reads elsewhere."""
     said, ours = address_of(locked.index or ""), address_of(place.url) if place else None
     return bool(said and ours and said.scheme and said.host != ours.host)

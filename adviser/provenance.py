@@ -12,14 +12,9 @@ from adviser.issues import Issue, IssueId, issue_of
 from adviser.locked_files import of_files
 from adviser.places import Place
 from adviser.projects.locks import names_indexes
-from adviser.projects.project import (
-    FromElsewhere,
-    LockedPackage,
-    Project,
-    ProjectIndex,
-    WarningCode,
-)
+from adviser.projects.project import FromElsewhere, Project, ProjectIndex, WarningCode
 from adviser.scoring.assessments import NoteLevel
+from common.formats.locks import LockEntry
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseFile
 
@@ -78,7 +73,7 @@ class Served:
         """Several."""
         return ", ".join(map(self.shown, names))
 
-    def as_locked(self, locked: LockedPackage) -> str:
+    def as_locked(self, locked: LockEntry) -> str:
         """The index that a lock names, with the address that it gives it, if another one."""
         named = self.index_of(locked.index) or ""
         address = self.places[named].url if named in self.places else named
@@ -134,7 +129,7 @@ def _of_elsewhere(it: FromElsewhere) -> Issue:
 
 
 def _of_package(
-    locked: LockedPackage, listings: Sequence[Listing], served: Served, names: bool
+    locked: LockEntry, listings: Sequence[Listing], served: Served, names: bool
 ) -> Iterator[Issue]:
     name, named = locked.name, served.index_of(locked.index)
     tell = partial(issue_of, package=name, version=locked.version)
@@ -171,7 +166,7 @@ def _of_package(
 
 
 def _of_file(
-    locked: LockedPackage, text: str, listings: Sequence[Listing], served: Served, names: bool
+    locked: LockEntry, text: str, listings: Sequence[Listing], served: Served, names: bool
 ) -> Iterator[Issue]:
     named = served.index_of(locked.index)
     tell = partial(issue_of, package=locked.name, version=locked.version, digest=text)

@@ -40,7 +40,7 @@ def settled(request: Mapping[str, Any]) -> dict[str, Any]:
 def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     """What is asked of the adviser, about no hardware class yet.
 
-    :raises InvalidProject: naming file, field and remedy
+    :raises InvalidFile: naming file, field and remedy
     :raises InvalidArgument: naming the field
     :raises ApiError: 400 if an index is not one of this service
     """

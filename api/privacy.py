@@ -16,9 +16,10 @@ from adviser.projects.indexes import public_text, public_values
 from adviser.projects.locks import is_pylock
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK, parse_project
 from adviser.projects.pipfile import pipfile_hash
-from adviser.projects.problems import InvalidProject, refuse
 from adviser.projects.project import Project, ProjectWarning, WarningCode
-from adviser.projects.requirement_lines import logical_lines, words_of
+from common.errors import InvalidFile
+from common.formats.file_fields import refuse
+from common.formats.requirements_files import logical_lines, words_of
 from common.reasons import Reason
 
 #: Texts of projects, by path; and the two of them that clients of the original service send.
@@ -49,7 +50,7 @@ def public_request(request: Mapping[str, Any]) -> dict[str, Any]:
     Files stay as they are written if they have no secret, and are written anew if they have.
     Variables stay.
 
-    :raises InvalidProject: if quotes or backslashes hide an address with credentials
+    :raises InvalidFile: if quotes or backslashes hide an address with credentials
     """
     public = {k: public_values(v) for k, v in request.items() if k not in (FILES, STACK, *_OURS)}
     if isinstance(bounds := request.get("constraints"), str):
@@ -80,7 +81,7 @@ def files_in(request: Mapping[str, Any]) -> dict[str, str]:
 def project_in(request: Mapping[str, Any]) -> Project:
     """The project of a request that :func:`public_request` gave.
 
-    :raises InvalidProject: naming file, field and remedy
+    :raises InvalidFile: naming file, field and remedy
     """
     removed = tuple(
         ProjectWarning(WarningCode.CREDENTIALS_REMOVED, message, field)
@@ -102,7 +103,7 @@ def _of_the_original(
     found: dict[str, Any] = {}
     try:
         warnings = _read(request, given, []).warnings
-    except InvalidProject:
+    except InvalidFile:
         return found  # so are those that are kept
     if removed := [
         [it.message, it.field] for it in warnings if it.code is WarningCode.CREDENTIALS_REMOVED
@@ -119,7 +120,7 @@ def public_file(name: str, text: str) -> str:
     >>> public_file("Pipfile.lock", '{"a": "https:\\\\/\\\\/me:word@host.example\\\\/simple"}')
     '{"a":"https://host.example/simple"}'
 
-    :raises InvalidProject: if quotes or backslashes in a list of requirements hide one
+    :raises InvalidFile: if quotes or backslashes in a list of requirements hide one
     """
     base = posixpath.basename(name)
     if base not in (PIPFILE, PIPFILE_LOCK) and not base.endswith(".toml"):
@@ -140,7 +141,7 @@ def public_file(name: str, text: str) -> str:
             shown = public_values(table)
             same = shown == table and public_text(text) == text
             return text if same else tomli_w.dumps(shown)
-    except InvalidProject:
+    except InvalidFile:
         # Whoever reads it says what is wrong.
         public = public_text(text)
         return text if public == text else public_file(name, public)
@@ -180,7 +181,7 @@ def _public_quoted(found: re.Match[str]) -> str:
 def _words(line: str) -> list[str]:
     try:
         return words_of(line, "")
-    except InvalidProject:
+    except InvalidFile:
         return [line]  # whoever reads it says what is wrong
 
 

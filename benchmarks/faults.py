@@ -37,13 +37,13 @@ from benchmarks.asking import (
 from benchmarks.homes import fresh_home
 from benchmarks.load import Client, Visit, offered
 from benchmarks.services import Running, thoth_service, token_of
+from common.formats.locks import stack_of
 from graph.embedded import EmbeddedStores, Service
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import Home
 from graph.embedded.postgresql import PostgreSQL
 from graph.engine import open_stores
 from graph.record.documents import UPLOAD
-from ingest.parsers.specification import stack_of
 
 SECONDS = 120.0
 #: Requests a second: new advice, advice that was made before, documents, archives of documents.

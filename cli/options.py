@@ -141,10 +141,10 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
 
     from adviser.answering.indexes import asked_indexes
     from adviser.asked import Asked, Options
-    from adviser.projects.problems import refuse
     from adviser.request_values import parse_bounds, parse_overrides
     from adviser.scoring.criteria import RecommendationType
     from cli.project_files import read_project
+    from common.formats.file_fields import refuse
     from common.reasons import Reason
 
     project, now = read_project(path), datetime.now(UTC)

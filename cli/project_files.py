@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
-from adviser.projects.locks import Lock, read_lock, require_pins
+from adviser.projects.locks import ProjectLock, read_lock, require_pins
 from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
 from adviser.projects.project import Project
 from common.errors import InvalidArgument, InvalidDocument, InvalidFile
@@ -24,7 +24,7 @@ def read_project(path: Path) -> Project:
     Files are read of that folder alone, also where one includes others.
 
     :raises InvalidArgument: if there is nothing there, or an include leaves the folder
-    :raises InvalidProject: naming file, field and remedy
+    :raises InvalidFile: naming file, field and remedy
     """
     folder, name = _folder_of(path)
     names = [it for it in PROJECT_FILES if (folder / it).is_file()]
@@ -35,11 +35,11 @@ def read_project(path: Path) -> Project:
     return parse_project(_with_included(folder, files), name)
 
 
-def read_lock_file(path: Path) -> Lock:
+def read_lock_file(path: Path) -> ProjectLock:
     """A lock by itself.
 
     :raises InvalidArgument: if there is no such file
-    :raises InvalidProject: if it cannot be read, or is a requirements file without all its pins
+    :raises InvalidFile: if it cannot be read, or is a requirements file without all its pins
     """
     folder, name = _folder_of(path)
     if name is None:

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from adviser.asked import AskedIndex
-from adviser.projects.lines import has_variable
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
+from common.formats.requirements_files import has_variable
 from common.index.configuration import (
     Index,
     configured_indexes,

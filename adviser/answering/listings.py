@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from adviser.answering.addresses import kept_pages, pages_of, public_addresses
-from adviser.projects.project import LockedPackage
 from adviser.provenance import Listing
+from common.formats.locks import LockEntry
 from common.index.project_pages import ProjectPage
 from common.releases import ReleaseFile
 from common.settings import Settings
@@ -19,7 +19,7 @@ from graph.record.release_details import listings_of
 Listings = dict[tuple[str, str], list[Listing]]
 
 
-def recorded_listings(stores: Stores, locked: Iterable[LockedPackage]) -> Listings:
+def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
     """What the record has of the locked versions, on every index that has them.
 
     It has no addresses: of files that a lock gives an address they are as the index said last.
@@ -53,7 +53,7 @@ def recorded_listings(stores: Stores, locked: Iterable[LockedPackage]) -> Listin
 
 
 def served_listings(
-    settings: Settings, locked: Iterable[LockedPackage], indexes: Iterable[str]
+    settings: Settings, locked: Iterable[LockEntry], indexes: Iterable[str]
 ) -> Listings:
     """The same, asked of these configured indexes now.
 

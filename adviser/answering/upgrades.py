@@ -8,7 +8,7 @@ from adviser.answering.answers import known_of
 from adviser.answering.indexes import asked_indexes
 from adviser.asked import Asked, Options
 from adviser.guard import GuardResult, changes_of, guard, versions_without_candidate
-from adviser.projects.locks import Lock
+from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
 from common.environments import Environment
@@ -52,7 +52,9 @@ def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> list[Dep
     ]
 
 
-def request_of_locks(settings: Settings, locks: Iterable[Lock], environment: Environment) -> Asked:
+def request_of_locks(
+    settings: Settings, locks: Iterable[ProjectLock], environment: Environment
+) -> Asked:
     """A request for nothing, with the indexes that some locks name."""
     indexes = tuple(dict.fromkeys(index for lock in locks for index in lock.indexes))
     project = Project(indexes=indexes)

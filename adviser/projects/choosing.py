@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from adviser.projects.problems import InvalidProject, refuse, shown
+from common.errors import InvalidFile
+from common.formats.file_fields import refuse, shown
 from common.reasons import Reason
 from common.terminal import first_few
 
@@ -22,7 +23,7 @@ def asked_of(
 ) -> tuple[AskedRequirement, ...]:
     """Those that always count, then development's, those of extras and of groups.
 
-    :raises InvalidProject: naming what there is, if the project has no such extra or group
+    :raises InvalidFile: naming what there is, if the project has no such extra or group
     """
     asked = [*project.requirements, *(project.dev if dev else ())]
     for kind, known, wanted in (
@@ -61,7 +62,7 @@ def overridden(
 def check_python(project: Project, markers: Mapping[str, str]) -> None:
     """Refuse a Python that the project itself excludes.
 
-    :raises InvalidProject: naming both
+    :raises InvalidFile: naming both
     """
     python = markers["python_full_version"]
     wanted = project.requires_python
@@ -79,7 +80,7 @@ def _named(
 ) -> tuple[AskedRequirement, ...]:
     found = known.get(name, known.get(canonicalize_name(name)))
     if found is None:
-        raise InvalidProject(
+        raise InvalidFile(
             Reason.MISSING_FIELD,
             f"has no {kind} {shown(name)}",
             place=project.source,

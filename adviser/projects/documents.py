@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from adviser.projects.fields import inside
-from adviser.projects.problems import refuse, shown
+from common.formats.file_fields import inside, refuse, shown
 from common.formats.json_documents import out_of_bounds
 from common.reasons import Reason
 
@@ -41,7 +40,7 @@ _CONVERT = "save it as UTF-8"
 def check_sizes(files: Mapping[str, bytes]) -> None:
     """Refuse what is larger than any project is.
 
-    :raises InvalidProject: naming the file
+    :raises InvalidFile: naming the file
     """
     if len(files) > MAX_FILES:
         refuse(
@@ -70,7 +69,7 @@ def check_sizes(files: Mapping[str, bytes]) -> None:
 def text_of(name: str, data: bytes) -> str:
     """Text in UTF-8, or in what a mark at its beginning says.
 
-    :raises InvalidProject: if it is not that
+    :raises InvalidFile: if it is not that
     """
     for mark, encoding in _HEADERS:
         if data.startswith(mark):
@@ -90,7 +89,7 @@ def requirements_text_of(name: str, data: bytes) -> str:
 def toml_of(name: str, data: bytes) -> dict[str, Any]:
     """A TOML document.
 
-    :raises InvalidProject: naming line and column
+    :raises InvalidFile: naming line and column
     """
     text = text_of(name, data)
     _check_depth(name, text)
@@ -107,7 +106,7 @@ def toml_of(name: str, data: bytes) -> dict[str, Any]:
 def json_of(name: str, data: bytes) -> Any:
     """A JSON document.
 
-    :raises InvalidProject: naming line and column
+    :raises InvalidFile: naming line and column
     """
     try:
         value = orjson.loads(text_of(name, data))

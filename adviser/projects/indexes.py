@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from adviser.projects.lines import Reading, has_variable
-from adviser.projects.problems import refuse, shown
+from adviser.projects.lines import Reading
 from adviser.projects.project import ProjectIndex, WarningCode
+from common.formats.file_fields import refuse, shown
+from common.formats.requirements_files import has_variable
 from common.reasons import Reason
 from common.redaction import without_secrets
 
@@ -25,7 +26,7 @@ _NO_ADDRESS = re.compile(r"[\s\"<>]")
 def index_named(name: str, url: str, at: str, reading: Reading, **facts: bool) -> ProjectIndex:
     """An index of a project; a variable in its address stays, credentials are taken out.
 
-    :raises InvalidProject: if its address cannot be one
+    :raises InvalidFile: if its address cannot be one
     """
     if has_variable(url):
         reading.warn(
@@ -39,7 +40,7 @@ def index_named(name: str, url: str, at: str, reading: Reading, **facts: bool) -
 def public_address(url: str, at: str, reading: Reading) -> str:
     """:func:`public_text` of an address, told if there was more in it.
 
-    :raises InvalidProject: if it is no address
+    :raises InvalidFile: if it is no address
     """
     public = public_text(url)
     try:

@@ -11,36 +11,15 @@ from typing import NoReturn
 from packaging.markers import UndefinedComparison
 
 from adviser.projects.documents import MAX_REQUIREMENTS
-from adviser.projects.problems import refuse, shown
-from adviser.projects.project import (
-    AskedRequirement,
-    FromElsewhere,
-    ProjectWarning,
-    WarningCode,
-    marker_holds,
-)
+from adviser.projects.project import AskedRequirement, FromElsewhere, ProjectWarning, WarningCode
+from common.formats.file_fields import refuse, shown
+from common.formats.locks import marker_holds
+from common.formats.requirements_files import has_variable, is_remote, kind_of_reference
 from common.reasons import Reason
 from common.redaction import holds_user, without_secrets
 from common.releases import Requirement, parse_requirement
 
-_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+", re.IGNORECASE)
-#: Of addresses that installers follow; a letter alone is a drive.
-_SCHEME = re.compile(
-    r"(?:https?|ftp|file|(?:git|hg|svn|bzr|ssh|sftp)(?:\+[a-z]+)?):", re.IGNORECASE
-)
-_DRIVE = re.compile(r"[a-z]:[\\/]", re.IGNORECASE)
-_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_ARCHIVE = re.compile(
-    r"\.(?:whl|zip|tar|tar\.(?:gz|bz2|xz|Z|lzma)|tgz|tbz|txz|tlz)$", re.IGNORECASE
-)
 _HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
-_VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Z_]\w*)")
-#: Keys of pipenv's entries that send them elsewhere than to an index, the deciding ones first.
-ELSEWHERE = {
-    "editable": WarningCode.EDITABLE, "git": WarningCode.REPOSITORY, "hg": WarningCode.REPOSITORY,
-    "svn": WarningCode.REPOSITORY, "bzr": WarningCode.REPOSITORY, "path": WarningCode.LOCAL_PATH,
-    "file": WarningCode.ADDRESS,
-}  # fmt: skip
 _WHAT = {
     WarningCode.EDITABLE: "an editable install",
     WarningCode.LOCAL_PATH: "a path",
@@ -138,14 +117,14 @@ class Reading:
 def asked_by(text: str, at: str, reading: Reading) -> AskedRequirement | None:
     """A requirement by PEP 508, or ``None`` for one that leads to no index, with a warning.
 
-    :raises InvalidProject: if it is neither
+    :raises InvalidFile: if it is neither
     """
     reading.count(at)
     parsed = parse_requirement(text.strip())
     if parsed.name is None:
         _refuse(parsed, at)
     if parsed.url is not None:
-        reading.leave_out(kind_of_reference(parsed.url), parsed.raw, at)
+        reading.leave_out(WarningCode(kind_of_reference(parsed.url)), parsed.raw, at)
         return None
     check_marker(parsed.marker, at)
     return AskedRequirement(parsed.name, parsed.specifier, parsed.extras, parsed.marker, origin=at)
@@ -176,7 +155,7 @@ def _wrong_with(marker: str) -> str | None:
 def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
     """``algorithm:digits``, sorted, none twice.
 
-    :raises InvalidProject: at one that is no hash
+    :raises InvalidFile: at one that is no hash
     """
     # Who reads them out of a requirements file may keep the space before the end of the line.
     hashes = [it.strip() for it in hashes]
@@ -191,64 +170,10 @@ def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
     return tuple(sorted(set(hashes)))
 
 
-def kind_of_reference(text: str) -> WarningCode:
-    """What a direct reference leads to.
-
-    >>> [kind_of_reference(it).value for it in ("git+https://h/r", "file:///w", "https://h/x.whl")]
-    ['repository', 'local_path', 'address']
-    """
-    if _REPOSITORY.match(text):
-        return WarningCode.REPOSITORY
-    return WarningCode.LOCAL_PATH if text.lower().startswith("file:") else WarningCode.ADDRESS
-
-
-def reference_without_name(text: str) -> WarningCode | None:
-    """What a line leads to that names no package: an address or a path; ``None`` for neither.
-
-    Something before a colon is no path, so that any file with colons is not taken for one of
-    requirements.
-
-    >>> [reference_without_name(it) for it in ("./here", "a-1.whl", "https://h/a.zip#egg=a", "a>1")]
-    [<WarningCode.LOCAL_PATH: 'local_path'>, <WarningCode.LOCAL_PATH: 'local_path'>, \
-<WarningCode.ADDRESS: 'address'>, None]
-    """
-    head = text.partition(";")[0].strip()
-    if _SCHEME.match(head):
-        return kind_of_reference(head)
-    if _DRIVE.match(head):
-        return WarningCode.LOCAL_PATH
-    if _OTHER_SCHEME.match(head):
-        return None
-    if "@" in head and not head.startswith((".", "/", "~")):
-        return None
-    bare = head.partition("[")[0].strip()
-    if head.startswith((".", "/", "~")) or "\\" in bare or "/" in bare or _ARCHIVE.search(bare):
-        return WarningCode.LOCAL_PATH
-    return None
-
-
 def _is_local(code: WarningCode, what: str) -> bool:
     if code is not WarningCode.EDITABLE:
         return code is WarningCode.LOCAL_PATH
     return not is_remote(what.rpartition(" @ ")[2].strip())
-
-
-def is_remote(where: str) -> bool:
-    """Whether an address leads to another machine; a path does not.
-
-    >>> [is_remote(it) for it in ("./here", "file:///w.whl", "git+ssh://h/r", "HTTPS://h/a.whl")]
-    [False, False, True, True]
-    """
-    return _SCHEME.match(where) is not None and not where.lower().startswith("file:")
-
-
-def has_variable(text: str) -> bool:
-    """Whether a text has a variable in it that a tool would expand.
-
-    >>> has_variable("https://${TOKEN}@h/simple"), has_variable("https://h/$x")
-    (True, False)
-    """
-    return _VARIABLE.search(text) is not None
 
 
 def _refuse(parsed: Requirement, at: str) -> NoReturn:

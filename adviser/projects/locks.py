@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
-from packaging.utils import canonicalize_name
+from packaging.pylock import Package
 from packaging.version import InvalidVersion, Version
 
 from adviser.projects.documents import check_sizes, json_of, toml_of
-from adviser.projects.fields import (
-    flag_in,
-    inside,
-    table_in,
-    tables_in,
-    text_in,
-    texts_in,
-    wrong_type,
-)
 from adviser.projects.indexes import index_named, public_address
-from adviser.projects.lines import ELSEWHERE, Reading, check_marker, checked_hashes, is_remote
-from adviser.projects.problems import refuse, shown
+from adviser.projects.lines import Reading, check_marker, checked_hashes
 from adviser.projects.project import (
     AskedRequirement,
     FromElsewhere,
-    LockedFile,
-    LockedPackage,
     ProjectIndex,
     ProjectWarning,
     WarningCode,
 )
-from adviser.projects.requirements_files import pinned, read_requirements
+from adviser.projects.requirements_files import read_requirements
+from common.errors import InvalidDocument
+from common.formats.file_fields import (
+    flag_in,
+    inside,
+    refuse,
+    shown,
+    table_in,
+    tables_in,
+    text_in,
+    wrong_type,
+)
+from common.formats.locks import (
+    LockEntry,
+    parse_pylock,
+    pipfile_lock_entry,
+    pylock_entry,
+)
+from common.formats.requirements_files import pinned
 from common.reasons import Reason
-from common.redaction import without_secrets
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
 
 _MAKE_AGAIN = "make the lock again"
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
+class ProjectLock:
     """What a lock says; entries in the order of the file, of several sections all.
 
     :param complete: whether every entry names one version that an index serves
@@ -50,7 +55,7 @@ class Lock:
     :param manifest_hash: by which a ``Pipfile.lock`` names its Pipfile
     """
 
-    entries: tuple[LockedPackage, ...]
+    entries: tuple[LockEntry, ...]
     source: str
     complete: bool = True
     elsewhere: tuple[FromElsewhere, ...] = ()
@@ -61,7 +66,7 @@ class Lock:
     warnings: tuple[ProjectWarning, ...] = ()
     unpinned: AskedRequirement | None = None
 
-    def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockedPackage]:
+    def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockEntry]:
         """What it installs in an environment, by name.
 
         :param dev: with what only development needs
@@ -70,13 +75,13 @@ class Lock:
         return {it.name: it for it in reversed(held)}
 
 
-def read_lock(name: str, files: Mapping[str, bytes]) -> Lock:
+def read_lock(name: str, files: Mapping[str, bytes]) -> ProjectLock:
     """Read one lock by itself.
 
     :param name: its key in ``files``, which says its format: ``Pipfile.lock``,
         ``pylock.toml``, or any other name for a requirements file
     :param files: it, and what it includes
-    :raises InvalidProject: naming file, place and remedy
+    :raises InvalidFile: naming file, place and remedy
     """
     check_sizes(files)
     reading = Reading()
@@ -84,10 +89,10 @@ def read_lock(name: str, files: Mapping[str, bytes]) -> Lock:
     return replace(lock, warnings=tuple(reading.warnings))
 
 
-def require_pins(lock: Lock) -> Lock:
+def require_pins(lock: ProjectLock) -> ProjectLock:
     """The lock itself, unless it is a requirements file of which not every line is pinned.
 
-    :raises InvalidProject: naming the first such line
+    :raises InvalidFile: naming the first such line
     """
     if lock.unpinned is not None:
         refuse(
@@ -99,21 +104,21 @@ def require_pins(lock: Lock) -> Lock:
     return lock
 
 
-def lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> Lock:
+def lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> ProjectLock:
     """The same as part of a project."""
     before = len(reading.elsewhere)
     lock = _lock_of(name, files, reading)
     return replace(lock, elsewhere=tuple(reading.elsewhere[before:]))
 
 
-def _lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> Lock:
+def _lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> ProjectLock:
     base = name.rpartition("/")[2]
     if base == "Pipfile.lock" or base.endswith(".json"):
         return _pipfile_lock(json_of(name, files[name]), name, reading)
     if is_pylock(base):
         return _pylock(toml_of(name, files[name]), name, reading)
     listed = read_requirements(name, files, reading)
-    return Lock(
+    return ProjectLock(
         tuple(listed.pins),
         name,
         complete=listed.is_lock,
@@ -142,14 +147,14 @@ def names_indexes(name: str) -> bool:
     return base == "Pipfile.lock" or base.endswith(".json") or is_pylock(base)
 
 
-def _pipfile_lock(value: Any, name: str, reading: Reading) -> Lock:
+def _pipfile_lock(value: Any, name: str, reading: Reading) -> ProjectLock:
     if not isinstance(value, Mapping):
         wrong_type(value, "an object", f"{name}:$")
     meta = table_in(value, "_meta", name)
     requires = table_in(meta, "requires", f"{name}:_meta")
     entries = list(_sections(value, name, reading))
     versions = [text_in(requires, it, f"{name}:_meta.requires") for it in _PYTHONS]
-    return Lock(
+    return ProjectLock(
         tuple(it for it in entries if it is not None),
         name,
         complete=None not in entries,
@@ -174,9 +179,7 @@ def _pipfile_indexes(
             yield index_named(called, url, at, reading, verify_ssl=verified, default=number == 0)
 
 
-def _sections(
-    lock: Mapping[str, Any], name: str, reading: Reading
-) -> Iterator[LockedPackage | None]:
+def _sections(lock: Mapping[str, Any], name: str, reading: Reading) -> Iterator[LockEntry | None]:
     """Entries of all sections; what is needed anyway before what only development needs."""
     keys = sorted(lock.keys() - {"_meta"}, key=lambda key: (key != "default", key))
     for key in keys:
@@ -186,59 +189,32 @@ def _sections(
 
 
 def _pipfile_entry(
-    package: str, entry: Any, at: str, dev: bool, reading: Reading
-) -> LockedPackage | None:
-    if not isinstance(entry, Mapping):
-        wrong_type(entry, "an object", at)
-    for key, code in ELSEWHERE.items():
-        if value := entry.get(key):
-            what = package if value is True else f"{package} ({value})"
-            reading.leave_out(code, what, at, local=_is_beside(entry))
-            return None
-    version = text_in(entry, "version", at) or ""
-    if not version.startswith("==") or version.rstrip().endswith("*"):
-        reading.leave_open(f"{package}{version}", at)
-        return None
-    return _locked(
-        LockedPackage(
-            package,
-            version.lstrip("=").strip(),
-            checked_hashes(texts_in(entry, "hashes", at), inside(at, "hashes")),
-            text_in(entry, "markers", at),
-            text_in(entry, "index", at),
-            tuple(texts_in(entry, "extras", at)),
-            dev,
-            origin=at,
-        ),
-        reading,
-    )
+    package: str, value: Any, at: str, dev: bool, reading: Reading
+) -> LockEntry | None:
+    with _refusing_file():
+        entry = pipfile_lock_entry(package, value, at, inside, dev=dev)
+    if entry.source is None:
+        return _checked(entry, f"{package}{entry.target}", inside(at, "hashes"), reading)
+    target = f"{package} ({entry.target})" if entry.target else package
+    reading.leave_out(WarningCode(entry.source), target, at, local=entry.local)
+    return None
 
 
-def _is_beside(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of pipenv's is a file or a folder of the project."""
-    if any(entry.get(it) for it, code in ELSEWHERE.items() if code is WarningCode.REPOSITORY):
-        return False
-    where = [it for it in (entry.get("path"), entry.get("file")) if it]
-    return bool(where) and not any(is_remote(str(it)) for it in where)
-
-
-def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> Lock:
+@contextmanager
+def _refusing_file() -> Iterator[None]:
+    """Turn errors of the common readers into errors that name file and remedy."""
     try:
-        lock = Pylock.from_dict(content)
-    except PylockValidationError as error:
-        refuse(
-            Reason.UNKNOWN_SCHEMA if "version" in str(error) else Reason.WRONG_TYPE,
-            f"not a lock by PEP 751: {error.message[:200]}",
-            inside(name, error.context or "$"),
-            _MAKE_AGAIN,
-        )
-    except (ValueError, TypeError, RecursionError) as error:
-        refuse(
-            Reason.WRONG_TYPE,
-            f"not a lock by PEP 751: {(str(error) or type(error).__name__)[:200]}",
-            f"{name}:$",
-            _MAKE_AGAIN,
-        )
+        yield
+    except InvalidDocument as error:
+        refuse(error.reason, error.message, error.field, _MAKE_AGAIN)
+
+
+def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> ProjectLock:
+    try:
+        lock = parse_pylock(content)
+    except InvalidDocument as error:
+        field = error.field if error.field != "$" else ""
+        refuse(error.reason, error.message, inside(name, field or "$"), _MAKE_AGAIN)
     groups = frozenset(lock.default_groups or ())
     entries = [
         _pylock_entry(package, f"{name}:packages[{number}]", groups, reading)
@@ -246,7 +222,7 @@ def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> Lock:
     ]
     kept = tuple(it for it in entries if it is not None)
     addresses = dict.fromkeys(it.index for it in kept if it.index is not None)
-    return Lock(
+    return ProjectLock(
         kept,
         name,
         complete=None not in entries,
@@ -257,55 +233,32 @@ def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> Lock:
 
 def _pylock_entry(
     package: Package, at: str, groups: frozenset[str], reading: Reading
-) -> LockedPackage | None:
-    if package.vcs is not None:
-        reading.leave_out(WarningCode.REPOSITORY, package.name, at, local=package.vcs.url is None)
-    elif package.directory is not None:
-        editable = package.directory.editable
-        code = WarningCode.EDITABLE if editable else WarningCode.LOCAL_PATH
-        reading.leave_out(code, package.name, at, local=True)
-    elif package.archive is not None:
-        local = package.archive.url is None or not is_remote(package.archive.url)
-        reading.leave_out(WarningCode.ADDRESS, package.name, at, local=local)
-    elif package.version is None:
-        reading.leave_open(package.name, at)
-    else:
-        files = [it for it in (*(package.wheels or ()), package.sdist) if it is not None]
-        hashes = {f"{key}:{value}" for it in files for key, value in it.hashes.items()}
-        needs = (it.get("name") for it in package.dependencies or ())
-        return _locked(
-            LockedPackage(
-                package.name,
-                str(package.version),
-                checked_hashes(sorted(hashes), at),
-                None if package.marker is None else str(package.marker),
-                None if package.index is None else public_address(package.index, at, reading),
-                dependencies=tuple(
-                    sorted({canonicalize_name(it) for it in needs if isinstance(it, str)})
-                ),
-                origin=at,
-                groups=groups,
-                files=tuple(_pylock_file(it, at) for it in files),
-            ),
-            reading,
-        )
-    return None
+) -> LockEntry | None:
+    with _refusing_file():
+        entry = pylock_entry(package, at, groups)
+    if entry.source is not None:
+        reading.leave_out(WarningCode(entry.source), entry.name, at, local=entry.local)
+        return None
+    if entry.index is not None:
+        entry = replace(entry, index=public_address(entry.index, at, reading))
+    return _checked(entry, entry.name, at, reading)
 
 
-def _pylock_file(file: PackageWheel | PackageSdist, at: str) -> LockedFile:
-    try:
-        filename = file.filename
-    except (PylockValidationError, ValueError):
-        refuse(Reason.MISSING_FIELD, "a file without a name", at, _MAKE_AGAIN)
-    url = None if file.url is None else without_secrets(file.url)
-    sha256 = file.hashes.get("sha256")
-    return LockedFile(filename, url, file.size, None if sha256 is None else str(sha256).lower())
+def _checked(entry: LockEntry, text: str, hashes_at: str, reading: Reading) -> LockEntry | None:
+    """The entry in normal form; ``None`` with a warning if it leaves its version open.
+
+    :param text: the entry as it is shown in that warning
+    """
+    if not entry.version:
+        reading.leave_open(text, entry.origin)
+        return None
+    return _locked(replace(entry, hashes=checked_hashes(entry.hashes, hashes_at)), reading)
 
 
-def _locked(entry: LockedPackage, reading: Reading) -> LockedPackage:
+def _locked(entry: LockEntry, reading: Reading) -> LockEntry:
     """An entry in normal form.
 
-    :raises InvalidProject: if a part of it is none
+    :raises InvalidFile: if a part of it is none
     """
     at = entry.origin
     reading.count(at)

@@ -10,9 +10,8 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
 from adviser.projects.lines import Reading
-from adviser.projects.locks import Lock, is_pylock, lock_of
+from adviser.projects.locks import ProjectLock, is_pylock, lock_of
 from adviser.projects.pipfile import read_pipfile
-from adviser.projects.problems import refuse, shown
 from adviser.projects.project import (
     AskedRequirement,
     Project,
@@ -20,13 +19,9 @@ from adviser.projects.project import (
     WarningCode,
 )
 from adviser.projects.pyproject import has_requirements, read_pyproject
-from adviser.projects.requirement_lines import lines_of
-from adviser.projects.requirements_files import (
-    Listed,
-    included,
-    pinned,
-    read_requirements,
-)
+from adviser.projects.requirements_files import Listed, included, read_requirements
+from common.formats.file_fields import refuse, shown
+from common.formats.requirements_files import lines_of, pinned
 from common.reasons import Reason
 from common.terminal import first_few
 
@@ -60,7 +55,7 @@ def parse_project(
     :param files: content by path within the project's folder, with ``/``; nothing else is read
     :param name: the file that a person named, which is then the manifest
     :param manifest_hashes: of the Pipfile as it was before passwords were taken out of it
-    :raises InvalidProject: naming file, field and remedy
+    :raises InvalidFile: naming file, field and remedy
     """
     check_sizes(files)
     reading = Reading()
@@ -76,7 +71,7 @@ def wanted_files(files: Mapping[str, bytes], known: Collection[str] = ()) -> fro
     """Which files those given include that are not among them; ask again with more.
 
     :param known: which of the files were looked at before, and need not be read again
-    :raises InvalidProject: if an include leaves the project's folder, or a file cannot be read
+    :raises InvalidFile: if an include leaves the project's folder, or a file cannot be read
     """
     check_sizes(files)
     return frozenset(
@@ -168,7 +163,7 @@ def _of_requirements(name: str, files: Mapping[str, bytes], reading: Reading) ->
     )
 
 
-def _of_lock(lock: Lock, reading: Reading) -> Project:
+def _of_lock(lock: ProjectLock, reading: Reading) -> Project:
     """A lock by itself: what nothing else in it requires is asked for, in any version."""
     required = {name for it in lock.entries for name in it.dependencies}
     roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
@@ -198,7 +193,7 @@ def _of_lock(lock: Lock, reading: Reading) -> Project:
 def _with_lock(project: Project, files: Mapping[str, bytes], reading: Reading) -> Project:
     """The project with the first lock that fits its manifest; others are told."""
     names = _lock_names(project, files)
-    chosen: Lock | None = None
+    chosen: ProjectLock | None = None
     for name in names:
         if chosen is not None:
             reading.warn(
@@ -244,7 +239,7 @@ def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
     return mine + [it for it in pylocks + pipfile if it not in mine]
 
 
-def _usable(lock: Lock, project: Project, reading: Reading) -> Lock | None:
+def _usable(lock: ProjectLock, project: Project, reading: Reading) -> ProjectLock | None:
     """The lock, unless it is no lock at all; what is wrong with it is told."""
     at = f"{lock.source}:$"
     if not lock.complete and lock.source.endswith(".txt"):
@@ -274,7 +269,7 @@ def _usable(lock: Lock, project: Project, reading: Reading) -> Lock | None:
     return lock
 
 
-def _is_outdated(lock: Lock, project: Project) -> bool:
+def _is_outdated(lock: ProjectLock, project: Project) -> bool:
     """Whether a lock names another Pipfile.
 
     Of one without a source pipenv hashes what its machine has, which is not known here.

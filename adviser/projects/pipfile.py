@@ -12,18 +12,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from adviser.projects.fields import (
-    flag_in,
-    inside,
-    table_in,
-    tables_in,
-    text_in,
-    texts_in,
-    wrong_type,
-)
 from adviser.projects.indexes import index_named, public_address, public_text, public_values
-from adviser.projects.lines import ELSEWHERE, Reading, asked_by
-from adviser.projects.problems import refuse, shown
+from adviser.projects.lines import Reading, asked_by
 from adviser.projects.project import (
     AskedRequirement,
     Project,
@@ -31,6 +21,18 @@ from adviser.projects.project import (
     ProjectIndex,
     WarningCode,
 )
+from common.formats.file_fields import (
+    flag_in,
+    inside,
+    refuse,
+    shown,
+    table_in,
+    tables_in,
+    text_in,
+    texts_in,
+    wrong_type,
+)
+from common.formats.requirements_files import SOURCE_KEYS
 from common.reasons import Reason
 
 #: Tables that hold no packages; every other one is a category, as pipenv takes it.
@@ -44,7 +46,7 @@ _MARKERS = (
     "platform_python_implementation", "platform_release", "platform_system", "platform_version",
     "python_full_version", "python_version", "sys_platform",
 )  # fmt: skip
-_KNOWN = {"version", "extras", "markers", "index", *_MARKERS, *ELSEWHERE}
+_KNOWN = {"version", "extras", "markers", "index", *_MARKERS, *SOURCE_KEYS}
 _BEGINS_WITH_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?=?|\*\s*$|$)")
 
 
@@ -55,7 +57,7 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, reading: Reading) -> Pr
     ``allow_prereleases = {numpy = true}``. So may ``[thoth]``, as existing clients write it,
     which pipenv refuses: it takes every table that it does not know for packages.
 
-    :raises InvalidProject: naming the entry
+    :raises InvalidFile: naming the entry
     """
     indexes = _indexes(manifest, name, reading)
     pipenv = table_in(manifest, "pipenv", name)
@@ -261,9 +263,9 @@ def _entry(
         entry = {"version": entry}
     if not isinstance(entry, Mapping):
         wrong_type(entry, "a version or a table", at)
-    for key, code in ELSEWHERE.items():
+    for key, kind in SOURCE_KEYS.items():
         if value := entry.get(key):
-            reading.leave_out(code, package if value is True else str(value), at)
+            reading.leave_out(WarningCode(kind), package if value is True else str(value), at)
             return None
     for key in entry.keys() - _KNOWN:
         reading.warn(

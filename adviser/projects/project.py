@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from packaging.markers import Marker
-
+from common.formats.locks import LockEntry, marker_holds
 from graph.candidates import Dependency
 
 
@@ -70,23 +68,6 @@ class ProjectWarning:
     field: str
 
 
-def marker_holds(
-    marker: str | None, markers: Mapping[str, str], groups: frozenset[str] = frozenset()
-) -> bool:
-    """Whether a marker holds without extras.
-
-    :param groups: dependency groups that are installed, which only markers of locks ask for
-    """
-    if marker is None:
-        return True
-    variables: dict[str, str | AbstractSet[str]] = {
-        "extra": "",
-        **markers,
-        "dependency_groups": groups,
-    }
-    return Marker(marker).evaluate(variables, context="lock_file")
-
-
 @dataclass(frozen=True, slots=True)
 class AskedRequirement:
     """One requirement of a project.
@@ -127,49 +108,6 @@ class AskedRequirement:
     def holds(self, markers: Mapping[str, str]) -> bool:
         """Whether it is asked in an environment with these variables of PEP 508."""
         return marker_holds(self.marker, markers)
-
-
-@dataclass(frozen=True, slots=True)
-class LockedFile:
-    """One file of a package, of a lock that says where it is.
-
-    :param url: without secrets; ``None`` for one that lies beside the lock
-    """
-
-    filename: str
-    url: str | None = None
-    size_bytes: int | None = None
-    sha256: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LockedPackage:
-    """What a lock says of one package.
-
-    :param hashes: ``sha256:…`` and others, sorted; empty where the lock names none
-    :param marker: when it is installed, ``None`` for always
-    :param index: name of its index as the lock calls it, ``None`` if it does not say
-    :param dev: whether only development needs it
-    :param dependencies: names, if the lock says so
-    :param groups: dependency groups that its lock installs unless told otherwise
-    :param files: of a lock that says where they are, such as ``pylock.toml``
-    """
-
-    name: str
-    version: str
-    hashes: tuple[str, ...] = ()
-    marker: str | None = None
-    index: str | None = None
-    extras: tuple[str, ...] = ()
-    dev: bool = False
-    dependencies: tuple[str, ...] = ()
-    origin: str = ""
-    groups: frozenset[str] = frozenset()
-    files: tuple[LockedFile, ...] = ()
-
-    def holds(self, markers: Mapping[str, str]) -> bool:
-        """Whether it is installed in an environment with these variables of PEP 508."""
-        return marker_holds(self.marker, markers, self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +179,8 @@ class Project:
     overrides: tuple[AskedRequirement, ...] = ()
     removed: frozenset[str] = frozenset()
     published_before: datetime | None = None
-    locked: Mapping[str, LockedPackage] | None = None
-    lock_entries: tuple[LockedPackage, ...] = ()
+    locked: Mapping[str, LockEntry] | None = None
+    lock_entries: tuple[LockEntry, ...] = ()
     lock_source: str | None = None
     lock_indexes: tuple[ProjectIndex, ...] = ()
     lock_elsewhere: tuple[FromElsewhere, ...] = ()
@@ -263,13 +201,13 @@ class Project:
     ) -> tuple[AskedRequirement, ...]:
         """The requirements of one request; the same one is there once.
 
-        :raises InvalidProject: naming what there is, if an extra or a group is none of the project
+        :raises InvalidFile: naming what there is, if an extra or a group is none of the project
         """
         from adviser.projects.choosing import asked_of
 
         return asked_of(self, dev=dev, extras=extras, groups=groups)
 
-    def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockedPackage] | None:
+    def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockEntry] | None:
         """What the lock installs where PEP 508's variables are these, by name."""
         if self.locked is None:
             return None

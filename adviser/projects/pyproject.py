@@ -9,11 +9,18 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from adviser.projects.fields import inside, table_in, text_in, texts_in, wrong_type
 from adviser.projects.lines import Reading, asked_by
-from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, Project, ProjectFormat, WarningCode
 from adviser.projects.uv_table import read_uv
+from common.formats.file_fields import (
+    inside,
+    refuse,
+    shown,
+    table_in,
+    text_in,
+    texts_in,
+    wrong_type,
+)
 from common.reasons import Reason
 from common.terminal import first_few
 
@@ -38,7 +45,7 @@ def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> P
 
     An extra that asks for other extras of the project itself brings theirs.
 
-    :raises InvalidProject: naming the entry; a cycle of groups is told with its path
+    :raises InvalidFile: naming the entry; a cycle of groups is told with its path
     """
     project = table_in(content, "project", name)
     uv = read_uv(content, name, reading)
@@ -133,7 +140,7 @@ class _Steps:
     def take(self, steps: int = 1) -> None:
         """Count some.
 
-        :raises InvalidProject: if it is too much
+        :raises InvalidFile: if it is too much
         """
         self._left -= steps
         if self._left < 0:

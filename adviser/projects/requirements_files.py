@@ -10,18 +10,18 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.documents import requirements_text_of
 from adviser.projects.indexes import index_named
-from adviser.projects.lines import (
-    Reading,
-    asked_by,
-    checked_hashes,
+from adviser.projects.lines import Reading, asked_by, checked_hashes
+from adviser.projects.project import AskedRequirement, ProjectIndex, WarningCode
+from common.formats.file_fields import refuse, shown
+from common.formats.locks import LockEntry
+from common.formats.requirements_files import (
+    Line,
     has_variable,
     is_remote,
+    lines_of,
+    pinned,
     reference_without_name,
 )
-from adviser.projects.problems import refuse, shown
-from adviser.projects.project import AskedRequirement, LockedPackage, ProjectIndex, WarningCode
-from adviser.projects.requirement_lines import Line, lines_of
-from common.packages import version_of
 from common.reasons import Reason
 
 #: Options that say how something is installed, or that hashes are wanted: nothing is left out.
@@ -38,7 +38,7 @@ class Listed:
 
     requirements: list[AskedRequirement] = field(default_factory=list)
     constraints: list[AskedRequirement] = field(default_factory=list)
-    pins: list[LockedPackage] = field(default_factory=list)
+    pins: list[LockEntry] = field(default_factory=list)
     default: list[ProjectIndex] = field(default_factory=list)
     further: list[ProjectIndex] = field(default_factory=list)
     places: list[ProjectIndex] = field(default_factory=list)
@@ -68,7 +68,7 @@ def read_requirements(
     A file is read once however often it is included, since asking twice asks for nothing more.
 
     :param constraint: read it as constraints
-    :raises InvalidProject: naming file and line; a cycle, or an include that is not among
+    :raises InvalidFile: naming file and line; a cycle, or an include that is not among
         ``files``, is told by its path
     """
     reader = _Reader(files, reading)
@@ -105,7 +105,7 @@ class _Reader:
     def _requirement(self, line: Line, constraint: bool, at: str) -> None:
         elsewhere = reference_without_name(line.requirement)
         if elsewhere is not None:
-            self._reading.leave_out(elsewhere, line.requirement, at)
+            self._reading.leave_out(WarningCode(elsewhere), line.requirement, at)
             return
         for option in ("--config-settings", "--global-option", "--install-option"):
             if line.values(option):
@@ -120,7 +120,7 @@ class _Reader:
         hashes = checked_hashes(line.values("--hash"), at)
         if (version := pinned(asked.specifier)) is not None:
             self.listed.pins.append(
-                LockedPackage(
+                LockEntry(
                     asked.name, version, hashes, asked.marker,
                     extras=asked.extras, origin=at,
                 )
@@ -183,23 +183,10 @@ class _Reader:
         self._reading.warn(WarningCode.OPTION_IGNORED, f"{option} has no effect on advice", at)
 
 
-def pinned(specifier: str) -> str | None:
-    """The version that a specifier names alone, normalised.
-
-    >>> pinned("==1.0RC1"), pinned("==1.*"), pinned("===2.0"), pinned("==1.0,>0")
-    ('1.0rc1', None, '2.0', None)
-    """
-    version = specifier.removeprefix("===") if specifier[:3] == "===" else specifier[2:]
-    if not specifier.startswith("==") or "," in specifier or version.endswith(".*"):
-        return None
-    parsed = version_of(version)
-    return version if parsed is None else str(parsed)
-
-
 def included(value: str, includer: str, at: str) -> str:
     """The name of an included file, relative to the folder of the project.
 
-    :raises InvalidProject: if it lies outside that folder, or is an address
+    :raises InvalidFile: if it lies outside that folder, or is an address
 
     >>> included("../base.txt", "requirements/dev.txt", "")
     'base.txt'

@@ -9,11 +9,19 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from adviser.projects.fields import flag_in, inside, table_in, tables_in, text_in, texts_in
 from adviser.projects.indexes import index_named
 from adviser.projects.lines import Reading, asked_by
-from adviser.projects.problems import refuse, shown
 from adviser.projects.project import AskedRequirement, ProjectIndex, WarningCode
+from common.formats.file_fields import (
+    flag_in,
+    inside,
+    refuse,
+    shown,
+    table_in,
+    tables_in,
+    text_in,
+    texts_in,
+)
 from common.reasons import Reason
 
 _Asked = tuple[AskedRequirement, ...]
@@ -63,7 +71,7 @@ class UvTable:
 def read_uv(content: Mapping[str, Any], name: str, reading: Reading) -> UvTable:
     """What counts for advice; what else would change the choice is told.
 
-    :raises InvalidProject: naming the entry
+    :raises InvalidFile: naming the entry
     """
     at = f"{name}:tool.uv"
     table = table_in(table_in(content, "tool", name), "uv", f"{name}:tool")

@@ -11,7 +11,6 @@ from typing import Any
 from flask import Response, request
 
 from adviser.projects.indexes import public_text, public_values
-from adviser.projects.problems import InvalidProject
 from api import analyses
 from api.authentication import token
 from api.errors import ApiError, ProblemType, not_found
@@ -25,6 +24,7 @@ from api.project_files import (
 )
 from api.service import service
 from common import __version__
+from common.errors import InvalidFile
 from graph.record.analyses import (
     Analysis,
     Kind,
@@ -96,7 +96,7 @@ def _of_lock(python: Any) -> Iterator[Problem]:
 def _hidden(requirements: str) -> str | None:
     try:
         public_file(_LOCKS["requirements_txt"], requirements)
-    except InvalidProject as error:
+    except InvalidFile as error:
         return f"{error.message}: {error.hint}"
     return None
 

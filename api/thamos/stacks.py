@@ -29,7 +29,7 @@ from graph.record.tokens import Token
 def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:
     """The project of a request.
 
-    :raises InvalidProject: naming file, field and remedy
+    :raises InvalidFile: naming file, field and remedy
     :raises ApiError: 400 if it wants packages from an index that this service does not know
     """
     project = project_in(request)
@@ -40,7 +40,7 @@ def project_of(settings: Settings, request: Mapping[str, Any]) -> Project:
 def asked_of(settings: Settings, request: Mapping[str, Any]) -> Asked:
     """What is asked of the adviser; the hardware class is found out where the record is.
 
-    :raises InvalidProject: naming file, field and remedy
+    :raises InvalidFile: naming file, field and remedy
     :raises InvalidArgument: naming the field of the runtime environment
     """
     project = _with_source(settings, project_of(settings, request))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,22 +23,16 @@ from common.formats.fields import (
     wrong_type,
 )
 from common.formats.json_documents import canonical_json, digest
+from common.formats.locks import stack_of
 from common.inspection import RuntimeEnvironment, Stack
-from common.packages import PackageVersion, package_version
 from common.reasons import Reason
 from common.units import THREAD_VARIABLES
 
 NO_SPECIFICATION = "the inspection was published without its specification"
-NO_LOCK = "the document names no locked packages"
 
-#: A Package URL holds project, version and index, which may take twelve bytes a character
-#: there, and is a key of both stores.
-MAX_PROJECT_LENGTH = 200
-MAX_INDEX_LENGTH = 128
 #: Specifications kept for the other jobs and copies of an inspection, and their longest.
 _KEPT, _KEPT_BYTES = 256, 256 * 1024
 
-_PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _CPU_QUANTITY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(m?)\Z")
 _SCRIPT_URL = re.compile(r"[a-z][a-z0-9+]*://\S+/(?P<folder>[^/\s]+)/(?P<script>[^/\s]+)\.py\Z")
 
@@ -158,57 +151,6 @@ def _bare_lock(locked: bytes, requirements: bytes) -> Specification:
     return Specification(
         stack, note, {}, None, {}, None, (), _requires(pipfile, "$.requirements"), None, component
     )
-
-
-def stack_of(locked: Record, at: str) -> tuple[Stack | None, str | None]:
-    """The pinned packages of a lock, and a note on what it lacks.
-
-    Development packages are left out: they are not installed where a stack is measured.
-    """
-    default = record_of(locked, "default", at)
-    pinned: list[PackageVersion] = []
-    skipped: list[str] = []
-    for name, entry in default.items():
-        release = _release(name, entry, path(path(at, "default"), name))
-        if release is None:
-            skipped.append(name)
-        else:
-            pinned.append(release)
-    if not pinned:
-        return None, NO_LOCK
-    note = f"without entries that name no version: {', '.join(sorted(skipped))}"
-    twice = [name for name, count in Counter(it.name for it in pinned).items() if count > 1]
-    if twice:
-        raise InvalidDocument(
-            Reason.CONFLICTING_FIELDS, f"{twice[0]} is locked twice, in two spellings", field=at
-        )
-    return Stack.of(tuple(pinned)), note[:500] if skipped else None
-
-
-def _release(name: str, entry: Any, at: str) -> PackageVersion | None:
-    """One entry of a lock; ``None`` for a repository, a path or a range."""
-    if isinstance(entry, str):
-        entry = {"version": entry}
-    record = as_record(entry, at)
-    version = text_of(record, "version", at)
-    if len(name) > MAX_PROJECT_LENGTH:
-        raise too_long(at, MAX_PROJECT_LENGTH)
-    if not _PROJECT_NAME.match(name):
-        raise InvalidDocument(
-            Reason.WRONG_TYPE, f"{name[:80]!r} is not the name of a package", field=at
-        )
-    if version is None or not version.startswith("=="):
-        return None
-    # int() refuses numbers of thousands of digits, and no release has a hundred characters.
-    if len(version) > 100:
-        raise InvalidDocument(
-            Reason.INVALID_VERSION, "a version of over 100 characters", field=path(at, "version")
-        )
-    index = text_of(record, "index", at, MAX_INDEX_LENGTH)
-    try:
-        return package_version(name, version.lstrip("=").strip(), index)
-    except InvalidDocument as error:
-        raise InvalidDocument(error.reason, error.message, field=path(at, "version")) from None
 
 
 def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | None]:

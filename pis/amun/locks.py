@@ -1,30 +1,62 @@
-"""Locks: every package of a stack pinned, with the hashes of its wheels."""
+"""Locks of specifications: every package pinned, with the hashes of its wheels.
+
+Only releases that a configured index serves are installed, and only files whose hashes the lock
+lists. Repositories, paths, URLs and version ranges are refused.
+"""
 
 from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from packaging.markers import InvalidMarker, Marker
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
+from common.errors import InvalidDocument
+from common.formats.locks import LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
+from common.formats.requirements_files import SourceKind, logical_lines, parse_line, pinned
 from common.packages import DEFAULT_INDEX
+from common.reasons import Reason
+from common.releases import parse_requirement
+from pis.amun.indexes import index_name
+from pis.amun.problems import Problem, inside
 
-#: Of a marker, or of a line of requirements without its hashes; real ones have a few hundred.
-MOST_CHARACTERS = 2_000
-#: Deeper ones would be more than the parser, which calls itself for each, has room for.
+NEEDS_HASHES = (
+    "missing: only what a lock names by its hash is installed; lock it with hashes, "
+    "as `thoth pi pin` does"
+)
+_ONLY_RELEASES = "only releases that an index serves are installed, no {what}"
+_SOURCES = {
+    SourceKind.REPOSITORY: "repository",
+    SourceKind.LOCAL_PATH: "folder",
+    SourceKind.ADDRESS: "address",
+    SourceKind.EDITABLE: "editable folder",
+}
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_HASH = re.compile(r"(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})\Z")
+#: Python refuses to convert longer digit strings to numbers.
+_LONGEST_VERSION = 128
+#: Limit for markers and requirements without hashes; real ones have a few hundred characters.
+_MOST_CHARACTERS = 2_000
+#: The marker parser is recursive: deeper nesting would exhaust the stack.
 _MOST_BRACKETS = 100
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-#: What is chosen by these is known when a lock is made, not when it is installed.
-_CHOSEN_BEFORE = re.compile(r"\b(?:extras?|dependency_groups)\b")
+#: Variables that are resolved when a lock is made, not when it is installed.
+_RESOLVED_BEFORE = re.compile(r"\b(?:extras?|dependency_groups)\b")
 _PYTHON = re.compile(r"([0-9]{1,4}\.[0-9]{1,4})(\.[0-9]{1,4})?\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class LockedPackage:
-    """One release and what its files hash to.
+    """One release with the hashes of its files.
 
     :param name: normalised (PEP 503)
     :param version: normalised (PEP 440)
@@ -73,8 +105,206 @@ class Lock:
         return next((versions[name] for name in names if name in versions), None)
 
 
+def read_pipfile_lock(
+    value: Any, at: str, python_version: str | None = None
+) -> tuple[Lock, list[Problem]]:
+    """Read a ``Pipfile.lock`` without its ``develop`` section, which is never installed.
+
+    :param python_version: overrides the version in the lock
+    """
+    if not isinstance(value, Mapping):
+        return Lock(), [Problem(at, "not an object: the content of a Pipfile.lock was expected")]
+    default = value.get("default")
+    if not isinstance(default, Mapping):
+        return Lock(), [Problem(inside(at, "default"), "missing: the object of locked packages")]
+    meta = value.get("_meta")
+    requires = meta.get("requires") if isinstance(meta, Mapping) else None
+    python = requires.get("python_version") if isinstance(requires, Mapping) else None
+    reader = _Reader()
+    for name, entry in default.items():
+        field = inside(inside(at, "default"), str(name))
+        with reader.collecting():
+            reader.add(_pinned(pipfile_lock_entry(str(name), entry, field, inside)), field)
+    return reader.lock(python_version or (python if isinstance(python, str) else None))
+
+
+def read_requirements(
+    text: str, at: str, python_version: str | None = None
+) -> tuple[Lock, list[Problem]]:
+    """Read a requirements file in which every line has its hashes."""
+    reader = _Reader()
+    for number, line in logical_lines(text):
+        field = f"{at}: line {number}"
+        with reader.collecting(field):
+            entry = _entry_of_line(line, number, field)
+            reader.add(entry, f"{field}: {entry.name}")
+    return reader.lock(python_version)
+
+
+def read_pylock(
+    text: str, at: str, indexes: Mapping[str, str], python_version: str | None = None
+) -> tuple[Lock, list[Problem]]:
+    """Read a ``pylock.toml`` (PEP 751). Its hashes are used, its URLs are not.
+
+    :param indexes: configured indexes, name to URL; any other URL means the default index
+    """
+    try:
+        pylock = parse_pylock(tomllib.loads(text))
+    except RecursionError:
+        return Lock(), [Problem(at, "not a pylock.toml: nested too deep")]
+    except InvalidDocument as error:
+        return Lock(), [Problem(at, f"not a pylock.toml: {error.message}")]
+    except ValueError as error:
+        return Lock(), [Problem(at, f"not a pylock.toml: {str(error)[:300]}")]
+    reader = _Reader()
+    for number, package in enumerate(pylock.packages):
+        field = f"{inside(f'{at}: packages', number)} ({package.name})"
+        with reader.collecting(field):
+            entry = _pinned(pylock_entry(package, field, frozenset(), wheels_only=True))
+            if _is_index(entry.index):
+                entry = replace(entry, index=index_name(entry.index, indexes))
+            reader.add(entry, field)
+    return reader.lock(python_version)
+
+
+class _Reader:
+    """Collects valid packages, and every problem of the others."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+        self._packages: list[tuple[str, LockedPackage]] = []
+
+    @contextmanager
+    def collecting(self, field: str | None = None) -> Iterator[None]:
+        """Turn an error inside the block into a problem.
+
+        :param field: for the problem; that of the error if unset
+        """
+        try:
+            yield
+        except InvalidDocument as error:
+            self._problems.append(Problem(field or error.field, error.message))
+
+    def add(self, entry: LockEntry, at: str) -> None:
+        """Take an entry if all its parts are valid."""
+        release = _version(entry.version)
+        hashes = tuple(sorted({it for it in entry.hashes if not it.startswith("md5:")}))
+        faults = list(_faults(entry, release, hashes))
+        for key, message in faults:
+            self._problems.append(Problem(inside(at, key) if key else at, message))
+        if not faults and release is not None:
+            package = LockedPackage(
+                name=canonicalize_name(entry.name),
+                version=release,
+                hashes=hashes,
+                marker=entry.marker or None,
+                index=index_name(entry.index, {}),
+                extras=tuple(sorted(entry.extras)),
+            )
+            self._packages.append((entry.origin, package))
+
+    def lock(self, python_version: str | None) -> tuple[Lock, list[Problem]]:
+        """One entry for each package: of several, the one whose marker holds on this platform."""
+        environment = environment_of(python_version)
+        by_name: dict[str, list[tuple[str, LockedPackage]]] = defaultdict(list)
+        for at, package in self._packages:
+            by_name[package.name].append((at, package))
+        kept = []
+        for name, entries in sorted(by_name.items()):
+            held = [it for it in entries if len(entries) == 1 or holds(it[1].marker, environment)]
+            if len(held) > 1:
+                message = f"{name} is locked {len(held)} times for this platform"
+                self._problems.append(Problem(held[1][0], message))
+            kept += [package for _, package in held[:1]]
+        return Lock(tuple(kept), python_version), self._problems
+
+
+def _pinned(entry: LockEntry) -> LockEntry:
+    """The entry, if it is one release of an index.
+
+    :raises InvalidDocument: if it is not
+    """
+    at = entry.origin
+    if entry.source is not None:
+        field = inside(at, entry.source_key) if entry.source_key else at
+        message = _ONLY_RELEASES.format(what=_SOURCES[entry.source])
+        raise InvalidDocument(Reason.INVALID_REQUIREMENT, message, field=field)
+    if not entry.version:
+        message = "missing: one version was expected"
+        if entry.target:
+            message = f"{entry.target!r} pins nothing: `==` and one version was expected"
+        raise InvalidDocument(Reason.INVALID_VERSION, message, field=inside(at, "version"))
+    return entry
+
+
+def _entry_of_line(text: str, number: int, at: str) -> LockEntry:
+    line = parse_line(text, number, at)
+    if not line.requirement:
+        option = line.options[0][0]
+        raise _refusal(f"the option {option} is not followed: list every package here")
+    if other := next((name for name, _ in line.options if name != "--hash"), None):
+        raise _refusal(f"{other}: only --hash is known here")
+    if not _is_short(line.requirement):
+        raise _refusal(
+            f"over {_MOST_CHARACTERS} characters, or too many brackets, without the hashes"
+        )
+    requirement = parse_requirement(line.requirement)
+    name, version = requirement.name, pinned(requirement.specifier)
+    if name is None:
+        raise _refusal(f"not a requirement that can be read: {requirement.problem}")
+    if requirement.url:
+        raise _refusal(f"{name}: {_ONLY_RELEASES.format(what='address')}")
+    if version is None or requirement.specifier.startswith("==="):
+        raise _refusal(f"{name}: pins nothing: `==` and one version was expected")
+    hashes = tuple(line.values("--hash"))
+    return LockEntry(
+        name, version, hashes, requirement.marker, extras=requirement.extras, origin=at
+    )
+
+
+def _refusal(message: str) -> InvalidDocument:
+    return InvalidDocument(Reason.INVALID_REQUIREMENT, message)
+
+
+def _faults(
+    entry: LockEntry, release: str | None, hashes: tuple[str, ...]
+) -> Iterable[tuple[str, str]]:
+    """Key and message of every invalid part of ``entry``."""
+    if not _NAME.match(entry.name):
+        yield "", f"{entry.name[:80]!r} is not the name of a package"
+    if release is None:
+        yield "version", f"{entry.version[:80]!r} is not a version (PEP 440)"
+    if not hashes:
+        yield "hashes", NEEDS_HASHES
+    wrong = next((it for it in hashes if not _HASH.match(it)), None)
+    if wrong is not None:
+        yield "hashes", f"{wrong[:80]!r} is not `sha256:` and 64 hex digits"
+    if entry.marker is not None and not _is_marker(entry.marker):
+        yield "markers", f"{str(entry.marker)[:80]!r} is not a marker (PEP 508) that is known here"
+    if not all(map(_NAME.match, entry.extras)):
+        yield "extras", "not all are names of extras"
+    if not _is_index(entry.index):
+        yield "index", "not the name of an index"
+
+
+def _version(text: str) -> str | None:
+    if len(text) > _LONGEST_VERSION:
+        return None
+    try:
+        return str(Version(text.strip()))
+    except InvalidVersion:
+        return None
+
+
+def _is_index(text: Any) -> bool:
+    try:
+        return text is None or (isinstance(text, str) and bool(index_name(text, {})))
+    except ValueError:  # of an address that cannot be split
+        return False
+
+
 def pipfile_lock_of(lock: Lock) -> dict[str, Any]:
-    """The lock as the content of a ``Pipfile.lock``, which is what ingest reads."""
+    """The content of a ``Pipfile.lock``, the format that ingest reads."""
     requires = {"python_version": lock.python_version} if lock.python_version else {}
     entries = {}
     for package in lock.packages:
@@ -90,19 +320,19 @@ def pipfile_lock_of(lock: Lock) -> dict[str, Any]:
 
 
 def holds(marker: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether a package with ``marker`` belongs into the environment of an interpreter."""
+    """Whether a package with ``marker`` is installed for an interpreter."""
     return marker is None or Marker(marker).evaluate(dict(environment))
 
 
-def is_marker(text: Any) -> bool:
-    """Whether ``text`` is a marker that can be asked of an interpreter.
+def _is_marker(text: Any) -> bool:
+    """Whether ``text`` is a marker that can be evaluated for an interpreter.
 
-    Some can be parsed and not be asked, such as ``platform_system ~= 'Linux'``. A line break
-    in a quoted text would begin a line of the installer's requirements.
+    Some markers can be parsed but not evaluated, such as ``platform_system ~= 'Linux'``. A line
+    break in a quoted text would start a new line in the installer's requirements.
     """
-    if not isinstance(text, str) or not text.isprintable() or not is_short(text):
+    if not isinstance(text, str) or not text.isprintable() or not _is_short(text):
         return False
-    if _CHOSEN_BEFORE.search(_QUOTED.sub("", text)):
+    if _RESOLVED_BEFORE.search(_QUOTED.sub("", text)):
         return False
     try:
         Marker(text).evaluate()
@@ -111,22 +341,22 @@ def is_marker(text: Any) -> bool:
     return True
 
 
-def is_short(text: str) -> bool:
-    """Whether ``text`` can be given to the parser of markers and requirements."""
-    return len(text) <= MOST_CHARACTERS and text.count("(") <= _MOST_BRACKETS
+def _is_short(text: str) -> bool:
+    """Whether the parser of markers and requirements can take ``text``."""
+    return len(text) <= _MOST_CHARACTERS and text.count("(") <= _MOST_BRACKETS
 
 
 def environment_of(python_version: str | None) -> dict[str, str]:
-    """What markers are asked with before the interpreter itself can be.
+    """Variables for markers, before the target interpreter exists.
 
-    Of ``3.11`` the last part is not known: it is that of the running interpreter if that is
-    a 3.11, too, because that one is then used.
+    ``3.11`` has no patch level. It is that of the running interpreter if that is a 3.11, which is
+    then used, else 0.
     """
-    found = _PYTHON.match(python_version or "")
-    if found is None:
+    version = _PYTHON.match(python_version or "")
+    if version is None:
         return {}
-    running, short = platform.python_version(), found[1]
-    if not found[2]:
+    running, short = platform.python_version(), version[1]
+    if not version[2]:
         full = running if running.startswith(f"{short}.") else f"{short}.0"
         return {"python_version": short, "python_full_version": full}
-    return {"python_version": short, "python_full_version": found[0]}
+    return {"python_version": short, "python_full_version": version[0]}

@@ -12,8 +12,7 @@ from packaging.utils import canonicalize_name
 from common.packages import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, Say, run_installer
-from pis.amun.lock_readers import read_requirements
-from pis.amun.locks import Lock, pipfile_lock_of
+from pis.amun.locks import Lock, pipfile_lock_of, read_requirements
 from pis.amun.problems import InvalidSpecification, Problem
 from pis.amun.specification import load_specification
 from pis.scratch import scratch_folder

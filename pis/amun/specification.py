@@ -17,8 +17,7 @@ from pis.amun.checks import (
     script_problems,
 )
 from pis.amun.combinations import combination_problems, framework_of
-from pis.amun.lock_readers import read_pipfile_lock, read_pylock, read_requirements
-from pis.amun.locks import Lock, pipfile_lock_of
+from pis.amun.locks import Lock, pipfile_lock_of, read_pipfile_lock, read_pylock, read_requirements
 from pis.amun.problems import InvalidSpecification, Problem, inside
 from pis.amun.schema import Cpus, Memory, shape_problems, unwritable_problems
 from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator_of

@@ -15,10 +15,10 @@ from adviser.locks.rendering import render_lock
 from adviser.locks.stacks import Chosen, LockFormat, LockOptions
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
-from adviser.projects.problems import InvalidProject
 from adviser.projects.project import Project
-from adviser.projects.requirement_lines import lines_of
 from common.environments import environment
+from common.errors import InvalidFile
+from common.formats.requirements_files import lines_of
 from common.releases import ReleaseFile, parse_requirement
 from tests.effort import examples
 
@@ -98,10 +98,10 @@ WHOLE: dict[str, Any] = {
 
 def check(read: Callable[[], Any]) -> Any:
     """Only one kind of error, and it says where and what to do."""
-    told: InvalidProject | None = None
+    told: InvalidFile | None = None
     try:
         return read()
-    except InvalidProject as error:
+    except InvalidFile as error:
         told = error
     assert told.hint
     assert told.place
@@ -203,7 +203,7 @@ def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
     requirements_files = pytest.importorskip("pip._internal.req.req_file")
     try:
         mine = list(lines_of(text, "requirements.txt"))
-    except InvalidProject:
+    except InvalidFile:
         return  # stricter than pip about options that stand where they mean nothing
     theirs, parse = [], requirements_files.get_line_parser(None)
     for number, line in requirements_files.preprocess(text):

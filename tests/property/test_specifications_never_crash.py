@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pis.amun.lock_readers import read_pylock, read_requirements
+from pis.amun.locks import read_pylock, read_requirements
 from pis.amun.problems import InvalidSpecification, Problem
 from pis.amun.schema import field_paths
 from pis.amun.specification import load_specification

@@ -11,16 +11,10 @@ import pytest
 from adviser.issues import Issue, IssueId
 from adviser.places import Place
 from adviser.projects.parsing import parse_project
-from adviser.projects.project import (
-    LockedFile,
-    LockedPackage,
-    Project,
-    ProjectIndex,
-    ProjectWarning,
-    WarningCode,
-)
+from adviser.projects.project import Project, ProjectIndex, ProjectWarning, WarningCode
 from adviser.provenance import Listing, Served, check_lock
 from adviser.scoring.assessments import NoteLevel
+from common.formats.locks import LockedFile, LockEntry
 from common.releases import ReleaseFile
 
 GOOD, OTHER = "a" * 64, "b" * 64
@@ -34,11 +28,11 @@ def listing(*files: ReleaseFile, index: str = "pypi", **more: Any) -> Listing:
     return Listing(index, files or (file(),), **more)
 
 
-def locked(*hashes: str, index: str | None = None) -> LockedPackage:
-    return LockedPackage("pkg", "1.0", tuple(f"sha256:{it}" for it in hashes), index=index)
+def locked(*hashes: str, index: str | None = None) -> LockEntry:
+    return LockEntry("pkg", "1.0", tuple(f"sha256:{it}" for it in hashes), index=index)
 
 
-def issues(package: LockedPackage, *listings: Listing, **more: Any) -> list[Issue]:
+def issues(package: LockEntry, *listings: Listing, **more: Any) -> list[Issue]:
     served = Served({("pkg", "1.0"): listings}, **{"allowed": ("pypi", "ours"), **more})
     return check_lock(Project(lock_entries=(package,)), served)
 
@@ -78,7 +72,7 @@ def test_a_file_that_its_index_serves_is_no_issue() -> None:
     ],
 )
 def test_each_issue_is_found_alone_with_a_remedy(
-    package: LockedPackage, listings: list[Listing], expected: IssueId
+    package: LockEntry, listings: list[Listing], expected: IssueId
 ) -> None:
     (found,) = issues(package, *listings)
     assert found.id is expected
@@ -240,13 +234,13 @@ HERE = "https://files.example/pkg-1.0-a.whl"
 PLACES = {"pypi": Place("https://index.example/simple", frozenset({"kept.example"}))}
 
 
-def placed(url: str | None, **more: Any) -> LockedPackage:
+def placed(url: str | None, **more: Any) -> LockEntry:
     """The package whose one file a lock places at an address."""
     files = (LockedFile(**{"filename": "pkg-1.0-a.whl", "url": url, "sha256": GOOD, **more}),)
     return replace(locked(GOOD, index="pypi"), files=files)
 
 
-def found_at(package: LockedPackage, **more: Any) -> list[tuple[IssueId, NoteLevel]]:
+def found_at(package: LockEntry, **more: Any) -> list[tuple[IssueId, NoteLevel]]:
     found = issues(package, listing(file(size_bytes=7), **more), places=PLACES)
     return [(it.id, it.type) for it in found]
 

@@ -13,9 +13,9 @@ import pytest
 from adviser.projects.indexes import public_text
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
-from adviser.projects.problems import InvalidProject
 from api.amun.submission import public_specification, refuse_secrets
 from api.privacy import HASHES, public_file, public_request
+from common.errors import InvalidFile
 from common.redaction import holds_user, without_secrets
 from pis.amun.problems import InvalidSpecification
 
@@ -116,7 +116,7 @@ def test_a_lock_still_fits_the_pipfile_it_was_made_of() -> None:
 @pytest.mark.parametrize("name", ["requirements.in", "constraints.txt", "p/other.txt"])
 def test_what_quotes_hide_is_refused(name: str, line: str) -> None:
     text = f"web\n{line.format(SECRET)}\n"
-    with pytest.raises(InvalidProject, match="credentials") as refused:
+    with pytest.raises(InvalidFile, match="credentials") as refused:
         public_request({"files": {name: text}})
     assert refused.value.field == "2"
     assert SECRET not in str(refused.value)
@@ -190,6 +190,6 @@ def test_time_grows_with_the_length_only(cleaned: Callable[[str], object]) -> No
         for length in (SHORT, LONG):
             text = before + again * (length // len(again))
             began = time.process_time()
-            with suppress(InvalidProject):
+            with suppress(InvalidFile):
                 cleaned(text)
             assert time.process_time() - began < 5, (kind, length)

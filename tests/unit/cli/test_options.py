@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from adviser.answering.indexes import asked_indexes, called_indexes
 from adviser.asked import AskedIndex
 from adviser.projects.parsing import parse_project
-from adviser.projects.problems import InvalidProject
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from cli import options as module
@@ -25,7 +24,7 @@ from cli.project_files import (
     write_file,
 )
 from common.environments import host_environment
-from common.errors import InvalidArgument
+from common.errors import InvalidArgument, InvalidFile
 from common.settings import Settings
 from graph.candidates import Dependency
 from tests.factories.asked import (
@@ -159,7 +158,7 @@ def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Pa
 def test_a_python_that_the_project_excludes_is_refused(settings: Settings, tmp_path: Path) -> None:
     text = "[project]\nname='me'\nrequires-python='>=3.12'\ndependencies=['flask']\n"
     path = folder(tmp_path, pyproject__toml=text)
-    with pytest.raises(InvalidProject, match=r"requires >=3\.12") as caught:
+    with pytest.raises(InvalidFile, match=r"requires >=3\.12") as caught:
         asked_of(settings, path, GIVEN)
     assert "--python" in (caught.value.hint or "")
     assert asked_of(settings, path, GIVEN | {"python": "3.12"}).roots
@@ -243,7 +242,7 @@ def test_files_are_read_of_the_folder_alone(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="leads out"):
         read_project(inner)
     (inner / "requirements.in").write_text("-r ../secret.txt\n", encoding="utf-8")
-    with pytest.raises(InvalidProject):
+    with pytest.raises(InvalidFile):
         read_project(inner)
 
 
@@ -257,7 +256,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_file_that_pins_not_everything_is_no_lock_of_its_own(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("flask==3.1.3\nclick>=8\n", encoding="utf-8")
-    with pytest.raises(InvalidProject, match="'click>=8' names no single version") as caught:
+    with pytest.raises(InvalidFile, match="'click>=8' names no single version") as caught:
         read_lock_file(lock)
     assert caught.value.field == "2"
     lock.write_text("flask==3.1.3\n-e ./here\n", encoding="utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from common.errors import InvalidDocument
+from common.formats.locks import stack_of
 from common.reasons import Reason
-from ingest.parsers.specification import stack_of
 
 
 def test_one_package_in_two_spellings_is_a_conflict() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from adviser.projects.locks import Lock, read_lock
-from adviser.projects.problems import InvalidProject
-from adviser.projects.project import LockedPackage, WarningCode
+from adviser.projects.locks import ProjectLock, read_lock
+from adviser.projects.project import WarningCode
+from common.errors import InvalidFile
+from common.formats.locks import LockEntry
 from tests.factories.projects import (
     LINUX,
     PYLOCK,
@@ -20,11 +21,11 @@ from tests.factories.projects import (
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
 
-def read(data: bytes | str, name: str = "Pipfile.lock") -> Lock:
+def read(data: bytes | str, name: str = "Pipfile.lock") -> ProjectLock:
     return read_lock(name, {name: data if isinstance(data, bytes) else data.encode()})
 
 
-def codes(lock: Lock) -> list[WarningCode]:
+def codes(lock: ProjectLock) -> list[WarningCode]:
     return [it.code for it in lock.warnings]
 
 
@@ -35,15 +36,15 @@ def test_a_pipfile_lock_is_read_whole() -> None:
         pipfile_lock(default={"My_Pkg": entry}, develop={"my-pkg": entry, "t": {"version": "==2"}})
     )
     assert lock.entries == (
-        LockedPackage(
+        LockEntry(
             "my-pkg", "1.0rc1", (HASH, OTHER), 'os_name == "posix"', "main", ("a", "b"),
             origin="Pipfile.lock:default.My_Pkg",
         ),
-        LockedPackage(
+        LockEntry(
             "my-pkg", "1.0rc1", (HASH, OTHER), 'os_name == "posix"', "main", ("a", "b"), dev=True,
             origin="Pipfile.lock:develop.my-pkg",
         ),
-        LockedPackage("t", "2", dev=True, origin="Pipfile.lock:develop.t"),
+        LockEntry("t", "2", dev=True, origin="Pipfile.lock:develop.t"),
     )  # fmt: skip
     assert (lock.manifest_hash, lock.python, lock.complete) == ("ab", "3.11", True)
     assert lock.indexes[0].url == "https://h.example/simple"
@@ -136,7 +137,7 @@ def test_what_is_no_release_is_left_out_of_a_pylock(source: str, code: WarningCo
 def test_what_is_wrong_is_told_with_file_field_and_remedy(
     data: bytes, name: str, field: str
 ) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read(data, name)
     assert (caught.value.place, caught.value.field) == (name, field)
     assert caught.value.hint

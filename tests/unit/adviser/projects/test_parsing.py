@@ -9,8 +9,8 @@ import pytest
 
 from adviser.projects import documents
 from adviser.projects.parsing import parse_project
-from adviser.projects.problems import InvalidProject
 from adviser.projects.project import Project, ProjectFormat, WarningCode
+from common.errors import InvalidFile
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,
@@ -53,13 +53,13 @@ def test_a_named_file_is_the_manifest() -> None:
     project = parse_project(files, "sub/reqs.txt")
     assert (names(project), project.source) == (["x"], "sub/reqs.txt")
     assert names(parse_project({"any.txt": b"y"})) == ["y"]
-    with pytest.raises(InvalidProject, match="not there"):
+    with pytest.raises(InvalidFile, match="not there"):
         parse_project(files, "none.txt")
 
 
 @pytest.mark.parametrize("files", [{}, {"setup.py": b""}, {"a.txt": b"", "b.txt": b""}])
 def test_without_a_manifest_it_is_told_what_there_should_be(files: dict[str, bytes]) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         parse_project(files)
     assert "requirements.txt" in (caught.value.hint or "")
 
@@ -169,13 +169,13 @@ def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         {"requirements.txt": b" " * 50, "Pipfile": b" " * 50},
         {f"{n}.txt": b"" for n in range(4)},
     ):
-        with pytest.raises(InvalidProject, match="at most"):
+        with pytest.raises(InvalidFile, match="at most"):
             parse_project(files)
 
 
 def test_so_many_requirements_are_refused_before_they_take_long() -> None:
     lines = "\n".join(f"p{n}" for n in range(documents.MAX_REQUIREMENTS + 1))
-    with pytest.raises(InvalidProject, match="more than"):
+    with pytest.raises(InvalidFile, match="more than"):
         parse_project({"requirements.txt": lines.encode()})
 
 
@@ -192,6 +192,6 @@ def test_so_many_requirements_are_refused_before_they_take_long() -> None:
 )
 def test_deep_documents_are_refused_in_time(text: str) -> None:
     began = time.process_time()
-    with pytest.raises(InvalidProject):
+    with pytest.raises(InvalidFile):
         parse_project({"Pipfile": text.encode()})
     assert time.process_time() - began < 20

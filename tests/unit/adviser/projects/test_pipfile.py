@@ -11,9 +11,9 @@ from adviser.locks.pipfile_lock import pipfile_lock_document
 from adviser.locks.stacks import LockOptions
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
-from adviser.projects.problems import InvalidProject
 from adviser.projects.project import AskedRequirement, Project, ProjectIndex, WarningCode
 from adviser.reports.serialization import packed
+from common.errors import InvalidFile
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,
@@ -178,7 +178,7 @@ def test_an_unknown_key_is_told() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_field_and_remedy(text: str, field: str, remedy: str) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         entry(text)
     assert (caught.value.place, caught.value.field) == ("Pipfile", field)
     assert remedy in (caught.value.hint or "")
@@ -197,7 +197,7 @@ def test_what_is_wrong_is_told_with_field_and_remedy(text: str, field: str, reme
     ],
 )
 def test_tables_of_the_wrong_kind_are_refused(text: str) -> None:
-    with pytest.raises(InvalidProject):
+    with pytest.raises(InvalidFile):
         read(text)
 
 

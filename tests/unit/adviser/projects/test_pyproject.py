@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from adviser.projects.parsing import parse_project
-from adviser.projects.problems import InvalidProject
 from adviser.projects.project import Project, WarningCode
+from common.errors import InvalidFile
 from common.reasons import Reason
 
 
@@ -64,7 +64,7 @@ def chain(length: int) -> str:
 
 def test_conditions_of_extras_are_bounded() -> None:
     assert len(read(chain(4)).extras["e0"]) == 16
-    with pytest.raises(InvalidProject, match="more than 64 conditions"):
+    with pytest.raises(InvalidFile, match="more than 64 conditions"):
         read(chain(8))
 
 
@@ -74,7 +74,7 @@ def test_long_chains_of_groups_are_refused_rather_than_followed() -> None:
         return f"[dependency-groups]\n{''.join(lines)}g{length}=['pad']\n"
 
     assert texts(read(groups(200)).groups["g0"]) == ["pad"]
-    with pytest.raises(InvalidProject, match="more than any project needs"):
+    with pytest.raises(InvalidFile, match="more than any project needs"):
         read(groups(2_000))
 
 
@@ -128,7 +128,7 @@ def test_groups_include_groups_where_they_stand_and_once() -> None:
 
 
 def test_a_cycle_of_groups_is_told_with_its_path() -> None:
-    with pytest.raises(InvalidProject, match="b → c → b") as caught:
+    with pytest.raises(InvalidFile, match="b → c → b") as caught:
         read(
             "[dependency-groups]\na=[{include-group='b'}]\nb=[{include-group='c'}]\n"
             "c=[{include-group='b'}]\n"
@@ -146,7 +146,7 @@ def test_groups_that_double_each_other_do_not_fill_the_memory() -> None:
 
 
 def test_a_group_that_is_not_there_is_told() -> None:
-    with pytest.raises(InvalidProject, match="'b', which there is not") as caught:
+    with pytest.raises(InvalidFile, match="'b', which there is not") as caught:
         read("[dependency-groups]\na=[{include-group='b'}]\n")
     assert caught.value.reason == Reason.INCLUDE_MISSING
 
@@ -160,11 +160,11 @@ def test_requests_choose_extras_and_groups() -> None:
     assert texts(project.asked(dev=True, extras=["x.1"])) == ["a", "c", "b"]
     assert texts(project.asked(groups=["more"])) == ["a", "d"]
     assert project.asked(extras=["x-1"])[0].origin == "pyproject.toml:project.dependencies[0]"
-    with pytest.raises(InvalidProject, match="no group 'none'") as caught:
+    with pytest.raises(InvalidFile, match="no group 'none'") as caught:
         project.asked(groups=["none"])
     assert caught.value.hint == "it has dev, more"
     many = "".join(f"g{n:02}=[]\n" for n in range(22))
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read(f"[project]\n[dependency-groups]\n{many}").asked(groups=["none"])
     assert (caught.value.hint or "").endswith(", g18, g19 and 2 more")
 
@@ -230,13 +230,13 @@ def test_uv_says_where_packages_come_from_and_bounds_them() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_field_and_a_remedy(text: str, field: str) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read(text)
     assert (caught.value.place, caught.value.field) == ("pyproject.toml", field)
     assert caught.value.hint
 
 
 def test_poetrys_table_is_named() -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read("[tool.poetry]\n")
     assert "Poetry" in (caught.value.hint or "")

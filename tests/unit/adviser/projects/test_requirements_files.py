@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adviser.projects.parsing import parse_project, wanted_files
-from adviser.projects.problems import InvalidProject
 from adviser.projects.project import Project, WarningCode
+from common.errors import InvalidFile
 from common.reasons import Reason
 
 HASH = "sha256:" + "a" * 64
@@ -53,7 +53,7 @@ def test_encodings_and_line_ends_make_no_difference(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"a\xff", b"# coding: rot13\na", b"# coding: hm\na", b"a\0b"])
 def test_what_is_no_text_is_refused(data: bytes) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read(data)
     assert caught.value.hint == "save it as UTF-8"
 
@@ -71,14 +71,14 @@ def test_files_include_files_relative_to_themselves() -> None:
 
 
 def test_a_file_that_includes_itself_is_told_with_the_path() -> None:
-    with pytest.raises(InvalidProject, match=r"a/b\.txt → a/c\.txt → a/b\.txt") as caught:
+    with pytest.raises(InvalidFile, match=r"a/b\.txt → a/c\.txt → a/b\.txt") as caught:
         read("-r a/b.txt\n", a_b="-r c.txt\n", a_c="-r ../a/b.txt\n")
     assert caught.value.reason == Reason.INCLUDE_CYCLE
 
 
 @pytest.mark.parametrize("name", ["none.txt", "../up.txt", "/etc/passwd", "https://h.example/r"])
 def test_only_given_files_are_included(name: str) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read(f"a\n-r {name}\n")
     assert caught.value.reason == Reason.INCLUDE_MISSING
     assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
@@ -135,14 +135,14 @@ def test_a_token_in_an_address_is_taken_out_and_told() -> None:
 
 @pytest.mark.parametrize("address", ["https://me:a b@h.example/s", 'https://me:a"b@h.example/s'])
 def test_an_address_with_what_none_has_is_refused(address: str) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         parse_project({"Pipfile": f"[[source]]\nname='a'\nurl='{address}'\n".encode()})
     assert "b@h" not in str(caught.value)
 
 
 def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAME", "flask")
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read("${NAME}>=3\n")
     assert "variables are not expanded" in (caught.value.hint or "")
 
@@ -155,7 +155,7 @@ def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_line_and_a_remedy(line: str) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read(f"ok\n{line}\n")
     assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
     assert caught.value.hint
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_told_with_its_line_and_a_remedy(line: str) -> None:
     "line", ["root:x:0:0:root:/root:/bin/bash", "gopher://h.example/a", "key: value/other"]
 )
 def test_what_is_before_a_colon_and_no_known_scheme_is_no_address(line: str) -> None:
-    with pytest.raises(InvalidProject, match="is not a requirement"):
+    with pytest.raises(InvalidFile, match="is not a requirement"):
         read(f"{line}\n")
 
 
@@ -180,7 +180,7 @@ def test_a_hash_of_no_single_version_is_told() -> None:
 
 
 def test_constraints_have_no_extras() -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         parse_project({"requirements.in": b"a\n", "constraints.txt": b"a[b]<2\n"})
     assert (caught.value.place, caught.value.field) == ("constraints.txt", "1")
 
@@ -211,7 +211,7 @@ def test_a_marker_about_extras_holds_for_none() -> None:
     "line", ["-i https://me:hidden@h 'x", "a https://me:hidden@h/x y", "-x https://me:hidden@h"]
 )
 def test_no_error_tells_a_password(line: str) -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read(line)
     assert "hidden" not in f"{caught.value} {caught.value.hint}"
 
@@ -227,6 +227,6 @@ def test_credentials_of_a_repository_are_told_and_the_quote_is_closed() -> None:
 
 
 def test_an_extra_that_a_project_does_not_have_is_told_by_its_field() -> None:
-    with pytest.raises(InvalidProject) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read("a\n").asked(extras=["nope"])
     assert caught.value.field == "extras"

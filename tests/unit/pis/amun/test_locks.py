@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from pis.amun.lock_readers import read_pipfile_lock, read_pylock, read_requirements
-from pis.amun.locks import Lock, LockedPackage, environment_of, holds, pipfile_lock_of
+from pis.amun.locks import (
+    Lock,
+    LockedPackage,
+    environment_of,
+    holds,
+    pipfile_lock_of,
+    read_pipfile_lock,
+    read_pylock,
+    read_requirements,
+)
 from tests.factories.specifications import HASH, locked, pipfile_lock
 
 OTHER = f"sha256:{'f' * 64}"
@@ -150,7 +158,8 @@ def test_requirements_are_read_over_continued_lines_and_comments() -> None:
         (f"numpy==2 ; os_name=='{'x' * 2_000}' --hash={HASH}", "over 2000"),
         (f"numpy==2 ; platform_system ~= 'Linux' --hash={HASH}", "markers"),
         (f"numpy=={'1' * 1_000} --hash={HASH}", "version"),
-        (f"numpy==2 --no-binary --hash={HASH}", "only --hash"),
+        (f"numpy==2 --no-binary --hash={HASH}", "--no-binary behind a requirement"),
+        (f"numpy==2 --config-settings=a=b --hash={HASH}", "only --hash"),
     ],
 )
 def test_a_line_that_pins_no_release_is_refused_by_its_number(line: str, said: str) -> None:

@@ -1,19 +1,39 @@
-"""Values of TOML tables by their type, refused by their place."""
+"""Typed access to keys of a user's TOML and JSON files. Errors name file, key and remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from adviser.projects.problems import refuse, shown
+from common.errors import InvalidFile
 from common.reasons import Reason
+from common.redaction import without_secrets
+
+
+def refuse(reason: str, message: str, at: str, hint: str) -> NoReturn:
+    """Raise :class:`InvalidFile` for a path such as ``Pipfile:packages.flask``.
+
+    :param message: may quote the file; secrets in URLs are removed
+    """
+    place, _, field = at.partition(":")
+    raise InvalidFile(reason, without_secrets(message), place=place, field=field or "$", hint=hint)
+
+
+def shown(value: object, most: int = 80) -> str:
+    """A value for a message: one short, printable line.
+
+    >>> shown("a" * 100, 5), shown("\\n")
+    ("'aaaa…", "'\\\\n'")
+    """
+    text = repr(value[: most + 1] if isinstance(value, str) else value)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def table_in(table: Mapping[str, Any], key: str, at: str) -> Mapping[str, Any]:
     """A table within a table, empty if it is not there.
 
     :param at: place of the outer table
-    :raises InvalidProject: if it is something else
+    :raises InvalidFile: if it is something else
     """
     value = table.get(key, {})
     if not isinstance(value, Mapping):

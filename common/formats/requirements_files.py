@@ -1,13 +1,18 @@
-"""Requirements files as pip documents them: logical lines, options, hashes."""
+"""Requirements files in pip's format: logical lines, options and references.
+
+Variables are not expanded, and included files are not opened.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-from adviser.projects.problems import refuse, shown
+from common.formats.file_fields import refuse, shown
+from common.packages import version_of
 from common.reasons import Reason
 
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
@@ -37,6 +42,36 @@ _FLAGS = frozenset(
 OF_REQUIREMENT = frozenset({"--hash", "--config-settings", "--global-option", "--install-option"})
 
 
+_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+", re.IGNORECASE)
+#: Of addresses that installers follow; a letter alone is a drive.
+_SCHEME = re.compile(
+    r"(?:https?|ftp|file|(?:git|hg|svn|bzr|ssh|sftp)(?:\+[a-z]+)?):", re.IGNORECASE
+)
+_DRIVE = re.compile(r"[a-z]:[\\/]", re.IGNORECASE)
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_ARCHIVE = re.compile(
+    r"\.(?:whl|zip|tar|tar\.(?:gz|bz2|xz|Z|lzma)|tgz|tbz|txz|tlz)$", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Z_]\w*)")
+
+
+class SourceKind(StrEnum):
+    """A source of a package that is not an index."""
+
+    EDITABLE = "editable"
+    LOCAL_PATH = "local_path"
+    REPOSITORY = "repository"
+    ADDRESS = "address"
+
+
+#: Keys of pipenv's entries that name such a source; the first one present decides.
+SOURCE_KEYS: Mapping[str, SourceKind] = {
+    "editable": SourceKind.EDITABLE, "git": SourceKind.REPOSITORY, "hg": SourceKind.REPOSITORY,
+    "svn": SourceKind.REPOSITORY, "bzr": SourceKind.REPOSITORY, "path": SourceKind.LOCAL_PATH,
+    "file": SourceKind.ADDRESS,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A logical line.
@@ -59,14 +94,22 @@ def lines_of(text: str, name: str) -> Iterator[Line]:
     """The logical lines of a requirements file; variables are not expanded.
 
     :param name: of the file
-    :raises InvalidProject: at an option that pip does not document for such files
+    :raises InvalidFile: at an option that pip does not document for such files
     """
     for number, line in logical_lines(text):
-        requirement, options = line, ""
-        if found := _BEGINS_OPTIONS.search(line):
-            requirement, options = line[: found.start()].strip(), line[found.end() :]
-        at = f"{name}:{number}"
-        yield Line(number, requirement, tuple(_options(options, bool(requirement), at)))
+        yield parse_line(line, number, f"{name}:{number}")
+
+
+def parse_line(line: str, number: int, at: str) -> Line:
+    """Split a logical line into its requirement and its options.
+
+    :param at: file and line, for errors
+    :raises InvalidFile: at an option that pip does not document for such files
+    """
+    requirement, options = line, ""
+    if start := _BEGINS_OPTIONS.search(line):
+        requirement, options = line[: start.start()].strip(), line[start.end() :]
+    return Line(number, requirement, tuple(_options(options, bool(requirement), at)))
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -116,7 +159,7 @@ def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
 def words_of(text: str, at: str) -> list[str]:
     """A shell's words; by far the most lines have hashes alone, and need no shell's rules.
 
-    :raises InvalidProject: if a quote is not closed, or the text is long and has any
+    :raises InvalidFile: if a quote is not closed, or the text is long and has any
     """
     if not _QUOTING.search(text):
         return [word for word in _BLANKS.split(text) if word]
@@ -148,3 +191,70 @@ def _option(word: str) -> tuple[str, str | None]:
     if short is None:
         return word, None
     return short, word[2:].removeprefix("=") or None
+
+
+def kind_of_reference(text: str) -> SourceKind:
+    """What a direct reference leads to.
+
+    >>> [kind_of_reference(it).value for it in ("git+https://h/r", "file:///w", "https://h/x.whl")]
+    ['repository', 'local_path', 'address']
+    """
+    if _REPOSITORY.match(text):
+        return SourceKind.REPOSITORY
+    return SourceKind.LOCAL_PATH if text.lower().startswith("file:") else SourceKind.ADDRESS
+
+
+def reference_without_name(text: str) -> SourceKind | None:
+    """What a line leads to that names no package: an address or a path; ``None`` for neither.
+
+    Something before a colon is no path, so that any file with colons is not taken for one of
+    requirements.
+
+    >>> [reference_without_name(it) for it in ("./here", "a-1.whl", "https://h/a.zip#egg=a", "a>1")]
+    [<SourceKind.LOCAL_PATH: 'local_path'>, <SourceKind.LOCAL_PATH: 'local_path'>, \
+<SourceKind.ADDRESS: 'address'>, None]
+    """
+    head = text.partition(";")[0].strip()
+    if _SCHEME.match(head):
+        return kind_of_reference(head)
+    if _DRIVE.match(head):
+        return SourceKind.LOCAL_PATH
+    if _OTHER_SCHEME.match(head):
+        return None
+    if "@" in head and not head.startswith((".", "/", "~")):
+        return None
+    bare = head.partition("[")[0].strip()
+    if head.startswith((".", "/", "~")) or "\\" in bare or "/" in bare or _ARCHIVE.search(bare):
+        return SourceKind.LOCAL_PATH
+    return None
+
+
+def is_remote(where: str) -> bool:
+    """Whether an address leads to another machine; a path does not.
+
+    >>> [is_remote(it) for it in ("./here", "file:///w.whl", "git+ssh://h/r", "HTTPS://h/a.whl")]
+    [False, False, True, True]
+    """
+    return _SCHEME.match(where) is not None and not where.lower().startswith("file:")
+
+
+def has_variable(text: str) -> bool:
+    """Whether a text has a variable in it that a tool would expand.
+
+    >>> has_variable("https://${TOKEN}@h/simple"), has_variable("https://h/$x")
+    (True, False)
+    """
+    return _VARIABLE.search(text) is not None
+
+
+def pinned(specifier: str) -> str | None:
+    """The version that a specifier names alone, normalised.
+
+    >>> pinned("==1.0RC1"), pinned("==1.*"), pinned("===2.0"), pinned("==1.0,>0")
+    ('1.0rc1', None, '2.0', None)
+    """
+    version = specifier.removeprefix("===") if specifier[:3] == "===" else specifier[2:]
+    if not specifier.startswith("==") or "," in specifier or version.endswith(".*"):
+        return None
+    parsed = version_of(version)
+    return version if parsed is None else str(parsed)
