@@ -12,6 +12,7 @@ from flask import request
 from sqlalchemy import Connection
 
 from api.audit import wrote_nothing
+from api.authentication import token
 from api.errors import COMPATIBLE, ApiError, ProblemType, not_found
 from api.jobs.queue import QueueJob
 from api.request_context import from_earlier_data
@@ -24,6 +25,7 @@ from graph.record.analyses import (
     NewAnalysis,
     State,
 )
+from graph.record.tokens import Scope
 
 #: How long a request waits for its answer before it is told to ask again.
 PATIENCE_S = 0.3
@@ -34,6 +36,25 @@ _PAUSE_S = 0.008
 def new_id(kind: Kind) -> str:
     """A new identifier, as clients of the original service take it apart."""
     return f"{kind}-{datetime.now(UTC):%y%m%d%H%M%S}-{token_hex(8)}"
+
+
+def new_analysis(
+    kind: Kind, request: Mapping[str, Any], parameters: Mapping[str, Any], cache_key: str
+) -> NewAnalysis:
+    """A request of the client that is being served, under a new identifier.
+
+    :param request: everything that the worker needs, as JSON values
+    :param parameters: what answers repeat of it
+    """
+    client = token()
+    token_id = client.token_id if client else None
+    return NewAnalysis(new_id(kind), kind, request, parameters, cache_key, token_id)
+
+
+def may_fetch() -> bool:
+    """Whether the client's token allows its request to have missing packages fetched."""
+    client = token()
+    return client is not None and client.may(Scope.INGEST)
 
 
 def submit(
@@ -138,14 +159,13 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
     return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
 
 
-def accepted_document(
-    analysis: Analysis, *, cached: bool, authenticated: bool
-) -> Mapping[str, Any]:
-    """What a submit is answered with."""
+def submitted_document(new: NewAnalysis, job: QueueJob, *, force: bool) -> dict[str, Any]:
+    """Submit a request; the answer for clients of the original service."""
+    analysis, cached = submit(new, job, force=force)
     return {
         "analysis_id": analysis.analysis_id,
         "cached": cached,
-        "authenticated": authenticated,
+        "authenticated": token() is not None,
         "parameters": dict(analysis.parameters),
     }
 

@@ -54,10 +54,24 @@ def unpacked(data: bytes, kind: type[T]) -> T:
     :raises InvalidDocument: if it is not of this kind, or another version of this code wrote it
     """
     try:
-        return _CONVERTER.structure(orjson.loads(data), kind)
+        return restored(orjson.loads(data), kind)
+    except ValueError as error:
+        raise _unreadable(kind, error) from error
+
+
+def restored(value: Any, kind: type[T]) -> T:
+    """The dataclass of which :func:`plain` gave ``value``.
+
+    :raises InvalidDocument: if it is none of this kind, or of another version of this code
+    """
+    try:
+        return _CONVERTER.structure(value, kind)
     except (BaseValidationError, ValueError, TypeError, KeyError) as error:
-        message = f"not a {kind.__name__}: {fault_in(error)}"
-        raise InvalidDocument(Reason.UNREADABLE, message) from error
+        raise _unreadable(kind, error) from error
+
+
+def _unreadable(kind: type[Any], error: Exception) -> InvalidDocument:
+    return InvalidDocument(Reason.UNREADABLE, f"not a {kind.__name__}: {fault_in(error)}")
 
 
 def _sorted(value: Any) -> Any:

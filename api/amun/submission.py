@@ -13,10 +13,10 @@ from flask import Response, request
 from adviser.projects.indexes import public_text, public_values
 from api import analyses
 from api.authentication import token
+from api.credential_removal import public_file
 from api.errors import ApiError, ProblemType, not_found
 from api.jobs.inspections import folder_of, order_of
 from api.jobs.queue import QueueJob, QueueName
-from api.privacy import public_file
 from api.project_files import (
     address_problem,
     list_problem,

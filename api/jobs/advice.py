@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from adviser.advise import advise
@@ -10,33 +12,38 @@ from adviser.answering.recorded import recorded, replayed, request_in, why_it_ma
 from adviser.asked import Asked
 from adviser.explain import why_not
 from adviser.reports.serialization import plain
-from api import asking
-from api.asking import requirement_of
+from adviser.request_values import parse_dependencies
+from api.accepted_requests import AdviceRequest
 from api.jobs.analysis_run import store_result, tell
 from api.jobs.fetching import fetch_lacking
 from api.jobs.uploads import PROJECT_SOON
 from api.jobs.worker_context import WorkerContext
-from api.privacy import FILES, MAY_FETCH
-from api.thamos.hardware import on_described_hardware
-from api.thamos.stacks import asked_of
 from common.formats.json_documents import digest_bytes
 from graph.engine import Stores
+from graph.evidence import RecordedHardware
 from graph.record.advice import report_document_of
 from graph.record.analyses import Analysis, supersede
+from graph.record.hardware import jobs_on, recorded_hardware
+
+#: Fields that identify a processor, by the names that ``thamos`` has for them.
+_CPU = {"cpu_family": "family", "cpu_model": "model"}
 
 
-def make_advice(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+def make_advice(shop: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
     """Answer a request and store its report under the analysis' identifier.
 
+    :param document: a stored :class:`AdviceRequest`
     :returns: the identifier of the report's document
+    :raises InvalidArgument: if another version of the service stored the request
     """
+    request = AdviceRequest.from_document(document)
     with shop.service.stores() as stores:
         with stores.engine.connect() as connection:
             # A worker may have died between the report and the end of the analysis.
             stored = report_document_of(connection, analysis.analysis_id)
         if stored is not None:
             return stored
-        asked = _asked(shop, stores, request)
+        asked = _on_hardware(stores, request)
         made = answer(
             stores, asked, shop.resolver.resolve,
             reader=shop.known_of, advice_id=analysis.analysis_id,
@@ -44,7 +51,7 @@ def make_advice(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]
         report = store(stores, made, lambda it: shop.service.queue.enqueue(it, PROJECT_SOON))
     _tell(made, debug=asked.options.debug)
     # Not in the report: the same request on the same knowledge gives the same bytes.
-    queued = fetch_lacking(shop, made.advice) if request.get(MAY_FETCH) else None
+    queued = fetch_lacking(shop, made.advice) if request.may_fetch else None
     if queued is not None:
         tell(str(queued))
         with shop.service.writing() as connection:
@@ -64,14 +71,48 @@ def _tell(made: Answer, *, debug: bool) -> None:
     tell(f"{status}: {result['error_msg']}" if result["error"] else status)
 
 
-def _asked(shop: WorkerContext, stores: Stores, request: dict[str, Any]) -> Asked:
-    """What is asked, on the hardware class that the request is about."""
-    if FILES in request:
-        wanted = asking.asked_of(shop.settings, request)
-        prefix = asking.hardware_of(request)
-        return wanted if prefix is None else on_hardware(stores, wanted, prefix)
-    described = request.get("runtime_environment")
-    return on_described_hardware(stores, asked_of(shop.settings, request), described)
+def _on_hardware(stores: Stores, request: AdviceRequest) -> Asked:
+    """The adviser's request with its hardware class: never that of the worker's own machine."""
+    if request.hardware_prefix is not None:
+        return on_hardware(stores, request.asked, request.hardware_prefix)
+    if not request.described_hardware:
+        return request.asked
+    with stores.engine.connect() as connection:
+        recorded_classes, jobs = recorded_hardware(connection), jobs_on(connection)
+    digest = matching_hardware(recorded_classes, jobs, request.described_hardware)
+    return replace(request.asked, hardware=digest)
+
+
+def matching_hardware(
+    recorded: Sequence[RecordedHardware], jobs: Mapping[str, int], described: Mapping[str, Any]
+) -> str | None:
+    """Digest of the class of the described processor and GPU with the most jobs.
+
+    Several classes may share family and model, which is all that ``thamos`` sends. Evidence is
+    always of one class, and the report names it.
+
+    :param jobs: measured on each class, by digest
+    :returns: ``None`` if no processor is described, or nothing was measured on one like it
+    """
+    wanted = {field: described.get(name) for name, field in _CPU.items()}
+    if None in wanted.values():
+        return None
+    matching = [
+        row
+        for row in recorded
+        if jobs.get(row.digest)
+        and all(str(row.identity.get(name)) == str(value) for name, value in wanted.items())
+        and _has_gpu(row, described.get("gpu_model"))
+    ]
+    return min((row.digest for row in matching), key=lambda it: (-jobs[it], it), default=None)
+
+
+def _has_gpu(row: RecordedHardware, model: object) -> bool:
+    """Whether a class has the GPU that is named, or none if none is."""
+    names = [str(gpu.get("name", "")).lower() for gpu in row.identity.get("gpus") or ()]
+    if not model:
+        return not names
+    return any(str(model).lower() in name for name in names)
 
 
 def replay_advice(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
@@ -100,7 +141,7 @@ def explain_why_not(shop: WorkerContext, analysis: Analysis, request: dict[str, 
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice
     """
-    wanted = requirement_of(request["requirement"], "requirement")
+    (wanted,) = parse_dependencies([request["requirement"]])
     with shop.service.stores() as stores:
         asked, *_ = request_in(recorded(stores, request["advice_id"]))
         snapshot, evidence = knowledge(stores, asked, more=[wanted])

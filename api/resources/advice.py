@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
+from packaging.utils import canonicalize_name
 
+from adviser.answering.indexes import asked_indexes
+from adviser.asked import Asked, Options
+from adviser.projects.indexes import public_values
+from adviser.projects.project import Project
+from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
 from adviser.scoring.criteria import RecommendationType
-from api import analyses, asking
+from api import analyses
+from api.accepted_requests import AdviceRequest
 from api.authentication import needs, require_token
+from api.credential_removal import public_project
 from api.errors import not_found
+from api.index_policy import refuse_foreign_indexes
 from api.jobs.queue import QueueJob, QueueName
 from api.paging import Cursor, freshness, page
-from api.privacy import public_request
 from api.project_files import (
     MAX_FILES,
     MAX_NAME,
@@ -28,8 +37,6 @@ from api.resources.requests import (
     ForceQuerySchema,
     RequestSchema,
     accepted,
-    may_fetch,
-    new_request,
 )
 from api.schema_fields import (
     FreshnessSchema,
@@ -48,7 +55,10 @@ from api.schema_fields import (
     text,
 )
 from api.service import service
+from common.environments import Environment, environment
+from common.errors import InvalidArgument
 from common.formats.json_documents import digest
+from common.settings import Settings
 from graph.record.advice import (
     AdviceFilter,
     advice_named,
@@ -296,15 +306,16 @@ class AdviceRequestsResource(MethodView):
     @request_routes.response(202, RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Ask for the best stacks for a project."""
-        request = asking.settled(public_request(body)) | may_fetch()
-        asking.asked_of(service().settings, request)  # what cannot be asked needs no worker
+        request = advice_request(service().settings, body, may_fetch=analyses.may_fetch())
         parameters = {
-            "recommendation_type": request["type"],
-            "dev": request["dev"],
-            "count": request["count"],
-            "files": sorted(request["files"]),
+            "recommendation_type": body["type"],
+            "dev": body["dev"],
+            "count": body["count"],
+            "files": sorted(body["files"]),
         }
-        new = new_request(Kind.ADVICE, request, parameters, digest(request))
+        new = analyses.new_analysis(
+            Kind.ADVICE, request.to_document(), parameters, request.cache_key
+        )
         job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=query.get("force", False)))
 
@@ -318,7 +329,7 @@ class ReplaysResource(MethodView):
     def post(self, advice_id: str) -> Any:
         """Answer a recorded request again on what was known then, and compare the bytes."""
         asked = {"advice_id": _known(advice_id)}
-        new = new_request(Kind.REPLAY, asked, asked, digest(asked))
+        new = analyses.new_analysis(Kind.REPLAY, asked, asked, digest(asked))
         job = QueueJob("advice.replay", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=True))
 
@@ -332,9 +343,9 @@ class WhyNotResource(MethodView):
     @request_routes.response(202, RequestSchema)
     def post(self, query: dict[str, Any], advice_id: str) -> Any:
         """Ask what a requirement would cost the stack, or why it cannot be met now."""
-        asking.requirement_of(query["requirement"], "requirement")
+        _parsed(parse_dependencies, [query["requirement"]], "requirement")
         asked = {"advice_id": _known(advice_id), "requirement": query["requirement"]}
-        new = new_request(Kind.WHY_NOT, asked, asked, digest(asked))
+        new = analyses.new_analysis(Kind.WHY_NOT, asked, asked, digest(asked))
         job = QueueJob("advice.why_not", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=query.get("force", False)))
 
@@ -346,3 +357,71 @@ def _known(advice_id: str) -> str:
     if known is None:
         raise not_found("advice", advice_id)
     return advice_id
+
+
+Text = TypeVar("Text")
+Value = TypeVar("Value")
+
+#: Platform of a request that names none; never that of the machine that serves.
+_PLATFORM = "linux_x86_64"
+
+
+def advice_request(
+    settings: Settings, body: Mapping[str, Any], *, may_fetch: bool
+) -> AdviceRequest:
+    """Parse a request for advice; a number of days counts from now.
+
+    :raises InvalidFile: naming file, field and remedy
+    :raises InvalidArgument: naming the field
+    :raises ApiError: 400 if an index is not configured
+    """
+    project = public_project(body["files"], body.get("manifest"))
+    refuse_foreign_indexes(settings, project)
+    fields = {name: public_values(value) for name, value in body.items() if name != "files"}
+    now = datetime.now(UTC)
+
+    def moment_of(name: str) -> datetime | None:
+        return _parsed(lambda text: parse_moment(text, now), fields[name], name)
+
+    options = Options(
+        count=fields["count"],
+        dev=fields["dev"],
+        extras=tuple(fields["extras"]),
+        groups=tuple(fields["groups"]),
+        constraints=_parsed(parse_bounds, fields["constraints"], "constraints"),
+        exclusions=_parsed(parse_bounds, fields["exclusions"], "exclusions"),
+        overrides=_parsed(parse_overrides, fields["overrides"], "overrides"),
+        prereleases=frozenset(map(canonicalize_name, fields["prereleases"])),
+        published_before=moment_of("older_than") or project.published_before,
+        published_after=moment_of("newer_than"),
+        allowed_vulnerabilities=frozenset(fields["allowed_vulnerabilities"]),
+        indexes=asked_indexes(settings, project, fields["indexes"]),
+        labels=fields["labels"],
+        time_s=fields["time_limit_s"],
+    )
+    where = fields["environment"]
+    asked = Asked(
+        project, _environment(project, where), RecommendationType(fields["type"]), options
+    )
+    _ = asked.roots  # refuses invalid requirements, extras and groups before anything is stored
+    return AdviceRequest(asked, hardware_prefix=where.get("hardware"), may_fetch=may_fetch)
+
+
+def _parsed(parse: Callable[[Text], Value], text: Text, field: str) -> Value:
+    """:raises InvalidArgument: naming the field"""
+    try:
+        return parse(text)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{field}: {error}") from error
+
+
+def _environment(project: Project, given: Mapping[str, Any]) -> Environment:
+    """The requested environment; without a Python, the project's if that is a full version."""
+    platform, cuda = given.get("platform") or _PLATFORM, given.get("cuda")
+    python = given.get("python")
+    if python is None and project.python is not None:
+        try:
+            return environment(project.python, platform, cuda)
+        except InvalidArgument:
+            pass  # a project may name less than a version, such as "3"
+    return environment(python, platform, cuda)

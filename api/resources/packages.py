@@ -15,7 +15,7 @@ from api.jobs.fetching import TASK
 from api.jobs.queue import QueueJob, QueueName
 from api.paging import Cursor, freshness, page
 from api.resources.base import Resources, filters, members, package_name, reading
-from api.resources.requests import ForceQuerySchema, RequestSchema, accepted, new_request
+from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
@@ -246,6 +246,6 @@ class FetchesResource(MethodView):
         index = index_of(service().settings, body["index"]).name
         roots_of(body["requirements"])  # what names no package needs no worker to say so
         asked = {**body, "index": index}
-        new = new_request(Kind.FETCH, asked, asked, digest(asked))
+        new = analyses.new_analysis(Kind.FETCH, asked, asked, digest(asked))
         job = QueueJob(TASK, QueueName.BULK, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=query.get("force", False)))

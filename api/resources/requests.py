@@ -10,9 +10,8 @@ from flask.views import MethodView
 from marshmallow import Schema, fields
 
 from api import analyses
-from api.authentication import require, token
+from api.authentication import require
 from api.errors import not_found
-from api.privacy import MAY_FETCH
 from api.resources.base import Resources, members
 from api.schema_fields import (
     QuerySchema,
@@ -28,7 +27,6 @@ from api.service import service
 from graph.record.analyses import (
     Analysis,
     Kind,
-    NewAnalysis,
     analysis_of,
     log_of,
 )
@@ -118,23 +116,6 @@ class RequestLogResource(MethodView):
             "analysis_id": found.analysis_id,
             "lines": [orjson.loads(it) for it in log.splitlines()],
         }
-
-
-def new_request(
-    kind: Kind, request: dict[str, Any], parameters: dict[str, Any], cache_key: str
-) -> NewAnalysis:
-    """A request of whoever asks, under a new identifier."""
-    shown = token()
-    return NewAnalysis(
-        analyses.new_id(kind), kind, request, parameters, cache_key,
-        shown.token_id if shown else None,
-    )  # fmt: skip
-
-
-def may_fetch() -> dict[str, bool]:
-    """What allows a request to have its packages read from indexes: a token that may have any."""
-    shown = token()
-    return {MAY_FETCH: True} if shown is not None and shown.may(Scope.INGEST) else {}
 
 
 def accepted(found: Analysis, cached: bool) -> tuple[dict[str, Any], int, dict[str, str]]:

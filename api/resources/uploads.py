@@ -17,7 +17,7 @@ from api.errors import ApiError, ProblemType
 from api.jobs.queue import QueueJob, QueueName
 from api.jobs.uploads import PROJECT, upload_id
 from api.resources.base import Resources
-from api.resources.requests import ForceQuerySchema, RequestSchema, accepted, new_request
+from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
 from api.schema_fields import (
     count,
     texts,
@@ -118,7 +118,7 @@ def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
     """Keep the upload with its request, in one transaction."""
     content = digest_bytes(body)
     asked = {"document_id": content, "suffix": suffix, "bytes": len(body)}
-    new = new_request(Kind.UPLOAD, asked, asked, content)
+    new = analyses.new_analysis(Kind.UPLOAD, asked, asked, content)
     document_id = upload_id(new.analysis_id)
     document = DeliveredDocument(document_id, UPLOAD, "upload-1", new.analysis_id, body)
 

@@ -17,10 +17,10 @@ from api.index_policy import public_indexes
 from api.resources.base import reading
 from api.routes import Routes
 from api.schema_fields import LAST_PAGE, LenientSchema
-from api.schemas.thamos import CapitalBoolean
 from api.service import service
-from api.thamos.environments import MACHINES, environment_of
 from api.thamos.listings import SystemSchema
+from api.thamos.request_adapter import MACHINES, environment_of
+from api.thamos.requests import CapitalBoolean
 from common.index.configuration import configured_indexes
 from common.releases import ReleaseState, Requirement
 from graph.candidate_builder import CandidateBuilder, NotACandidate

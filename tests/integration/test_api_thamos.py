@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
-from api.schemas.thamos import AdviceQuerySchema
+from api.thamos.requests import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores
 from graph.record.analyses import analysis_of, request_of

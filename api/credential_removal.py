@@ -1,4 +1,4 @@
-"""What a request says, without its passwords: the one door before anything of it is kept."""
+"""Removal of credentials from the files of a request, before anything of it is stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import orjson
 import tomli_w
@@ -14,7 +13,7 @@ import tomli_w
 from adviser.projects.documents import json_of, toml_of
 from adviser.projects.indexes import public_text, public_values
 from adviser.projects.locks import is_pylock
-from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK, parse_project
+from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK, parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from common.errors import InvalidFile
@@ -22,16 +21,6 @@ from common.formats.file_fields import refuse
 from common.formats.requirements_files import logical_lines, words_of
 from common.reasons import Reason
 
-#: Texts of projects, by path; and the two of them that clients of the original service send.
-FILES, STACK = "files", "application_stack"
-#: Where a request keeps the hashes of a Pipfile as it was sent: its lock names one of them.
-HASHES = "manifest_hashes"
-#: Set by the service alone: whether what the advice lacks may be asked of indexes.
-MAY_FETCH = "may_fetch"
-#: Where it keeps from which addresses of a project passwords were taken: message and field.
-REMOVED = "credentials_removed"
-_OURS = (HASHES, MAY_FETCH, REMOVED)
-_STACK_FILES = {"requirements": PIPFILE, "requirements_lock": PIPFILE_LOCK}
 _CONTINUED = re.compile(r"\\\r?\n")
 #: Between two quotes; no part of a text is tried from more than one of them.
 _QUOTED = re.compile(r"(?<=')[^'\n]+(?=')")
@@ -44,74 +33,44 @@ _APART = re.compile(r"[\s\"'<>\\]")
 _HIDING = re.compile(r"\\[uUx/\s]")
 
 
-def public_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request for advice or a check, less what addresses in it keep to themselves.
+def public_project(files: Mapping[str, str], manifest: str | None = None) -> Project:
+    """Parse a project after removing credentials from its files.
 
-    Files stay as they are written if they have no secret, and are written anew if they have.
-    Variables stay.
+    The project carries a warning for each address that had credentials, and the hashes of a
+    Pipfile as it was sent, because its lock names one of them.
 
-    :raises InvalidFile: if quotes or backslashes hide an address with credentials
+    :param files: texts by path within the project
+    :param manifest: path of the file that names the requirements; found unless given
+    :raises InvalidFile: if a file cannot be read, or if quotes or backslashes in it hide an
+        address with credentials
     """
-    public = {k: public_values(v) for k, v in request.items() if k not in (FILES, STACK, *_OURS)}
-    if isinstance(bounds := request.get("constraints"), str):
-        public["constraints"] = public_file(CONSTRAINTS, bounds)
-    if FILES in request:
-        public[FILES] = {name: public_file(name, text) for name, text in request[FILES].items()}
-    if STACK in request:
-        public[STACK] = {
-            k: public_file(_STACK_FILES[k], v) if k in _STACK_FILES and v else public_values(v)
-            for k, v in request[STACK].items()
-        }
-    given, kept = files_in(request), files_in(public)
-    if given != kept:
-        public |= _of_the_original(request, given, kept)
-    return public
-
-
-def files_in(request: Mapping[str, Any]) -> dict[str, str]:
-    """The project's files of a request, by path."""
-    if FILES in request:
-        return dict(request[FILES])
-    stack = request[STACK]
-    texts = {name: stack.get(key) for key, name in _STACK_FILES.items()}
-    texts[CONSTRAINTS] = request.get("constraints")
-    return {name: text for name, text in texts.items() if text}
-
-
-def project_in(request: Mapping[str, Any]) -> Project:
-    """The project of a request that :func:`public_request` gave.
-
-    :raises InvalidFile: naming file, field and remedy
-    """
-    removed = tuple(
-        ProjectWarning(WarningCode.CREDENTIALS_REMOVED, message, field)
-        for message, field in request.get(REMOVED, ())
-    )
-    project = _read(request, files_in(request), request.get(HASHES, ()))
+    public = {name: public_file(name, text) for name, text in files.items()}
+    removed: tuple[ProjectWarning, ...] = ()
+    hashes: list[str] = []
+    if public != files:
+        removed, hashes = _facts_of_original(files, public, manifest)
+    project = _parsed(public, manifest, hashes)
     return replace(project, warnings=(*removed, *project.warnings))
 
 
-def _read(request: Mapping[str, Any], files: Mapping[str, str], hashes: list[str]) -> Project:
-    manifest = request.get("manifest") if FILES in request else PIPFILE
-    return parse_project({k: v.encode() for k, v in files.items()}, manifest, hashes)
+def _parsed(files: Mapping[str, str], manifest: str | None, hashes: list[str]) -> Project:
+    return parse_project({name: it.encode() for name, it in files.items()}, manifest, hashes)
 
 
-def _of_the_original(
-    request: Mapping[str, Any], given: Mapping[str, str], kept: Mapping[str, str]
-) -> dict[str, Any]:
-    """What the files as they were sent tell, and those that are kept do not."""
-    found: dict[str, Any] = {}
+def _facts_of_original(
+    files: Mapping[str, str], public: Mapping[str, str], manifest: str | None
+) -> tuple[tuple[ProjectWarning, ...], list[str]]:
+    """Warnings about removed credentials and Pipfile hashes, which only the original files have."""
     try:
-        warnings = _read(request, given, []).warnings
+        warnings = _parsed(files, manifest, []).warnings
     except InvalidFile:
-        return found  # so are those that are kept
-    if removed := [
-        [it.message, it.field] for it in warnings if it.code is WarningCode.CREDENTIALS_REMOVED
-    ]:
-        found[REMOVED] = removed
-    if PIPFILE in given and given[PIPFILE] != kept[PIPFILE]:
-        found[HASHES] = _hashes(given[PIPFILE])
-    return found
+        return (), []  # the public files are invalid too, and their error is reported
+    removed = tuple(it for it in warnings if it.code is WarningCode.CREDENTIALS_REMOVED)
+    hashes: list[str] = []
+    if PIPFILE in files and files[PIPFILE] != public[PIPFILE]:
+        table = toml_of(PIPFILE, files[PIPFILE].encode())
+        hashes = [pipfile_hash(table), pipfile_hash(table, as_written=True)]
+    return removed, hashes
 
 
 def public_file(name: str, text: str) -> str:
@@ -188,8 +147,3 @@ def _words(line: str) -> list[str]:
 def _holds_credentials(word: str) -> bool:
     bare = _APART.sub("", word)
     return public_text(bare) != bare
-
-
-def _hashes(pipfile: str) -> list[str]:
-    manifest = toml_of(PIPFILE, pipfile.encode())
-    return [pipfile_hash(manifest), pipfile_hash(manifest, as_written=True)]

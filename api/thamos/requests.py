@@ -1,18 +1,26 @@
-"""What the ``thamos`` client sends and reads."""
+"""Requests of the ``thamos`` client for advice and provenance checks, and their results."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from flask import Response
+from flask.views import MethodView
 from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
 from adviser.scoring.criteria import RecommendationType
-from api.project_files import (
-    MAX_MANIFEST,
-    check_constraints,
-    check_lock,
-)
-from api.schema_fields import LenientSchema
+from api import analyses
+from api.authentication import needs, require_token, token
+from api.errors import ApiError, ProblemType
+from api.jobs.queue import QueueJob, QueueName
+from api.project_files import MAX_MANIFEST, check_constraints, check_lock
+from api.routes import Routes
+from api.schema_fields import LenientSchema, ResultDocumentSchema
+from api.service import service
+from api.thamos.request_adapter import advice_request, provenance_request
+from common.index.configuration import configured_indexes
+from graph.record.analyses import Kind
+from graph.record.tokens import Scope
 
 #: Of one text within a request.
 _MAX_TEXT = 3 * 1024**2
@@ -169,3 +177,111 @@ class LogDocumentSchema(Schema):
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     log = fields.String(required=True, allow_none=True)
+
+
+advice_routes = Routes(
+    "advise", __name__, url_prefix="/api/v1/advise/python", description="Advice on stacks."
+)
+provenance_routes = Routes(
+    "provenance",
+    __name__,
+    url_prefix="/api/v1/provenance/python",
+    description="Checks where the files of a lock come from.",
+)
+
+#: Parameters of the query that answers repeat; the origin is not among them.
+_PARAMETERS = ("recommendation_type", "dev", "debug", "force")
+
+
+@advice_routes.route("")
+class ThamosAdviceResource(MethodView):
+    """Requests for advice."""
+
+    @needs(Scope.ADVISE)
+    @advice_routes.arguments(AdviceQuerySchema, location="query")
+    @advice_routes.arguments(AdviceRequestSchema)
+    @advice_routes.response(202, AcceptedSchema)
+    def post(self, query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        """Request the best stack for a Pipfile in a runtime environment."""
+        _require_token_for_protected(body)
+        if body.get("callback_info") is not None:
+            message = "callback_info: this service sends no callbacks"
+            raise ApiError(400, ProblemType.INVALID_REQUEST, message)
+        request = advice_request(
+            service().settings, query, body, token(), may_fetch=analyses.may_fetch()
+        )
+        parameters = {name: query[name] for name in _PARAMETERS}
+        new = analyses.new_analysis(
+            Kind.ADVICE, request.to_document(), parameters, request.cache_key
+        )
+        job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        return analyses.submitted_document(new, job, force=query["force"])
+
+
+@provenance_routes.route("")
+class ProvenanceRequestsResource(MethodView):
+    """Requests for provenance checks."""
+
+    @needs(Scope.ADVISE)
+    @provenance_routes.arguments(ProvenanceQuerySchema, location="query")
+    @provenance_routes.arguments(ProvenanceRequestSchema)
+    @provenance_routes.response(202, AcceptedSchema)
+    def post(self, query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        """Request a check of where every file of a Pipfile.lock comes from."""
+        _require_token_for_protected(body)
+        settings = service().settings
+        request = provenance_request(settings, query, body, token())
+        allowed = {name: it.url for name, it in configured_indexes(settings).items()}
+        new = analyses.new_analysis(
+            Kind.PROVENANCE,
+            request.to_document(),
+            {"debug": query["debug"], "force": query["force"]},
+            request.cache_key(allowed),
+        )
+        job = QueueJob("provenance.check", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        return analyses.submitted_document(new, job, force=query["force"])
+
+
+def _require_token_for_protected(body: dict[str, Any]) -> None:
+    if body.get("kebechet_metadata") is not None:
+        require_token()
+
+
+def _serve_results(blueprint: Routes, kind: Kind) -> None:
+    """Add result, state and log of the requests of ``kind``, by their identifiers."""
+
+    @blueprint.route("/<string:analysis_id>")
+    class ResultResource(MethodView):
+        """The result of a request."""
+
+        @needs(Scope.ADVISE)
+        @blueprint.response(200, ResultDocumentSchema)
+        @blueprint.alt_response(202, description="Not finished: ask again.")
+        def get(self, analysis_id: str) -> Response:
+            """Give the report of a request, or say that it is not ready."""
+            found = analyses.found(analysis_id, kind)
+            return Response(analyses.result(found), mimetype="application/json")
+
+    @blueprint.route("/<string:analysis_id>/status")
+    class StatusOfResultResource(MethodView):
+        """How far a request is."""
+
+        @needs(Scope.ADVISE)
+        @blueprint.response(200, StatusDocumentSchema)
+        def get(self, analysis_id: str) -> dict[str, Any]:
+            """Say how far a request is."""
+            return analyses.status_of(analyses.found(analysis_id, kind))
+
+    @blueprint.route("/<string:analysis_id>/log")
+    class LogResource(MethodView):
+        """What people are shown of a run."""
+
+        @needs(Scope.ADVISE)
+        @blueprint.response(200, LogDocumentSchema)
+        def get(self, analysis_id: str) -> dict[str, Any]:
+            """Give the log of a request."""
+            return analyses.log_document(analyses.found(analysis_id, kind))
+
+
+_serve_results(advice_routes, Kind.ADVICE)
+_serve_results(provenance_routes, Kind.PROVENANCE)

@@ -13,8 +13,9 @@ import pytest
 from adviser.projects.indexes import public_text
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
+from adviser.projects.project import WarningCode
 from api.amun.submission import public_specification, refuse_secrets
-from api.privacy import HASHES, public_file, public_request
+from api.credential_removal import public_file, public_project
 from common.errors import InvalidFile
 from common.redaction import holds_user, without_secrets
 from pis.amun.problems import InvalidSpecification
@@ -85,16 +86,14 @@ def test_a_lock_still_fits_the_pipfile_it_was_made_of() -> None:
         "develop": {},
     }
     files = {"Pipfile": PIPFILE, "Pipfile.lock": json.dumps(lock)}
-    asked = public_request({"files": files, "labels": {f"a://x:{SECRET}@h": f"b://{SECRET}@h"}})
-    assert SECRET not in json.dumps(asked)
-    given = {name: text.encode() for name, text in asked["files"].items()}
-    stale = {it.code for it in parse_project(given, "Pipfile").warnings}
-    fits = {it.code for it in parse_project(given, "Pipfile", asked[HASHES]).warnings}
-    assert stale - fits
-    stack = {"requirements": PIPFILE, "requirements_lock": json.dumps(lock)}
-    original = public_request({"application_stack": stack, HASHES: ["made up"]})
-    assert original[HASHES] == asked[HASHES]
-    assert SECRET not in json.dumps(original)
+    project = public_project(files)
+    assert SECRET not in repr(project)
+    assert pipfile_hash(manifest) in project.manifest_hashes
+    public = {name: public_file(name, text).encode() for name, text in files.items()}
+    stale = {it.code for it in parse_project(public).warnings}
+    assert WarningCode.LOCK_OUTDATED in stale
+    told = {it.code for it in project.warnings}
+    assert told == (stale - {WarningCode.LOCK_OUTDATED}) | {WarningCode.CREDENTIALS_REMOVED}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_a_lock_still_fits_the_pipfile_it_was_made_of() -> None:
 def test_what_quotes_hide_is_refused(name: str, line: str) -> None:
     text = f"web\n{line.format(SECRET)}\n"
     with pytest.raises(InvalidFile, match="credentials") as refused:
-        public_request({"files": {name: text}})
+        public_project({name: text})
     assert refused.value.field == "2"
     assert SECRET not in str(refused.value)
     with pytest.raises(InvalidSpecification, match="credentials") as told:

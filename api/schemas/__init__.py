@@ -1,1 +1,0 @@
-"""What goes over the wire: marshmallow schemas, one module per subject."""
