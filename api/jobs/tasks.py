@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from importlib import import_module
 from typing import Any, Concatenate, ParamSpec, cast
 
 import procrastinate
@@ -37,16 +36,6 @@ P = ParamSpec("P")
 _ADVICE_S, _BULK_S, _INSPECTION_S, _NIGHT_S = 1800.0, 4 * 3600.0, 36 * 3600.0, 24 * 3600.0
 #: Under this name a worker hands its workshop to its tasks.
 CONTEXT = "workshop"
-#: What answers requests: a function of a module beside this one, imported when it is first
-#: needed, and how long it may take.
-ANSWERING = {
-    "advice.make": ("advice", "make_advice", _ADVICE_S),
-    "advice.replay": ("questions", "replay_advice", _ADVICE_S),
-    "advice.why_not": ("questions", "explain_why_not", _ADVICE_S),
-    "provenance.check": ("provenance", "check_provenance", _ADVICE_S),
-    "uploads.ingest": ("uploads", "ingest_upload", _BULK_S),
-    "inspections.run": ("inspections", "run_inspection", _INSPECTION_S),
-}
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,16 +85,56 @@ def _another_waits(context: JobContext) -> bool:
         return service.queue.is_waiting(connection, key)
 
 
-def _answering(module: str, function: str) -> Task[[str]]:
-    def answer(context: JobContext, analysis_id: str) -> None:
-        work: Work = getattr(import_module(f"api.jobs.{module}"), function)
-        run(_workshop(context), analysis_id, work, _attempt(context))
+@_task("advice.make", _ADVICE_S)
+def make_advice(context: JobContext, analysis_id: str) -> None:
+    """Answer a request for advice."""
+    from api.jobs.advice import make_advice
 
-    return answer
+    _run(context, analysis_id, make_advice)
 
 
-for _name, (_module, _function, _limit_s) in ANSWERING.items():
-    _task(_name, _limit_s)(_answering(_module, _function))
+@_task("advice.replay", _ADVICE_S)
+def replay_advice(context: JobContext, analysis_id: str) -> None:
+    """Answer a recorded request again and compare the reports."""
+    from api.jobs.advice import replay_advice
+
+    _run(context, analysis_id, replay_advice)
+
+
+@_task("advice.why_not", _ADVICE_S)
+def explain_why_not(context: JobContext, analysis_id: str) -> None:
+    """Explain what a requirement would cost the stack of a recorded request."""
+    from api.jobs.advice import explain_why_not
+
+    _run(context, analysis_id, explain_why_not)
+
+
+@_task("provenance.check", _ADVICE_S)
+def check_provenance(context: JobContext, analysis_id: str) -> None:
+    """Check where the files of a lock come from."""
+    from api.jobs.provenance import check_provenance
+
+    _run(context, analysis_id, check_provenance)
+
+
+@_task("uploads.ingest", _BULK_S)
+def ingest_upload(context: JobContext, analysis_id: str) -> None:
+    """Ingest the inspections of an upload."""
+    from api.jobs.uploads import ingest_upload
+
+    _run(context, analysis_id, ingest_upload)
+
+
+@_task("inspections.run", _INSPECTION_S)
+def run_inspection(context: JobContext, analysis_id: str) -> None:
+    """Build and measure a submitted specification."""
+    from api.jobs.inspections import run_inspection
+
+    _run(context, analysis_id, run_inspection)
+
+
+def _run(context: JobContext, analysis_id: str, work: Work) -> None:
+    run(_workshop(context), analysis_id, work, _attempt(context))
 
 
 @_task("packages.fetch", _BULK_S)
@@ -120,7 +149,7 @@ def fetch_packages(
     from api.jobs.fetching import fetch, fetch_asked
 
     if analysis_id is not None:
-        run(_workshop(context), analysis_id, fetch_asked, _attempt(context))
+        _run(context, analysis_id, fetch_asked)
     else:
         fetch(_workshop(context).settings, index, requirements, prereleases=prereleases)
 
