@@ -1,4 +1,5 @@
-"""The statistics of noisy measurements, and what they and metadata say of a request.
+"""Score versions by measurements, vulnerabilities and release metadata, without I/O.
 
-Small pure functions with their sources; :func:`adviser.scoring.assess.assess` puts them together.
+Pure functions with cited sources. The entry point is :func:`adviser.scoring.assess.assess`.
+``docs/statistics.md`` explains the rules.
 """

@@ -1,10 +1,10 @@
-"""What advice is measured by: the recommendation types, their criteria and the weights of these.
+"""Recommendation types, their criteria and weights: one table.
 
-This is the one table; ``docs/reference/recommendation-types.md`` shows it to people. The value of
-a version by a criterion is a plain number, better the higher it is. Contributions are integers, as
-sums of them have to be exact. Most criteria say which version of a package is preferred, and count
-as the difference to the best of the package. A penalty counts from zero, and is never above it: a
-vulnerability harms whoever installs it, also where no version is without.
+``docs/reference/recommendation-types.md`` documents the table. The value of a version by a
+criterion is a number; higher is better. Contributions to a score are integers, so that sums are
+exact. Most criteria express a preference among the versions of a package and count as the
+difference to its best version. A penalty counts from zero and is never positive: a vulnerability
+harms even if every version of the package has one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: Parts of a point that a contribution counts in.
+#: Units of a contribution in one point.
 SCALE = 10_000
 
 
 class RecommendationType(StrEnum):
-    """What somebody wants of a stack; the value is stored, never renamed."""
+    """What a user wants from a stack. Values are stored and never renamed."""
 
     LATEST = "latest"
     STABLE = "stable"
@@ -28,23 +28,23 @@ class RecommendationType(StrEnum):
 
     @property
     def admits_prereleases(self) -> bool:
-        """Whether every pre-release may be chosen, asked for or not."""
+        """Whether every pre-release may be chosen, even if nothing asks for it."""
         return self is RecommendationType.TESTING
 
     @property
     def refuses_vulnerable(self) -> bool:
-        """Whether versions with a known vulnerability are left out rather than weighed."""
+        """Whether versions with a known vulnerability are excluded instead of weighed."""
         return self is RecommendationType.SECURITY
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One line of the table for one recommendation type.
+    """A criterion with its weight for one recommendation type.
 
-    :param name: stored, never renamed
-    :param weight: points for a value of 1, above zero
-    :param unit: what a value of 1 means
-    :param penalty: whether it counts from zero, and not from the best version of a package
+    :param name: stored and never renamed
+    :param weight: points for a value of 1; positive
+    :param unit: meaning of a value of 1
+    :param penalty: whether it counts from zero instead of from the best version of a package
     """
 
     name: str
@@ -54,11 +54,11 @@ class Criterion:
     penalty: bool = False
 
     def contribution(self, value: float) -> int:
-        """What a value is worth in parts of a point (:data:`SCALE`), rounded to the nearest."""
+        """The contribution of a value, in units of 1/:data:`SCALE` point, rounded."""
         return round(SCALE * self.weight * value)
 
     def value(self, contribution: int) -> float:
-        """The value that is worth so much, or a sum of values.
+        """The value, or sum of values, that gives a contribution.
 
         >>> Criterion("age", 0.5, "years", "").value(-10_000)
         -2.0
@@ -68,7 +68,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A criterion and its weight in each type, 0 where it does not count."""
+    """A criterion and its weight in each recommendation type; 0 if it does not count."""
 
     name: str
     unit: str
@@ -81,8 +81,8 @@ class _Line:
     penalty: bool = False
 
 
-#: In the order in which they are shown. A point is about what passing over every release of
-#: a package costs with ``latest``.
+#: In display order. One point is about the cost of the oldest release of a package with
+#: ``latest``.
 _TABLE = (
     _Line(
         "performance", "natural log of the ratio of rates",
@@ -128,7 +128,7 @@ _TABLE = (
 
 
 def criteria_of(kind: RecommendationType) -> tuple[Criterion, ...]:
-    """The criteria that count for a type, in the order of the table.
+    """The criteria of a recommendation type, in the order of the table.
 
     >>> [it.name for it in criteria_of(RecommendationType.LATEST)]
     ['security', 'yanked', 'freshness', 'age']
@@ -142,7 +142,7 @@ def criteria_of(kind: RecommendationType) -> tuple[Criterion, ...]:
 
 
 def penalties_of(criteria: Iterable[Criterion]) -> frozenset[int]:
-    """The places of the penalties among criteria.
+    """The indexes of the penalties among the criteria.
 
     >>> sorted(penalties_of(criteria_of(RecommendationType.LATEST)))
     [0, 1]

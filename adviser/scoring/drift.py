@@ -1,11 +1,10 @@
-"""Where a series of measurements last stepped: older data are of another machine.
+"""Detect steps in a series of measurements: data from before the last step are obsolete.
 
-A machine that is patched, throttled or moved runs everything at another speed from then on.
-The steps are found in one reference stack, which cannot have become faster by itself, by the
-exact least-squares segmentation with a penalty for each step (Jackson et al. 2005,
-doi:10.1109/LSP.2004.838216). PELT (Killick, Fearnhead & Eckley 2012,
-doi:10.1080/01621459.2012.737745) finds the same one, faster where there are many steps;
-a level of at least five values would make its pruning wrong, and a history is short.
+A machine that is patched, throttled or moved runs at another speed from then on. Steps are detected
+in one reference stack, which cannot become faster by itself, by exact least-squares segmentation
+with a penalty for each step (Jackson et al. 2005, doi:10.1109/LSP.2004.838216). PELT (Killick,
+Fearnhead & Eckley 2012, doi:10.1080/01621459.2012.737745) gives the same result and is faster with
+many steps. But its pruning is wrong if a level needs at least five values, and histories are short.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from adviser.scoring.effects import FloatArray
 from adviser.scoring.samples import MIN_JOBS
 from common.job_stability import MAD_TO_SD
 
-#: Times ``ln n`` and the noise's variance is what a step must save. BIC says two or three; a step
-#: where none is costs half the data, while a small one that is overlooked is within the noise.
+#: A step must save this number times ``ln n`` times the variance of the noise. BIC suggests two or
+#: three. A false step costs half the data, while a missed small step is within the noise.
 PENALTY = 4.0
 
-#: The most that values may be taken to be alike; a short history tells it
-#: badly, and a step looks like it.
+#: Upper limit of the estimated autocorrelation: a short history estimates it badly, and a step
+#: looks like autocorrelation.
 _MAX_CORRELATION = 0.5
 
-#: Values that differ by no more are the same.
+#: Values that differ by no more than this are equal.
 _ROUNDING = 1e-12
 
 
 def steps(values: Sequence[float], shortest: int = MIN_JOBS) -> list[int]:
-    """Indices at which a new level begins, ascending; empty if there is one level only.
+    """Indexes at which a new level begins, ascending; empty if there is only one level.
 
-    :param values: log rates in the order of time, each of a run of its own
-    :param shortest: how many values a level has at least
+    :param values: log rates in the order of time, one per run
+    :param shortest: minimum number of values of a level
 
     >>> steps([1.0, 1.1, 0.9, 1.0, 1.1, 2.0, 2.1, 1.9, 2.0, 2.1])
     [5]
@@ -49,14 +48,14 @@ def steps(values: Sequence[float], shortest: int = MIN_JOBS) -> list[int]:
 
 
 def long_run_sd(values: Sequence[float]) -> float:
-    """How much means of many values vary, per value: what a step has to stand out from.
+    """Long-run standard deviation per value, the noise that a step must exceed.
 
-    From neighbours (von Neumann et al. 1941), robustly, so that a few steps hardly move it. Of
-    values that are alike from one to the next, with a correlation of ρ, differences of neighbours
-    tell too little: next but one they vary by ``1 + ρ`` times as much, which tells ρ, and
-    the mean of many varies by ``(1 + ρ)/(1 − ρ)`` times as much as its values would suggest (as of
-    an autoregression of order one). Never less than what the resolution of the values hides,
-    a reading being off by as much as one unit of it.
+    Robustly estimated from differences of neighbours (von Neumann et al. 1941), so that a few steps
+    hardly change it. Differences of neighbours underestimate the noise if values are correlated
+    with coefficient ρ (an autoregression of order one). Differences at lag two have ``1 + ρ`` times
+    the variance, which gives ρ; the mean of many values has ``(1 + ρ)/(1 − ρ)`` times the variance
+    of independent values. The result is never less than the rounding error from the resolution of
+    the values, where a reading may be off by one unit.
 
     :param values: three or more, in the order of time
     """
@@ -66,19 +65,19 @@ def long_run_sd(values: Sequence[float]) -> float:
     variance = one**2 / (1 - correlation)
     inflated = math.sqrt(variance * (1 + correlation) / (1 - correlation))
     changes = np.count_nonzero(np.abs(np.diff(taken)) > _ROUNDING)
-    # Where hardly any value differs from the one before, these are steps and not the clock's.
+    # If values hardly ever change, the gaps are steps and not the resolution of the clock.
     coarse = resolution(values) / math.sqrt(3) if changes > max(2, len(values) / 20) else 0.0
     return max(inflated, coarse)
 
 
 def _sd_of_differences(values: FloatArray, lag: int) -> float:
-    """Of one value, if those ``lag`` apart have nothing in common."""
-    apart: list[float] = np.abs(values[lag:] - values[:-lag]).tolist()
-    return MAD_TO_SD * median(apart) / math.sqrt(2)
+    """Standard deviation of a value, if values at this lag are independent."""
+    gaps: list[float] = np.abs(values[lag:] - values[:-lag]).tolist()
+    return MAD_TO_SD * median(gaps) / math.sqrt(2)
 
 
 def resolution(values: Sequence[float]) -> float:
-    """The smallest gap between values that differ; 0 if none do.
+    """The smallest gap between different values; 0 if all are equal.
 
     >>> resolution([1.0, 1.5, 1.0, 3.0])
     0.5
@@ -89,12 +88,12 @@ def resolution(values: Sequence[float]) -> float:
 
 
 def _segmented(values: FloatArray, penalty: float, shortest: int) -> list[int]:
-    """The steps of the cheapest segmentation: squares about the means, and the penalties."""
+    """The steps of the segmentation with the least squared error plus penalties."""
     n = len(values)
-    # About the first value, equal ones have a cost of exactly zero.
+    # Relative to the first value, equal values have a cost of exactly zero.
     sums = np.concatenate([[0.0], np.cumsum(values - values[0])])
     squares = np.concatenate([[0.0], np.cumsum((values - values[0]) ** 2)])
-    # A step that saves nothing but a rounding error is none.
+    # Do not report a step that only saves a rounding error.
     penalty = max(penalty, 1e-12 * float(squares[-1]), 1e-18)
     best = np.full(n + 1, math.inf)
     best[0] = -penalty
@@ -106,8 +105,8 @@ def _segmented(values: FloatArray, penalty: float, shortest: int) -> list[int]:
         total = best[starts] + cost + penalty
         before[end] = np.argmin(total)
         best[end] = total[before[end]]
-    found: list[int] = []
+    starts_of_levels: list[int] = []
     while (end := int(before[n])) > 0:
-        found.append(end)
+        starts_of_levels.append(end)
         n = end
-    return found[::-1]
+    return starts_of_levels[::-1]

@@ -1,9 +1,9 @@
-"""How much two arms differ, and how surely: effects, standard errors, intervals.
+"""Effects of candidates: differences of log rates, their errors, intervals and shrinkage.
 
-An effect is ``d = mean L of the candidate − mean L of the baseline``, in natural logs:
-``exp(d)`` is the ratio of their rates. An arm is the log rates of its jobs. Everything
-works on arrays with one entry a candidate; what cannot be known is an infinite standard
-error with zero degrees of freedom, never a warning.
+An effect is ``d = mean L of the candidate − mean L of the baseline``, in natural logs, so
+``exp(d)`` is the ratio of their rates. An arm is the log rates of the jobs of one stack. Arrays
+have one entry per candidate. An unknown error is infinite, with zero degrees of freedom; there are
+no warnings.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Effect:
     """One difference of mean log rates.
 
     :param d: candidate − baseline, natural log; ``nan`` if an arm is empty
-    :param standard_error: of ``d``; infinite if an arm has too few jobs to tell
-    :param degrees_of_freedom: of the standard error; 0 if that is unknown
+    :param standard_error: standard error of ``d``; infinite if an arm has too few jobs
+    :param degrees_of_freedom: degrees of freedom of the standard error; 0 if it is unknown
     """
 
     d: float
@@ -49,7 +49,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Number, mean and variance (n − 1) of the jobs of many arms, one entry an arm.
+    """Number, mean and variance (n − 1) of the jobs of many arms, one entry per arm.
 
     The mean of an empty arm and the variance of fewer than two jobs are ``nan``.
     """
@@ -59,7 +59,7 @@ class Moments:
     variance: FloatArray
 
     def taken(self, places: NDArray[np.int64]) -> Moments:
-        """Those of the arms at these indices, in that order, repeated where one is."""
+        """The moments at these indexes, in this order; indexes may repeat."""
         return Moments(self.jobs[places], self.mean[places], self.variance[places])
 
 
@@ -67,23 +67,23 @@ class Moments:
 class Arms:
     """Log rates of the jobs of many arms, one arm after the other.
 
-    :param values: of all arms
-    :param sizes: how many of them each arm has
+    :param values: log rates of all arms
+    :param sizes: number of jobs of each arm
     """
 
     values: FloatArray
     sizes: NDArray[np.int64]
 
     def moments(self) -> Moments:
-        """Number, mean and variance of each arm, in time linear in all jobs but for a sort.
+        """Number, mean and variance of each arm, in linear time except for a sort.
 
-        The order of an arm's jobs changes nothing, not even the last bit.
+        The result does not depend on the order of an arm's jobs, not even in the last bit.
         """
         count = len(self.sizes)
         jobs = self.sizes.astype(np.float64)
         owner = np.repeat(np.arange(count), self.sizes)
         values = self.values[np.lexsort((self.values, owner))]
-        # Taken relative to an arm's first value, equal values have a variance of exactly zero.
+        # Relative to the first value of the arm, equal values have a variance of exactly zero.
         origin = np.full(count, math.nan)
         filled = self.sizes > 0
         origin[filled] = values[(np.cumsum(self.sizes) - self.sizes)[filled]]
@@ -112,13 +112,13 @@ def welch_effects(candidates: Moments, baseline: Moments) -> Effects:
     freedom after Satterthwaite (1946, doi:10.2307/3002019). Arms without any spread have
     a standard error of zero and ``n_a + n_b − 2`` degrees of freedom.
 
-    :param baseline: one entry for all candidates, or one each
+    :param baseline: one entry for all candidates, or one for each
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ours = candidates.variance / candidates.jobs
         theirs = baseline.variance / baseline.jobs
         squared = ours + theirs
-        # As shares of SE² the terms stay clear of underflow, which their squares do not.
+        # Shares of SE² avoid the underflow of squared variances.
         share = ours / squared
         pooled = share**2 / (candidates.jobs - 1) + (1 - share) ** 2 / (baseline.jobs - 1)
         freedom = np.where(squared > 0, 1 / pooled, candidates.jobs + baseline.jobs - 2)
@@ -133,10 +133,10 @@ def welch_effects(candidates: Moments, baseline: Moments) -> Effects:
 def paired_effects(differences: Moments) -> Effects:
     """Effects of jobs that ran interleaved on one host (ABBA), pair by pair.
 
-    What drifts with the hour cancels within a pair, so prefer it where pairs exist:
+    Drift over time cancels within a pair, so prefer this method if pairs exist:
     ``SE = s_D/√n`` with n − 1 degrees of freedom (Student 1908, doi:10.2307/2331554).
 
-    :param differences: of the log rates of the pairs of each candidate
+    :param differences: moments of the differences of log rates, one entry per candidate
     """
     unknown = np.isnan(differences.variance)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -153,11 +153,11 @@ def intervals(effects: Effects, confidence: float = 0.95) -> tuple[FloatArray, F
 
     An unknown standard error gives (−∞, ∞).
 
-    :param confidence: share of such intervals that hold the true difference, within (0, 1)
+    :param confidence: share of intervals that contain the true difference, within (0, 1)
     """
-    from scipy.special import stdtrit  # slow, and needed only where something was measured
+    from scipy.special import stdtrit  # slow, and needed only with measurements
 
-    # Zero degrees of freedom come with an infinite error; any finite t gives that interval.
+    # Zero degrees of freedom come with an infinite error, so any finite t gives (−∞, ∞).
     t = stdtrit(np.maximum(effects.degrees_of_freedom, 1.0), (1 + confidence) / 2)
     half = t * effects.standard_error
     return effects.d - half, effects.d + half
@@ -169,20 +169,20 @@ def per_cent(d: FloatArray) -> FloatArray:
     >>> per_cent(np.array([0.0, np.log(1.5)])).round(9).tolist()
     [0.0, 50.0]
     """
-    # Slow, and needed only where something was measured. NumPy's own differs between processors.
+    # Slow, and needed only with measurements. NumPy's expm1 differs between processors.
     from scipy.special import expm1
 
-    with np.errstate(over="ignore"):  # past e^709 the honest number is infinity
+    with np.errstate(over="ignore"):  # beyond e^709 the result is infinite
         return np.asarray(100.0 * expm1(d), dtype=np.float64)
 
 
 def chance_at_most(effects: Effects, log_bound: FloatArray | float) -> FloatArray:
-    """One-sided p-values of "the true difference is at most ``log_bound``".
+    """One-sided p-values of the hypothesis "the true difference is at most ``log_bound``".
 
-    ``P(T ≥ (d − bound) / SE)`` for Student's T. Without any error the answer is 0 above
-    the bound and 1 at or below it; an unknown difference gives 1.
+    ``P(T ≥ (d − bound) / SE)`` for Student's T. With a standard error of zero, the p-value is 0
+    above the bound, else 1. An unknown difference gives 1.
     """
-    from scipy.special import stdtr  # slow, and needed only where something was measured
+    from scipy.special import stdtr  # slow, and needed only with measurements
 
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (effects.d - log_bound) / effects.standard_error
@@ -199,14 +199,14 @@ def effects_of(effects: Sequence[Effect]) -> Effects:
     )
 
 
-#: Jobs an arm below which nothing is told of a ratio of spreads: at 5 the ratio of standard
-#: deviations is known to a factor of 3.1 only, at 20 to 1.6.
+#: Minimum number of jobs per arm for a ratio of spreads: with 5 jobs the ratio of standard
+#: deviations is known to a factor of 3.1, with 20 jobs to a factor of 1.6.
 MIN_JOBS_TO_TELL = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Variance:
-    """A variance and how well it is known.
+    """An estimated variance.
 
     :param value: squared natural logs; ``nan`` if unknown
     :param freedom: its degrees of freedom
@@ -218,7 +218,7 @@ class Variance:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRatio:
-    """Standard deviation of a candidate's jobs over that of the baseline's.
+    """Standard deviation of a candidate's jobs divided by that of the baseline's jobs.
 
     :param ratio: dimensionless; above 1 the candidate varies more; ``nan`` if unknown
     :param low: lower end of its interval
@@ -236,14 +236,14 @@ def variance_ratio(
     """Ratio of standard deviations, with its F interval.
 
     ``s_b²/s_a²`` divided by the quantiles of F(f_b, f_a) (Snedecor & Cochran 1989, "Statistical
-    Methods", ch. 6), square roots taken. It trusts the noise to be normal, and is told, never
-    scored.
+    Methods", ch. 6), then the square root. It assumes normal noise; reports show it, but it is
+    never scored.
 
     :returns: an interval of (0, ∞) if a variance is not known or zero
     """
     if not (candidate.value > 0 and baseline.value > 0):
         return SpreadRatio(math.nan, 0.0, math.inf)
-    from scipy.special import fdtri  # slow, and needed only where something was measured
+    from scipy.special import fdtri  # slow, and needed only with measurements
 
     ratio = math.sqrt(candidate.value / baseline.value)
     freedom = candidate.freedom, baseline.freedom
@@ -253,31 +253,31 @@ def variance_ratio(
     return SpreadRatio(ratio, low, high)
 
 
-#: Squared standardised effects count up to this: one stack that truly is far off says nothing
-#: of how much the others differ.
+#: Upper limit of squared standardised effects: one stack with a large effect says nothing about
+#: how much the others differ.
 _WINSORISED = 9.0
 
-#: Nothing is shrunk by more than so many standard errors (the "limited translation" of Efron &
-#: Morris 1972, doi:10.1080/01621459.1972.10481215), so that what stands far out of the others
-#: is not told as nothing. One-sided 95 %: what is settled as faster or slower stays so.
+#: No effect is shrunk by more standard errors than this ("limited translation", Efron & Morris
+#: 1972, doi:10.1080/01621459.1972.10481215), so that an outlier among the stacks is not reported
+#: as no difference. One-sided 95 %: a settled verdict keeps its sign.
 MOST_SHRUNK = 1.645
 
 
 def true_variance(effects: Effects) -> float:
-    """τ²: how much the true effects vary about "no difference", precise ones counting most.
+    """τ²: variance of the true effects about zero, weighted by precision.
 
     The τ² for which ``Σ min(d²/(τ² + SE²), 9)`` is the number of effects (Paule & Mandel 1982,
-    doi:10.6028/jres.087.022, winsorised), never below zero. About zero rather than about their
-    mean, so that effects are shrunk toward "no difference", and one effect is enough.
+    doi:10.6028/jres.087.022, winsorised), at least zero. Effects vary about zero instead of about
+    their mean, so they are shrunk towards "no difference", and a single effect is enough.
 
-    :param effects: of alike comparisons; those with an unknown error are left out
+    :param effects: effects of one series; those with an unknown error are ignored
 
     >>> round(true_variance(Effects(np.array([0.1]), np.array([0.06]), np.array([8.0]))), 6)
     0.0064
     """
     known = np.isfinite(effects.standard_error) & np.isfinite(effects.d)
     squared, error = effects.d[known] ** 2, effects.standard_error[known] ** 2
-    # A floating-point sum depends on its order; the order of the effects must not matter.
+    # Sorted, because a floating-point sum depends on its order.
     order = np.lexsort((error, squared))
     squared, error = squared[order], error[order]
     low, high = 0.0, float(squared.max(initial=0.0))
@@ -290,14 +290,16 @@ def true_variance(effects: Effects) -> float:
 
     if explained(0.0):
         return 0.0
-    for _ in range(60):  # by halves, down to the last bit that counts
+    for _ in range(60):  # bisection, to the last significant bit
         middle = (low + high) / 2
         low, high = (low, middle) if explained(middle) else (middle, high)
     return high
 
 
 def shrunk_effects(effects: Effects, tau_squared: float) -> FloatArray:
-    """Each effect as it is expected to last: shrunk toward none, by 1.645 errors at most.
+    """Shrink each effect towards zero, by at most 1.645 standard errors.
+
+    A shrunk effect is the difference to expect in the future.
 
     :returns: natural log; 0 where the error is unknown
 
@@ -309,13 +311,13 @@ def shrunk_effects(effects: Effects, tau_squared: float) -> FloatArray:
     error = np.where(known, effects.standard_error, 0.0)
     shrunk = np.abs(effects.d) * shrinkage_factors(effects.standard_error, tau_squared)
     limited = np.maximum(shrunk, np.abs(effects.d) - MOST_SHRUNK * error)
-    told = np.where(known, np.copysign(limited, effects.d), 0.0)
-    return np.where(np.isnan(effects.d), np.nan, told)
+    signed = np.where(known, np.copysign(limited, effects.d), 0.0)
+    return np.where(np.isnan(effects.d), np.nan, signed)
 
 
 def shrinkage_factors(standard_error: FloatArray, tau_squared: float) -> FloatArray:
-    """``τ²/(τ² + SE²)``: what is left of each effect (James & Stein 1961; Efron & Morris 1975,
-    doi:10.1080/01621459.1975.10479864). Nothing of one whose error is not known.
+    """``τ²/(τ² + SE²)``: the part of each effect that remains (James & Stein 1961; Efron & Morris
+    1975, doi:10.1080/01621459.1975.10479864); 0 if its error is unknown.
 
     >>> shrinkage_factors(np.array([0.0, 0.5, np.inf]), 0.25).tolist()
     [1.0, 0.5, 0.0]
@@ -328,16 +330,16 @@ def shrinkage_factors(standard_error: FloatArray, tau_squared: float) -> FloatAr
 def lower_bounds(
     effects: Effects, shrunk: FloatArray, alpha: FloatArray | float = 0.05
 ) -> FloatArray:
-    """Lower one-sided bound of the shrunk effect: what a careful person counts on.
+    """One-sided lower bounds of shrunk effects.
 
-    The error is that of the observed effect, not the smaller one of the shrunk: of two stacks
-    that promise the same, the one that is better known ranks higher.
+    The error is that of the observed effect, which is larger than that of the shrunk effect. Of two
+    stacks with equal shrunk effects, the better measured one ranks higher.
 
-    :param alpha: over the number of effects that are looked at, the bound holds for all of them
-        at once (Bonferroni), and so for the best one too
+    :param alpha: divided by the number of effects, the bounds hold for all of them at once
+        (Bonferroni), so for the best effect, too
     :returns: natural log; −∞ where the error is unknown
     """
-    from scipy.special import stdtrit  # slow, and needed only where something was measured
+    from scipy.special import stdtrit  # slow, and needed only with measurements
 
     t = stdtrit(np.maximum(effects.degrees_of_freedom, 1.0), 1 - alpha)
     with np.errstate(invalid="ignore"):

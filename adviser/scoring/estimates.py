@@ -1,9 +1,9 @@
-"""From the jobs of two stacks to an effect: in pairs where they ran in turns, host by host.
+"""Estimate the effect between two stacks from their jobs: host by host, in pairs if possible.
 
-What two jobs of one block on one host share, such as the hour and the temperature, cancels in
-their difference. What all jobs of a host share cancels where both stacks ran on that host; jobs
-on a host that only one of the two saw tell the hosts apart, not the stacks, and are left out.
-Jobs that were not paired count run by run, as jobs of one run share that night's state.
+Conditions shared by two jobs of one block on one host, such as the temperature, cancel in their
+difference. Conditions shared by all jobs of a host cancel if both stacks ran on that host. Jobs on
+a host that only one stack used would compare the hosts, so they are left out. Unpaired jobs count
+run by run, because jobs of one run share the state of the machine.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from adviser.scoring.variances import (
 
 @dataclass(frozen=True, slots=True)
 class SeriesSpread:
-    """What all stacks of one series show of its noise.
+    """The noise of one series, estimated from all its stacks.
 
-    :param runs: how much runs of one stack on one host differ
-    :param turns: by host, what stacks that ran in turns share of their variances
-    :param hosts: how much effects differ between hosts
+    :param runs: differences between runs of one stack on one host
+    :param turns: by host, the variance shared by stacks that ran in turns
+    :param hosts: differences of effects between hosts
     """
 
     runs: RunSpread = UNKNOWN_SPREAD
@@ -56,31 +56,31 @@ UNKNOWN_SERIES = SeriesSpread()
 class Method(StrEnum):
     """How an effect was estimated."""
 
-    #: Two arms of runs, which have nothing to do with each other.
+    #: Two independent arms of runs.
     WELCH = "welch"
     #: Differences of jobs that ran in turns.
     PAIRED = "paired"
-    #: Effects of several hosts, each by one of the other two.
+    #: Effects of several hosts, each estimated by one of the other methods.
     POOLED = "pooled"
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One candidate against the baseline.
+    """The estimated effect of one candidate against the baseline.
 
-    :param jobs, baseline_jobs: that took part; of a pair, one each
-    :param runs, baseline_runs: that these were part of, a job of no known run being one; of
-        pairs as many as there are pairs
-    :param tested: whether there are pairs or jobs enough for a verdict, and an error
-    :param log_variance: of a job's log rate, or of the mean of a run where runs have several,
-        mean of both arms; ``nan`` if unknown
-    :param pairs: that took part, 0 where jobs were not paired
-    :param hosts: that both stacks ran on and whose jobs took part; ``None`` if unknown
-    :param used, baseline_used: places in the samples of the jobs that took part, ascending
-    :param own_freedom: degrees of freedom that these two stacks bring themselves
+    :param jobs, baseline_jobs: number of jobs used; one each for a pair
+    :param runs, baseline_runs: number of runs of these jobs, where a job of an unknown run counts
+        as one; the number of pairs if paired
+    :param tested: whether there are enough pairs or jobs for a verdict, and a known error
+    :param log_variance: variance of a job's log rate, or of the mean of a run with several jobs,
+        averaged over both arms; ``nan`` if unknown
+    :param pairs: number of pairs; 0 if unpaired
+    :param hosts: number of hosts that both stacks used; ``None`` if unknown
+    :param used, baseline_used: indexes of the jobs used in their samples, ascending
+    :param own_freedom: degrees of freedom from these two stacks alone
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless pooled
-    :param hosts_agree: whether hosts differ no more than chance and other stacks explain
+    :param hosts_agree: whether hosts differ no more than expected from chance and other stacks
     """
 
     effect: Effect
@@ -103,16 +103,16 @@ class Estimate:
 def estimates_of(
     baseline: Sample, candidates: Sequence[Sample], spread: SeriesSpread = UNKNOWN_SERIES
 ) -> list[Estimate]:
-    """Estimate every candidate's effect, in the order given and in one go.
+    """Estimate the effect of every candidate, in the given order.
 
-    Each host on which both stacks have five jobs or five pairs is estimated by itself, in
-    pairs if there are five; several such hosts are pooled by :func:`pooled_effect`. Without
-    any, the pairs of all hosts that both saw are taken together if there are five. Arms are
-    those of one host, where both have most jobs: put together, arms of several hosts would
-    tell the hosts apart. A block with several jobs of one stack counts by their mean, and so
-    does a run where jobs are not paired.
+    Each host on which both stacks have five jobs or five pairs is estimated separately, in pairs
+    if there are five. Several such hosts are pooled by :func:`pooled_effect`. If there is no such
+    host, the pairs of all shared hosts are combined if there are five. Otherwise both arms come
+    from the one host with most jobs of both, because arms of several hosts would compare the
+    hosts. Several jobs of one stack in a block count by their mean, and so do the jobs of a run
+    if they are unpaired.
 
-    :param spread: what all stacks of this series show of its noise
+    :param spread: the noise of this series
     """
     return pair_estimates([(baseline, it) for it in candidates], spread)
 
@@ -120,14 +120,14 @@ def estimates_of(
 def pair_estimates(
     pairs: Sequence[tuple[Sample, Sample]], spread: SeriesSpread = UNKNOWN_SERIES
 ) -> list[Estimate]:
-    """:func:`estimates_of` of pairs of a baseline and a candidate, all in one go."""
+    """:func:`estimates_of` for pairs of a baseline and a candidate, computed together."""
     return [_chosen(whole, parts, spread.hosts) for whole, parts in _by_plan(pairs, spread)]
 
 
 def effects_by_host(
     baseline: Sample, candidates: Sequence[Sample], spread: SeriesSpread = UNKNOWN_SERIES
 ) -> list[list[Effect]]:
-    """The effect of each candidate on each host that can be estimated by itself."""
+    """For each candidate, the effects on the hosts that can be estimated separately."""
     return [
         [it.effect for it in parts if it.tested]
         for _, parts in _by_plan([(baseline, it) for it in candidates], spread)
@@ -137,32 +137,32 @@ def effects_by_host(
 def _by_plan(
     pairs: Sequence[tuple[Sample, Sample]], spread: SeriesSpread
 ) -> list[tuple[Estimate, list[Estimate]]]:
-    """For each pair the estimate from everything, and those of its hosts."""
+    """For each pair, the estimate from all jobs, and the estimates of its hosts."""
     samples = {id(it): it for pair in pairs for it in pair}
     placed = {key: jobs_by_place(it) for key, it in samples.items()}
     plans = [plan_of(placed[id(ours)], placed[id(theirs)]) for theirs, ours in pairs]
-    contrasts = [contrast for plan in plans for contrast in (plan.whole, *plan.parts)]
-    estimates = iter(_estimated(contrasts, spread))
+    arm_pairs = [arm_pair for plan in plans for arm_pair in (plan.whole, *plan.parts)]
+    estimates = iter(_estimated(arm_pairs, spread))
     return [(next(estimates), [next(estimates) for _ in plan.parts]) for plan in plans]
 
 
-def _estimated(contrasts: Sequence[ArmPair], spread: SeriesSpread) -> list[Estimate]:
-    """All contrasts at once: arrays with an entry each, whichever way they go."""
-    ours = _arms([_NONE if it.paired else it.ours for it in contrasts])
-    theirs = _arms([_NONE if it.paired else it.theirs for it in contrasts])
-    differences = moments([_differences(it) if it.paired else () for it in contrasts])
-    paired = np.array([it.paired for it in contrasts], dtype=np.bool_)
-    in_turns = _paired(differences, [_prior(it, spread) for it in contrasts])
+def _estimated(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> list[Estimate]:
+    """Estimate all arm pairs at once, in arrays with one entry each."""
+    ours = _arms([_NONE if it.paired else it.ours for it in arm_pairs])
+    theirs = _arms([_NONE if it.paired else it.theirs for it in arm_pairs])
+    differences = moments([_differences(it) if it.paired else () for it in arm_pairs])
+    paired = np.array([it.paired for it in arm_pairs], dtype=np.bool_)
+    in_turns = _paired(differences, [_prior(it, spread) for it in arm_pairs])
     effects = _either(paired, in_turns, run_effects(ours, theirs, spread.runs))
     variance = np.where(paired, differences.variance, _run_variance(ours, theirs, spread.runs)) / 2
     return [
-        _estimate(contrast, effects.single(i), float(variance[i]), spread.runs)
-        for i, contrast in enumerate(contrasts)
+        _estimate(arm_pair, effects.single(i), float(variance[i]), spread.runs)
+        for i, arm_pair in enumerate(arm_pairs)
     ]
 
 
 def _paired(differences: Moments, priors: Sequence[VariancePrior]) -> Effects:
-    """Effects of pairs, with moderated variances."""
+    """Effects of paired jobs, with moderated variances."""
     own = paired_effects(differences)
     variance, freedom = moderated(differences.variance, own.degrees_of_freedom, priors)
     known = own.degrees_of_freedom > 0
@@ -172,7 +172,7 @@ def _paired(differences: Moments, priors: Sequence[VariancePrior]) -> Effects:
 
 
 def _prior(it: ArmPair, spread: SeriesSpread) -> VariancePrior:
-    """The prior of the variance of the differences of one contrast."""
+    """The prior of the variance of the differences within one arm pair."""
     if not it.paired or len(it.hosts) != 1 or (host := it.hosts[0]) is None:
         return NO_PRIOR
     return pair_prior(
@@ -216,14 +216,14 @@ def _arms(arms: Sequence[Arm]) -> RunArms:
 
 
 def _run_variance(ours: RunArms, theirs: RunArms, spread: RunSpread) -> FloatArray:
-    """Of the means of runs, of both arms together."""
+    """Variance of the means of runs, summed over both arms."""
     own = ours.means.variance + theirs.means.variance
     few = np.minimum(ours.means.jobs, theirs.means.jobs) < MIN_JOBS
     return np.where(few & spread.known, 2 * spread.variance, own)
 
 
-def _differences(contrast: ArmPair) -> list[float]:
-    return [a - b for a, b in zip(contrast.ours.rates, contrast.theirs.rates, strict=True)]
+def _differences(arm_pair: ArmPair) -> list[float]:
+    return [a - b for a, b in zip(arm_pair.ours.rates, arm_pair.theirs.rates, strict=True)]
 
 
 def _either(condition: NDArray[np.bool_], yes: Effects, no: Effects) -> Effects:
@@ -243,7 +243,7 @@ def _chosen(whole: Estimate, parts: Sequence[Estimate], spread: HostSpread) -> E
         return tested[0] if tested else whole
     try:
         pooled = pooled_effect([part.effect for part in tested], spread)
-    except ValueError:  # readings without any spread cannot be weighed against others
+    except ValueError:  # a host without spread cannot be weighted against others
         return whole
     return _pooled(pooled, tested)
 
@@ -259,7 +259,7 @@ def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
         runs=sum(part.runs for part in parts),
         baseline_runs=sum(part.baseline_runs for part in parts),
         tested=True,
-        # The spread of jobs that would give this error with two arms of that many.
+        # The variance of jobs that gives this error with two arms of these sizes.
         log_variance=pooled.effect.standard_error**2 / (1 / jobs + 1 / theirs),
         method=Method.POOLED,
         pairs=sum(part.pairs for part in parts),

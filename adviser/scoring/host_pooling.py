@@ -1,9 +1,9 @@
-"""One effect from several hosts of a hardware class.
+"""Pool the effects of several hosts of one hardware class into one effect.
 
-The effect is the mean over the hosts that were measured. A second host that agrees makes it more
-certain. How much hosts truly differ is estimated over all stacks of the series; a stack whose own
-effects differ from host to host more than that carries an interaction of its own, and its error
-comes from these differences.
+The effect is the mean over the measured hosts. A second host that agrees makes it more certain. The
+true difference between hosts is estimated from all stacks of the series. If the effects of one
+stack differ more than that between hosts, the stack interacts with the host, and its error is
+computed from these differences.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 
 from adviser.scoring.effects import Effect, FloatArray
 
-#: Below this chance of such differences between hosts, they are taken for real.
+#: Differences between hosts with a p-value below this are real.
 _DISAGREEMENT = 0.05
 
-#: Degrees of freedom that agreement has beforehand: few stacks behave differently on equal hosts.
+#: Prior degrees of freedom of agreement: few stacks behave differently on equal hosts.
 _AGREEMENT_FREEDOM = 2.0
 
-#: Degrees of freedom over all stacks from which the spread between hosts is estimated.
+#: Minimum degrees of freedom, over all stacks, to estimate the spread between hosts.
 _MIN_FREEDOM = 4
 
 
 @dataclass(frozen=True, slots=True)
 class HostSpread:
-    """How much the effect of a stack differs between hosts, over all stacks of a series.
+    """The spread of effects between hosts, over all stacks of a series.
 
     :param variance: τ², squared natural logs
     :param freedom: its degrees of freedom; 0 if too few stacks ran on several hosts
@@ -44,12 +44,12 @@ UNKNOWN_HOST_SPREAD = HostSpread()
 
 @dataclass(frozen=True, slots=True)
 class PooledEffect:
-    """An effect over hosts.
+    """An effect pooled over hosts.
 
     :param effect: mean over the hosts
     :param tau: standard deviation of the true effect between hosts, natural log
-    :param hosts: how many entered
-    :param agree: whether the hosts differ no more than those of other stacks
+    :param hosts: number of hosts
+    :param agree: whether the hosts differ no more than for other stacks
     """
 
     effect: Effect
@@ -59,13 +59,12 @@ class PooledEffect:
 
 
 def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
-    """τ² over several stacks: the one that makes the median of their Q what chance makes it.
+    """Estimate τ² from several stacks: the median of their Q equals its median under chance.
 
-    The median, because a stack that carries an interaction of its own must not widen the errors of
-    all others. It is 0 unless more stacks than chance explains differ beyond their errors (sign
-    test, 5 %).
+    The median, so that a stack that interacts with the host does not widen the errors of all
+    others. τ² is 0 unless significantly many stacks differ beyond their errors (sign test, 5 %).
 
-    :param effects: of each stack against one and the same other stack, those of its hosts
+    :param effects: for each stack, its effects by host, all against the same other stack
     """
     several = [_arrays(known) for it in effects if len(known := _known(it)) > 1]
     freedom = sum(len(d) - 1 for d, _ in several)
@@ -76,7 +75,7 @@ def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
     middles = [float(chdtri(len(d) - 1, 0.5)) for d, _ in several]
 
     def ratios(variance: float) -> list[float]:
-        """Q of each stack next to its median under chance."""
+        """Q of each stack divided by its median under chance."""
         return [
             _cochran(d, 1 / (squared + variance)) / middle
             for (d, squared), middle in zip(several, middles, strict=True)
@@ -86,7 +85,7 @@ def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
     if bdtrc(above - 1, len(several), 0.5) >= _DISAGREEMENT:
         return HostSpread(0.0, freedom)
     low, high = 0.0, 2 * max(float(np.ptp(d)) for d, _ in several) ** 2
-    for _ in range(60):  # by halves, down to the last bit that counts
+    for _ in range(60):  # bisection, to the last significant bit
         middle = (low + high) / 2
         low, high = (low, middle) if median(ratios(middle)) <= 1 else (middle, high)
     return HostSpread(high, freedom)
@@ -97,14 +96,14 @@ def pooled_effect(
 ) -> PooledEffect:
     """Pool the effects of several hosts.
 
-    Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error allows for weights that were
-    themselves estimated (Meier 1953, doi:10.2307/3001633), with degrees of freedom after
-    Satterthwaite. It is never larger than that of the most certain host, unless τ² says that hosts
-    truly differ. Where the hosts of this very stack disagree beyond chance (Cochran's Q, 5 %), its
-    own τ² sets the weights (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the
-    error is scaled by a moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
+    Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error accounts for estimated
+    weights (Meier 1953, doi:10.2307/3001633), with degrees of freedom by Satterthwaite. It never
+    exceeds the smallest error of a host if τ² is 0. If the hosts disagree beyond chance for this
+    stack (Cochran's Q, 5 %), then its own τ² sets the weights (DerSimonian & Laird 1986,
+    doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a moderated Birge ratio (Birge
+    1932, doi:10.1103/PhysRev.40.207).
 
-    :param effects: one a host; those with an infinite standard error are left out
+    :param effects: one per host; those with an infinite standard error are ignored
     :raises ValueError: if no host has a finite standard error, or one of several is zero
 
     >>> two = pooled_effect([Effect(0.1, 0.01, 9), Effect(0.1, 0.01, 9)])
@@ -122,21 +121,21 @@ def pooled_effect(
     from scipy.special import chdtrc  # slow, and needed only for several hosts
 
     weight = 1 / (squared + spread.variance)
-    q, apart = _cochran(d, weight), len(known) - 1
-    if chdtrc(apart, q) >= _DISAGREEMENT:
+    q, host_freedom = _cochran(d, weight), len(known) - 1
+    if chdtrc(host_freedom, q) >= _DISAGREEMENT:
         pooled = _agreeing(known, weight, spread)
         best = min(known, key=lambda it: it.standard_error)
         if not spread.variance and best.standard_error < pooled.standard_error:
-            # A further host that agrees never makes an effect less certain.
+            # Another host that agrees never makes an effect less certain.
             pooled = replace(best, d=pooled.d)
         return PooledEffect(pooled, math.sqrt(spread.variance), len(known))
-    own = max(0.0, (q - apart) / _scale(weight))
-    inflation = max(1.0, (_AGREEMENT_FREEDOM + q) / (_AGREEMENT_FREEDOM + apart))
+    own = max(0.0, (q - host_freedom) / _scale(weight))
+    inflation = max(1.0, (_AGREEMENT_FREEDOM + q) / (_AGREEMENT_FREEDOM + host_freedom))
     wide = 1 / (squared + spread.variance + own)
     effect = Effect(
         math.fsum(wide * d) / math.fsum(wide),
         math.sqrt(inflation / math.fsum(weight)),
-        _AGREEMENT_FREEDOM + apart,
+        _AGREEMENT_FREEDOM + host_freedom,
     )
     return PooledEffect(effect, math.sqrt(spread.variance + own), len(known), agree=False)
 
@@ -167,9 +166,9 @@ def _arrays(effects: Sequence[Effect]) -> tuple[FloatArray, FloatArray]:
     )
 
 
-# Exact sums below: those of BLAS depend on the processor and on its threads.
+# Exact sums below, because sums by BLAS depend on the processor and the number of threads.
 def _cochran(d: FloatArray, weight: FloatArray) -> float:
-    """Cochran's Q: how much the hosts differ, in units of their errors."""
+    """Cochran's Q: squared differences between hosts in units of their errors."""
     mean = math.fsum(weight * d) / math.fsum(weight)
     return math.fsum(weight * (d - mean) ** 2)
 

@@ -1,8 +1,8 @@
-"""What metadata says of a version: how new, how ripe, how well looked after it is.
+"""Values of a version from its release metadata: freshness, age, maturity, maintenance.
 
-Values are zero for the best and negative below. Versions of one package are measured against
-each other as one index serves them; a pre-release is held against nobody unless the
-recommendation type takes pre-releases for releases.
+The best value is zero; lower values are negative. Versions of one package on the same index are
+compared with each other. A pre-release makes other versions old only if the recommendation type
+counts pre-releases as releases.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from operator import attrgetter
 from common.packages import Purl, version_of
 from graph.candidates import Candidate
 
-#: Days within which most faults of a release come to light and are mended or yanked.
+#: Time in which most defects of a release are found, and fixed or yanked.
 RIPE_AFTER = timedelta(days=30)
-#: A package without any release for so long counts as unmaintained.
+#: A package without a release for this long counts as unmaintained.
 UNMAINTAINED_AFTER = timedelta(days=2 * 365)
 
 _YEAR = timedelta(days=365.25)
@@ -37,9 +37,9 @@ def release_values(
     """The values of every candidate of one package.
 
     :param candidates: newest first
-    :param as_of: the moment for which a version is young
+    :param as_of: the time from which ages are counted
     :param prereleases: whether pre-releases count as newer releases
-    :param harmful: those with a vulnerability, which nobody should go on to: they supersede none
+    :param harmful: vulnerable versions; these supersede no other version
     """
     by_index = attrgetter("index")
     for _, served in groupby(sorted(candidates, key=by_index), key=by_index):
@@ -76,7 +76,7 @@ def _values(
 
 
 def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
-    """The versions that make others old; all of them if none is an ordinary release."""
+    """The versions that make others old: releases, or all versions without a release."""
     kept = [it for it in served if not it.yanked]
     plain = [it for it in kept if prereleases or not it.prerelease]
     return plain or kept or list(served)
@@ -94,10 +94,10 @@ def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
 
 
 def _age(it: Candidate, newest: datetime | None, oldest: float, newer: int) -> float:
-    """Libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140): time up to the newest release.
+    """Libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140): time until the newest release.
 
-    A version of which nobody knows the time is as old as the oldest known, unless nothing
-    is newer. What was mended in an old series after the newest release came out has no age.
+    A version without an upload time is as old as the oldest known version, unless it is the newest.
+    A fix of an old series that came after the newest release has age 0.
     """
     if newest is None or not newer:
         return 0.0
@@ -109,5 +109,5 @@ def _lag(newest: datetime, uploaded_at: datetime) -> float:
 
 
 def last_release(candidates: Iterable[Candidate]) -> datetime | None:
-    """When anything of a package came out last, ``None`` if nobody knows of any."""
+    """The upload time of the latest release of a package; ``None`` if unknown."""
     return max((it.uploaded_at for it in candidates if it.uploaded_at), default=None)

@@ -18,17 +18,17 @@ from typing import NamedTuple
 
 from adviser.scoring.effects import Variance
 
-#: Below this many jobs an arm nothing is claimed: of the 20 ways to deal six jobs into
-#: three and three, the most extreme one alone has a two-sided chance of 10 %.
+#: Minimum number of jobs per arm for a claim. With three jobs per arm there are only 20 ways to
+#: divide them, so even the most extreme one has a two-sided p-value of 10 %.
 MIN_JOBS = 5
 
 
 class JobPlace(NamedTuple):
-    """Where a job ran and when; ``None`` where nobody said.
+    """Where and when a job ran; ``None`` if unknown.
 
     :param block: jobs of one block on one host ran in turns
-    :param run: jobs of one run on one host share the state that the machine was in; where it is
-        not known, a job has nothing in common with others
+    :param run: jobs of one run on one host share the state of the machine; a job of an unknown
+        run is independent of all others
     """
 
     host: str | None = None
@@ -42,16 +42,16 @@ UNKNOWN_PLACE = JobPlace()
 def job_log_rate(rates: Sequence[float]) -> float:
     """``L``, the natural log of the median of a job's repetitions.
 
-    Logs turn ratios of rates into differences, whose sign alone changes when the
-    arms are swapped (Fleming & Wallace 1986, doi:10.1145/5666.5673).
+    Logs turn ratios of rates into differences, and swapping the arms only changes the sign
+    (Fleming & Wallace 1986, doi:10.1145/5666.5673).
 
-    :param rates: one rate a repetition, all finite and above zero, in any order
-    :raises ValueError: if there is none, or one is not a positive finite number
+    :param rates: one rate per repetition, positive and finite, in any order
+    :raises ValueError: if there is no rate, or a rate is not positive and finite
 
     >>> job_log_rate([1.0, math.e, 100.0])
     1.0
     """
-    if len(rates) == 1 and 0 < rates[0] < math.inf:  # as nearly all
+    if len(rates) == 1 and 0 < rates[0] < math.inf:  # the usual case
         return math.log(rates[0])
     if not rates or not all(0 < rate < math.inf for rate in rates):
         raise ValueError("a job's rates are one or more positive finite numbers")
@@ -62,11 +62,11 @@ def job_log_rate(rates: Sequence[float]) -> float:
 class Sample:
     """The stable jobs of one stack.
 
-    :param label: names the stack for a person
+    :param label: name of the stack for people
     :param log_rates: ``L`` of each job, in any order
     :param comparison_key: only samples with equal keys are compared
-    :param places: of each job, in the order of ``log_rates``; empty if none is known
-    :param turn_variances: by host, the variance of one job within the turns that it shared
+    :param places: place of each job, in the order of ``log_rates``; empty if all are unknown
+    :param turn_variances: by host, the variance of a job within shared turns
     """
 
     label: str
@@ -82,13 +82,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Arm:
-    """The jobs of one stack that take part in one contrast.
+    """The jobs of one stack in one comparison.
 
-    :param rates: of its jobs; of pairs, the mean of each block
-    :param runs: their rates run by run; empty of pairs
-    :param used: places in the sample
-    :param share: mean of one over the number of its jobs in a block
-    :param turn_variance: of one of its jobs within turns; ``None`` if unknown
+    :param rates: log rates of the jobs; if paired, the mean of each block
+    :param runs: log rates by run; empty if paired
+    :param used: indexes of the jobs in the sample
+    :param share: mean of one over the number of jobs in a block
+    :param turn_variance: variance of a job within turns; ``None`` if unknown
     """
 
     rates: tuple[float, ...]
@@ -99,18 +99,18 @@ class Arm:
 
     @cached_property
     def means(self) -> list[float]:
-        """Of its runs."""
+        """Mean of each run."""
         return [mean_of(run) for run in self.runs]
 
     @cached_property
     def per_run(self) -> float:
-        """Mean of one over the number of jobs of its runs."""
+        """Mean of one over the number of jobs in a run."""
         return math.fsum(1 / len(run) for run in self.runs) / len(self.runs) if self.runs else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ArmPair:
-    """Jobs from which one effect is estimated: pairs, or two arms."""
+    """The jobs of two stacks from which one effect is estimated, in pairs or as two arms."""
 
     hosts: tuple[str | None, ...]
     ours: Arm
@@ -128,13 +128,13 @@ class ArmPair:
 
 @dataclass(frozen=True, slots=True)
 class EstimationPlan:
-    """How one candidate is estimated: from everything, or from ``parts``, which are pooled."""
+    """How a candidate is estimated: from all jobs, or from ``parts`` (hosts) that are pooled."""
 
     whole: ArmPair
     parts: tuple[ArmPair, ...] = ()
 
 
-#: Places of the jobs of one host in their sample, by block.
+#: Indexes of the jobs of one host in their sample, by block.
 _Blocks = Mapping[str | None, Sequence[int]]
 
 
@@ -147,10 +147,10 @@ class PlacedJobs:
     _arms: dict[tuple[str | None, ...], Arm] = field(default_factory=dict)
 
     def arm(self, hosts: tuple[str | None, ...]) -> Arm:
-        """All jobs on some hosts, run by run; the baseline's are asked for again and again."""
-        if (found := self._arms.get(hosts)) is None:
-            found = self._arms[hosts] = self._arm(hosts)
-        return found
+        """All jobs on these hosts, by run; cached, since the baseline is compared many times."""
+        if (arm := self._arms.get(hosts)) is None:
+            arm = self._arms[hosts] = self._arm(hosts)
+        return arm
 
     def _arm(self, hosts: tuple[str | None, ...]) -> Arm:
         places, rates = self.sample.places, self.sample.log_rates
@@ -162,7 +162,7 @@ class PlacedJobs:
         return Arm(tuple(rates[i] for i in used), tuple(runs.values()), tuple(used))
 
     def blocks(self, wanted: Iterable[tuple[str, str]]) -> Arm:
-        """One value a block: the mean of its jobs."""
+        """The jobs of these blocks, with one value per block: the mean of its jobs."""
         rates = self.sample.log_rates
         used: list[int] = []
         means: list[float] = []
@@ -182,32 +182,32 @@ class PlacedJobs:
 
 
 def jobs_by_place(sample: Sample) -> PlacedJobs:
-    """The jobs of a sample by host and block, in the order in which they are given."""
+    """The jobs of a sample by host and block, in the given order."""
     jobs: dict[str | None, dict[str | None, list[int]]] = {}
     if not sample.places:
-        all_of_them = list(range(len(sample.log_rates)))
-        return PlacedJobs(sample, {None: {None: all_of_them}} if all_of_them else {})
+        all_jobs = list(range(len(sample.log_rates)))
+        return PlacedJobs(sample, {None: {None: all_jobs}} if all_jobs else {})
     for i, place in enumerate(sample.places):
         jobs.setdefault(place.host, {}).setdefault(place.block, []).append(i)
     return PlacedJobs(sample, jobs)
 
 
 def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> EstimationPlan:
-    """Which jobs of two stacks are compared, by where and when they ran alone."""
-    # Where one has no job at all, the jobs of the other still count as such.
-    some = ours.hosts and theirs.hosts
-    hosts = ours.hosts.keys() & theirs.hosts if some else ours.hosts.keys() | theirs.hosts
+    """Plan which jobs of two stacks are compared, only by where and when they ran."""
+    # If one stack has no jobs, the jobs of the other still count.
+    both = ours.hosts and theirs.hosts
+    hosts = ours.hosts.keys() & theirs.hosts if both else ours.hosts.keys() | theirs.hosts
     shared = tuple(sorted(hosts, key=lambda host: host or ""))
-    alone = [_contrast((host,), ours, theirs) for host in shared]
-    enough = tuple(contrast for contrast in alone if contrast.enough)
+    alone = [_arm_pair((host,), ours, theirs) for host in shared]
+    enough = tuple(pair for pair in alone if pair.enough)
     if len(enough) > 1:
-        return EstimationPlan(_contrast(shared, ours, theirs), enough)
+        return EstimationPlan(_arm_pair(shared, ours, theirs), enough)
     if enough:
         return EstimationPlan(enough[0])
-    return EstimationPlan(alone[0] if len(alone) == 1 else _contrast(shared, ours, theirs))
+    return EstimationPlan(alone[0] if len(alone) == 1 else _arm_pair(shared, ours, theirs))
 
 
-def _contrast(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJobs) -> ArmPair:
+def _arm_pair(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJobs) -> ArmPair:
     common = [
         (host, block)
         for host in hosts
@@ -223,19 +223,19 @@ def _contrast(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJob
 
 
 def _fewest(host: str | None, ours: PlacedJobs, theirs: PlacedJobs) -> tuple[int, str]:
-    """Jobs of the smaller arm on one host; the name settles ties."""
+    """Number of jobs of the smaller arm on a host; the name breaks ties."""
     return min(ours.count(host), theirs.count(host)), host or ""
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """The mean, exactly rounded."""
+    """The mean, from an exactly rounded sum."""
     return values[0] if len(values) == 1 else math.fsum(values) / len(values)
 
 
 def within_runs(sample: Sample, used: Iterable[int]) -> Variance:
-    """Variance of some jobs within their runs; of all of them, where no run has two.
+    """Variance of jobs within their runs; over all jobs if no run has two.
 
-    :param used: places in the sample
+    :param used: indexes of the jobs in the sample
     """
     runs: dict[object, list[float]] = defaultdict(list)
     for i in used:

@@ -9,9 +9,9 @@ from graph.evidence import Series
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request asks about.
+    """The target of a request.
 
-    :param hardware: digest of the class, or its beginning; ``None`` if it is not known
+    :param hardware: digest of the hardware class, or a prefix of it; ``None`` if unknown
     :param python_version: such as ``3.11``
     """
 
@@ -19,16 +19,16 @@ class Target:
     python_version: str
 
     def same_hardware(self, series: Series) -> bool:
-        """Whether it was measured on the class that is asked about."""
+        """Whether a series was measured on the target's hardware class."""
         if not self.hardware:
             return False
         bare = series.hardware_digest.rpartition(":")[2]
         return series.hardware_digest.startswith(self.hardware) or bare.startswith(self.hardware)
 
     def same_python(self, series: Series) -> bool:
-        """Whether it ran on the Python that is asked about."""
+        """Whether a series was measured on the target's Python version."""
         return series.python_version == self.python_version
 
     def distance(self, series: Series) -> int:
-        """In how many of the two it differs."""
+        """The number of differences to the target, 0 to 2: hardware class and Python version."""
         return (not self.same_hardware(series)) + (not self.same_python(series))

@@ -25,25 +25,26 @@ from numpy.typing import NDArray
 from adviser.scoring.effects import Effects, FloatArray, Moments, Variance, welch_effects
 from adviser.scoring.samples import MIN_JOBS, JobPlace
 
-#: Up to this many stacks nothing is shared. With fewer, the prior trusted itself too much in
+#: Variances are shared only by more stacks than this. With fewer, the prior was too confident in
 #: simulations where one stack varies three times as much as the others.
 FEW_STACKS = 5
 
-#: Share of the other stacks' degrees of freedom that the prior may have at most.
+#: Maximum degrees of freedom of the prior, as a share of those of the other stacks.
 MAX_SHARE = 0.3
 
 #: A variance above this quantile of its F distribution is not pulled towards the prior.
 OUTLIER_QUANTILE = 0.95
 
-#: Variances below this share of their median count as that: a clock's resolution hides the rest.
+#: Lower limit of variances, as a share of their median: below it, the clock's resolution hides
+#: differences.
 _SMALLEST_SHARE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class VariancePrior:
-    """What the stacks of a series share of their variances.
+    """The variance shared by the stacks of a series.
 
-    :param variance: of one job or run, squared natural logs; ``nan`` if unknown
+    :param variance: variance of one job or run, squared natural logs; ``nan`` if unknown
     :param freedom: its degrees of freedom; 0 if unknown
     """
 
@@ -57,10 +58,10 @@ NO_PRIOR = VariancePrior()
 def variance_prior(variances: Sequence[Variance]) -> VariancePrior:
     """Fit a scaled inverse χ² distribution to the variances of several stacks.
 
-    Moments of log variances, as in limma (Smyth 2004, section 6.2); the degrees of freedom are
-    capped, because variances that were estimated from shared turns are not independent.
+    By the moments of log variances, as in limma (Smyth 2004, section 6.2). The degrees of freedom
+    are limited, because variances estimated from shared turns are not independent.
 
-    :param variances: one a stack, in any order
+    :param variances: one per stack, in any order
     :returns: :data:`NO_PRIOR` for :data:`FEW_STACKS` stacks or fewer
     """
     known = [it for it in variances if it.freedom > 0 and math.isfinite(it.value)]
@@ -94,11 +95,11 @@ def pair_prior(
     arms: tuple[Variance | None, Variance | None],
     shares: tuple[float, float],
 ) -> VariancePrior:
-    """The prior of the variance of differences between two stacks that ran in turns.
+    """The prior for the variance of differences between two stacks that ran in turns.
 
-    An arm that is known to vary more than the others enters with its own variance.
+    An arm that varies significantly more than the others uses its own variance.
 
-    :param arms: what is known of each stack by itself
+    :param arms: the variance of each stack alone
     :param shares: for each arm, the mean of one over its number of jobs in a turn
     """
     if not prior.freedom:
@@ -110,7 +111,7 @@ def pair_prior(
     total = math.fsum(variance for variance, _ in parts)
     if not total:
         return NO_PRIOR
-    # Satterthwaite (1946, doi:10.2307/3002019), with shares of the total clear of underflow.
+    # Satterthwaite (1946, doi:10.2307/3002019); shares of the total avoid underflow.
     freedom = 1 / math.fsum((variance / total) ** 2 / freedom for variance, freedom in parts)
     return VariancePrior(total, freedom)
 
@@ -132,9 +133,9 @@ def moderated(
 ) -> tuple[FloatArray, FloatArray]:
     """Pull variances towards their priors, unless they are far above them.
 
-    :param variance: one a comparison; ``nan`` stays as it is
+    :param variance: one per comparison; ``nan`` is unchanged
     :param freedom: their degrees of freedom
-    :param priors: one a comparison
+    :param priors: one per comparison
     :returns: moderated variances and their degrees of freedom
 
     >>> value, freedom = moderated(np.array([1.0]), np.array([4.0]), [VariancePrior(2.0, 4.0)])
@@ -156,7 +157,7 @@ def moderated(
 
 
 def _inverse_trigamma(value: float) -> float:
-    """The ``x`` for which trigamma is ``value`` (Smyth 2004, appendix)."""
+    """Solve ``trigamma(x) = value`` by Newton's method (Smyth 2004, appendix)."""
     from scipy.special import polygamma
 
     x = 0.5 + 1 / value
@@ -169,31 +170,33 @@ def _inverse_trigamma(value: float) -> float:
     return x
 
 
-#: Sweeps of the two-way fit; complete turns need one.
+#: Maximum number of iterations of the two-way fit; complete turns need one.
 _SWEEPS = 25
 
 
 def turn_variances(
     jobs: Mapping[str, Iterable[tuple[JobPlace, float]]],
 ) -> dict[str, dict[str, Variance]]:
-    """The variance of one job of each stack on each host, turns and stacks fitted out.
+    """The variance of a job of each stack on each host, without the effects of turns and stacks.
 
-    Additive two-way fit by alternating means; a residual is scaled by what the stack itself
-    contributed to the mean of its turn. Turns with a single stack, and stacks with fewer than
-    five turns, say nothing.
+    Additive two-way fit by alternating means. Residuals are scaled for the share that the stack
+    itself contributed to the mean of its turn. Turns with a single stack and stacks with fewer than
+    five turns are ignored.
 
     :param jobs: by stack, the place and the log rate of each job, in a fixed order
-    :returns: by host and stack
+    :returns: variance by host and stack
     """
     cells: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for stack, placed in jobs.items():
         for place, log_rate in placed:
             if place.host is not None and place.block is not None:
                 cells[place.host][stack, place.block].append(log_rate)
-    return {host: _of_host(cells[host]) for host in sorted(cells)}
+    return {host: _of_one_host(cells[host]) for host in sorted(cells)}
 
 
-def _of_host(cells: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, Variance]:
+def _of_one_host(
+    cells: Mapping[tuple[str, str], Sequence[float]],
+) -> dict[str, Variance]:
     in_turn: dict[str, int] = defaultdict(int)
     for _, block in cells:
         in_turn[block] += 1
@@ -208,7 +211,7 @@ def _of_host(cells: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, Vari
     mean = np.array([math.fsum(cells[key]) / len(cells[key]) for key in shared])
     residual = _residuals(mean, weight, stack_of, block_of)
     total = np.bincount(block_of, weight)[block_of]
-    # Without its own share in the mean of the turn, and scaled to one job.
+    # Corrected for the stack's own share of the mean of the turn, and scaled to one job.
     squares = np.bincount(stack_of, residual**2 * total * weight / (total - weight))
     turns = np.bincount(stack_of)
     return {
@@ -232,20 +235,21 @@ def _residuals(
     return left
 
 
-#: Degrees of freedom that the variance between runs has at least before arms of fewer than five
-#: runs are judged by it: eleven runs of one stack, or five of each of three.
+#: Minimum degrees of freedom of the variance between runs to judge arms of fewer than five runs by
+#: it: eleven runs of one stack, or about five runs of each of three stacks.
 MIN_FREEDOM = 10
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpread:
-    """How much the runs of one stack on one host differ, over all stacks of a series.
+    """The variance between runs of one stack on one host, over all stacks of a series.
 
-    :param variance: of the means of runs, squared natural logs; ``nan`` if nothing ran twice
-    :param freedom: its degrees of freedom: runs less stacks
+    :param variance: variance of the means of runs, squared natural logs; ``nan`` if no stack ran
+        twice
+    :param freedom: its degrees of freedom: runs minus stacks
     :param within: variance of jobs within their run; 0 if no run has two jobs
-    :param per_run: mean of one over the number of jobs of those runs
-    :param prior: what the stacks share of their own variances, for arms of five runs or more
+    :param per_run: mean of one over the number of jobs in these runs
+    :param prior: shared variance of the stacks, for arms of five runs or more
     """
 
     variance: float = math.nan
@@ -256,23 +260,23 @@ class RunSpread:
 
     @property
     def known(self) -> bool:
-        """Whether arms of fewer than five runs can be judged by it."""
+        """Whether it is known well enough to judge arms of fewer than five runs."""
         return self.freedom >= MIN_FREEDOM
 
 
-#: Where nothing ran twice.
+#: The spread if no stack ran twice.
 UNKNOWN_SPREAD = RunSpread()
 
 
 def run_spread(
     log_rates: Sequence[float], runs: Sequence[int], stack_of: Sequence[int]
 ) -> RunSpread:
-    """The variance between runs, pooled over stacks: one-way analysis of variance of their means.
+    """Variance between runs, pooled over stacks: one-way analysis of variance of their means.
 
-    Stacks that ran once say nothing. Linear in the jobs.
+    Stacks that ran once are ignored. Linear in the number of jobs.
 
-    :param runs: of each job, the number of its run, from 0
-    :param stack_of: of each run, the number of its stack on its host, from 0
+    :param runs: for each job, the number of its run, from 0
+    :param stack_of: for each run, the number of its stack on its host, from 0
 
     >>> seen = run_spread([0.0, 2.0, 1.0, 1.0, 1.0, 1.0], [0, 1, 2, 2, 3, 4], [0, 0, 1, 1, 1])
     >>> seen.variance, seen.freedom, seen.per_run
@@ -300,7 +304,7 @@ def run_spread(
 
 
 def _variances(means: FloatArray, middles: FloatArray, stack: NDArray[np.int64]) -> list[Variance]:
-    """The variance of the means of runs of each stack that has five or more."""
+    """Variance of the means of runs, for each stack with five runs or more."""
     squares, runs = np.bincount(stack, (means - middles[stack]) ** 2), np.bincount(stack)
     return [
         Variance(float(squares[i] / (runs[i] - 1)), int(runs[i] - 1))
@@ -310,11 +314,11 @@ def _variances(means: FloatArray, middles: FloatArray, stack: NDArray[np.int64])
 
 @dataclass(frozen=True, slots=True)
 class RunArms:
-    """Arms that did not run in turns, one entry a comparison.
+    """Arms that did not run in turns, one entry per comparison.
 
-    :param means: of the means of their runs
-    :param jobs: of their jobs, as if these had nothing in common
-    :param per_run: mean of one over the number of jobs of their runs
+    :param means: moments of the means of their runs
+    :param jobs: moments of their jobs, as if these were independent
+    :param per_run: mean of one over the number of jobs in a run
     """
 
     means: Moments
@@ -323,16 +327,14 @@ class RunArms:
 
 
 def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
-    """Effects of arms whose unit is the run.
+    """Effects of arms where a run counts as one observation.
 
-    With five runs an arm, Welch's error of the means of runs, each arm's variance moderated by
-    what the stacks of the series share. With fewer, that of
-    ``S² (1/r_a + 1/r_b)``, where S² is the variance between runs that all stacks of the series have
-    shown, with its degrees of freedom; where even that is not known, Welch's error if both
-    arms have two runs, and none otherwise. What an arm's jobs vary by within it is never less
-    than its share of the error.
+    With five runs per arm, the error is Welch's error of the means of runs, with variances
+    moderated by the other stacks of the series. With fewer, it is the root of ``S² (1/r_a + 1/r_b)``,
+    where S² is the variance between runs over all stacks of the series. If S² is unknown, it is
+    Welch's error if both arms have two runs. The error of an arm is at least that of its jobs alone.
 
-    :returns: an infinite error with zero degrees of freedom where nothing tells what a run does
+    :returns: an infinite error with zero degrees of freedom if the effect of runs is unknown
     """
     own = welch_effects(ours.means, theirs.means)
     if not spread.known:
@@ -340,28 +342,30 @@ def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
     many = np.minimum(ours.means.jobs, theirs.means.jobs) >= MIN_JOBS
     if spread.prior.freedom:
         own = _moderated(own, ours.means, theirs.means, spread.prior)
-    (mine, free), (others, freely) = (_shared(it, spread) for it in (ours, theirs))
-    # Both arms lean on one and the same estimate, so that its freedom counts once.
+    (our_variance, our_freedom), (their_variance, their_freedom) = (
+        _shared(it, spread) for it in (ours, theirs)
+    )
+    # Both arms use the same estimate, so its degrees of freedom count once.
     return Effects(
         own.d,
-        np.where(many, own.standard_error, np.sqrt(mine + others)),
-        np.where(many, own.degrees_of_freedom, np.minimum(free, freely)),
+        np.where(many, own.standard_error, np.sqrt(our_variance + their_variance)),
+        np.where(many, own.degrees_of_freedom, np.minimum(our_freedom, their_freedom)),
     )
 
 
 def _moderated(own: Effects, ours: Moments, theirs: Moments, prior: VariancePrior) -> Effects:
-    """The same effects with the variance of each arm moderated by one and the same prior."""
+    """The effects with the variance of each arm moderated by the same prior."""
     arms = []
     for it in (ours, theirs):
-        free = np.where(it.jobs > 1, it.jobs - 1, 0.0)
-        arms.append(moderated(it.variance, free, [prior] * len(free)))
-    (mine, free), (others, freely) = arms
+        own_freedom = np.where(it.jobs > 1, it.jobs - 1, 0.0)
+        arms.append(moderated(it.variance, own_freedom, [prior] * len(own_freedom)))
+    (our_variance, our_freedom), (their_variance, their_freedom) = arms
     with np.errstate(divide="ignore", invalid="ignore"):
-        mine, others = mine / ours.jobs, others / theirs.jobs
-        squared = mine + others
-        share = mine / squared
-        freedom = 1 / (share**2 / free + (1 - share) ** 2 / freely)
-        # Both arms lean on the prior, whose freedom counts once.
+        our_variance, their_variance = our_variance / ours.jobs, their_variance / theirs.jobs
+        squared = our_variance + their_variance
+        share = our_variance / squared
+        freedom = 1 / (share**2 / our_freedom + (1 - share) ** 2 / their_freedom)
+        # Both arms use the prior, so its degrees of freedom count once.
         freedom = np.minimum(freedom, prior.freedom + ours.jobs + theirs.jobs - 2)
     usable = np.isfinite(own.standard_error) & (squared > 0) & np.isfinite(freedom)
     return Effects(
@@ -373,7 +377,7 @@ def _moderated(own: Effects, ours: Moments, theirs: Moments, prior: VariancePrio
 
 def _shared(arms: RunArms, spread: RunSpread) -> tuple[FloatArray, FloatArray]:
     """The squared error of the mean of each arm, and its degrees of freedom."""
-    # Runs of fewer jobs than those of the past are noisier by what their jobs vary more.
+    # Runs with fewer jobs than earlier runs have noisier means.
     more = spread.within * np.maximum(0.0, arms.per_run - spread.per_run)
     with np.errstate(divide="ignore", invalid="ignore"):
         shared = (spread.variance + more) / arms.means.jobs

@@ -1,8 +1,8 @@
-"""The rule that tells claims from noise, for all comparisons of one answer together.
+"""Verdicts on many comparisons at once: the statistical tests that tell claims from noise.
 
-An answer is one output: a report, a page of ``thoth stacks``, a run of ``thoth guard``. All of its
-comparisons are one family, so that the chance of even one false claim in it is bounded, however
-many stacks, packages and indicators it covers. Everything is an array with one entry a comparison.
+An answer is one output: a report, a page of ``thoth stacks``, a run of ``thoth guard``. All
+comparisons of an answer form one family, so the chance of even one false claim in it is bounded,
+no matter how many stacks, packages and indicators it covers. Arrays have one entry per comparison.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from adviser.scoring.effects import Effects, FloatArray, chance_at_most, interva
 #: Chance of even one false claim in an answer, for the worst case of true differences of δ.
 ALPHA = 0.05
 
-#: Chance of even one claim of a difference in an answer in which there is none at all, whatever
-#: the noise. It shrinks in proportion below :data:`FULL_FREEDOM` degrees of freedom, so that few
-#: jobs keep about 1 %; δ keeps it there from fourteen jobs on, where jobs vary by 5 % or less.
+#: Chance of even one claimed difference in an answer without any true difference, for any noise.
+#: It shrinks in proportion below :data:`FULL_FREEDOM` degrees of freedom, which keeps it at about
+#: 1 % for few jobs; from fourteen jobs on, δ keeps it there if jobs vary by 5 % or less.
 ALPHA_NONE = 0.02
 
-#: Degrees of freedom, that two stacks bring themselves, from which :data:`ALPHA_NONE` counts whole.
+#: Degrees of freedom of the two stacks from which :data:`ALPHA_NONE` applies in full.
 FULL_FREEDOM = 13.0
 
 
 class Verdict(StrEnum):
-    """What may be said about a candidate next to the baseline."""
+    """The verdict on a candidate compared with the baseline."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -37,26 +37,26 @@ class Verdict(StrEnum):
 
     @property
     def settled(self) -> bool:
-        """Whether it says anything; equivalence is a statement, too."""
+        """Whether the verdict is a statement; equivalence is one, too."""
         return self is not Verdict.UNDETERMINED
 
     @property
     def different(self) -> bool:
-        """Whether it says that one of the two is faster."""
+        """Whether the verdict is that one of the two is faster."""
         return self in (Verdict.FASTER, Verdict.SLOWER)
 
 
-#: In the order of the numbers in :attr:`Judgements.verdicts`.
+#: By their number in :attr:`Judgements.verdicts`.
 VERDICTS = (Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FASTER)
 
 
 def family_document(comparisons: int) -> dict[str, float]:
-    """How many comparisons of an answer share its error rate, as JSON values."""
+    """The number of comparisons that share an error rate, as JSON values."""
     return {"comparisons": comparisons, "error_rate": ALPHA}
 
 
 def family_text(comparisons: int) -> str:
-    """The same in one sentence.
+    """The number of comparisons that share an error rate, as a sentence.
 
     >>> family_text(3)
     'The chance of even one false claim among these 3 comparisons is at most 5 %.'
@@ -67,13 +67,13 @@ def family_text(comparisons: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """What may be said of many comparisons that are judged together.
+    """The verdicts on a family of comparisons.
 
-    :param verdicts: places in :data:`VERDICTS`
-    :param p_value: Holm-adjusted, of the verdict that the observed effect suggests: a difference
-        where it is beyond δ, else equivalence; 1 if it was not tested
+    :param verdicts: indexes into :data:`VERDICTS`
+    :param p_value: Holm-adjusted p-value of the verdict that the observed effect suggests: a
+        difference if it is beyond δ, else equivalence; 1 if it was not tested
     :param low: lower end of the two-sided 95 % interval, natural log
-    :param high: its upper end
+    :param high: upper end of this interval
     """
 
     verdicts: NDArray[np.int64]
@@ -87,13 +87,13 @@ class Judgements:
 
 
 def holm_adjusted(p_values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """p-values that may each be held against α though all were looked at.
+    """Adjust p-values so that each may be compared with α.
 
-    Step-down, valid under any dependence: here every candidate shares the baseline
+    Step-down; valid under any dependence, since all candidates share the baseline
     (Holm 1979, "A simple sequentially rejective multiple test procedure",
     Scand. J. Statist. 6:65–70, with weights as in its section 4).
 
-    :param weights: share of α of each, in any unit, above zero; equal by default
+    :param weights: share of α for each, in any unit, positive; equal by default
 
     >>> holm_adjusted(np.array([0.04, 0.01, 0.03])).tolist()
     [0.06, 0.03, 0.06]
@@ -117,19 +117,19 @@ def judge(
     weights: FloatArray | None = None,
     alpha: float = ALPHA,
 ) -> Judgements:
-    """Judge all comparisons of one answer as one family.
+    """Judge all comparisons of one answer as one family of tests.
 
-    A difference is claimed if two tests agree after Holm's adjustment: that ``|d|`` exceeds δ, at
-    :data:`ALPHA` (the interval null, both signs together; Murphy & Myors 1999,
-    doi:10.1037/0021-9010.84.2.234), and that there is any difference, at :data:`ALPHA_NONE`.
-    Equivalence is claimed if both one-sided tests reject a difference of δ (TOST; Schuirmann 1987,
-    doi:10.1007/BF01068419). For each comparison one of the two claims is true, so both share
-    its part of α.
+    A difference is claimed if two tests agree after Holm's adjustment: ``|d|`` exceeds δ, at
+    :data:`ALPHA` (interval null hypothesis, both signs together; Murphy & Myors 1999,
+    doi:10.1037/0021-9010.84.2.234), and ``d`` is not zero, at :data:`ALPHA_NONE`. Equivalence is
+    claimed if both one-sided tests reject a difference of δ (TOST; Schuirmann 1987,
+    doi:10.1007/BF01068419). Only one of the two claims can be false in a comparison, so both use
+    the same part of α.
 
-    :param tested: whether there are jobs enough; what is not tested does not count for Holm
+    :param tested: whether there are enough jobs; untested comparisons do not count for Holm
     :param log_margin: ``ln(1 + δ)``, one for all or one each
-    :param own_freedom: degrees of freedom that the two stacks bring themselves
-    :param weights: share of α of each; see :func:`holm_adjusted`
+    :param own_freedom: degrees of freedom from the two stacks alone
+    :param weights: share of α for each; see :func:`holm_adjusted`
     :param alpha: chance of even one false claim
     """
     margin = np.broadcast_to(np.asarray(log_margin, dtype=np.float64), effects.d.shape)
@@ -154,7 +154,7 @@ def judge(
 
 
 def none_level(own_freedom: FloatArray | float, alpha: FloatArray | float = ALPHA) -> FloatArray:
-    """:data:`ALPHA_NONE` for comparisons with so many degrees of freedom of their own.
+    """The level of the test for any difference, from the degrees of freedom of two stacks.
 
     >>> none_level(np.array([4.0, 9.0, 13.0, 40.0])).round(4).tolist()
     [0.0062, 0.0138, 0.02, 0.02]
