@@ -29,21 +29,43 @@ from tenacity import (
 from common import __version__
 from common.errors import IndexFault, IndexProblem
 from common.http.transport import AddressGuard, GuardedTransport, problem_of
-from common.index.configuration import Index
 from common.redaction import cut
+
+logger = logging.getLogger(__name__)
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_TEMPORARY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+_GZIP = ("gzip", "x-gzip")
+#: Bytes decompressed at once.
+_STEP = 1 << 20
+#: Errors of a connection or its protocol.
+_ERRORS = (
+    httpx.HTTPError,
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+)
+#: Errors of a URL that cannot be fetched, such as a host name that violates IDNA.
+_INVALID_URL = (
+    httpx.InvalidURL,
+    httpx.UnsupportedProtocol,
+    httpcore.UnsupportedProtocol,
+    UnicodeError,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much is asked of an index, and how long it is waited for.
+    """Limits of requests to one server. Durations are in seconds, sizes in bytes.
 
-    :param silence_s: between two pieces of an answer
-    :param deadline_s: for one attempt from its beginning to the last byte; after twice this
-        none is begun
-    :param pause_s: the first pause before a repetition is at most this long, further ones
-        twice, four times …
+    :param silence_s: between two chunks of a response
+    :param deadline_s: for one attempt, from its start to the last byte; no attempt starts after
+        twice this time
+    :param pause_s: upper bound of the first pause before a retry, doubled for each further one
+    :param retry_after_s: the longest ``Retry-After`` that is honoured; a longer one is shortened
     :param archive_bytes: of a file that is read whole for its metadata
-    :param file_bytes: of a file that is wanted for itself
+    :param file_bytes: of a download
     """
 
     connections: int = 4
@@ -53,6 +75,7 @@ class FetchLimits:
     silence_s: float = 20.0
     deadline_s: float = 60.0
     pause_s: float = 1.0
+    retry_after_s: float = float("inf")
     page_bytes: int = 64 << 20
     metadata_bytes: int = 4 << 20
     archive_bytes: int = 64 << 20
@@ -62,13 +85,13 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class Traffic:
-    """What was exchanged with the index so far.
+    """Counters of the requests to one server.
 
-    :param requests: sent, repeated ones and redirects included
-    :param retries: attempts after a first one that failed
-    :param revalidated: pages that the index confirmed without sending them
-    :param from_cache: pages and metadata for which nothing was asked
-    :param bytes_received: of bodies, as they were transferred
+    :param requests: sent, including retries and redirects
+    :param retries: attempts after a failed one
+    :param revalidated: pages that the server confirmed without sending them
+    :param from_cache: pages and metadata that needed no request
+    :param bytes_received: of bodies, as transferred
     """
 
     requests: int = 0
@@ -78,187 +101,13 @@ class Traffic:
     bytes_received: int = 0
 
 
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-def redirected(url: str, location: str, what: str) -> str:
-    try:
-        target = urljoin(url, location)
-        scheme = urlsplit(target).scheme
-    except ValueError:
-        scheme = ""
-    if scheme not in ("http", "https") or (url.startswith("https:") and scheme == "http"):
-        raise IndexProblem(
-            IndexFault.REDIRECT_REFUSED, f"{what}: sent on to an address that is not safe to follow"
-        )
-    return target
-
-
-def refusal(response: httpx.Response, what: str) -> IndexProblem:
-    status = response.status_code
-    codes = {404: IndexFault.NOT_FOUND, 410: IndexFault.NOT_FOUND}
-    codes |= {401: IndexFault.UNAUTHORIZED, 403: IndexFault.UNAUTHORIZED}
-    words: Callable[[int], str] = httpx.codes.get_reason_phrase
-    return IndexProblem(
-        codes.get(status, IndexFault.HTTP_STATUS),
-        f"{what}: the index answers {status} {words(status)}".rstrip(),
-        retryable=status in _PASSING,
-        retry_after_s=_retry_after(response.headers.get("retry-after", "")),
-        status=status,
-    )
-
-
-def _retry_after(text: str) -> float | None:
-    """Seconds, or a date (RFC 9110, 10.2.3)."""
-    if text.isascii() and text.isdigit() and len(text) < 10:
-        return float(text)
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
-
-
-_PACKED = ("gzip", "x-gzip")
-#: Bytes unpacked at once.
-_STEP = 1 << 20
-
-
-async def unpack(
-    pieces: AsyncIterable[bytes], encoding: str, limit: int, into: BinaryIO, what: str
-) -> int:
-    """Write a body to ``into``; how many bytes were transferred.
-
-    :param encoding: the header ``Content-Encoding``, or empty text
-    :param limit: bytes, of what is transferred and of what is written
-    :raises IndexProblem: ``too_large``, ``truncated`` or ``malformed``
-    """
-    kind = encoding.strip().lower()
-    if kind in _PACKED:
-        return await _unzip(pieces, limit, into, what)
-    if kind not in ("", "identity"):
-        raise IndexProblem(IndexFault.MALFORMED, f"{what} is packed as {cut(kind)!r}")
-    received = 0
-    async for piece in pieces:
-        received += len(piece)
-        _check(received, limit, what)
-        into.write(piece)
-    return received
-
-
-async def _unzip(pieces: AsyncIterable[bytes], limit: int, into: BinaryIO, what: str) -> int:
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    received = written = 0
-    async for piece in pieces:
-        received += len(piece)
-        _check(received, limit, what)
-        for unpacked in _steps(unpacker, piece, what):
-            written += len(unpacked)
-            _check(written, limit, what)
-            into.write(unpacked)
-    if not unpacker.eof:
-        raise IndexProblem(
-            IndexFault.TRUNCATED, f"{what} ends before its packed end", retryable=True
-        )
-    return received
-
-
-def _steps(unpacker: zlib._Decompress, piece: bytes, what: str) -> Iterator[bytes]:
-    """Unpack in steps: a piece that grows a thousandfold is never held as a whole."""
-    while not unpacker.eof:
-        try:
-            unpacked = unpacker.decompress(piece, _STEP)
-        except zlib.error as error:
-            message = f"{what} cannot be unpacked: {error}"
-            raise IndexProblem(IndexFault.MALFORMED, message) from None
-        yield unpacked
-        piece = unpacker.unconsumed_tail
-        if not piece and len(unpacked) < _STEP:
-            return
-
-
-def _check(size: int, limit: int, what: str) -> None:
-    if size > limit:
-        raise too_large(what, limit)
-
-
-def too_large(what: str, limit: int) -> IndexProblem:
-    """More than what is read of such a thing."""
-    return IndexProblem(IndexFault.TOO_LARGE, f"{what} is larger than {limit:,} bytes")
-
-
-def is_same_place(index: str, url: str) -> bool:
-    """Whether both have one host and port; a change to HTTPS on the usual ports is none."""
-    known, asked = httpx.URL(index), httpx.URL(url)
-    if known.host != asked.host:
-        return False
-    upgraded = known.scheme == "http" and asked.scheme == "https"
-    return (known.scheme, known.port) == (asked.scheme, asked.port) or (
-        upgraded and known.port is None and asked.port is None
-    )
-
-
-def from_keyring(index: Index) -> tuple[str, str] | None:
-    """What a keyring knows for the index's address, or else for its host."""
-    try:
-        import keyring
-    except ImportError:
-        return None
-    user = index.auth[0] if index.auth else None
-    for service in (index.url, host_of(index.url)):
-        try:
-            found = keyring.get_credential(service, user)
-        # Back ends raise whatever their service does.
-        except Exception as error:
-            logger.warning("keyring_failed", extra={"error": type(error).__name__})
-            return None
-        if found is not None:
-            return found.username, found.password
-    return None
-
-
-def host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or "the index"
-    except ValueError:
-        return "the index"
-
-
-logger = logging.getLogger(__name__)
-
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-#: What a connection, its protocol or an address that cannot be read raise.
-_ERRORS = (
-    httpx.HTTPError,
-    httpcore.TimeoutException,
-    httpcore.NetworkError,
-    httpcore.ProtocolError,
-    httpcore.ProxyError,
-)
-#: What an address raises that leads nowhere; names of hosts that are none by IDNA too.
-_NO_ADDRESS = (
-    httpx.InvalidURL,
-    httpx.UnsupportedProtocol,
-    httpcore.UnsupportedProtocol,
-    UnicodeError,
-)
-
-
-class _NoCookies(CookieJar):
-    """Keeps none: an index's would also go to other ports and hosts of its domain."""
-
-    def extract_cookies(self, response: object, request: object) -> None:
-        """Look at nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A request.
+    """A GET request.
 
-    :param what: it is for, in a message
-    :param limits: bytes by the statuses that are answers
-    :param into: the body is written to it and is then at its beginning
+    :param what: names the resource in messages
+    :param limits: size limit of the body for each accepted status
+    :param into: gets the body, and is rewound afterwards
     """
 
     url: str
@@ -271,9 +120,9 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """An answer; its body was written to where it was wanted.
+    """A response; its body is in the file that the request named.
 
-    :param url: where it was in the end
+    :param url: after all redirects
     """
 
     status: int
@@ -282,16 +131,30 @@ class FetchResponse:
 
 
 class Fetcher:
-    """Sends requests to one index and to where it sends us."""
+    """Sends requests to one server, and follows its redirects.
 
-    def __init__(self, index: Index, file_hosts: tuple[str, ...], limits: FetchLimits) -> None:
+    :param url: of the server; the only one that gets credentials, and may have a private address
+    :param name: of the server, for logs
+    :param auth: user and password; without them, or if they are refused, a keyring is asked
+    :param private_hosts: other hosts that may have private addresses
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        limits: FetchLimits,
+        *,
+        auth: tuple[str, str] | None = None,
+        private_hosts: tuple[str, ...] = (),
+    ) -> None:
         self.limits = limits
         self.traffic = Traffic()
-        self._index = index
-        self._auth = index.auth
-        self._asked_keyring = False
+        self._url, self._name = url, name
+        self._auth = auth
+        self._keyring_asked = False
         self._slots = asyncio.Semaphore(limits.connections)
-        guard = AddressGuard(index.url, file_hosts)
+        guard = AddressGuard(url, private_hosts)
         self._client = httpx.AsyncClient(
             transport=GuardedTransport(guard, limits.connections),
             trust_env=False,
@@ -304,10 +167,10 @@ class Fetcher:
         """Close all connections."""
         await self._client.aclose()
 
-    async def fetch(self, wanted: FetchRequest) -> FetchResponse:
-        """Send the request, again if that may help.
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        """Send the request, with retries for temporary failures.
 
-        :raises IndexProblem: with what was wrong the last time
+        :raises IndexProblem: of the last attempt
         """
         wait = wait_random_exponential(multiplier=self.limits.pause_s, max=20)
         retrying = AsyncRetrying(
@@ -315,96 +178,244 @@ class Fetcher:
                 stop_after_attempt(self.limits.attempts),
                 stop_before_delay(2 * self.limits.deadline_s),
             ),
-            wait=lambda state: max(_asked_pause(state), wait(state)),
+            wait=lambda state: max(self._retry_after(state), wait(state)),
             retry=retry_if_exception(lambda it: isinstance(it, IndexProblem) and it.retryable),
             before_sleep=self._count_retry,
             reraise=True,
         )
         try:
-            return await retrying(self._attempt, wanted)
+            return await retrying(self._attempt, request)
         except IndexProblem as problem:
             if problem.code is not IndexFault.UNAUTHORIZED or not await self._ask_keyring():
                 raise
-        return await retrying(self._attempt, wanted)
+        return await retrying(self._attempt, request)
 
-    async def _attempt(self, wanted: FetchRequest) -> FetchResponse:
+    async def _attempt(self, request: FetchRequest) -> FetchResponse:
         try:
-            async with self._slots, asyncio.timeout(wanted.deadline_s or self.limits.deadline_s):
-                return await self._follow(wanted)
+            async with self._slots, asyncio.timeout(request.deadline_s or self.limits.deadline_s):
+                return await self._follow(request)
         except TimeoutError as error:
-            raise problem_of(error, host_of(wanted.url), False) from error
+            raise problem_of(error, _host_of(request.url), False) from error
 
-    async def _follow(self, wanted: FetchRequest) -> FetchResponse:
-        url = wanted.url
+    async def _follow(self, request: FetchRequest) -> FetchResponse:
+        url = request.url
         for _ in range(self.limits.redirects + 1):
-            answer = await self._send(wanted, url)
-            if isinstance(answer, FetchResponse):
-                return answer
-            url = answer
-        raise IndexProblem(IndexFault.TOO_MANY_REDIRECTS, f"{wanted.what}: sent on too often")
+            response = await self._send(request, url)
+            if isinstance(response, FetchResponse):
+                return response
+            url = response
+        message = f"{request.what}: redirected more than {self.limits.redirects} times"
+        raise IndexProblem(IndexFault.TOO_MANY_REDIRECTS, message)
 
-    async def _send(self, wanted: FetchRequest, url: str) -> FetchResponse | str:
-        """The answer, or where else to ask."""
-        answering = False
+    async def _send(self, request: FetchRequest, url: str) -> FetchResponse | str:
+        """The response, or the target of a redirect."""
+        responding = False
         self.traffic.requests += 1
         try:
-            headers = {"Accept-Encoding": "identity", **wanted.headers, **self._credentials(url)}
+            headers = {"Accept-Encoding": "identity", **request.headers, **self._credentials(url)}
             async with self._client.stream("GET", url, headers=headers) as response:
-                answering = True
+                responding = True
                 if response.status_code in _REDIRECTS and "location" in response.headers:
-                    return redirected(url, response.headers["location"], wanted.what)
-                await self._take(wanted, response)
+                    return _redirect_target(url, response.headers["location"], request.what)
+                await self._receive(request, response)
                 return FetchResponse(response.status_code, response.headers, url)
-        except _NO_ADDRESS as error:
-            if answering:
-                raise problem_of(error, host_of(url), answering) from error
-            # The address may hold a password, so it is not repeated.
-            message = f"{wanted.what}: the index names an address that nobody can connect to"
+        except _INVALID_URL as error:
+            if responding:
+                raise problem_of(error, _host_of(url), responding) from error
+            # The URL may hold a password, so it is not repeated.
+            message = f"{request.what}: the server names a URL that cannot be fetched"
             raise IndexProblem(IndexFault.ADDRESS_REFUSED, message) from error
         except _ERRORS as error:
-            raise problem_of(error, host_of(url), answering) from error
+            raise problem_of(error, _host_of(url), responding) from error
 
-    async def _take(self, wanted: FetchRequest, response: httpx.Response) -> None:
-        if response.status_code not in wanted.limits:
-            raise refusal(response, wanted.what)
-        wanted.into.seek(0)
-        wanted.into.truncate()
+    async def _receive(self, request: FetchRequest, response: httpx.Response) -> None:
+        if response.status_code not in request.limits:
+            raise _status_problem(response, request.what)
+        request.into.seek(0)
+        request.into.truncate()
         if response.status_code == httpx.codes.NOT_MODIFIED:
             return
-        limit = wanted.limits[response.status_code]
+        limit = request.limits[response.status_code]
         length = response.headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > limit:
-            raise too_large(wanted.what, limit)
+            raise too_large(request.what, limit)
         encoding = response.headers.get("content-encoding", "")
-        self.traffic.bytes_received += await unpack(
-            response.aiter_raw(), encoding, limit, wanted.into, wanted.what
+        self.traffic.bytes_received += await _write_body(
+            response.aiter_raw(), encoding, limit, request.into, request.what
         )
-        wanted.into.seek(0)
+        request.into.seek(0)
 
     def _credentials(self, url: str) -> dict[str, str]:
-        """Only for the index's own address: no other host learns them."""
-        if self._auth is None or not is_same_place(self._index.url, url):
+        """Only for the server itself: no other host gets them."""
+        if self._auth is None or not _is_same_server(self._url, url):
             return {}
-        told = base64.b64encode(":".join(self._auth).encode()).decode()
-        return {"Authorization": f"Basic {told}"}
+        credentials = base64.b64encode(":".join(self._auth).encode()).decode()
+        return {"Authorization": f"Basic {credentials}"}
 
     async def _ask_keyring(self) -> bool:
-        """Whether a keyring knew credentials that were not tried yet; it is asked once."""
-        if self._asked_keyring:
+        """Whether a keyring has credentials that were not tried yet; it is asked once."""
+        if self._keyring_asked:
             return False
-        self._asked_keyring = True
-        found = await asyncio.to_thread(from_keyring, self._index)
-        self._auth, known = found or self._auth, self._auth
-        return found is not None and found != known
+        self._keyring_asked = True
+        user = self._auth[0] if self._auth else None
+        credentials = await asyncio.to_thread(_from_keyring, self._url, user)
+        self._auth, tried = credentials or self._auth, self._auth
+        return credentials is not None and credentials != tried
+
+    def _retry_after(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        pause_s = error.retry_after_s if isinstance(error, IndexProblem) else None
+        return min(pause_s or 0.0, self.limits.retry_after_s)
 
     def _count_retry(self, state: RetryCallState) -> None:
         self.traffic.retries += 1
         error = state.outcome.exception() if state.outcome else None
         code = error.code if isinstance(error, IndexProblem) else ""
-        fields = {"index": self._index.name, "attempt": state.attempt_number, "code": str(code)}
+        fields = {"index": self._name, "attempt": state.attempt_number, "code": str(code)}
         logger.info("index_request_repeated", extra=fields)
 
 
-def _asked_pause(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    return (error.retry_after_s or 0.0) if isinstance(error, IndexProblem) else 0.0
+class _NoCookies(CookieJar):
+    """Stores no cookies: a server's would also go to other ports and hosts of its domain."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Ignore the cookies of a response."""
+
+
+def too_large(what: str, limit: int) -> IndexProblem:
+    """The error of a resource that exceeds its size limit, in bytes."""
+    return IndexProblem(IndexFault.TOO_LARGE, f"{what} is larger than {limit:,} bytes")
+
+
+def _redirect_target(url: str, location: str, what: str) -> str:
+    try:
+        target = urljoin(url, location)
+        scheme = urlsplit(target).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in ("http", "https") or (url.startswith("https:") and scheme == "http"):
+        message = f"{what}: redirected to something other than HTTPS or HTTP, or from HTTPS to HTTP"
+        raise IndexProblem(IndexFault.REDIRECT_REFUSED, message)
+    return target
+
+
+def _status_problem(response: httpx.Response, what: str) -> IndexProblem:
+    status = response.status_code
+    codes = {404: IndexFault.NOT_FOUND, 410: IndexFault.NOT_FOUND}
+    codes |= {401: IndexFault.UNAUTHORIZED, 403: IndexFault.UNAUTHORIZED}
+    phrase: Callable[[int], str] = httpx.codes.get_reason_phrase
+    return IndexProblem(
+        codes.get(status, IndexFault.HTTP_STATUS),
+        f"{what}: the server answers {status} {phrase(status)}".rstrip(),
+        retryable=status in _TEMPORARY_STATUSES,
+        retry_after_s=_seconds_of(response.headers.get("retry-after", "")),
+        status=status,
+    )
+
+
+def _seconds_of(retry_after: str) -> float | None:
+    """Seconds, from seconds or a date (RFC 9110, 10.2.3)."""
+    if retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 10:
+        return float(retry_after)
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except (ValueError, OverflowError):
+        return None
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+async def _write_body(
+    chunks: AsyncIterable[bytes], encoding: str, limit: int, into: BinaryIO, what: str
+) -> int:
+    """Write a body to ``into``, and return how many bytes were transferred.
+
+    :param encoding: the header ``Content-Encoding``, or empty text
+    :param limit: bytes, both of the transfer and of the decompressed body
+    :raises IndexProblem: ``too_large``, ``truncated`` or ``malformed``
+    """
+    encoding = encoding.strip().lower()
+    if encoding in _GZIP:
+        return await _write_gzip(chunks, limit, into, what)
+    if encoding not in ("", "identity"):
+        raise IndexProblem(
+            IndexFault.MALFORMED, f"{what} has the content encoding {cut(encoding)!r}"
+        )
+    received = 0
+    async for chunk in chunks:
+        received += len(chunk)
+        _check_size(received, limit, what)
+        into.write(chunk)
+    return received
+
+
+async def _write_gzip(chunks: AsyncIterable[bytes], limit: int, into: BinaryIO, what: str) -> int:
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    received = written = 0
+    async for chunk in chunks:
+        received += len(chunk)
+        _check_size(received, limit, what)
+        for part in _decompressed(decompressor, chunk, what):
+            written += len(part)
+            _check_size(written, limit, what)
+            into.write(part)
+    if not decompressor.eof:
+        raise IndexProblem(
+            IndexFault.TRUNCATED, f"{what} ends in the middle of its gzip data", retryable=True
+        )
+    return received
+
+
+def _decompressed(decompressor: zlib._Decompress, chunk: bytes, what: str) -> Iterator[bytes]:
+    """Decompress in steps: a chunk that expands a thousandfold is never held as a whole."""
+    while not decompressor.eof:
+        try:
+            part = decompressor.decompress(chunk, _STEP)
+        except zlib.error as error:
+            message = f"{what} cannot be decompressed: {error}"
+            raise IndexProblem(IndexFault.MALFORMED, message) from None
+        yield part
+        chunk = decompressor.unconsumed_tail
+        if not chunk and len(part) < _STEP:
+            return
+
+
+def _check_size(size: int, limit: int, what: str) -> None:
+    if size > limit:
+        raise too_large(what, limit)
+
+
+def _is_same_server(url: str, other: str) -> bool:
+    """Whether both have the same host and port; an upgrade to HTTPS on default ports counts."""
+    known, asked = httpx.URL(url), httpx.URL(other)
+    if known.host != asked.host:
+        return False
+    upgraded = known.scheme == "http" and asked.scheme == "https"
+    return (known.scheme, known.port) == (asked.scheme, asked.port) or (
+        upgraded and known.port is None and asked.port is None
+    )
+
+
+def _from_keyring(url: str, user: str | None) -> tuple[str, str] | None:
+    """Credentials of a keyring for ``url``, else for its host."""
+    try:
+        import keyring
+    except ImportError:
+        return None
+    for service in (url, _host_of(url)):
+        try:
+            credential = keyring.get_credential(service, user)
+        # Back ends raise whatever their service does.
+        except Exception as error:
+            logger.warning("keyring_failed", extra={"error": type(error).__name__})
+            return None
+        if credential is not None:
+            return credential.username, credential.password
+    return None
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "the server"
+    except ValueError:
+        return "the server"

@@ -22,7 +22,7 @@ import httpcore
 import httpx
 
 from common.errors import IndexFault, IndexProblem, InvalidSettings
-from common.index.configuration import pip_options
+from common.formats.installer_configuration import pip_options
 from common.redaction import cut
 
 _PORTS = {"http": 80, "https": 443}
@@ -125,10 +125,10 @@ def is_public(address: str) -> bool:
 
 
 def refused(host: str) -> IndexProblem:
-    """The index sends us to a private address."""
+    """The error of a host with a private address."""
     return IndexProblem(
         IndexFault.ADDRESS_REFUSED,
-        f"the index sends us to {cut(host)}, which has a private address",
+        f"the server refers to {cut(host)}, which has a private address",
         hint="if files of the index are meant to be there, name the host in PACKAGE_FILE_HOSTS",
     )
 

@@ -55,7 +55,13 @@ class IndexClient:
         self.index = index
         self.limits = limits or FetchLimits()
         self._cache = IndexCache(settings.home, index)
-        self._fetcher = Fetcher(index, settings.package_file_hosts, self.limits)
+        self._fetcher = Fetcher(
+            index.url,
+            index.name,
+            self.limits,
+            auth=index.auth,
+            private_hosts=settings.package_file_hosts,
+        )
 
     @property
     def traffic(self) -> Traffic:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
-from common.index.configuration import has_uv_file, pip_options
+from common.formats.installer_configuration import has_uv_file, pip_options
 from common.packages import DEFAULT_INDEX, package_version
 from common.redaction import without_credentials
 

@@ -37,7 +37,7 @@ def web() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "_backing_off", lambda _: 0.0)
+    monkeypatch.setattr(fetching, "_PAUSE_S", 0.0)
 
 
 def archive(folder: Path, *documents: dict[str, Any]) -> bytes:
@@ -120,7 +120,7 @@ def test_a_redirect_to_anything_but_the_web_is_refused(
 
 def test_a_server_that_does_not_answer_leaves_what_is_known(record: Record, web: Site) -> None:
     record.sync(osv("GHSA-1"))
-    with pytest.raises(StoreUnavailable, match="HTTP status 404"):
+    with pytest.raises(StoreUnavailable, match="the server answers 404"):
         sync_source(record.settings, record.engine, f"{web.url}/all.zip?key=hidden-word")
     with pytest.raises(StoreUnavailable) as refused:
         sync_source(
@@ -179,7 +179,7 @@ def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -
 
 def test_an_answer_without_end_is_cut(tmp_path: Path, web: Site) -> None:
     web.bodies["/all.zip"] = bytes(3 * 2**20)
-    with pytest.raises(StoreUnavailable, match="more than 2 MiB"):
+    with pytest.raises(StoreUnavailable, match="larger than 2,097,152 bytes"):
         fetching.fetch_archive(
             f"{web.url}/all.zip", fetching.Validators(), tmp_path, most_bytes=2 * 2**20
         )
