@@ -216,7 +216,7 @@ class Fetcher:
             async with self._client.stream("GET", url, headers=headers) as response:
                 responding = True
                 if response.status_code in _REDIRECTS and "location" in response.headers:
-                    return _redirect_target(url, response.headers["location"], request.what)
+                    return redirect_target(url, response.headers["location"], request.what)
                 await self._receive(request, response)
                 return FetchResponse(response.status_code, response.headers, url)
         except _INVALID_URL as error:
@@ -230,7 +230,7 @@ class Fetcher:
 
     async def _receive(self, request: FetchRequest, response: httpx.Response) -> None:
         if response.status_code not in request.limits:
-            raise _status_problem(response, request.what)
+            raise status_problem(response, request.what)
         request.into.seek(0)
         request.into.truncate()
         if response.status_code == httpx.codes.NOT_MODIFIED:
@@ -287,7 +287,11 @@ def too_large(what: str, limit: int) -> IndexProblem:
     return IndexProblem(IndexFault.TOO_LARGE, f"{what} is larger than {limit:,} bytes")
 
 
-def _redirect_target(url: str, location: str, what: str) -> str:
+def redirect_target(url: str, location: str, what: str) -> str:
+    """The URL of a redirect from ``url``.
+
+    :raises IndexProblem: ``redirect_refused``, if it is not HTTP or leaves HTTPS
+    """
     try:
         target = urljoin(url, location)
         scheme = urlsplit(target).scheme
@@ -299,7 +303,8 @@ def _redirect_target(url: str, location: str, what: str) -> str:
     return target
 
 
-def _status_problem(response: httpx.Response, what: str) -> IndexProblem:
+def status_problem(response: httpx.Response, what: str) -> IndexProblem:
+    """The error of a response with an unexpected status."""
     status = response.status_code
     codes = {404: IndexFault.NOT_FOUND, 410: IndexFault.NOT_FOUND}
     codes |= {401: IndexFault.UNAUTHORIZED, 403: IndexFault.UNAUTHORIZED}

@@ -21,7 +21,13 @@ from packaging.version import Version
 
 from common.errors import IndexProblem
 from common.formats.core_metadata import parse_core_metadata
-from common.http.fetching import FetchLimits, FetchRequest, FetchResponse, redirected, refusal
+from common.http.fetching import (
+    FetchLimits,
+    FetchRequest,
+    FetchResponse,
+    redirect_target,
+    status_problem,
+)
 from common.index.file_metadata import fetch_metadata
 from common.index.project_pages import IndexFile, PageText, logger, parse_page, spelling
 from tests.effort import examples
@@ -271,11 +277,11 @@ def test_any_core_metadata(text: list[str]) -> None:
 @settings(max_examples=examples(300), deadline=None)
 def test_any_refusal(status: int, after: str) -> None:
     headers = httpx.Headers([(b"retry-after", after.encode())])
-    assert refusal(httpx.Response(status, headers=headers), "x").status == status
+    assert status_problem(httpx.Response(status, headers=headers), "x").status == status
 
 
 @given(texts)
 @settings(max_examples=examples(200), deadline=None)
 def test_any_redirect(location: str) -> None:
     with suppress(IndexProblem):
-        assert redirected(URL, location, "x").startswith("http")
+        assert redirect_target(URL, location, "x").startswith("http")
