@@ -20,6 +20,7 @@ from common import __version__
 from common.errors import ProjectError, SchemaMismatch
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
+from graph.record.analyses import waiting_requests
 from graph.record.freshness import backlog, progress
 
 #: A graph that does not answer within it counts as down.
@@ -111,9 +112,10 @@ def _readiness(probe: GraphProbe) -> tuple[int, dict[str, Any]]:
         graph = {"status": "up" if problem is None else "down", **record.pop("graph")}
         if problem is not None:
             graph["problem"] = problem
-    degraded = graph["status"] == "down"
+    workers = record.pop("workers", {"status": "unknown"})
+    degraded = graph["status"] == "down" or "problem" in workers
     word = "unavailable" if not ready else "degraded" if degraded else "ready"
-    checks = {"postgresql": record, "graph": graph}
+    checks = {"postgresql": record, "graph": graph, "workers": workers}
     return 200 if ready else 503, {"status": word, "version": __version__, "checks": checks}
 
 
@@ -125,6 +127,7 @@ def _record() -> tuple[dict[str, Any], bool]:
             if state.pending:
                 return {"status": "up", "schema": state.current, "expected": state.expected}, False
             now, behind = progress(connection), backlog(connection)
+            waiting = waiting_requests(connection)
     except SchemaMismatch as error:
         _LOG.warning("record_schema", extra={"error": str(error)})
         return {"status": "up", "problem": "its schema is not this release's"}, False
@@ -133,4 +136,13 @@ def _record() -> tuple[dict[str, Any], bool]:
         return {"status": "down", "problem": "does not answer"}, False
     lag_s = round(behind.lag_s, 3)
     graph = {"revision": now.revision, "waiting": behind.waiting, "lag_s": lag_s}
-    return {"status": "up", "schema": state.current, "graph": graph}, True
+    workers = {
+        "status": "up" if waiting.workers else "none",
+        "count": waiting.workers,
+        "requests_waiting": waiting.requests,
+        "longest_wait_s": round(waiting.longest_s, 3),
+    }
+    if waiting.problem is not None:
+        workers["problem"] = waiting.problem
+    document = {"status": "up", "schema": state.current, "graph": graph, "workers": workers}
+    return document, True

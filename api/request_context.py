@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from secrets import token_hex
 
 from flask import Flask, Response, g, request
+from sqlalchemy import Connection
 
 from api.errors import ApiError, ProblemType
+from api.service import service
 from common import __version__
-from graph.record.freshness import Progress
+from graph.record.freshness import Progress, progress
 
 REQUEST_ID = "X-Request-Id"
 #: Of the newest knowledge that an answer may rest on.
@@ -35,6 +39,19 @@ def from_data(progress: Progress) -> None:
 def from_earlier_data(as_of: datetime | None, revision: int) -> None:
     """The same of an answer that was made earlier."""
     g.known = as_of, revision
+
+
+@contextmanager
+def reading() -> Iterator[tuple[Connection, Progress]]:
+    """A connection for questions, and how fresh what they find is.
+
+    :raises StoreUnavailable: if PostgreSQL does not answer
+    """
+    with service().reading() as connection:
+        # Asked first: what is found later is as new as that, or newer.
+        found = progress(connection)
+        from_data(found)
+        yield connection, found
 
 
 def versions() -> dict[str, str]:

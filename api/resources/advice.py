@@ -32,7 +32,8 @@ from api.project_files import (
     ProjectFiles,
     check_name,
 )
-from api.resources.base import Resources, filters, members, reading
+from api.request_context import reading
+from api.resources.base import Resources, filters, members
 from api.resources.requests import (
     ForceQuerySchema,
     RequestSchema,

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Response, request
 from packaging.utils import canonicalize_name
-from sqlalchemy import Connection
 
 from api.errors import ApiError, ProblemType
-from api.request_context import from_data
 from api.routes import Routes
-from api.service import service
-from graph.record.freshness import Progress, progress
 
 #: Before the hexadecimal digits of every digest.
 _SHA256 = "sha256:"
@@ -45,19 +40,6 @@ def _tagged(response: Response) -> Response:
         response.add_etag()
         response.make_conditional(request)
     return response
-
-
-@contextmanager
-def reading() -> Iterator[tuple[Connection, Progress]]:
-    """A connection for questions, and how fresh what they find is.
-
-    :raises StoreUnavailable: if PostgreSQL does not answer
-    """
-    with service().reading() as connection:
-        # Asked first: what is found later is as new as that, or newer.
-        found = progress(connection)
-        from_data(found)
-        yield connection, found
 
 
 def filters(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from marshmallow import INCLUDE, Schema, fields
 from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
-from api.resources.base import Resources, filters, members, reading, whole_digest
+from api.request_context import reading
+from api.resources.base import Resources, filters, members, whole_digest
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,

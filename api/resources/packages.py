@@ -14,7 +14,8 @@ from api.errors import not_found
 from api.jobs.fetching import TASK
 from api.jobs.queue import QueueJob, QueueName
 from api.paging import Cursor, freshness, page
-from api.resources.base import Resources, filters, members, package_name, reading
+from api.request_context import reading
+from api.resources.base import Resources, filters, members, package_name
 from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
 from api.schema_fields import (
     FreshnessSchema,

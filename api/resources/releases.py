@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
-from api.resources.base import Resources, members, package_name, reading
+from api.request_context import reading
+from api.resources.base import Resources, members, package_name
 from api.resources.vulnerabilities import VulnerabilityPageSchema
 from api.schema_fields import (
     FreshnessSchema,

@@ -17,7 +17,8 @@ from adviser.stacks_document import stacks_document
 from api.authentication import needs, token
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
-from api.resources.base import Resources, filters, members, reading, whole_digest
+from api.request_context import reading
+from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.vulnerabilities import ReleaseNameSchema
 from api.schema_fields import (
     FreshnessSchema,

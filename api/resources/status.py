@@ -8,7 +8,8 @@ from flask.views import MethodView
 
 from api.authentication import needs
 from api.paging import freshness
-from api.resources.base import Resources, members, reading
+from api.request_context import reading
+from api.resources.base import Resources, members
 from api.schema_fields import (
     FreshnessSchema,
     count,

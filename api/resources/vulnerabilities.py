@@ -11,7 +11,8 @@ from marshmallow import Schema, fields
 from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
-from api.resources.base import Resources, filters, members, reading
+from api.request_context import reading
+from api.resources.base import Resources, filters, members
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,

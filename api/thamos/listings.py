@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from api.authentication import needs
 from api.errors import ApiError, ProblemType
 from api.index_policy import public_indexes
-from api.resources.base import reading
+from api.request_context import reading
 from api.routes import Routes
 from api.schema_fields import LAST_PAGE, LenientSchema
 from api.service import service

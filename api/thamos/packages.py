@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from api.authentication import needs
 from api.errors import ApiError, ProblemType, not_found
 from api.index_policy import public_indexes
-from api.resources.base import reading
+from api.request_context import reading
 from api.routes import Routes
 from api.schema_fields import LAST_PAGE, LenientSchema
 from api.service import service

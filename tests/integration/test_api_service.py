@@ -85,6 +85,28 @@ class TestHealth:
         assert figure(client, "thoth_outbox_entries") == 1
         assert figure(client, "thoth_outbox_age_seconds") >= 90
 
+    def test_requests_that_wait_while_no_worker_runs_are_a_problem(
+        self, client: FlaskClient, relational: sqlalchemy.Engine
+    ) -> None:
+        idle = client.get("/readyz").json
+        assert (idle["status"], idle["checks"]["workers"]["status"]) == ("ready", "none")
+        files = {"requirements.txt": "web\n"}
+        assert client.post("/api/v2/advice", json={"files": files}).status_code == 202
+        assert client.get("/readyz").json["status"] == "ready"
+        with relational.begin() as connection:
+            connection.execute(text("UPDATE analyses SET accepted_at = now() - interval '90 s'"))
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.json["status"]) == (200, "degraded")
+        workers = answer.json["checks"]["workers"]
+        assert (workers["count"], workers["requests_waiting"]) == (0, 1)
+        assert workers["longest_wait_s"] >= 90
+        assert "`thoth worker`" in workers["problem"]
+        with relational.begin() as connection:
+            connection.execute(text("INSERT INTO procrastinate_workers DEFAULT VALUES"))
+        busy = client.get("/readyz").json
+        assert (busy["status"], busy["checks"]["workers"]["status"]) == ("ready", "up")
+        assert "problem" not in busy["checks"]["workers"]
+
     def test_without_the_graph_it_is_degraded(self, settings: Settings, stores: Stores) -> None:
         url = f"bolt://127.0.0.1:{free_port()}"
         with application(settings, graph_url=url, connect_timeout_s=1.0) as app:
