@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from adviser.projects.lines import Reading
 from adviser.projects.project import ProjectIndex, WarningCode
+from adviser.projects.requirement_parsing import ParseContext
 from common.formats.file_fields import refuse, shown
 from common.formats.requirements_files import has_variable
 from common.reasons import Reason
@@ -23,21 +23,21 @@ _QUERY = re.compile(rf"\?[\w.-]+={_VARIABLE}(?:&[\w.-]+={_VARIABLE})*(?=#|\Z)")
 _NO_ADDRESS = re.compile(r"[\s\"<>]")
 
 
-def index_named(name: str, url: str, at: str, reading: Reading, **facts: bool) -> ProjectIndex:
+def index_named(name: str, url: str, at: str, context: ParseContext, **facts: bool) -> ProjectIndex:
     """An index of a project; a variable in its address stays, credentials are taken out.
 
     :raises InvalidFile: if its address cannot be one
     """
     if has_variable(url):
-        reading.warn(
+        context.warn(
             WarningCode.VARIABLE_NOT_EXPANDED,
             f"the address of the index {shown(name)} has a variable, which is not expanded",
             at,
         )
-    return ProjectIndex(name, public_address(url, at, reading), **facts)
+    return ProjectIndex(name, public_address(url, at, context), **facts)
 
 
-def public_address(url: str, at: str, reading: Reading) -> str:
+def public_address(url: str, at: str, context: ParseContext) -> str:
     """:func:`public_text` of an address, told if there was more in it.
 
     :raises InvalidFile: if it is no address
@@ -56,7 +56,7 @@ def public_address(url: str, at: str, reading: Reading) -> str:
             "write it whole, such as https://index.example/simple",
         )
     if public != url:
-        reading.warn_of_credentials(public, at)
+        context.warn_of_credentials(public, at)
     return public
 
 

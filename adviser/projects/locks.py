@@ -12,13 +12,17 @@ from packaging.version import InvalidVersion, Version
 
 from adviser.projects.documents import check_sizes, json_of, toml_of
 from adviser.projects.indexes import index_named, public_address
-from adviser.projects.lines import Reading, check_marker, checked_hashes
 from adviser.projects.project import (
     AskedRequirement,
     FromElsewhere,
     ProjectIndex,
     ProjectWarning,
     WarningCode,
+)
+from adviser.projects.requirement_parsing import (
+    ParseContext,
+    check_marker,
+    checked_hashes,
 )
 from adviser.projects.requirements_files import read_requirements
 from common.errors import InvalidDocument
@@ -84,9 +88,9 @@ def read_lock(name: str, files: Mapping[str, bytes]) -> ProjectLock:
     :raises InvalidFile: naming file, place and remedy
     """
     check_sizes(files)
-    reading = Reading()
-    lock = lock_of(name, files, reading)
-    return replace(lock, warnings=tuple(reading.warnings))
+    context = ParseContext()
+    lock = lock_of(name, files, context)
+    return replace(lock, warnings=tuple(context.warnings))
 
 
 def require_pins(lock: ProjectLock) -> ProjectLock:
@@ -104,20 +108,20 @@ def require_pins(lock: ProjectLock) -> ProjectLock:
     return lock
 
 
-def lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> ProjectLock:
+def lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> ProjectLock:
     """The same as part of a project."""
-    before = len(reading.elsewhere)
-    lock = _lock_of(name, files, reading)
-    return replace(lock, elsewhere=tuple(reading.elsewhere[before:]))
+    before = len(context.elsewhere)
+    lock = _lock_of(name, files, context)
+    return replace(lock, elsewhere=tuple(context.elsewhere[before:]))
 
 
-def _lock_of(name: str, files: Mapping[str, bytes], reading: Reading) -> ProjectLock:
+def _lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> ProjectLock:
     base = name.rpartition("/")[2]
     if base == "Pipfile.lock" or base.endswith(".json"):
-        return _pipfile_lock(json_of(name, files[name]), name, reading)
+        return _pipfile_lock(json_of(name, files[name]), name, context)
     if is_pylock(base):
-        return _pylock(toml_of(name, files[name]), name, reading)
-    listed = read_requirements(name, files, reading)
+        return _pylock(toml_of(name, files[name]), name, context)
+    listed = read_requirements(name, files, context)
     return ProjectLock(
         tuple(listed.pins),
         name,
@@ -147,18 +151,18 @@ def names_indexes(name: str) -> bool:
     return base == "Pipfile.lock" or base.endswith(".json") or is_pylock(base)
 
 
-def _pipfile_lock(value: Any, name: str, reading: Reading) -> ProjectLock:
+def _pipfile_lock(value: Any, name: str, context: ParseContext) -> ProjectLock:
     if not isinstance(value, Mapping):
         wrong_type(value, "an object", f"{name}:$")
     meta = table_in(value, "_meta", name)
     requires = table_in(meta, "requires", f"{name}:_meta")
-    entries = list(_sections(value, name, reading))
+    entries = list(_sections(value, name, context))
     versions = [text_in(requires, it, f"{name}:_meta.requires") for it in _PYTHONS]
     return ProjectLock(
         tuple(it for it in entries if it is not None),
         name,
         complete=None not in entries,
-        indexes=tuple(_pipfile_indexes(meta, name, reading)),
+        indexes=tuple(_pipfile_indexes(meta, name, context)),
         manifest_hash=text_in(table_in(meta, "hash", f"{name}:_meta"), "sha256", f"{name}:_meta"),
         python=next(filter(None, versions), None),
     )
@@ -168,7 +172,7 @@ _PYTHONS = ("python_full_version", "python_version")
 
 
 def _pipfile_indexes(
-    meta: Mapping[str, Any], name: str, reading: Reading
+    meta: Mapping[str, Any], name: str, context: ParseContext
 ) -> Iterator[ProjectIndex]:
     for number, source in enumerate(tables_in(meta, "sources", f"{name}:_meta")):
         at = f"{name}:_meta.sources[{number}]"
@@ -176,27 +180,29 @@ def _pipfile_indexes(
         if url is not None:
             called = text_in(source, "name", at) or f"source-{number + 1}"
             verified = flag_in(source, "verify_ssl", at, True)
-            yield index_named(called, url, at, reading, verify_ssl=verified, default=number == 0)
+            yield index_named(called, url, at, context, verify_ssl=verified, default=number == 0)
 
 
-def _sections(lock: Mapping[str, Any], name: str, reading: Reading) -> Iterator[LockEntry | None]:
+def _sections(
+    lock: Mapping[str, Any], name: str, context: ParseContext
+) -> Iterator[LockEntry | None]:
     """Entries of all sections; what is needed anyway before what only development needs."""
     keys = sorted(lock.keys() - {"_meta"}, key=lambda key: (key != "default", key))
     for key in keys:
         for package, entry in table_in(lock, key, name).items():
             at = inside(inside(name, key), package)
-            yield _pipfile_entry(package, entry, at, key != "default", reading)
+            yield _pipfile_entry(package, entry, at, key != "default", context)
 
 
 def _pipfile_entry(
-    package: str, value: Any, at: str, dev: bool, reading: Reading
+    package: str, value: Any, at: str, dev: bool, context: ParseContext
 ) -> LockEntry | None:
     with _refusing_file():
         entry = pipfile_lock_entry(package, value, at, inside, dev=dev)
     if entry.source is None:
-        return _checked(entry, f"{package}{entry.target}", inside(at, "hashes"), reading)
+        return _checked(entry, f"{package}{entry.target}", inside(at, "hashes"), context)
     target = f"{package} ({entry.target})" if entry.target else package
-    reading.leave_out(WarningCode(entry.source), target, at, local=entry.local)
+    context.leave_out(WarningCode(entry.source), target, at, local=entry.local)
     return None
 
 
@@ -209,7 +215,7 @@ def _refusing_file() -> Iterator[None]:
         refuse(error.reason, error.message, error.field, _MAKE_AGAIN)
 
 
-def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> ProjectLock:
+def _pylock(content: Mapping[str, Any], name: str, context: ParseContext) -> ProjectLock:
     try:
         lock = parse_pylock(content)
     except InvalidDocument as error:
@@ -217,7 +223,7 @@ def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> ProjectL
         refuse(error.reason, error.message, inside(name, field or "$"), _MAKE_AGAIN)
     groups = frozenset(lock.default_groups or ())
     entries = [
-        _pylock_entry(package, f"{name}:packages[{number}]", groups, reading)
+        _pylock_entry(package, f"{name}:packages[{number}]", groups, context)
         for number, package in enumerate(lock.packages)
     ]
     kept = tuple(it for it in entries if it is not None)
@@ -232,36 +238,38 @@ def _pylock(content: Mapping[str, Any], name: str, reading: Reading) -> ProjectL
 
 
 def _pylock_entry(
-    package: Package, at: str, groups: frozenset[str], reading: Reading
+    package: Package, at: str, groups: frozenset[str], context: ParseContext
 ) -> LockEntry | None:
     with _refusing_file():
         entry = pylock_entry(package, at, groups)
     if entry.source is not None:
-        reading.leave_out(WarningCode(entry.source), entry.name, at, local=entry.local)
+        context.leave_out(WarningCode(entry.source), entry.name, at, local=entry.local)
         return None
     if entry.index is not None:
-        entry = replace(entry, index=public_address(entry.index, at, reading))
-    return _checked(entry, entry.name, at, reading)
+        entry = replace(entry, index=public_address(entry.index, at, context))
+    return _checked(entry, entry.name, at, context)
 
 
-def _checked(entry: LockEntry, text: str, hashes_at: str, reading: Reading) -> LockEntry | None:
+def _checked(
+    entry: LockEntry, text: str, hashes_at: str, context: ParseContext
+) -> LockEntry | None:
     """The entry in normal form; ``None`` with a warning if it leaves its version open.
 
     :param text: the entry as it is shown in that warning
     """
     if not entry.version:
-        reading.leave_open(text, entry.origin)
+        context.leave_open(text, entry.origin)
         return None
-    return _locked(replace(entry, hashes=checked_hashes(entry.hashes, hashes_at)), reading)
+    return _locked(replace(entry, hashes=checked_hashes(entry.hashes, hashes_at)), context)
 
 
-def _locked(entry: LockEntry, reading: Reading) -> LockEntry:
+def _locked(entry: LockEntry, context: ParseContext) -> LockEntry:
     """An entry in normal form.
 
     :raises InvalidFile: if a part of it is none
     """
     at = entry.origin
-    reading.count(at)
+    context.count(at)
     try:
         version = str(Version(entry.version[:MAX_REQUIREMENT_LENGTH]))
     except (InvalidVersion, ValueError):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
-from adviser.projects.lines import Reading
 from adviser.projects.locks import ProjectLock, is_pylock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import (
@@ -19,7 +18,8 @@ from adviser.projects.project import (
     WarningCode,
 )
 from adviser.projects.pyproject import has_requirements, read_pyproject
-from adviser.projects.requirements_files import Listed, included, read_requirements
+from adviser.projects.requirement_parsing import ParseContext
+from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from common.formats.file_fields import refuse, shown
 from common.formats.requirements_files import lines_of, pinned
 from common.reasons import Reason
@@ -58,13 +58,13 @@ def parse_project(
     :raises InvalidFile: naming file, field and remedy
     """
     check_sizes(files)
-    reading = Reading()
-    project = _read(files, name or _manifest(files), reading)
+    context = ParseContext()
+    project = _read(files, name or _manifest(files), context)
     if manifest_hashes and project.format is ProjectFormat.PIPFILE:
         project = replace(project, manifest_hashes=tuple(manifest_hashes))
-    project = _bounded(_with_lock(project, files, reading), files, reading)
-    _tell_of_doubles(project, reading)
-    return replace(project, warnings=tuple(reading.warnings))
+    project = _bounded(_with_lock(project, files, context), files, context)
+    _tell_of_doubles(project, context)
+    return replace(project, warnings=tuple(context.warnings))
 
 
 def wanted_files(files: Mapping[str, bytes], known: Collection[str] = ()) -> frozenset[str]:
@@ -116,20 +116,20 @@ def _pylocks(files: Iterable[str]) -> list[str]:
     return sorted(filter(is_pylock, files), key=lambda it: (it != "pylock.toml", it))
 
 
-def _read(files: Mapping[str, bytes], name: str, reading: Reading) -> Project:
+def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Project:
     if name not in files:
         refuse(Reason.UNREADABLE, "is not there", f"{name}:$", "check the path")
     base = posixpath.basename(name)
     if base == PIPFILE:
-        return read_pipfile(toml_of(name, files[name]), name, reading)
+        return read_pipfile(toml_of(name, files[name]), name, context)
     if base == PIPFILE_LOCK or is_pylock(base):
-        return _of_lock(lock_of(name, files, reading), reading)
+        return _of_lock(lock_of(name, files, context), context)
     if base.endswith(".toml"):
         content = toml_of(name, files[name])
         if not has_requirements(content):
             _refuse_settings(name, "poetry" in str(content.get("tool", "")))
-        return read_pyproject(content, name, reading)
-    return _of_requirements(name, files, reading)
+        return read_pyproject(content, name, context)
+    return _of_requirements(name, files, context)
 
 
 def _refuse_settings(name: str, poetry: bool) -> None:
@@ -142,13 +142,13 @@ def _refuse_settings(name: str, poetry: bool) -> None:
     )  # fmt: skip
 
 
-def _of_requirements(name: str, files: Mapping[str, bytes], reading: Reading) -> Project:
-    listed = read_requirements(name, files, reading)
-    dev = Listed()
+def _of_requirements(name: str, files: Mapping[str, bytes], context: ParseContext) -> Project:
+    listed = read_requirements(name, files, context)
+    dev = RequirementList()
     for other in DEVELOPMENT_FILES:
         # The first is the source, and of the same name with .txt its lock.
         if other in files and other != name:
-            dev = read_requirements(other, files, reading)
+            dev = read_requirements(other, files, context)
             break
     return Project(
         requirements=tuple(listed.requirements),
@@ -163,11 +163,11 @@ def _of_requirements(name: str, files: Mapping[str, bytes], reading: Reading) ->
     )
 
 
-def _of_lock(lock: ProjectLock, reading: Reading) -> Project:
+def _of_lock(lock: ProjectLock, context: ParseContext) -> Project:
     """A lock by itself: what nothing else in it requires is asked for, in any version."""
     required = {name for it in lock.entries for name in it.dependencies}
     roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
-    reading.warn(
+    context.warn(
         WarningCode.LOCK_ONLY,
         f"only a lock was given: {len({it.name for it in roots})} of its packages are asked for, "
         "in any version; give the manifest, too",
@@ -190,25 +190,25 @@ def _of_lock(lock: ProjectLock, reading: Reading) -> Project:
     )
 
 
-def _with_lock(project: Project, files: Mapping[str, bytes], reading: Reading) -> Project:
+def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseContext) -> Project:
     """The project with the first lock that fits its manifest; others are told."""
     names = _lock_names(project, files)
     chosen: ProjectLock | None = None
     for name in names:
         if chosen is not None:
-            reading.warn(
+            context.warn(
                 WarningCode.FILE_IGNORED, f"{chosen.source} is taken as the lock", f"{name}:$"
             )
             continue
         if not files[name].strip():
-            reading.warn(WarningCode.LOCK_INCOMPLETE, "the lock is empty", f"{name}:$")
+            context.warn(WarningCode.LOCK_INCOMPLETE, "the lock is empty", f"{name}:$")
             continue
         own = name == project.source and project.format is ProjectFormat.REQUIREMENTS
         # Read before as a manifest: its warnings are told already.
-        lock = lock_of(name, files, Reading() if name == project.source else reading)
+        lock = lock_of(name, files, ParseContext() if name == project.source else context)
         if own and not lock.complete:
             continue
-        chosen = _usable(lock, project, reading)
+        chosen = _usable(lock, project, context)
     if chosen is None:
         return project
     first = {it.name: it for it in reversed(chosen.entries)}
@@ -239,29 +239,29 @@ def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
     return mine + [it for it in pylocks + pipfile if it not in mine]
 
 
-def _usable(lock: ProjectLock, project: Project, reading: Reading) -> ProjectLock | None:
+def _usable(lock: ProjectLock, project: Project, context: ParseContext) -> ProjectLock | None:
     """The lock, unless it is no lock at all; what is wrong with it is told."""
     at = f"{lock.source}:$"
     if not lock.complete and lock.source.endswith(".txt"):
-        reading.warn(
+        context.warn(
             WarningCode.FILE_IGNORED,
             f"not every line names one version, so it is no lock of {project.source}",
             at,
         )
         return None
     if any(it.code is WarningCode.LOCK_INCOMPLETE for it in lock.elsewhere):
-        reading.warn(
+        context.warn(
             WarningCode.LOCK_INCOMPLETE,
             "it leaves versions open, so it is no baseline: lock the project again",
             at,
         )
         return None
     if not lock.complete:
-        reading.warn(
+        context.warn(
             WarningCode.LOCK_INCOMPLETE, "packages from no index are left out of the baseline", at
         )
     if _is_outdated(lock, project):
-        reading.warn(
+        context.warn(
             WarningCode.LOCK_OUTDATED,
             f"it was made for another {project.source}: lock again for an exact baseline",
             at,
@@ -279,9 +279,9 @@ def _is_outdated(lock: ProjectLock, project: Project) -> bool:
     return lock.manifest_hash not in project.manifest_hashes
 
 
-def _bounded(project: Project, files: Mapping[str, bytes], reading: Reading) -> Project:
+def _bounded(project: Project, files: Mapping[str, bytes], context: ParseContext) -> Project:
     if CONSTRAINTS in files and project.source != CONSTRAINTS:
-        listed = read_requirements(CONSTRAINTS, files, reading, constraint=True)
+        listed = read_requirements(CONSTRAINTS, files, context, constraint=True)
         known = {(it.name, it.specifier, it.marker) for it in project.constraints}
         further = [
             it for it in listed.constraints if (it.name, it.specifier, it.marker) not in known
@@ -293,7 +293,7 @@ def _bounded(project: Project, files: Mapping[str, bytes], reading: Reading) -> 
         )
     pins = [pinned(it.specifier) for it in project.requirements]
     if pins and None not in pins and project.format is not ProjectFormat.LOCK:
-        reading.warn(
+        context.warn(
             WarningCode.ALL_PINNED,
             "every requirement names one version, so there is little to choose: bounds such as "
             "`>=3,<4` leave room for advice",
@@ -302,13 +302,13 @@ def _bounded(project: Project, files: Mapping[str, bytes], reading: Reading) -> 
     return project
 
 
-def _tell_of_doubles(project: Project, reading: Reading) -> None:
+def _tell_of_doubles(project: Project, context: ParseContext) -> None:
     for asked in (project.requirements, project.dev):
         seen: dict[str, AskedRequirement] = {}
         for it in asked:
             first = seen.setdefault(canonicalize_name(it.name), it)
             if first is not it and first.marker == it.marker:
-                reading.warn(
+                context.warn(
                     WarningCode.ASKED_TWICE,
                     f"{shown(it.name)} is also asked for at {first.origin}; both count",
                     it.origin,

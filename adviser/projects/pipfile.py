@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from adviser.projects.indexes import index_named, public_address, public_text, public_values
-from adviser.projects.lines import Reading, asked_by
 from adviser.projects.project import (
     AskedRequirement,
     Project,
@@ -21,6 +20,7 @@ from adviser.projects.project import (
     ProjectIndex,
     WarningCode,
 )
+from adviser.projects.requirement_parsing import ParseContext, parse_asked
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -50,7 +50,7 @@ _KNOWN = {"version", "extras", "markers", "index", *_MARKERS, *SOURCE_KEYS}
 _BEGINS_WITH_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?=?|\*\s*$|$)")
 
 
-def read_pipfile(manifest: Mapping[str, Any], name: str, reading: Reading) -> Project:
+def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) -> Project:
     """A Pipfile's content as a project.
 
     ``[pipenv.thoth]`` may name packages whose pre-releases are welcome:
@@ -59,11 +59,11 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, reading: Reading) -> Pr
 
     :raises InvalidFile: naming the entry
     """
-    indexes = _indexes(manifest, name, reading)
+    indexes = _indexes(manifest, name, context)
     pipenv = table_in(manifest, "pipenv", name)
     welcome = _welcome(manifest, name) | _welcome(pipenv, f"{name}:pipenv")
     sections = {
-        key: _section(manifest, key, name, indexes, welcome, reading)
+        key: _section(manifest, key, name, indexes, welcome, context)
         for key in manifest
         if key not in _OTHER_TABLES
     }
@@ -206,7 +206,9 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in merged.items() if value}
 
 
-def _indexes(manifest: Mapping[str, Any], name: str, reading: Reading) -> tuple[ProjectIndex, ...]:
+def _indexes(
+    manifest: Mapping[str, Any], name: str, context: ParseContext
+) -> tuple[ProjectIndex, ...]:
     indexes: dict[str, ProjectIndex] = {}
     for number, source in enumerate(tables_in(manifest, "source", name)):
         at = f"{name}:source[{number}]"
@@ -222,7 +224,7 @@ def _indexes(manifest: Mapping[str, Any], name: str, reading: Reading) -> tuple[
                 "give each a name of its own",
             )
         indexes[called] = index_named(
-            called, url, at, reading,
+            called, url, at, context,
             verify_ssl=flag_in(source, "verify_ssl", at, True), default=number == 0,
         )  # fmt: skip
     return tuple(indexes.values())
@@ -234,7 +236,7 @@ def _section(
     name: str,
     indexes: tuple[ProjectIndex, ...],
     welcome: frozenset[str],
-    reading: Reading,
+    context: ParseContext,
 ) -> tuple[AskedRequirement, ...]:
     section = table_in(manifest, key, name)
     at, seen, asked = inside(name, key), dict[str, str](), list[AskedRequirement]()
@@ -247,7 +249,7 @@ def _section(
                 here,
                 "keep one of the two",
             )
-        if (one := _entry(package, entry, here, indexes, reading)) is not None:
+        if (one := _entry(package, entry, here, indexes, context)) is not None:
             asked.append(_welcoming(one, welcome))
     return tuple(asked)
 
@@ -257,7 +259,7 @@ def _welcoming(asked: AskedRequirement, welcome: frozenset[str]) -> AskedRequire
 
 
 def _entry(
-    package: str, entry: Any, at: str, indexes: tuple[ProjectIndex, ...], reading: Reading
+    package: str, entry: Any, at: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
 ) -> AskedRequirement | None:
     if isinstance(entry, str):
         entry = {"version": entry}
@@ -265,10 +267,10 @@ def _entry(
         wrong_type(entry, "a version or a table", at)
     for key, kind in SOURCE_KEYS.items():
         if value := entry.get(key):
-            reading.leave_out(WarningCode(kind), package if value is True else str(value), at)
+            context.leave_out(WarningCode(kind), package if value is True else str(value), at)
             return None
     for key in entry.keys() - _KNOWN:
-        reading.warn(
+        context.warn(
             WarningCode.OPTION_IGNORED, f"{shown(key)} has no meaning for advice", inside(at, key)
         )
     version = text_in(entry, "version", at) or ""
@@ -280,8 +282,8 @@ def _entry(
             f"write `=={version[:40]}` for that version alone, `*` for any",
         )
     extras = texts_in(entry, "extras", at)
-    asked = asked_by(_pep508(package, version, extras, _marker(entry, at)), at, reading)
-    return asked if asked is None else _from_index(asked, entry, at, indexes, reading)
+    asked = parse_asked(_pep508(package, version, extras, _marker(entry, at)), at, context)
+    return asked if asked is None else _from_index(asked, entry, at, indexes, context)
 
 
 def _pep508(package: str, version: str, extras: list[str], marker: str) -> str:
@@ -304,16 +306,16 @@ def _from_index(
     entry: Mapping[str, Any],
     at: str,
     indexes: tuple[ProjectIndex, ...],
-    reading: Reading,
+    context: ParseContext,
 ) -> AskedRequirement:
     index = text_in(entry, "index", at)
     if index is None:
         return asked
     if "://" in index:
-        index = public_address(index, at, reading)
+        index = public_address(index, at, context)
         index = next((it.name for it in indexes if _same(it.url, index)), index)
     if index not in {it.name for it in indexes}:
-        reading.warn(
+        context.warn(
             WarningCode.UNKNOWN_INDEX,
             f"the index {shown(index)} is none of the project's sources",
             inside(at, "index"),

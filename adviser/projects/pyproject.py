@@ -9,8 +9,8 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from adviser.projects.lines import Reading, asked_by
 from adviser.projects.project import AskedRequirement, Project, ProjectFormat, WarningCode
+from adviser.projects.requirement_parsing import ParseContext, parse_asked
 from adviser.projects.uv_table import read_uv
 from common.formats.file_fields import (
     inside,
@@ -40,7 +40,7 @@ def has_requirements(content: Mapping[str, Any]) -> bool:
     return "project" in content or "dependency-groups" in content
 
 
-def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> Project:
+def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext) -> Project:
     """The content of a ``pyproject.toml`` as a project.
 
     An extra that asks for other extras of the project itself brings theirs.
@@ -48,26 +48,26 @@ def read_pyproject(content: Mapping[str, Any], name: str, reading: Reading) -> P
     :raises InvalidFile: naming the entry; a cycle of groups is told with its path
     """
     project = table_in(content, "project", name)
-    uv = read_uv(content, name, reading)
-    _tell_of_dynamic(project, name, reading)
+    uv = read_uv(content, name, context)
+    _tell_of_dynamic(project, name, context)
     at = f"{name}:project"
     own = canonicalize_name(text_in(project, "name", at) or "")
     optional = table_in(project, "optional-dependencies", at)
     extras: dict[str, _Asked] = {
-        canonicalize_name(key): _lines(optional, key, f"{at}.optional-dependencies", reading)
+        canonicalize_name(key): _lines(optional, key, f"{at}.optional-dependencies", context)
         for key in optional
     }
-    groups = _groups(table_in(content, "dependency-groups", name), name, reading)
-    base = _lines(project, "dependencies", at, reading)
+    groups = _groups(table_in(content, "dependency-groups", name), name, context)
+    base = _lines(project, "dependencies", at, context)
     follow = _Extras(own, extras, base, f"{at}.optional-dependencies")
-    known = {key: uv.placed(follow.of(asked), reading) for key, asked in groups.items()}
-    dev = (*known.get(DEVELOPMENT, ()), *uv.placed(uv.dev, reading))
+    known = {key: uv.placed(follow.of(asked), context) for key, asked in groups.items()}
+    dev = (*known.get(DEVELOPMENT, ()), *uv.placed(uv.dev, context))
     if dev:
         known[DEVELOPMENT] = dev
     return Project(
-        requirements=uv.placed(follow.of(base), reading),
+        requirements=uv.placed(follow.of(base), context),
         dev=dev,
-        extras={key: uv.placed(follow.of(asked, key), reading) for key, asked in extras.items()},
+        extras={key: uv.placed(follow.of(asked, key), context) for key, asked in extras.items()},
         groups=known,
         constraints=uv.constraints,
         overrides=uv.overrides,
@@ -165,10 +165,10 @@ def _all_of(markers: Collection[str]) -> str:
     return " and ".join(f"({it})" for it in markers)
 
 
-def _lines(table: Mapping[str, Any], key: str, at: str, reading: Reading) -> _Asked:
+def _lines(table: Mapping[str, Any], key: str, at: str, context: ParseContext) -> _Asked:
     place = inside(at, key)
     lines = (
-        asked_by(text, f"{place}[{number}]", reading)
+        parse_asked(text, f"{place}[{number}]", context)
         for number, text in enumerate(texts_in(table, key, at))
     )
     return tuple(it for it in lines if it is not None)
@@ -189,11 +189,11 @@ def _requires_python(project: Mapping[str, Any], at: str) -> str | None:
         )
 
 
-def _tell_of_dynamic(project: Mapping[str, Any], name: str, reading: Reading) -> None:
+def _tell_of_dynamic(project: Mapping[str, Any], name: str, context: ParseContext) -> None:
     at = f"{name}:project.dynamic"
     for key in texts_in(project, "dynamic", f"{name}:project"):
         if key in ("dependencies", "optional-dependencies"):
-            reading.warn(
+            context.warn(
                 WarningCode.DYNAMIC,
                 f"{key} are known only to the build: none of them is advised on; give a "
                 "requirements file that has them",
@@ -201,7 +201,7 @@ def _tell_of_dynamic(project: Mapping[str, Any], name: str, reading: Reading) ->
             )
 
 
-def _groups(table: Mapping[str, Any], name: str, reading: Reading) -> dict[str, _Asked]:
+def _groups(table: Mapping[str, Any], name: str, context: ParseContext) -> dict[str, _Asked]:
     """Every group with what it includes, each requirement once.
 
     ``packaging`` can follow includes, too, but two includes of one group double what it
@@ -217,7 +217,7 @@ def _groups(table: Mapping[str, Any], name: str, reading: Reading) -> dict[str, 
                 "keep one of the two",
             )
     lines = {
-        group: list(_members(table, key, f"{name}:dependency-groups", reading))
+        group: list(_members(table, key, f"{name}:dependency-groups", context))
         for group, key in names.items()
     }
     steps = _Steps(f"{name}:dependency-groups")
@@ -225,7 +225,7 @@ def _groups(table: Mapping[str, Any], name: str, reading: Reading) -> dict[str, 
 
 
 def _members(
-    table: Mapping[str, Any], key: str, at: str, reading: Reading
+    table: Mapping[str, Any], key: str, at: str, context: ParseContext
 ) -> Iterator[AskedRequirement | str]:
     """Requirements of a group, and names of groups that it includes."""
     place, members = inside(at, key), table[key]
@@ -234,7 +234,7 @@ def _members(
     for number, member in enumerate(members):
         here = f"{place}[{number}]"
         if isinstance(member, str):
-            if (asked := asked_by(member, here, reading)) is not None:
+            if (asked := parse_asked(member, here, context)) is not None:
                 yield asked
         elif isinstance(member, Mapping) and member.keys() == {"include-group"}:
             yield canonicalize_name(text_in(member, "include-group", here) or "")

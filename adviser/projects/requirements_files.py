@@ -10,8 +10,12 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.documents import requirements_text_of
 from adviser.projects.indexes import index_named
-from adviser.projects.lines import Reading, asked_by, checked_hashes
 from adviser.projects.project import AskedRequirement, ProjectIndex, WarningCode
+from adviser.projects.requirement_parsing import (
+    ParseContext,
+    checked_hashes,
+    parse_asked,
+)
 from common.formats.file_fields import refuse, shown
 from common.formats.locks import LockEntry
 from common.formats.requirements_files import (
@@ -29,7 +33,7 @@ _OF_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-
 
 
 @dataclass(slots=True)
-class Listed:
+class RequirementList:
     """What requirements files add up to.
 
     :param pins: entries of a lock, for those of ``requirements`` that name one version
@@ -61,8 +65,8 @@ class Listed:
 
 
 def read_requirements(
-    name: str, files: Mapping[str, bytes], reading: Reading, *, constraint: bool = False
-) -> Listed:
+    name: str, files: Mapping[str, bytes], context: ParseContext, *, constraint: bool = False
+) -> RequirementList:
     """A requirements file and all that it includes with ``-r`` and ``-c``.
 
     A file is read once however often it is included, since asking twice asks for nothing more.
@@ -71,16 +75,16 @@ def read_requirements(
     :raises InvalidFile: naming file and line; a cycle, or an include that is not among
         ``files``, is told by its path
     """
-    reader = _Reader(files, reading)
+    reader = _Reader(files, context)
     reader.read(name, constraint, ())
     return reader.listed
 
 
 class _Reader:
-    def __init__(self, files: Mapping[str, bytes], reading: Reading) -> None:
-        self._files, self._reading = files, reading
+    def __init__(self, files: Mapping[str, bytes], context: ParseContext) -> None:
+        self._files, self._context = files, context
         self._done: set[tuple[str, bool]] = set()
-        self.listed = Listed()
+        self.listed = RequirementList()
 
     def read(self, name: str, constraint: bool, path: tuple[str, ...]) -> None:
         """One file; ``path`` is what led to it."""
@@ -105,12 +109,12 @@ class _Reader:
     def _requirement(self, line: Line, constraint: bool, at: str) -> None:
         elsewhere = reference_without_name(line.requirement)
         if elsewhere is not None:
-            self._reading.leave_out(WarningCode(elsewhere), line.requirement, at)
+            self._context.leave_out(WarningCode(elsewhere), line.requirement, at)
             return
         for option in ("--config-settings", "--global-option", "--install-option"):
             if line.values(option):
                 self._ignored(option, at)
-        asked = asked_by(line.requirement, at, self._reading)
+        asked = parse_asked(line.requirement, at, self._context)
         if asked is None:
             return
         if constraint:
@@ -126,7 +130,7 @@ class _Reader:
                 )
             )  # fmt: skip
         elif hashes:
-            self._reading.warn(
+            self._context.warn(
                 WarningCode.OPTION_IGNORED,
                 "--hash has no effect on advice where a requirement names no single version",
                 at,
@@ -151,25 +155,25 @@ class _Reader:
                     _missing(option, name, at)
                 self.read(name, option == "--constraint", path)
             elif option == "--editable":
-                self._reading.leave_out(WarningCode.EDITABLE, value, at)
+                self._context.leave_out(WarningCode.EDITABLE, value, at)
             else:
                 self._option(option, value, at)
 
     def _option(self, option: str, value: str, at: str) -> None:
         listed = self.listed
         if option == "--index-url":
-            listed.default.append(index_named("index-url", value, at, self._reading, default=True))
+            listed.default.append(index_named("index-url", value, at, self._context, default=True))
         elif option == "--extra-index-url":
             number = len(listed.further) + 1
-            listed.further.append(index_named(f"extra-{number}", value, at, self._reading))
+            listed.further.append(index_named(f"extra-{number}", value, at, self._context))
         elif option == "--trusted-host":
-            self._reading.warn_of_host(value, at)
+            self._context.warn_of_host(value, at)
         elif option == "--find-links":
             self._ignored(option, at)
             if is_remote(value):
                 number = len(listed.places) + 1
                 called = f"find-links-{number}"
-                listed.places.append(index_named(called, value, at, self._reading))
+                listed.places.append(index_named(called, value, at, self._context))
         elif option == "--pre":
             listed.all_prereleases = True
         elif option == "--all-releases":
@@ -180,7 +184,7 @@ class _Reader:
             self._ignored(option, at)
 
     def _ignored(self, option: str, at: str) -> None:
-        self._reading.warn(WarningCode.OPTION_IGNORED, f"{option} has no effect on advice", at)
+        self._context.warn(WarningCode.OPTION_IGNORED, f"{option} has no effect on advice", at)
 
 
 def included(value: str, includer: str, at: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from adviser.projects.indexes import index_named
-from adviser.projects.lines import Reading, asked_by
 from adviser.projects.project import AskedRequirement, ProjectIndex, WarningCode
+from adviser.projects.requirement_parsing import ParseContext, parse_asked
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -57,48 +57,48 @@ class UvTable:
     index_of: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, tuple[WarningCode, str, str]] = field(default_factory=dict)
 
-    def placed(self, asked: Iterable[AskedRequirement], reading: Reading) -> _Asked:
+    def placed(self, asked: Iterable[AskedRequirement], context: ParseContext) -> _Asked:
         """Requirements with their index; those from elsewhere are left out and told."""
         kept = []
         for it in asked:
             if it.name in self.elsewhere:
-                reading.leave_out(*self.elsewhere[it.name])
+                context.leave_out(*self.elsewhere[it.name])
             else:
                 kept.append(replace(it, index=self.index_of.get(it.name)))
         return tuple(kept)
 
 
-def read_uv(content: Mapping[str, Any], name: str, reading: Reading) -> UvTable:
+def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvTable:
     """What counts for advice; what else would change the choice is told.
 
     :raises InvalidFile: naming the entry
     """
     at = f"{name}:tool.uv"
     table = table_in(table_in(content, "tool", name), "uv", f"{name}:tool")
-    _tell_of_others(table, at, reading)
-    index_of, elsewhere = _sources(table_in(table, "sources", at), f"{at}.sources", reading)
+    _tell_of_others(table, at, context)
+    index_of, elsewhere = _sources(table_in(table, "sources", at), f"{at}.sources", context)
     return UvTable(
-        dev=_lines(table, "dev-dependencies", at, reading),
-        constraints=_lines(table, "constraint-dependencies", at, reading),
-        overrides=_overrides(table, at, reading),
-        removed=frozenset(it.name for it in _lines(table, "exclude-dependencies", at, reading)),
-        published_before=_published_before(table, at, reading),
-        indexes=_indexes(table, at, reading),
+        dev=_lines(table, "dev-dependencies", at, context),
+        constraints=_lines(table, "constraint-dependencies", at, context),
+        overrides=_overrides(table, at, context),
+        removed=frozenset(it.name for it in _lines(table, "exclude-dependencies", at, context)),
+        published_before=_published_before(table, at, context),
+        indexes=_indexes(table, at, context),
         all_prereleases=text_in(table, "prerelease", at) == "allow",
         index_of=index_of,
         elsewhere=elsewhere,
     )
 
 
-def _lines(table: Mapping[str, Any], key: str, at: str, reading: Reading) -> _Asked:
+def _lines(table: Mapping[str, Any], key: str, at: str, context: ParseContext) -> _Asked:
     lines = (
-        asked_by(text, f"{inside(at, key)}[{number}]", reading)
+        parse_asked(text, f"{inside(at, key)}[{number}]", context)
         for number, text in enumerate(texts_in(table, key, at))
     )
     return tuple(it for it in lines if it is not None)
 
 
-def _indexes(table: Mapping[str, Any], at: str, reading: Reading) -> tuple[ProjectIndex, ...]:
+def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:
     found = []
     for number, entry in enumerate(tables_in(table, "index", at)):
         here = f"{at}.index[{number}]"
@@ -107,25 +107,25 @@ def _indexes(table: Mapping[str, Any], at: str, reading: Reading) -> tuple[Proje
             refuse(Reason.MISSING_FIELD, "an index without a url", here, "add its url")
         found.append(
             index_named(
-                text_in(entry, "name", here) or f"index-{number + 1}", url, here, reading,
+                text_in(entry, "name", here) or f"index-{number + 1}", url, here, context,
                 default=flag_in(entry, "default", here), explicit=flag_in(entry, "explicit", here),
             )
         )  # fmt: skip
     for number, url in enumerate(texts_in(table, "extra-index-url", at)):
         here = f"{at}.extra-index-url[{number}]"
-        found.append(index_named(f"extra-{number + 1}", url, here, reading))
+        found.append(index_named(f"extra-{number + 1}", url, here, context))
     url = text_in(table, "index-url", at)
     if url is not None and not any(it.default for it in found):
-        found.append(index_named("index-url", url, f"{at}.index-url", reading, default=True))
+        found.append(index_named("index-url", url, f"{at}.index-url", context, default=True))
     # uv searches its default index last.
     return tuple(sorted(found, key=lambda it: it.default))
 
 
-def _overrides(table: Mapping[str, Any], at: str, reading: Reading) -> _Asked:
-    overrides = _lines(table, "override-dependencies", at, reading)
+def _overrides(table: Mapping[str, Any], at: str, context: ParseContext) -> _Asked:
+    overrides = _lines(table, "override-dependencies", at, context)
     for it in overrides:
         if it.extras:
-            reading.warn(
+            context.warn(
                 WarningCode.OPTION_IGNORED,
                 f"the extras of {shown(it.text)} count only where the project itself asks for it",
                 it.origin,
@@ -133,7 +133,7 @@ def _overrides(table: Mapping[str, Any], at: str, reading: Reading) -> _Asked:
     return overrides
 
 
-def _published_before(table: Mapping[str, Any], at: str, reading: Reading) -> datetime | None:
+def _published_before(table: Mapping[str, Any], at: str, context: ParseContext) -> datetime | None:
     """A moment as it is, a day to its end; what counts from now says nothing that stays."""
     said, here = text_in(table, "exclude-newer", at), f"{at}.exclude-newer"
     if said is None:
@@ -145,7 +145,7 @@ def _published_before(table: Mapping[str, Any], at: str, reading: Reading) -> da
         moment = datetime.fromisoformat(said)
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
-        reading.warn(
+        context.warn(
             WarningCode.OPTION_IGNORED,
             f"{shown(said)} is neither a day nor a time: `--older-than 7d` asks for the same",
             here,
@@ -153,17 +153,17 @@ def _published_before(table: Mapping[str, Any], at: str, reading: Reading) -> da
         return None
 
 
-def _tell_of_others(table: Mapping[str, Any], at: str, reading: Reading) -> None:
+def _tell_of_others(table: Mapping[str, Any], at: str, context: ParseContext) -> None:
     for key in _NOT_FOLLOWED:
         if table.get(key):
             message = f"{key} is not followed, so uv may choose other versions"
-            reading.warn(WarningCode.OPTION_IGNORED, message, f"{at}.{key}")
+            context.warn(WarningCode.OPTION_IGNORED, message, f"{at}.{key}")
     for host in texts_in(table, "allow-insecure-host", at):
-        reading.warn_of_host(host, f"{at}.allow-insecure-host")
+        context.warn_of_host(host, f"{at}.allow-insecure-host")
 
 
 def _sources(
-    table: Mapping[str, Any], at: str, reading: Reading
+    table: Mapping[str, Any], at: str, context: ParseContext
 ) -> tuple[dict[str, str], dict[str, tuple[WarningCode, str, str]]]:
     index_of: dict[str, str] = {}
     elsewhere: dict[str, tuple[WarningCode, str, str]] = {}
@@ -174,7 +174,7 @@ def _sources(
         for entry in entries:
             code = next((it for it in _ELSEWHERE if entry.get(it)), None)
             if "marker" in entry or len(entries) > 1:
-                reading.warn(
+                context.warn(
                     WarningCode.OPTION_IGNORED,
                     "a source for some environments only is not followed: the package counts as "
                     "one of the other indexes",

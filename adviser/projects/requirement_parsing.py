@@ -36,7 +36,7 @@ _ANYWHERE = {
 
 
 @dataclass(slots=True)
-class Reading:
+class ParseContext:
     """What readers of a project's files add up: warnings, and how much was read.
 
     :param elsewhere: what comes from no index, each time that something asks for it
@@ -114,17 +114,17 @@ class Reading:
             )
 
 
-def asked_by(text: str, at: str, reading: Reading) -> AskedRequirement | None:
+def parse_asked(text: str, at: str, context: ParseContext) -> AskedRequirement | None:
     """A requirement by PEP 508, or ``None`` for one that leads to no index, with a warning.
 
     :raises InvalidFile: if it is neither
     """
-    reading.count(at)
+    context.count(at)
     parsed = parse_requirement(text.strip())
     if parsed.name is None:
         _refuse(parsed, at)
     if parsed.url is not None:
-        reading.leave_out(WarningCode(kind_of_reference(parsed.url)), parsed.raw, at)
+        context.leave_out(WarningCode(kind_of_reference(parsed.url)), parsed.raw, at)
         return None
     check_marker(parsed.marker, at)
     return AskedRequirement(parsed.name, parsed.specifier, parsed.extras, parsed.marker, origin=at)
