@@ -99,6 +99,8 @@ class GuardResult:
     :param missing: what is missing to judge the upgrade
     :param unmeasured: other changed packages whose two versions were not compared here; no
         indicator measures these, so they do not count as missing
+    :param refused: observations of these packages that count for nothing, because their documents
+        were tampered with
     """
 
     changes: tuple[VersionChange, ...]
@@ -110,6 +112,7 @@ class GuardResult:
     yanked: tuple[YankedVersion, ...]
     missing: tuple[MissingKnowledge, ...]
     unmeasured: tuple[str, ...]
+    refused: int = 0
 
     @property
     def slower(self) -> tuple[Claim, ...]:
@@ -162,7 +165,7 @@ def guard(
         changes=changes,
         claims=tuple(filter(_is_settled, claims)),
         stacks=tuple(filter(_is_settled, stacks)),
-        comparisons=sum(it.tested for it in measured),
+        comparisons=sum(it.tested for it in measured) if here else 0,
         introduced=tuple(_only_in(after, before, changes)),
         removed=tuple(_only_in(before, after, changes)),
         yanked=tuple(_yanked(after, changes)),
@@ -177,6 +180,7 @@ def guard(
             ),
         ),
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
+        refused=evidence.refused,
     )
 
 

@@ -91,14 +91,21 @@ def list_command(settings: Settings, package: str, as_json: bool) -> None:
 
     The version need not be known here.
     """
+    from sqlalchemy import exists, select
+
     from graph.engine import relational_errors
+    from graph.record.advisories import HAS_ADVISORIES
     from graph.record.vulnerabilities import vulnerabilities_of
     from ingest.record import open_record
 
     name, version = _named_package(package)
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
         found = vulnerabilities_of(record, name, version)
+        known = record.scalar(select(exists().where(HAS_ADVISORIES)))
     print_vulnerabilities(found, package, as_json=as_json)
+    if not known:
+        hint = "`thoth advisories sync --osv` reads the archive in ADVISORIES"
+        click.echo(f"No advisories have been read; {hint}", err=True)
 
 
 def _named_package(text: str) -> tuple[str, str | None]:

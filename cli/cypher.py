@@ -167,7 +167,8 @@ def _as_csv(result: QueryResult) -> str:
     """RFC 4180; lists, maps, nodes and edges are cells of JSON."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(result.columns)
+    if result.columns:  # ArcadeDB names no columns where there is no row
+        writer.writerow(result.columns)
     writer.writerows([_cell(value) for value in row] for row in result.rows)
     return text.getvalue()
 

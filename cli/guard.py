@@ -99,6 +99,7 @@ def guard(
 
 
 def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
+    from adviser.reports.notes import refused_text
     from adviser.scoring.justifications import claim_note
     from adviser.scoring.verdicts import family_text
 
@@ -119,10 +120,19 @@ def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     yield from (_missing_line(it, fetched=fetched) for it in upgrade.missing)
     if upgrade.unmeasured:
         yield f"not measured on this hardware: {', '.join(upgrade.unmeasured)}"
+    if upgrade.refused:
+        yield refused_text(upgrade.refused)
     if upgrade.comparisons:
         yield family_text(upgrade.comparisons)
+        yield _FAMILY
     yield _RESULTS[upgrade.outcome.value]
 
+
+#: Why another command may say less.
+_FAMILY = (
+    "`thoth stacks` and `thoth advise` compare more stacks at once, and may leave open what is"
+    " settled here: docs/statistics.md"
+)
 
 #: The last line, by outcome.
 _RESULTS = {

@@ -60,6 +60,7 @@ def stacks(
     """
     from rich.console import Console
 
+    from adviser.reports.notes import refused_text
     from adviser.scoring.verdicts import family_text
     from adviser.stack_comparison import compare_stacks, identical_pairs
     from adviser.stacks_document import (
@@ -68,9 +69,11 @@ def stacks(
         stacks_document,
     )
     from graph.migrate import migrated_stores
-    from graph.record.observations import measured_observations
+    from graph.record.observations import measured_observations, refused_observations
 
     settings: Settings = context.obj
+    if baseline == "":
+        raise click.BadParameter("an empty digest names no stack", param_hint="--baseline")
     if hardware is not None and ":" not in hardware:
         hardware = f"sha256:{hardware}"  # as tables print them, digests go without
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
@@ -81,10 +84,12 @@ def stacks(
             click.echo(told if as_json else "\n".join(self_check_lines(checked)))
             context.exit(1 if checked.problems else 0)
         groups = compare_stacks(rows, baseline)
+        refused = refused_observations(connection)
     shown = [group for group in groups if everything or len(group.stacks) > 1]
     hidden = len(groups) - len(shown)
     if as_json:
-        click.echo(json.dumps(stacks_document(shown, hidden), indent=2))
+        document = stacks_document(shown, hidden) | {"refused": refused}
+        click.echo(json.dumps(document, indent=2))
         return
     console = Console()
     for group in shown:
@@ -94,6 +99,8 @@ def stacks(
         console.print()
     if count := compared(shown):
         console.print(family_text(count), highlight=False)
+    if refused:
+        console.print(refused_text(refused), highlight=False)
     if not groups and (indicator or hardware):
         raise NothingMeasured("no measurement has this indicator and hardware")
     if not groups:

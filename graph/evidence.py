@@ -90,6 +90,8 @@ class Evidence:
     :param hardware: label of each hardware class, by digest
     :param vulnerabilities: those of the snapshot's candidates, by identifier
     :param sources: when each was last asked or last told something, by name
+    :param refused: observations of these stacks whose documents were tampered with; none of them is
+        among the readings
     """
 
     as_of: datetime
@@ -99,6 +101,7 @@ class Evidence:
     hardware: Mapping[str, str] = field(default_factory=dict)
     vulnerabilities: Mapping[str, KnownHarm] = field(default_factory=dict)
     sources: Mapping[str, datetime | None] = field(default_factory=dict)
+    refused: int = 0
 
     @cached_property
     def revision(self) -> str:
@@ -129,6 +132,8 @@ class Evidence:
                 "vulnerabilities": {key: _members(it) for key, it in self.vulnerabilities.items()},
                 "sources": {key: _plain(it) for key, it in self.sources.items()},
             }
+            # Absent if zero: evidence without refused observations keeps its digest.
+            | ({"refused": self.refused} if self.refused else {})
         )
 
     @classmethod
@@ -156,6 +161,7 @@ class Evidence:
                     for key, it in raw["vulnerabilities"].items()
                 },
                 sources={key: _moment(it) for key, it in raw["sources"].items()},
+                refused=raw.get("refused", 0),
             )
         except orjson.JSONDecodeError as error:
             raise InvalidDocument(Reason.INVALID_JSON, str(error), field="$") from error

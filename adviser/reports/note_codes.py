@@ -40,6 +40,8 @@ class NoteCode(StrEnum):
     UNREAD = "unread"
     #: The store has no advisories.
     NO_ADVISORIES = "no_advisories"
+    #: Observations that count for nothing because their documents were tampered with.
+    REFUSED_EVIDENCE = "refused_evidence"
     #: An option of the request that matches nothing.
     NO_EFFECT = "no_effect"
     #: A pre-release, because the request refuses every suitable release.

@@ -308,9 +308,24 @@ def _conflict(advice: Advice) -> Iterator[ReportNote]:
         )
 
 
+def refused_text(count: int) -> str:
+    """Say that observations were refused as evidence, and where the reason is.
+
+    >>> refused_text(1)
+    '1 observation is refused, since its document was tampered with: `thoth ingest quarantine`'
+    """
+    subject = (
+        "1 observation is refused, since its document was"
+        if count == 1
+        else f"{count} observations are refused, since their documents were"
+    )
+    return f"{subject} tampered with: `thoth ingest quarantine`"
+
+
 def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     """Notes about missing advisories, and about options of the request that have no effect."""
     yield from _advisories(advice)
+    yield from _refused_evidence(advice)
     yield from _prereleases(advice)
     yield from _allowed(advice)
 
@@ -330,6 +345,12 @@ def _advisories(advice: Advice) -> Iterator[ReportNote]:
         "`thoth advisories sync --osv` reads them"
     )
     yield ReportNote(NoteCode.NO_ADVISORIES, level, message)
+
+
+def _refused_evidence(advice: Advice) -> Iterator[ReportNote]:
+    if count := advice.evidence.refused:
+        message = refused_text(count)
+        yield ReportNote(NoteCode.REFUSED_EVIDENCE, NoteLevel.WARNING, message)
 
 
 def _prereleases(advice: Advice) -> Iterator[ReportNote]:

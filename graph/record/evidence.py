@@ -17,6 +17,7 @@ from graph.record.observations import (
     measured,
     minor,
     reading_of,
+    refused_observations,
     series_of,
 )
 from graph.record.postgresql import texts
@@ -68,6 +69,7 @@ def evidence_for(
         hardware=_labels(connection, {it.hardware_digest for it in series}),
         vulnerabilities=_harms(connection, harmful),
         sources=_sources(connection, snapshot),
+        refused=refused_observations(connection, list(stacks)),
     )
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Select, any_, func, select
 
 from common.job_stability import instability
 from common.packages import MEASURED_PACKAGES, distributions_of
+from common.reasons import Reason
 from common.units import Unit
 from graph.evidence import (
     UNKNOWN_STACK,
@@ -69,6 +70,22 @@ def measured() -> Select[Any]:
         )
         .where(ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
     )
+
+
+def refused_observations(connection: Connection, stacks: Sequence[str] | None = None) -> int:
+    """Number of observations that count for nothing because their documents were tampered with.
+
+    :param stacks: digests of the stacks to count for; ``None`` for all
+    """
+    query = (
+        select(func.count())
+        .select_from(ObservationRow)
+        .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+        .where(ObservationRow.quarantine_reason == Reason.TAMPERED.value)
+    )
+    if stacks is not None:
+        query = query.where(InspectionRow.stack_digest == any_(texts(stacks)))
+    return connection.scalar(query) or 0
 
 
 def series_of(row: Row[Any]) -> Series:

@@ -22,6 +22,7 @@ from common.errors import DamagedDocument
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import Stores, graph_database, relational_engine, relational_url
+from graph.evidence import Evidence
 from graph.projection import rebuild
 from graph.record.advice import advice_of, latest_advice
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
@@ -319,6 +320,11 @@ def test_a_changed_rate_is_no_evidence_until_it_is_as_it_was(record: Stores) -> 
         (entry,) = open_refusals(connection)
     assert {it.observation_id for it in evidence.readings} <= measured(record)
     assert (entry.reason, entry.field, entry.kind) == ("tampered", "rate", "record")
+    # Whoever reads a comparison or an advice is told.
+    assert 0 < evidence.refused <= count
+    assert Evidence.from_json(evidence.to_json()) == evidence
+    assert f"{count} observations are refused" in thoth(record.settings, "stacks").stdout
+    assert thoth_json(record.settings, "stacks")["refused"] == count
     # The graph shows it, with the advice that rests on it.
     project(record)
     question = "MATCH (o:Observation {quarantine_reason: 'tampered'}) RETURN count(o)"
