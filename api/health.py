@@ -21,7 +21,7 @@ from common.errors import ProjectError, SchemaMismatch
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
 from graph.record.analyses import waiting_requests
-from graph.record.freshness import backlog, progress
+from graph.record.freshness import COUNTED, lag_of, progress
 
 #: A graph that does not answer within it counts as down.
 GRAPH_PATIENCE_S = 2.0
@@ -126,7 +126,7 @@ def _record() -> tuple[dict[str, Any], bool]:
             state = relational_state(connection)
             if state.pending:
                 return {"status": "up", "schema": state.current, "expected": state.expected}, False
-            now, behind = progress(connection), backlog(connection)
+            now, behind = progress(connection), lag_of(connection, COUNTED)
             waiting = waiting_requests(connection)
     except SchemaMismatch as error:
         _LOG.warning("record_schema", extra={"error": str(error)})
@@ -134,8 +134,8 @@ def _record() -> tuple[dict[str, Any], bool]:
     except ProjectError as error:
         _LOG.warning("record_down", extra={"error": str(error)})
         return {"status": "down", "problem": "does not answer"}, False
-    lag_s = round(behind.lag_s, 3)
-    graph = {"revision": now.revision, "waiting": behind.waiting, "lag_s": lag_s}
+    lag_s = round(behind.oldest_s, 3)
+    graph = {"revision": now.revision, "waiting": behind.count, "lag_s": lag_s}
     workers = {
         "status": "up" if waiting.workers else "none",
         "count": waiting.workers,

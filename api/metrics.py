@@ -22,7 +22,7 @@ from api.rate_limits import UNLIMITED
 from api.service import ServiceStores, service
 from common.errors import ProjectError
 from graph.record.analyses import states, times, workers
-from graph.record.freshness import backlog
+from graph.record.freshness import COUNTED, lag_of
 from graph.record.tokens import Scope
 
 #: As long as a worker may be silent before its jobs are others'.
@@ -51,14 +51,14 @@ class StoreMetrics(Collector):
         for name in QueueName:
             jobs.add_metric([name.value], self._service.queue.waiting(connection, name))
         yield jobs
-        behind = backlog(connection)
+        behind = lag_of(connection, COUNTED)
         yield GaugeMetricFamily(
             "thoth_outbox_entries", "Entries of the record that the graph does not show.",
-            value=behind.waiting,
+            value=behind.count,
         )  # fmt: skip
         yield GaugeMetricFamily(
             "thoth_outbox_age_seconds", "How long the oldest of them has waited.",
-            value=behind.lag_s,
+            value=behind.oldest_s,
         )  # fmt: skip
         yield GaugeMetricFamily(
             "thoth_workers", "Workers that gave a sign of life within 20 seconds.",

@@ -18,7 +18,7 @@ from api.schema_fields import (
     text,
 )
 from common import __version__
-from graph.record.freshness import backlog
+from graph.record.freshness import COUNTED, lag_of, source_times
 from graph.record.tokens import Scope
 
 
@@ -45,10 +45,12 @@ class StatusResource(MethodView):
     def get(self) -> dict[str, Any]:
         """Say how far the graph is behind the record; only PostgreSQL is asked."""
         with reading() as (connection, progress):
-            behind = backlog(connection)
+            behind, sources = lag_of(connection, COUNTED), source_times(connection)
         return {
             "version": __version__,
-            **members(behind),
-            "lag_s": behind.lag_s,
+            **members(sources),
+            "waiting": behind.count,
+            "waiting_since": behind.since,
+            "lag_s": behind.oldest_s,
             **freshness(progress),
         }

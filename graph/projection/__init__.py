@@ -1,12 +1,11 @@
 """The projection of the record to the graph: safe to repeat, and built anew at any time."""
 
-from graph.projection.sync import Lag, SyncReport, lag, rebuild, sync, sync_few
+from graph.projection.sync import SyncReport, lag, rebuild, sync, sync_few
 from graph.projection.verify import Difference, KindReport, VerifyReport, verify
 
 __all__ = [
     "Difference",
     "KindReport",
-    "Lag",
     "SyncReport",
     "VerifyReport",
     "lag",

@@ -5,22 +5,133 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import neo4j
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Text, any_, literal, select, union
+from sqlalchemy.dialects.postgresql import ARRAY
 
-from graph.projection.claims import CLAIM, project_claims
-from graph.projection.inspections import OBSERVATION, project_inspections
-from graph.projection.model import EdgeKind, NodeKind, Subject, listed, rows_of, utc_text
-from graph.projection.mutable import Mutable, project_mutable
-from graph.projection.stacks import STACK, project_stacks
-from graph.projection.write import chunks, missing, project_subject
+from graph.projection.inspections import OBSERVATION, canonical_parameters, project_inspections
+from graph.projection.kinds import (
+    EdgeKind,
+    NodeKind,
+    Row,
+    listed,
+    rows_of,
+    utc_text,
+)
+from graph.projection.packages import PACKAGE, STACK, project_stacks
+from graph.projection.upsert import (
+    ImmutableNode,
+    MutableNode,
+    chunks,
+    create_missing,
+    missing,
+    upsert,
+)
 from graph.tables import (
     AdviceClaim,
     AdviceObservation,
     AdviceRow,
     AdvisedStack,
+    ClaimPackage,
+    ClaimRow,
     ObservationRow,
     RequestRow,
 )
+
+
+def _complete(row: Row) -> None:
+    row[_PARAMETERS] = canonical_parameters(row[_PARAMETERS])
+
+
+CLAIM = NodeKind(
+    label="Claim",
+    rows=select(
+        ClaimRow.claim_id,
+        ClaimRow.package,
+        ClaimRow.verdict,
+        ClaimRow.indicator,
+        ClaimRow.comparison_key,
+        ClaimRow.hardware_digest.label("hardware"),
+        ClaimRow.python_version,
+        ClaimRow.same_hardware,
+        ClaimRow.same_python,
+        ClaimRow.parameters.cast(Text).label("parameters"),
+        ClaimRow.device,
+        ClaimRow.unit,
+        ClaimRow.effect_pct,
+        ClaimRow.observed_pct,
+        ClaimRow.interval_low_pct,
+        ClaimRow.interval_high_pct,
+        ClaimRow.delta_pct,
+        ClaimRow.p_value,
+        ClaimRow.method,
+        ClaimRow.jobs,
+        ClaimRow.baseline_jobs,
+        ClaimRow.runs,
+        ClaimRow.baseline_runs,
+        ClaimRow.pairs,
+        ClaimRow.hosts,
+        ClaimRow.needs,
+        ClaimRow.jobs_missing,
+        ClaimRow.baseline_jobs_missing,
+        ClaimRow.scored,
+        utc_text(ClaimRow.as_of).label("as_of"),
+        ClaimRow.document_id,
+    ),
+    owner=ClaimRow.claim_id,
+    times=frozenset({"as_of"}),
+    complete=_complete,
+)
+_PARAMETERS = CLAIM.properties.index("parameters")
+
+CANDIDATE = EdgeKind(
+    type="CANDIDATE",
+    start=CLAIM,
+    end=STACK,
+    rows=select(ClaimRow.claim_id.label("start"), ClaimRow.stack_digest.label("end")),
+    owner=ClaimRow.claim_id,
+)
+
+BASELINE = EdgeKind(
+    type="BASELINE",
+    start=CLAIM,
+    end=STACK,
+    rows=select(ClaimRow.claim_id.label("start"), ClaimRow.baseline_digest.label("end")),
+    owner=ClaimRow.claim_id,
+)
+
+DIFFERS_IN = EdgeKind(
+    type="DIFFERS_IN",
+    start=CLAIM,
+    end=PACKAGE,
+    rows=select(
+        ClaimPackage.claim_id.label("start"),
+        ClaimPackage.name.label("end"),
+        ClaimPackage.version,
+        ClaimPackage.index_name.label("index"),
+        ClaimPackage.version_key,
+        ClaimPackage.baseline_version,
+        ClaimPackage.baseline_index_name.label("baseline_index"),
+        ClaimPackage.baseline_version_key,
+    ),
+    owner=ClaimPackage.claim_id,
+)
+
+CLAIM_SUBJECT = MutableNode(node=CLAIM, edges=(CANDIDATE, BASELINE, DIFFERS_IN))
+
+
+def project_claims(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
+    """Bring the claims of ``keys`` to what the record says, and before them their stacks.
+
+    With the stacks come the packages in which they differ.
+    """
+    keys = list(keys)
+    wanted = ClaimRow.claim_id == any_(literal(keys, ARRAY(Text)))
+    stacks = union(
+        select(ClaimRow.stack_digest).where(wanted), select(ClaimRow.baseline_digest).where(wanted)
+    )
+    project_stacks(connection, session, connection.scalars(stacks).all())
+    upsert(connection, session, CLAIM_SUBJECT, keys)
+
 
 ADVICE = NodeKind(
     label="Advice",
@@ -96,8 +207,8 @@ CLAIMS = EdgeKind(
     owner=AdviceClaim.advice_id,
 )
 
-REQUESTS = Mutable(node=REQUEST)
-ADVICES = Subject(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWERS))
+REQUESTS = MutableNode(node=REQUEST)
+ADVICES = ImmutableNode(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWERS))
 
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
@@ -114,8 +225,8 @@ def project_advice(connection: Connection, session: neo4j.Session, keys: Iterabl
         claims = missing(session, CLAIM, _ends(connection, CLAIMS, some))
         project_claims(connection, session, claims)
         requests = missing(session, REQUEST, _ends(connection, ANSWERS, some))
-        project_mutable(connection, session, REQUESTS, requests)
-        project_subject(connection, session, ADVICES, some)
+        upsert(connection, session, REQUESTS, requests)
+        create_missing(connection, session, ADVICES, some)
 
 
 def _forget(connection: Connection, session: neo4j.Session, keys: list[str]) -> None:

@@ -10,15 +10,12 @@ from typing import Any, LiteralString
 
 import neo4j
 import orjson
-from sqlalchemy import Connection, Text, func, null, select
+from sqlalchemy import Connection, Double, Integer, Text, func, null, select
 from sqlalchemy import cast as sql_cast
 
 from common.formats.json_documents import canonical_json
 from common.units import PARAMETERS
-from graph.projection.environments import RUNTIME_ENVIRONMENT, RUNTIME_ENVIRONMENTS
-from graph.projection.hardware import HARDWARE, HARDWARE_CLASSES
-from graph.projection.indicators import PERFORMANCE_INDICATOR, PERFORMANCE_INDICATORS
-from graph.projection.model import (
+from graph.projection.kinds import (
     EdgeKind,
     NodeKind,
     Row,
@@ -27,9 +24,127 @@ from graph.projection.model import (
     rows_of,
     utc_text,
 )
-from graph.projection.stacks import STACK, project_stacks
-from graph.projection.write import missing, project_subject, write
-from graph.tables import Document, InspectionRow, ObservationRow, RuntimeEnvironmentRow
+from graph.projection.packages import STACK, project_stacks
+from graph.projection.upsert import (
+    ImmutableNode,
+    create_missing,
+    missing,
+    write,
+)
+from graph.tables import (
+    Document,
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    ObservationRow,
+    RuntimeEnvironmentRow,
+)
+
+_DIGEST = RuntimeEnvironmentRow.digest
+_IMAGE = RuntimeEnvironmentRow.base_image
+
+#: One row for each native package of each environment; a list may name one twice.
+_INSTALLED = (
+    select(
+        _DIGEST,
+        func.unnest(RuntimeEnvironmentRow.native_packages).label("name"),
+        RuntimeEnvironmentRow.document_id,
+    )
+    .distinct()
+    .subquery()
+)
+
+RUNTIME_ENVIRONMENT = NodeKind(
+    label="RuntimeEnvironment",
+    rows=select(
+        _DIGEST,
+        RuntimeEnvironmentRow.os_name,
+        RuntimeEnvironmentRow.os_version,
+        RuntimeEnvironmentRow.python_version,
+        RuntimeEnvironmentRow.cuda_version,
+        RuntimeEnvironmentRow.document_id,
+    ),
+    owner=_DIGEST,
+)
+
+BASE_IMAGE = NodeKind(
+    label="BaseImage",
+    rows=select(
+        _IMAGE.label("name"), func.min(RuntimeEnvironmentRow.document_id).label("document_id")
+    )
+    .where(_IMAGE.is_not(None))
+    .group_by(_IMAGE),
+    owner=_DIGEST,
+    shared=True,
+)
+
+NATIVE_PACKAGE = NodeKind(
+    label="NativePackage",
+    rows=select(
+        _INSTALLED.c.name, func.min(_INSTALLED.c.document_id).label("document_id")
+    ).group_by(_INSTALLED.c.name),
+    owner=_INSTALLED.c.digest,
+    shared=True,
+)
+
+FROM_IMAGE = EdgeKind(
+    type="FROM_IMAGE",
+    start=RUNTIME_ENVIRONMENT,
+    end=BASE_IMAGE,
+    rows=select(_DIGEST.label("start"), _IMAGE.label("end")).where(_IMAGE.is_not(None)),
+    owner=_DIGEST,
+)
+
+INSTALLS = EdgeKind(
+    type="INSTALLS",
+    start=RUNTIME_ENVIRONMENT,
+    end=NATIVE_PACKAGE,
+    rows=select(_INSTALLED.c.digest.label("start"), _INSTALLED.c.name.label("end")),
+    owner=_INSTALLED.c.digest,
+)
+
+RUNTIME_ENVIRONMENTS = ImmutableNode(
+    node=RUNTIME_ENVIRONMENT, shared=(BASE_IMAGE, NATIVE_PACKAGE), edges=(FROM_IMAGE, INSTALLS)
+)
+
+
+_IDENTITY = HardwareRow.identity
+
+HARDWARE = NodeKind(
+    label="Hardware",
+    rows=select(
+        HardwareRow.digest,
+        HardwareRow.label,
+        _IDENTITY["vendor"].astext.label("cpu_vendor"),
+        _IDENTITY["family"].astext.cast(Integer).label("cpu_family"),
+        _IDENTITY["model"].astext.cast(Integer).label("cpu_model"),
+        _IDENTITY["stepping"].astext.cast(Integer).label("cpu_stepping"),
+        _IDENTITY["cpus"].astext.cast(Integer).label("logical_cpus"),
+        _IDENTITY["cpu_quota"].astext.cast(Double).label("cpu_quota"),
+        # A class has one kind of accelerator or none; how many is in its label.
+        _IDENTITY["gpus"][0]["name"].astext.label("gpu_name"),
+        HardwareRow.document_id,
+    ),
+    owner=HardwareRow.digest,
+)
+
+HARDWARE_CLASSES = ImmutableNode(node=HARDWARE)
+
+
+PERFORMANCE_INDICATOR = NodeKind(
+    label="PerformanceIndicator",
+    rows=select(
+        IndicatorRow.indicator_id,
+        IndicatorRow.name,
+        IndicatorRow.component,
+        IndicatorRow.script_sha256,
+        IndicatorRow.document_id,
+    ),
+    owner=IndicatorRow.indicator_id,
+)
+
+PERFORMANCE_INDICATORS = ImmutableNode(node=PERFORMANCE_INDICATOR)
+
 
 #: What a parameter may be as a property.
 Scalar = bool | int | float | str | None
@@ -190,9 +305,9 @@ def project_inspections(
         hardware = {digest for each in some for digest in each.hardware}
         environments = {digest for each in some for digest in each.environments}
         project_stacks(connection, session, {each.stack for each in some if each.stack})
-        project_subject(connection, session, HARDWARE_CLASSES, hardware)
-        project_subject(connection, session, RUNTIME_ENVIRONMENTS, environments)
-        project_subject(connection, session, PERFORMANCE_INDICATORS, indicators)
+        create_missing(connection, session, HARDWARE_CLASSES, hardware)
+        create_missing(connection, session, RUNTIME_ENVIRONMENTS, environments)
+        create_missing(connection, session, PERFORMANCE_INDICATORS, indicators)
         session.execute_write(_create, some)
 
 

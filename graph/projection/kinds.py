@@ -1,91 +1,279 @@
-"""Every kind of node and edge that the projection owns."""
+"""What a kind of node or edge is: the rows it comes from and the Cypher that writes it.
+
+One definition serves the projection, which asks it for the rows of a batch, and
+``thoth graph verify``, which asks for all of them; so the two cannot disagree.
+"""
 
 from __future__ import annotations
 
-from graph.projection.advice import ADVICE, ANSWERS, BASED_ON, CLAIMS, RECOMMENDED, REQUEST
-from graph.projection.claims import BASELINE, CANDIDATE, CLAIM, DIFFERS_IN
-from graph.projection.environments import (
-    BASE_IMAGE,
-    FROM_IMAGE,
-    INSTALLS,
-    NATIVE_PACKAGE,
-    RUNTIME_ENVIRONMENT,
-)
-from graph.projection.hardware import HARDWARE
-from graph.projection.indicators import PERFORMANCE_INDICATOR
-from graph.projection.inspections import (
-    IN,
-    INSPECTED,
-    INSPECTION,
-    OBSERVATION,
-    OBSERVED,
-    OF,
-    RAN_ON,
-)
-from graph.projection.model import EdgeKind, NodeKind
-from graph.projection.native import (
-    ARTIFACT,
-    BUILT_AS,
-    NATIVE_ENVIRONMENT,
-    NATIVE_INTERFACE,
-    NEEDS,
-    PROVIDES,
-)
-from graph.projection.packages import (
-    AFFECTS,
-    HAS_VERSION,
-    PACKAGE,
-    PACKAGE_INDEX,
-    PACKAGE_VERSION,
-    PUBLISHED_ON,
-    REQUIRES,
-)
-from graph.projection.stacks import INCLUDES, STACK
-from graph.projection.vulnerabilities import VULNERABILITY
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from functools import cached_property
+from typing import Any, LiteralString
 
-#: Those before what points at them.
-NODES: tuple[NodeKind, ...] = (
-    PACKAGE,
-    PACKAGE_INDEX,
-    VULNERABILITY,
-    PACKAGE_VERSION,
-    NATIVE_INTERFACE,
-    ARTIFACT,
-    NATIVE_ENVIRONMENT,
-    STACK,
-    HARDWARE,
-    BASE_IMAGE,
-    NATIVE_PACKAGE,
-    RUNTIME_ENVIRONMENT,
-    PERFORMANCE_INDICATOR,
-    INSPECTION,
-    OBSERVATION,
-    CLAIM,
-    REQUEST,
-    ADVICE,
-)
+from neo4j.time import DateTime
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal
+from sqlalchemy.orm import InstrumentedAttribute
 
-EDGES: tuple[EdgeKind, ...] = (
-    HAS_VERSION,
-    PUBLISHED_ON,
-    REQUIRES,
-    AFFECTS,
-    BUILT_AS,
-    NEEDS,
-    PROVIDES,
-    INCLUDES,
-    FROM_IMAGE,
-    INSTALLS,
-    INSPECTED,
-    RAN_ON,
-    IN,
-    OBSERVED,
-    OF,
-    CANDIDATE,
-    BASELINE,
-    DIFFERS_IN,
-    RECOMMENDED,
-    BASED_ON,
-    CLAIMS,
-    ANSWERS,
-)
+from graph.tables import Document
+
+#: Values in the order of a kind's properties, as the driver takes them.
+Row = list[Any]
+
+
+@dataclass(frozen=True)
+class NodeKind:
+    """Nodes of one label.
+
+    :param rows: a column a property, the key first; at most one row a node
+    :param owner: the column that a batch's keys are compared with
+    :param times: properties that :func:`utc_text` made, and that are times in the graph
+    :param shared: whether several rows may name the node; its ``document_id`` is then the
+        smallest of theirs, so that the order of arrival leaves no trace
+    :param complete: writes into a row what the query of ``rows`` cannot tell
+    """
+
+    label: str
+    rows: Select[*tuple[Any, ...]]
+    owner: ColumnElement[str] | InstrumentedAttribute[str]
+    times: frozenset[str] = frozenset()
+    shared: bool = False
+    complete: Callable[[Row], None] | None = None
+
+    @cached_property
+    def properties(self) -> tuple[str, ...]:
+        """Names of the properties, the key first."""
+        return tuple(self.rows.selected_columns.keys())
+
+    @property
+    def key(self) -> str:
+        """The property that is unique."""
+        return self.properties[0]
+
+    def values(self, row: str, first: int = 0) -> str:
+        """The map ``{name: row[0], …}`` of a pattern; ``first`` is the place of the key.
+
+        Written out, one name at a time, and with rows as lists: on ArcadeDB this is
+        several times as fast as ``SET node = row`` with rows as maps.
+        """
+        places = (
+            f"{name}: datetime({row}[{place}])" if name in self.times else f"{name}: {row}[{place}]"
+            for place, name in enumerate(self.properties, first)
+        )
+        return "{" + ", ".join(places) + "}"
+
+    @cached_property
+    def existing(self) -> LiteralString:
+        """Which of ``$keys`` are in the graph, as ``key``."""
+        return own(
+            f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
+            f" RETURN node.{self.key} AS key"
+        )
+
+    @cached_property
+    def create(self) -> LiteralString:
+        """Write ``$rows``, none of which may be there."""
+        return own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
+
+    @cached_property
+    def update(self) -> LiteralString:
+        """Overwrite all properties of ``$rows``, which must be there; a null removes one."""
+        values = (
+            f"node.{name} = "
+            + (f"datetime(row[{place}])" if name in self.times else f"row[{place}]")
+            for place, name in enumerate(self.properties[1:], 1)
+        )
+        return own(
+            f"UNWIND $rows AS row MATCH (node:{self.label} {{{self.key}: row[0]}})"
+            f" SET {', '.join(values)}"
+        )
+
+    @cached_property
+    def merge(self) -> LiteralString:
+        """Write ``$rows`` of a shared kind, whose document is the smallest that names it."""
+        return own(
+            f"UNWIND $rows AS row MERGE (node:{self.label} {{{self.key}: row[0]}})"
+            " SET node.document_id = CASE WHEN node.document_id IS NULL"
+            " OR row[1] < node.document_id THEN row[1] ELSE node.document_id END"
+        )
+
+    @cached_property
+    def read(self) -> LiteralString:
+        """Every node's properties, in their order."""
+        return own(f"MATCH (node:{self.label}) RETURN {self._named}")
+
+    @cached_property
+    def read_some(self) -> LiteralString:
+        """The same of the nodes of ``$keys``."""
+        return own(
+            f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
+            f" RETURN {self._named}"
+        )
+
+    @property
+    def _named(self) -> str:
+        return ", ".join(f"node.{name} AS {name}" for name in self.properties)
+
+    @cached_property
+    def delete(self) -> LiteralString:
+        """Delete at most ``$limit`` nodes and their edges; answers how many."""
+        return own(
+            f"MATCH (node:{self.label}) WITH node LIMIT $limit DETACH DELETE node"
+            " RETURN count(*) AS deleted"
+        )
+
+    @cached_property
+    def delete_some(self) -> LiteralString:
+        """Delete the nodes of ``$keys`` and their edges."""
+        return own(
+            f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}}) DETACH DELETE node"
+        )
+
+
+@dataclass(frozen=True)
+class EdgeKind:
+    """Edges of one type.
+
+    :param rows: the start's key, the end's key, then a column a property; without
+        properties, no pair twice
+    :param owner: the column that a batch's keys are compared with
+    :param of_end: whether the owner is the end's key, not the start's; matters only for
+        edges that are replaced
+    """
+
+    type: str
+    start: NodeKind
+    end: NodeKind
+    rows: Select[*tuple[Any, ...]]
+    owner: ColumnElement[str] | InstrumentedAttribute[str]
+    of_end: bool = False
+
+    @cached_property
+    def properties(self) -> tuple[str, ...]:
+        """``start`` and ``end``, then the names of the edge's own properties."""
+        return tuple(self.rows.selected_columns.keys())
+
+    @property
+    def label(self) -> str:
+        """The pattern that a report names the edge by."""
+        return f"(:{self.start.label})-[:{self.type}]->(:{self.end.label})"
+
+    @property
+    def far(self) -> NodeKind:
+        """The kind at the end that does not own the edge."""
+        return self.start if self.of_end else self.end
+
+    def key_of(self, row: Row) -> str:
+        """The owner's key in a row."""
+        return str(row[self.of_end])
+
+    def far_key_of(self, row: Row) -> str:
+        """The other end's key in a row."""
+        return str(row[not self.of_end])
+
+    def pattern(self, row: str, first: int = 2) -> str:
+        """The edge as ``CREATE`` writes it; ``first`` is the place of its first property."""
+        names = enumerate(self.properties[2:], first)
+        values = ", ".join(f"{name}: {row}[{place}]" for place, name in names)
+        return f"[:{self.type} {{{values}}}]" if values else f"[:{self.type}]"
+
+    @cached_property
+    def create(self) -> LiteralString:
+        """Write ``$rows``; both ends must be there, the edge must not.
+
+        Never ``MERGE``: that reads the edges of one end, and a stack or a hardware
+        class may have a hundred thousand.
+        """
+        return own(
+            f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
+            f" MATCH (end:{self.end.label} {{{self.end.key}: row[1]}})"
+            f" CREATE (start)-{self.pattern('row')}->(end)"
+        )
+
+    @cached_property
+    def read(self) -> LiteralString:
+        """Every edge as the keys of its ends and its properties."""
+        return own(
+            f"MATCH (start:{self.start.label})-[edge:{self.type}]->(end:{self.end.label})"
+            f" RETURN {self._named}"
+        )
+
+    @cached_property
+    def read_some(self) -> LiteralString:
+        """The edges that nodes of ``$keys`` own."""
+        owner, other = ("end", "start") if self.of_end else ("start", "end")
+        node, far = (self.end, self.start) if self.of_end else (self.start, self.end)
+        arrow = f"<-[edge:{self.type}]-" if self.of_end else f"-[edge:{self.type}]->"
+        return own(
+            f"UNWIND $keys AS key MATCH ({owner}:{node.label} {{{node.key}: key}})"
+            f"{arrow}({other}:{far.label}) RETURN {self._named}"
+        )
+
+    @cached_property
+    def delete_pairs(self) -> LiteralString:
+        """Delete all edges between the ends of each of ``$rows``.
+
+        Found first, deleted then: ArcadeDB goes through a node's edges while they are deleted,
+        and of several between two nodes it missed one in some thousand.
+        """
+        return own(
+            f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
+            f"-[edge:{self.type}]->(end:{self.end.label} {{{self.end.key}: row[1]}})"
+            " WITH collect(edge) AS edges UNWIND edges AS edge DELETE edge"
+        )
+
+    @property
+    def _named(self) -> str:
+        ends = f"start.{self.start.key} AS start, end.{self.end.key} AS end"
+        return "".join((ends, *(f", edge.{name} AS {name}" for name in self.properties[2:])))
+
+
+def rows_of(kind: NodeKind | EdgeKind, keys: Sequence[str]) -> Select[*tuple[Any, ...]]:
+    """The rows of a batch; one array parameter, however many keys."""
+    return kind.rows.where(kind.owner == any_(literal(list(keys), ARRAY(Text))))
+
+
+def row_of(kind: NodeKind | EdgeKind, values: Iterable[Any]) -> Row:
+    """A row of the record as the graph has it."""
+    row = list(values)
+    if isinstance(kind, NodeKind) and kind.complete is not None:
+        kind.complete(row)
+    return row
+
+
+def utc_text(moment: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[str]:
+    """A time as text in UTC with microseconds.
+
+    Sent as text because ArcadeDB drops the zone of a time that comes as a parameter;
+    ``datetime()`` of a text gives the same on both products.
+    """
+    return func.to_char(func.timezone("UTC", moment), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+
+
+def plain(value: Any) -> Any:
+    """A value of the graph as the record's side has it."""
+    if not isinstance(value, DateTime):
+        return value
+    moment = value.to_native()
+    zoned = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return zoned.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
+    """An array, or null if it is empty: the graph shows nothing then."""
+    return func.nullif(column, literal([], ARRAY(Text)))
+
+
+def origin() -> tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]:
+    """Where and when a joined :class:`Document` came in, and what made it."""
+    return (
+        utc_text(Document.ingested_at).label("ingested_at"),
+        Document.collector,
+        Document.source,
+    )
+
+
+def own(query: str) -> LiteralString:
+    """A query made of this project's own names; values always travel as parameters."""
+    return query

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from graph.projection.model import EdgeKind, NodeKind, listed, origin
-from graph.projection.mutable import Mutable
+from graph.projection.kinds import (
+    EdgeKind,
+    NodeKind,
+    listed,
+    origin,
+)
 from graph.projection.packages import PACKAGE_VERSION, PACKAGE_VERSIONS
+from graph.projection.upsert import MutableNode
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
@@ -85,10 +90,10 @@ PROVIDES = EdgeKind(
     owner=NativeEnvironmentInterface.digest,
 )
 
-NATIVE_INTERFACES = Mutable(node=NATIVE_INTERFACE)
-ARTIFACTS = Mutable(
+NATIVE_INTERFACES = MutableNode(node=NATIVE_INTERFACE)
+ARTIFACTS = MutableNode(
     node=ARTIFACT, edges=(BUILT_AS, NEEDS), needs=(PACKAGE_VERSIONS, NATIVE_INTERFACES)
 )
-NATIVE_ENVIRONMENTS = Mutable(
+NATIVE_ENVIRONMENTS = MutableNode(
     node=NATIVE_ENVIRONMENT, edges=(PROVIDES,), needs=(NATIVE_INTERFACES,)
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -14,24 +14,10 @@ from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
-from graph.projection.advice import REQUESTS, project_advice
-from graph.projection.claims import project_claims
-from graph.projection.environments import RUNTIME_ENVIRONMENTS
-from graph.projection.hardware import HARDWARE_CLASSES
-from graph.projection.indicators import PERFORMANCE_INDICATORS
-from graph.projection.inspections import project_corrected_inspections, project_inspections
-from graph.projection.kinds import NODES
-from graph.projection.model import NodeKind, Subject
-from graph.projection.mutable import Mutable, project_mutable
-from graph.projection.native import ARTIFACTS, NATIVE_ENVIRONMENTS, NATIVE_INTERFACES
-from graph.projection.packages import PACKAGE_VERSIONS, PACKAGES
-from graph.projection.revisions import unsettle_everything
-from graph.projection.stacks import project_stacks
-from graph.projection.vulnerabilities import VULNERABILITIES
-from graph.projection.write import project_subject
+from graph.projection.kinds import NodeKind
+from graph.projection.packages import invalidate_all_revisions
+from graph.projection.registry import NODES, PROJECTED
 from graph.tables import OutboxEntry
-
-Projector = Callable[[Connection, neo4j.Session, Sequence[str]], None]
 
 #: An entry of this kind stands for everything: the projection is emptied when its turn comes.
 REBUILD = "rebuild"
@@ -77,35 +63,6 @@ _ONE_STATE = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 _PACKAGE = "package"
 #: Nodes deleted in one transaction.
 _DELETED = 2_000
-
-
-def _of(subject: Subject) -> Projector:
-    return lambda connection, session, keys: project_subject(connection, session, subject, keys)
-
-
-def _following(subject: Mutable) -> Projector:
-    return lambda connection, session, keys: project_mutable(connection, session, subject, keys)
-
-
-#: By kind of entry, those before what points at them; a package comes when nothing waits that
-#: its revision stands for, and versions make those that they need without a revision.
-PROJECTORS: dict[str, Projector] = {
-    _PACKAGE: _following(PACKAGES),
-    "vulnerability": _following(VULNERABILITIES),
-    "package_version": _following(PACKAGE_VERSIONS),
-    "native_interface": _following(NATIVE_INTERFACES),
-    "artifact": _following(ARTIFACTS),
-    "native_environment": _following(NATIVE_ENVIRONMENTS),
-    "stack": project_stacks,
-    "hardware": _of(HARDWARE_CLASSES),
-    "runtime_environment": _of(RUNTIME_ENVIRONMENTS),
-    "indicator": _of(PERFORMANCE_INDICATORS),
-    "inspection": project_inspections,
-    "corrected_inspection": project_corrected_inspections,
-    "claim": project_claims,
-    "request": _following(REQUESTS),
-    "advice": project_advice,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,19 +271,19 @@ def _project_again(connection: Connection, session: neo4j.Session, entries: list
 def _project(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
     if entries[0].kind == REBUILD:
         # Whoever asks meanwhile is told that what he has is not current.
-        unsettle_everything(session)
+        invalidate_all_revisions(session)
         for node in reversed(NODES):
             _empty(session, node)
         return
     keys = _keys_of(entries)
-    unknown = sorted(keys.keys() - PROJECTORS.keys())
+    unknown = sorted(keys.keys() - PROJECTED.keys())
     if unknown:
         raise SchemaMismatch(
             f"the outbox holds unknown kinds: {', '.join(unknown)}", "upgrade thoth"
         )
-    for kind, project in PROJECTORS.items():
+    for kind, projected in PROJECTED.items():
         if kind in keys:
-            project(connection, session, keys[kind])
+            projected.project(connection, session, keys[kind])
 
 
 def _empty(session: neo4j.Session, node: NodeKind) -> None:

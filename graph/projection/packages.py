@@ -2,21 +2,108 @@
 
 from __future__ import annotations
 
-import neo4j
-from sqlalchemy import func, null, select
+from collections.abc import Iterable
+from uuid import uuid4
 
-from graph.projection.model import EdgeKind, NodeKind, Row, listed, origin, own, utc_text
-from graph.projection.mutable import Mutable
-from graph.projection.revisions import unsettle_versions
-from graph.projection.vulnerabilities import VULNERABILITIES, VULNERABILITY
-from graph.projection.write import write
+import neo4j
+from sqlalchemy import ARRAY, Connection, Text, any_, func, literal, null, select
+
+from graph.projection.kinds import (
+    EdgeKind,
+    NodeKind,
+    Row,
+    listed,
+    origin,
+    own,
+    utc_text,
+)
+from graph.projection.upsert import (
+    ImmutableNode,
+    MutableNode,
+    chunks,
+    create_missing,
+    missing,
+    upsert,
+    write,
+)
 from graph.tables import (
     AffectedVersion,
     Document,
     PackageRow,
     PackageVersionRow,
     RequirementRow,
+    StackPackage,
+    StackRow,
+    VulnerabilityRow,
 )
+
+_OF_VERSIONS = """
+UNWIND $names AS name MATCH (package:Package {name: name})
+SET package.revision = $revision
+"""
+_OF_VULNERABILITIES = """
+UNWIND $ids AS id
+MATCH (:Vulnerability {vulnerability_id: id})-[:AFFECTS]->(:PackageVersion)
+      <-[:HAS_VERSION]-(package:Package)
+WITH DISTINCT package SET package.revision = $revision
+"""
+_OF_ANY = """
+MATCH (package:Package) WHERE package.revision IS NOT NULL
+WITH package LIMIT $limit
+SET package.revision = null
+RETURN count(*) AS unsettled
+"""
+#: Packages that lose their revision in one transaction.
+_UNSETTLED = 20_000
+
+
+def invalidate_version_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
+    """The packages of versions get revisions that nobody knows; a row has the name second."""
+    names = sorted({row[1] for row in rows})
+    tx.run(_OF_VERSIONS, names=names, revision=_unsettled()).consume()
+
+
+def invalidate_affected_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
+    """The same for the packages that vulnerabilities affect; a row has the identifier first."""
+    ids = [row[0] for row in rows]
+    tx.run(_OF_VULNERABILITIES, ids=ids, revision=_unsettled()).consume()
+
+
+def invalidate_all_revisions(session: neo4j.Session) -> None:
+    """No package has a revision afterwards."""
+    while session.execute_write(_invalidate_some):
+        pass
+
+
+def _invalidate_some(tx: neo4j.ManagedTransaction) -> int:
+    return int(tx.run(_OF_ANY, limit=_UNSETTLED).single(strict=True)["unsettled"])
+
+
+def _unsettled() -> str:
+    return f"unsettled:{uuid4().hex}"
+
+
+VULNERABILITY = NodeKind(
+    label="Vulnerability",
+    rows=select(
+        VulnerabilityRow.vulnerability_id,
+        listed(VulnerabilityRow.aliases).label("aliases"),
+        VulnerabilityRow.summary,
+        VulnerabilityRow.severity,
+        VulnerabilityRow.score,
+        VulnerabilityRow.vector,
+        utc_text(VulnerabilityRow.published_at).label("published_at"),
+        utc_text(VulnerabilityRow.modified_at).label("modified_at"),
+        utc_text(VulnerabilityRow.withdrawn_at).label("withdrawn_at"),
+        VulnerabilityRow.document_id,
+        *origin(),
+    ).join(Document, Document.document_id == VulnerabilityRow.document_id),
+    owner=VulnerabilityRow.vulnerability_id,
+    times=frozenset({"published_at", "modified_at", "withdrawn_at", "ingested_at"}),
+)
+
+VULNERABILITIES = MutableNode(node=VULNERABILITY, written=invalidate_affected_revisions)
+
 
 _INDEX = PackageVersionRow.index_name
 _VERSION = PackageVersionRow
@@ -165,12 +252,41 @@ _NAMED_PACKAGE = NodeKind(
     rows=select(PackageRow.name, null().label("revision"), PackageRow.document_id),
     owner=PackageRow.name,
 )
-PACKAGES = Mutable(node=PACKAGE, named=_NAMED_PACKAGE)
-PACKAGE_VERSIONS = Mutable(
+PACKAGES = MutableNode(node=PACKAGE, named=_NAMED_PACKAGE)
+PACKAGE_VERSIONS = MutableNode(
     node=PACKAGE_VERSION,
     shared=(PACKAGE_INDEX,),
     edges=(HAS_VERSION, PUBLISHED_ON, REQUIRES, AFFECTS),
     needs=(PACKAGES, VULNERABILITIES),
     create=create_versions,
-    written=unsettle_versions,
+    written=invalidate_version_revisions,
 )
+
+
+STACK = NodeKind(
+    label="Stack",
+    rows=select(StackRow.digest, StackRow.package_count, StackRow.document_id),
+    owner=StackRow.digest,
+)
+
+INCLUDES = EdgeKind(
+    type="INCLUDES",
+    start=STACK,
+    end=PACKAGE_VERSION,
+    rows=select(StackPackage.stack_digest.label("start"), StackPackage.purl.label("end")),
+    owner=StackPackage.stack_digest,
+)
+
+STACKS = ImmutableNode(node=STACK, edges=(INCLUDES,))
+
+
+def project_stacks(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
+    """Create the stacks of ``keys`` that are missing, and their package versions before them."""
+    for some in chunks(missing(session, STACK, keys)):
+        included = select(StackPackage.purl).where(
+            StackPackage.stack_digest == any_(literal(some, ARRAY(Text)))
+        )
+        purls = connection.scalars(included.distinct()).all()
+        # Those that are there follow their own entries.
+        upsert(connection, session, PACKAGE_VERSIONS, missing(session, PACKAGE_VERSION, purls))
+        create_missing(connection, session, STACKS, some)

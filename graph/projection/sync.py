@@ -10,27 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import neo4j
-from sqlalchemy import Connection, Engine, delete, func, insert, literal, select, text
+from sqlalchemy import Connection, Engine, delete, insert, literal, select, text
 
 from common.errors import ProjectError
 from graph.engine import graph_errors, relational_errors
 from graph.projection.outbox import REBUILD, drain, only_projector, project_once
+from graph.projection.registry import PROJECTED
+from graph.record.freshness import Lag, lag_of
 from graph.tables import (
-    AdviceRow,
-    ArtifactRow,
-    ClaimRow,
-    HardwareRow,
-    IndicatorRow,
-    InspectionRow,
-    NativeEnvironmentRow,
-    NativeInterfaceRow,
     OutboxEntry,
-    PackageRow,
-    PackageVersionRow,
-    RequestRow,
-    RuntimeEnvironmentRow,
-    StackRow,
-    VulnerabilityRow,
 )
 
 logger = logging.getLogger(__name__)
@@ -45,23 +33,6 @@ WAIT_S = 600.0
 #: Entries that somebody who waits for an answer may be made to wait for.
 FEW = 50
 
-_KEYS = {
-    "package": PackageRow.name,
-    "vulnerability": VulnerabilityRow.vulnerability_id,
-    "package_version": PackageVersionRow.purl,
-    "native_interface": NativeInterfaceRow.interface,
-    "artifact": ArtifactRow.sha256,
-    "native_environment": NativeEnvironmentRow.digest,
-    "stack": StackRow.digest,
-    "hardware": HardwareRow.digest,
-    "runtime_environment": RuntimeEnvironmentRow.digest,
-    "indicator": IndicatorRow.indicator_id,
-    "inspection": InspectionRow.document_id,
-    "claim": ClaimRow.claim_id,
-    "request": RequestRow.document_id,
-    "advice": AdviceRow.advice_id,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
@@ -70,14 +41,6 @@ class SyncReport:
     entries: int
     by_kind: dict[str, int]
     elapsed_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far the graph is behind: pending entries, and the age of the oldest."""
-
-    count: int
-    oldest_s: float
 
 
 def sync(
@@ -174,12 +137,8 @@ def _enqueue_everything(connection: Connection) -> None:
     connection.execute(text("LOCK TABLE outbox IN SHARE ROW EXCLUSIVE MODE"))
     connection.execute(delete(OutboxEntry))
     connection.execute(insert(OutboxEntry).values(kind=REBUILD, key=""))
-    for kind, key in _KEYS.items():
-        rows = select(literal(kind), key)
+    for kind, projected in PROJECTED.items():
+        if projected.key is None:
+            continue
+        rows = select(literal(kind), projected.key)
         connection.execute(insert(OutboxEntry).from_select(["kind", "key"], rows))
-
-
-def lag_of(connection: Connection) -> Lag:
-    oldest = func.extract("epoch", func.now() - func.min(OutboxEntry.created_at))
-    count, oldest_s = connection.execute(select(func.count(), oldest)).one()
-    return Lag(count, max(0.0, float(oldest_s or 0)))

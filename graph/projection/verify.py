@@ -18,10 +18,17 @@ import orjson
 from sqlalchemy import Connection, Engine
 
 from graph.engine import graph_errors, relational_errors
-from graph.projection.kinds import EDGES, NODES
-from graph.projection.model import EdgeKind, NodeKind, Row, plain, row_of
+from graph.projection.kinds import (
+    EdgeKind,
+    NodeKind,
+    Row,
+    plain,
+    row_of,
+)
 from graph.projection.outbox import only_projector
-from graph.projection.sync import WAIT_S, Lag, lag_of
+from graph.projection.registry import EDGES, NODES
+from graph.projection.sync import WAIT_S
+from graph.record.freshness import Lag, lag_of
 
 Kind = NodeKind | EdgeKind
 

@@ -1,4 +1,4 @@
-"""How far the graph is, and of when the knowledge in it is."""
+"""How current the knowledge is: the age of the record, the lag of the graph behind it."""
 
 from __future__ import annotations
 
@@ -22,29 +22,34 @@ _PROGRESS = text(
         ) AS revision
     """
 )
-_BACKLOG = text(
+_LAG = text(
+    """
+    SELECT
+        (SELECT count(*) FROM (SELECT FROM outbox LIMIT :most) AS counted) AS entries,
+        (SELECT created_at FROM outbox ORDER BY entry_id LIMIT 1) AS since
+    """
+)
+_ANSWERS = text(
     """
     SELECT
         (SELECT max(asked_at) FROM index_projects) AS asked_at,
         greatest(
             (SELECT max(as_of) FROM index_projects),
             (SELECT max(as_of) FROM advisory_sources WHERE advisories > 0)
-        ) AS answered_at,
-        (SELECT count(*) FROM (SELECT FROM outbox LIMIT :counted) few) AS waiting,
-        (SELECT created_at FROM outbox ORDER BY entry_id LIMIT 1) AS waiting_since
+        ) AS answered_at
     """
 )
-#: Entries that wait are counted no further: that is asked by whoever likes, as often as it likes.
+#: Limit for counting pending entries in requests of the API, which anybody may send at any rate.
 COUNTED = 100_000
 _CHANGES = select(KnowledgeRow.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of when an answer from the stores is.
+    """The state of knowledge that an answer is based on.
 
-    :param as_of: when the record last took knowledge in; ``None`` if it has none
-    :param revision: of the graph: all outbox entries up to this one are in it
+    :param as_of: when the record last took in a document; ``None`` if it is empty
+    :param revision: the graph contains all outbox entries up to this number
     """
 
     as_of: datetime | None
@@ -52,50 +57,66 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
-    """What the graph does not show yet.
+class Lag:
+    """How far the graph is behind the record.
 
-    :param asked_at: when an index was last asked, whether or not it answered
+    :param count: pending entries of the outbox, perhaps counted up to a limit only
+    :param since: when the oldest pending entry was written; ``None`` if none is pending
+    """
+
+    count: int
+    since: datetime | None
+
+    @property
+    def oldest_s(self) -> float:
+        """Age of the oldest pending entry in seconds; 0 if none is pending."""
+        if self.since is None:
+            return 0.0
+        return max(0.0, (datetime.now(UTC) - self.since).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTimes:
+    """When the sources of knowledge were last queried.
+
+    :param asked_at: when an index was last queried, successfully or not
     :param answered_at: when an index or a source of advisories last answered
-    :param waiting: entries of the outbox, counted up to :data:`COUNTED`
-    :param waiting_since: when the oldest of them was written
     """
 
     asked_at: datetime | None
     answered_at: datetime | None
-    waiting: int
-    waiting_since: datetime | None
-
-    @property
-    def lag_s(self) -> float:
-        """How long the oldest entry has waited, in seconds; 0 if none does."""
-        if self.waiting_since is None:
-            return 0.0
-        return max(0.0, (datetime.now(UTC) - self.waiting_since).total_seconds())
 
 
 def progress(connection: Connection) -> Progress:
-    """Of when an answer is; one query, which costs the same however much there is."""
+    """The current state of knowledge; one query, whose cost does not grow with the record."""
     return Progress(*connection.execute(_PROGRESS).one())
 
 
-def backlog(connection: Connection) -> Backlog:
-    """How far the graph is behind the record; one query."""
-    return Backlog(*connection.execute(_BACKLOG, {"counted": COUNTED}).one())
+def lag_of(connection: Connection, most: int | None = None) -> Lag:
+    """How far the graph is behind the record; one query, the graph is not queried.
+
+    :param most: limit for counting; ``None`` counts all entries
+    """
+    return Lag(*connection.execute(_LAG, {"most": most}).one())
+
+
+def source_times(connection: Connection) -> SourceTimes:
+    """When the sources were last queried; one query."""
+    return SourceTimes(*connection.execute(_ANSWERS).one())
 
 
 def count_change(connection: Connection) -> None:
-    """Have answers that were kept for later be given no more.
+    """Invalidate cached answers. Triggers do so for new documents.
 
-    Triggers do so for new documents. Called last in a transaction, nobody waits in a circle.
+    Call it last in a transaction, otherwise two writers may deadlock.
     """
     connection.execute(update(KnowledgeRow).values(changes=KnowledgeRow.changes + 1))
 
 
 def changes(connection: Connection) -> int:
-    """How often the record took knowledge in, or asked where there is some.
+    """Number of changes to the knowledge, queries of indexes included.
 
-    Counted up in each transaction as it commits, so that whoever sees a number sees all that was
-    written up to it. Times do not promise that: they are of when a transaction began.
+    Each transaction increments it when it commits, so a reader of number N sees everything that
+    was written up to N. Timestamps do not guarantee that: they tell when a transaction began.
     """
     return connection.scalar(_CHANGES) or 0

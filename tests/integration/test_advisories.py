@@ -16,7 +16,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.record.advisories import source_states
 from graph.record.affected_versions import match_versions
-from graph.record.freshness import backlog
+from graph.record.freshness import source_times
 from graph.record.vulnerabilities import vulnerabilities_of
 from ingest.advisories.sync import check_source, sync_source
 from tests.factories.advisories import (
@@ -268,7 +268,7 @@ def test_a_source_that_was_not_read_is_no_knowledge(record: Record) -> None:
         assert check_source(str(source)).as_of is None, source
     assert record.rows("SELECT source FROM advisory_sources") == []
     with record.engine.connect() as connection:
-        assert backlog(connection).answered_at is None
+        assert source_times(connection).answered_at is None
 
 
 def test_what_is_known_of_a_source_stays_when_it_cannot_be_read(record: Record) -> None:
@@ -296,7 +296,7 @@ def test_sources_that_earlier_releases_recorded_unread_are_no_knowledge(record: 
             )
         )
         assert source_states(connection) == []
-        assert backlog(connection).answered_at is None
+        assert source_times(connection).answered_at is None
 
 
 def test_the_number_of_statements_does_not_grow_with_the_advisories(record: Record) -> None:

@@ -16,7 +16,7 @@ from common.errors import AlreadyRunning, InvalidArgument
 from common.index.configuration import index_of
 from common.settings import Settings
 from graph.record.crawls import Watched, watch
-from graph.record.freshness import backlog
+from graph.record.freshness import source_times
 from graph.record.indexes import index_status
 from ingest.crawl.bounds import Bounds
 from ingest.crawl.crawler import crawl
@@ -328,7 +328,7 @@ def test_an_index_that_fails_is_no_fresher_than_its_last_answer(
     add(at, relational, "app", "other")
     with relational.begin() as connection:
         connection.execute(text("UPDATE index_projects SET as_of = now() - interval '30 days'"))
-        before = backlog(connection).answered_at
+        before = source_times(connection).answered_at
     index.answers["/simple/app/"] = LOGIN
     assert not one(refresh_indexes(at, relational)).clean
     with relational.connect() as connection:
@@ -345,7 +345,7 @@ def test_an_index_that_fails_is_no_fresher_than_its_last_answer(
     with relational.connect() as connection:
         (told,) = index_status(connection, 7)
         assert (told.oldest, told.newest) == (before, before)
-        found = backlog(connection)
+        found = source_times(connection)
     assert found.answered_at == before
     assert found.asked_at is not None
     assert found.asked_at > before

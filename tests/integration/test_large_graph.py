@@ -35,8 +35,8 @@ from graph.embedded import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
 from graph.projection.inspections import IN, OBSERVED
-from graph.projection.kinds import NODES
-from graph.projection.model import EdgeKind, NodeKind
+from graph.projection.kinds import EdgeKind, NodeKind
+from graph.projection.registry import NODES
 from graph.record.native import providers_of
 from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow

@@ -18,8 +18,9 @@ from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from common.releases import Release
 from graph.engine import Stores
 from graph.projection import lag
-from graph.projection.outbox import PROJECTORS, Projector, only_projector
+from graph.projection.outbox import only_projector
 from graph.projection.packages import create_versions
+from graph.projection.registry import PROJECTED, ProjectedKind, Projector
 from graph.projection.sync import _enqueue_everything
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot
@@ -63,9 +64,7 @@ def test_a_graph_that_fails_in_the_middle_leaves_its_entries(
 
     pending = lag(stores.engine).count
     with monkeypatch.context() as patch:
-        patch.setitem(
-            __import__("graph.projection.outbox").projection.outbox.PROJECTORS, "inspection", broken
-        )
+        patch.setitem(PROJECTED, "inspection", ProjectedKind(None, broken))
         with pytest.raises(KeyboardInterrupt):
             project(stores)
     assert lag(stores.engine).count == pending
@@ -190,7 +189,7 @@ def test_a_version_that_the_graph_refuses_holds_its_package_back(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver(stores, release("flask", "1", ["click", "jinja2"]), release("other", "1"), day=1)
-    following = PROJECTORS["package_version"]
+    following = PROJECTED["package_version"].project
 
     def refuse(connection: Connection, session: neo4j.Session, keys: Sequence[str]) -> None:
         if PURL["it"] in keys:
@@ -198,7 +197,7 @@ def test_a_version_that_the_graph_refuses_holds_its_package_back(
         following(connection, session, keys)
 
     with monkeypatch.context() as patch:
-        patch.setitem(PROJECTORS, "package_version", refuse)
+        patch.setitem(PROJECTED, "package_version", ProjectedKind(None, refuse))
         with pytest.raises(ProjectionFailed, match="flask"):
             project(stores)
     assert waiting(stores) == {("package", "flask"), ("package_version", PURL["it"])}
@@ -213,7 +212,7 @@ def test_a_rebuild_that_is_asked_for_while_packages_are_projected_follows(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver(stores, release("other", "1"))
-    following = PROJECTORS["package"]
+    following = PROJECTED["package"].project
     asked: list[int] = []
 
     def ask_for_rebuild(
@@ -225,7 +224,7 @@ def test_a_rebuild_that_is_asked_for_while_packages_are_projected_follows(
                 _enqueue_everything(other)
         following(connection, session, keys)
 
-    monkeypatch.setitem(PROJECTORS, "package", ask_for_rebuild)
+    monkeypatch.setitem(PROJECTED, "package", ProjectedKind(None, ask_for_rebuild))
     project(stores)
     assert waiting(stores) == set()
     assert verified(stores).equal
@@ -235,7 +234,7 @@ def test_packages_come_though_writers_never_rest(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    following = dict(PROJECTORS)
+    following = {kind: it.project for kind, it in PROJECTED.items()}
 
     def watch(kind: str) -> Projector:
         def project_some(
@@ -249,7 +248,7 @@ def test_packages_come_though_writers_never_rest(
         return project_some
 
     for kind in ("package", "package_version"):
-        monkeypatch.setitem(PROJECTORS, kind, watch(kind))
+        monkeypatch.setitem(PROJECTED, kind, ProjectedKind(None, watch(kind)))
     deliver(stores, release("other-0", "1"))
     project(stores)
     assert order.index("package") == 1

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graph.projection.kinds import EDGES, NODES
-from graph.projection.model import EdgeKind, NodeKind
-from graph.projection.outbox import PROJECTORS
-from graph.projection.sync import _KEYS
+from graph.projection.kinds import EdgeKind, NodeKind
+from graph.projection.registry import EDGES, NODES, PROJECTED
 
 ROOT = Path(__file__).parents[3]
 DOCS = (ROOT / "docs" / "graph-model.md").read_text("utf-8")
@@ -46,7 +44,7 @@ def test_each_node_names_a_document(node: NodeKind) -> None:
 
 def test_a_rebuild_enqueues_every_kind_that_can_be_projected() -> None:
     # What was corrected comes with the inspections themselves.
-    assert _KEYS.keys() | {"corrected_inspection"} == PROJECTORS.keys()
+    assert [kind for kind, it in PROJECTED.items() if it.key is None] == ["corrected_inspection"]
 
 
 def test_values_begin_where_they_are_told_and_make_times() -> None:

@@ -1,0 +1,188 @@
+"""All that the projection owns: its kinds of nodes and edges, and its kinds of outbox entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import neo4j
+from sqlalchemy import Connection
+from sqlalchemy.orm import InstrumentedAttribute
+
+from graph.projection.advice import (
+    ADVICE,
+    ANSWERS,
+    BASED_ON,
+    BASELINE,
+    CANDIDATE,
+    CLAIM,
+    CLAIMS,
+    DIFFERS_IN,
+    RECOMMENDED,
+    REQUEST,
+    REQUESTS,
+    project_advice,
+    project_claims,
+)
+from graph.projection.inspections import (
+    BASE_IMAGE,
+    FROM_IMAGE,
+    HARDWARE,
+    HARDWARE_CLASSES,
+    IN,
+    INSPECTED,
+    INSPECTION,
+    INSTALLS,
+    NATIVE_PACKAGE,
+    OBSERVATION,
+    OBSERVED,
+    OF,
+    PERFORMANCE_INDICATOR,
+    PERFORMANCE_INDICATORS,
+    RAN_ON,
+    RUNTIME_ENVIRONMENT,
+    RUNTIME_ENVIRONMENTS,
+    project_corrected_inspections,
+    project_inspections,
+)
+from graph.projection.kinds import EdgeKind, NodeKind
+from graph.projection.native import (
+    ARTIFACT,
+    ARTIFACTS,
+    BUILT_AS,
+    NATIVE_ENVIRONMENT,
+    NATIVE_ENVIRONMENTS,
+    NATIVE_INTERFACE,
+    NATIVE_INTERFACES,
+    NEEDS,
+    PROVIDES,
+)
+from graph.projection.packages import (
+    AFFECTS,
+    HAS_VERSION,
+    INCLUDES,
+    PACKAGE,
+    PACKAGE_INDEX,
+    PACKAGE_VERSION,
+    PACKAGE_VERSIONS,
+    PACKAGES,
+    PUBLISHED_ON,
+    REQUIRES,
+    STACK,
+    VULNERABILITIES,
+    VULNERABILITY,
+    project_stacks,
+)
+from graph.projection.upsert import ImmutableNode, MutableNode, create_missing, upsert
+from graph.tables import (
+    AdviceRow,
+    ArtifactRow,
+    ClaimRow,
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
+    PackageRow,
+    PackageVersionRow,
+    RequestRow,
+    RuntimeEnvironmentRow,
+    StackRow,
+    VulnerabilityRow,
+)
+
+#: Those before what points at them.
+NODES: tuple[NodeKind, ...] = (
+    PACKAGE,
+    PACKAGE_INDEX,
+    VULNERABILITY,
+    PACKAGE_VERSION,
+    NATIVE_INTERFACE,
+    ARTIFACT,
+    NATIVE_ENVIRONMENT,
+    STACK,
+    HARDWARE,
+    BASE_IMAGE,
+    NATIVE_PACKAGE,
+    RUNTIME_ENVIRONMENT,
+    PERFORMANCE_INDICATOR,
+    INSPECTION,
+    OBSERVATION,
+    CLAIM,
+    REQUEST,
+    ADVICE,
+)
+
+EDGES: tuple[EdgeKind, ...] = (
+    HAS_VERSION,
+    PUBLISHED_ON,
+    REQUIRES,
+    AFFECTS,
+    BUILT_AS,
+    NEEDS,
+    PROVIDES,
+    INCLUDES,
+    FROM_IMAGE,
+    INSTALLS,
+    INSPECTED,
+    RAN_ON,
+    IN,
+    OBSERVED,
+    OF,
+    CANDIDATE,
+    BASELINE,
+    DIFFERS_IN,
+    RECOMMENDED,
+    BASED_ON,
+    CLAIMS,
+    ANSWERS,
+)
+
+
+#: Writes the nodes of some keys, with their edges.
+Projector = Callable[[Connection, neo4j.Session, Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedKind:
+    """A kind of outbox entry.
+
+    :param key: the column with all keys of the kind; ``None`` if a rebuild needs no such entries
+    """
+
+    key: InstrumentedAttribute[str] | None
+    project: Projector
+
+
+def _created(node: ImmutableNode) -> Projector:
+    return lambda connection, session, keys: create_missing(connection, session, node, keys)
+
+
+def _followed(node: MutableNode) -> Projector:
+    return lambda connection, session, keys: upsert(connection, session, node, keys)
+
+
+#: By the kind of an outbox entry; nodes come before the nodes that point at them. Packages are
+#: projected last, when none of the versions that their revision covers waits; versions create
+#: missing packages without a revision.
+PROJECTED: dict[str, ProjectedKind] = {
+    "package": ProjectedKind(PackageRow.name, _followed(PACKAGES)),
+    "vulnerability": ProjectedKind(VulnerabilityRow.vulnerability_id, _followed(VULNERABILITIES)),
+    "package_version": ProjectedKind(PackageVersionRow.purl, _followed(PACKAGE_VERSIONS)),
+    "native_interface": ProjectedKind(NativeInterfaceRow.interface, _followed(NATIVE_INTERFACES)),
+    "artifact": ProjectedKind(ArtifactRow.sha256, _followed(ARTIFACTS)),
+    "native_environment": ProjectedKind(
+        NativeEnvironmentRow.digest, _followed(NATIVE_ENVIRONMENTS)
+    ),
+    "stack": ProjectedKind(StackRow.digest, project_stacks),
+    "hardware": ProjectedKind(HardwareRow.digest, _created(HARDWARE_CLASSES)),
+    "runtime_environment": ProjectedKind(
+        RuntimeEnvironmentRow.digest, _created(RUNTIME_ENVIRONMENTS)
+    ),
+    "indicator": ProjectedKind(IndicatorRow.indicator_id, _created(PERFORMANCE_INDICATORS)),
+    "inspection": ProjectedKind(InspectionRow.document_id, project_inspections),
+    "corrected_inspection": ProjectedKind(None, project_corrected_inspections),
+    "claim": ProjectedKind(ClaimRow.claim_id, project_claims),
+    "request": ProjectedKind(RequestRow.document_id, _followed(REQUESTS)),
+    "advice": ProjectedKind(AdviceRow.advice_id, project_advice),
+}
