@@ -36,9 +36,10 @@ class FamilyMember:
 
     :param log_margin: ``ln(1 + δ)``
     :param series: number of its series; comparisons of one series inform each other
-    :param elsewhere_sd: what its effect may differ by here, natural log; 0 if measured here
-    :param weight: share of α, in any unit, above zero
-    :param planned: whether further jobs are planned for it where it has no verdict
+    :param elsewhere_sd: standard deviation by which the effect may differ on the target, natural
+        log; 0 if measured on the target
+    :param weight: share of α, in any unit, positive
+    :param planned: whether to plan further jobs if it has no verdict
     """
 
     estimate: Estimate
@@ -51,12 +52,12 @@ class FamilyMember:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFamily:
-    """All comparisons of one answer, judged.
+    """The verdicts on all comparisons of one answer.
 
-    :param effects: of each, widened where it was measured elsewhere
-    :param tested: whether each had jobs enough, so that it counts
-    :param alpha: the part of α that each has; 0 for those that are not tested
-    :param lacks: what each lacks for a verdict
+    :param effects: effect of each, with a wider error if it was measured elsewhere
+    :param tested: whether each had enough jobs, so that it counts
+    :param alpha: share of α for each; 0 if it was not tested
+    :param lacks: what each needs for a verdict
     """
 
     judgements: Judgements
@@ -67,12 +68,12 @@ class ComparisonFamily:
 
     @property
     def size(self) -> int:
-        """How many comparisons share α."""
+        """The number of comparisons that share α."""
         return int(self.tested.sum())
 
 
 def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> ComparisonFamily:
-    """Judge the comparisons of one answer together, in the order given.
+    """Judge the comparisons of one answer together, in the given order.
 
     :param alpha: chance of even one false claim among them
     """
@@ -101,7 +102,7 @@ def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> Compa
     return ComparisonFamily(judged, effects, tested, shares, tuple(family.lacks()))
 
 
-#: The smallest difference worth a verdict, a share of the baseline's rate.
+#: The smallest difference of interest, as a share of the baseline's rate.
 MIN_DELTA = 0.02
 
 
@@ -112,27 +113,27 @@ class Comparison:
     :param candidate: label of the candidate
     :param baseline: label of the baseline
     :param d: candidate − baseline, natural log; ``nan`` if an arm is empty
-    :param standard_error: of ``d``; infinite if unknown
-    :param degrees_of_freedom: of the standard error; 0 if unknown
+    :param standard_error: standard error of ``d``; infinite if unknown
+    :param degrees_of_freedom: degrees of freedom of the standard error; 0 if unknown
     :param interval_low_pct: lower end of the two-sided 95 % interval, per cent
     :param interval_high_pct: its upper end
-    :param verdict: what may be claimed
-    :param jobs: of the candidate that took part
-    :param baseline_jobs: of the baseline
-    :param runs: that these were part of, or pairs
-    :param baseline_runs: the same of the baseline
-    :param tested: whether there was enough for a verdict, so that it counted for Holm
-    :param needs: what is missing where it is undetermined
-    :param jobs_missing: further jobs of the candidate until a verdict can be expected, an
-        estimate; 0 where it is settled, and where jobs do not help
+    :param verdict: the claim
+    :param jobs: number of the candidate's jobs used
+    :param baseline_jobs: number of the baseline's jobs used
+    :param runs: number of runs of the candidate's jobs, or of pairs
+    :param baseline_runs: number of runs of the baseline's jobs, or of pairs
+    :param tested: whether there was enough for a verdict, so that it counts for Holm
+    :param needs: what is missing if it is undetermined
+    :param jobs_missing: estimated number of further jobs of the candidate for a verdict; 0 if it
+        is settled, or if jobs do not help
     :param baseline_jobs_missing: the same for the baseline
-    :param chance: that these jobs settle it as faster or slower; 0 where too little is known
+    :param chance: chance that these jobs settle it as faster or slower; 0 if too little is known
     :param p_value: see :class:`adviser.scoring.verdicts.Judgements`
     :param method: how ``d`` was estimated
-    :param pairs: of jobs that ran in turns, 0 where none were used
-    :param hosts: that both stacks ran on; ``None`` if that is not known
-    :param used: places of the candidate's jobs that took part, in its sample
-    :param baseline_used: the same of the baseline
+    :param pairs: number of pairs of jobs that ran in turns
+    :param hosts: number of hosts that both stacks used; ``None`` if unknown
+    :param used: indexes of the candidate's jobs used, in its sample
+    :param baseline_used: indexes of the baseline's jobs used, in its sample
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless effects of several hosts were pooled
     """
@@ -169,13 +170,12 @@ class Comparison:
 
 
 def smallest_difference(aa_history: Sequence[float] = ()) -> float:
-    """δ: the difference that is of interest, a share of the baseline's rate.
+    """δ, the smallest difference of interest, as a share of the baseline's rate.
 
-    2 %, or the 95th percentile of ``|d|`` between stacks known to be identical where that
-    is more: what a key shows by itself is not news.
+    2 %, or the 95th percentile of ``|d|`` between identical stacks if that is larger.
 
-    :param aa_history: past effects of identical pairs that ran in turns with this key, natural
-        logs; how much runs differ is part of the error instead
+    :param aa_history: past effects between identical stacks that ran in turns with this comparison
+        key, natural logs; differences between runs are part of the error instead
 
     >>> smallest_difference()
     0.02
@@ -190,7 +190,7 @@ class ComparisonGroup:
     """Stacks of one series and the baseline that they are compared with.
 
     :param aa_history: see :func:`smallest_difference`
-    :param spread: what all stacks of the series show of its noise
+    :param spread: the noise of the series
     """
 
     baseline: Sample
@@ -207,28 +207,26 @@ def compare_candidates(
     spread: SeriesSpread = UNKNOWN_SERIES,
     alpha: float = ALPHA,
 ) -> list[Comparison]:
-    """Compare every candidate with the baseline: :func:`compare_all` of one contest."""
+    """Compare every candidate with the baseline: :func:`compare_all` for one group."""
     return compare_all([ComparisonGroup(baseline, candidates, aa_history, spread)], alpha)[0]
 
 
-def compare_all(
-    contests: Sequence[ComparisonGroup], alpha: float = ALPHA
-) -> list[list[Comparison]]:
-    """Compare the candidates of every contest with its baseline, as one family of claims.
+def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list[list[Comparison]]:
+    """Compare the candidates of every group with its baseline, as one family of claims.
 
-    :func:`adviser.scoring.verdicts.judge` says what is claimed. Candidates below five jobs or five
-    pairs are not tested and so do not count for Holm; that depends on the number of jobs alone,
-    never on what they showed. :func:`adviser.scoring.estimates.estimates_of` says which jobs take
-    part. There is no verdict where the jobs of an arm are of fewer than five runs, unless the
-    spread of the series tells what a run does.
+    :func:`adviser.scoring.verdicts.judge` decides the verdicts, and
+    :func:`adviser.scoring.estimates.estimates_of` selects the jobs. Candidates with fewer than five
+    jobs or pairs are not tested and do not count for Holm; this depends only on the number of jobs,
+    never on their results. There is no verdict if the jobs of an arm come from fewer than five
+    runs, unless the spread between runs is known for the series.
 
-    :param contests: all that one answer shows; splitting them defeats Holm
+    :param groups: everything that one answer shows; splitting it defeats Holm
     :param alpha: chance of even one false claim among all of them
-    :returns: the comparisons of each contest, in the order given
-    :raises IncomparableSamples: if a comparison key differs from the baseline's
+    :returns: the comparisons of each group, in the given order
+    :raises IncomparableSamples: if a comparison key differs from that of the baseline
     """
     members: list[FamilyMember] = []
-    for number, it in enumerate(contests):
+    for number, it in enumerate(groups):
         _refuse_other_keys(it.baseline, it.candidates)
         margin = math.log1p(smallest_difference(it.aa_history))
         members += [
@@ -236,7 +234,7 @@ def compare_all(
             for estimate in estimates_of(it.baseline, it.candidates, it.spread)
         ]
     if not members:
-        return [[] for _ in contests]
+        return [[] for _ in groups]
     family = judge_family(members, alpha)
     places = iter(range(len(members)))
     return [
@@ -244,7 +242,7 @@ def compare_all(
             _comparison((candidate.label, it.baseline.label), members[i].estimate, family, i)
             for candidate, i in zip(it.candidates, places, strict=False)
         ]
-        for it in contests
+        for it in groups
     ]
 
 
@@ -290,20 +288,20 @@ def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
             )
 
 
-#: Share of 95 % intervals of identical stacks that should hold "no difference".
+#: Expected share of 95 % intervals of identical stacks that contain "no difference".
 COVERAGE = (0.93, 0.97)
 
-#: Chance of an alarm where all is well, for each of the three checks.
+#: Chance of a false alarm, for each of the three checks.
 _ALARM = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """What comparisons of identical stacks have shown; every claim among them is false.
+    """The results of comparisons of identical stacks, where every claim is false.
 
-    :param settled: comparisons with an interval
-    :param held: of these, those whose interval holds "no difference"
-    :param problems: for a person; empty if the promises are kept as far as can be told
+    :param settled: number of comparisons with an interval
+    :param held: number of these intervals that contain "no difference"
+    :param problems: messages; empty if the error rates are as promised
     """
 
     comparisons: int
@@ -315,30 +313,30 @@ class SelfCheck:
 
     @property
     def coverage(self) -> float | None:
-        """Share of intervals that held; ``None`` without any."""
+        """Share of intervals that contain "no difference"; ``None`` without any."""
         return self.held / self.settled if self.settled else None
 
 
 def self_check(identical: Sequence[Comparison]) -> SelfCheck:
-    """Check comparisons of stacks with themselves, each made by itself.
+    """Check comparisons of stacks with themselves, each judged by itself.
 
-    A problem is what chance hardly does (1 in 100): more claims than 2 α, as faster and
-    slower have an α each; far more claims of one sign; intervals that hold too seldom or
-    too often.
+    A problem is a result that is unlikely by chance (1 in 100): a share of claims above 2 α, since
+    faster and slower have one α each; many more claims of one sign; intervals that contain zero
+    too seldom or too often.
     """
     faster = sum(it.verdict is Verdict.FASTER for it in identical)
     slower = sum(it.verdict is Verdict.SLOWER for it in identical)
     known = [it for it in identical if it.degrees_of_freedom > 0]
     held = sum(it.interval_low_pct <= 0 <= it.interval_high_pct for it in known)
     problems = [
-        *_too_many(faster + slower, len(identical)),
-        *_lopsided(faster, slower),
-        *_off(held, len(known)),
+        *_too_many_claims(faster + slower, len(identical)),
+        *_one_sided(faster, slower),
+        *_wrong_coverage(held, len(known)),
     ]
     return SelfCheck(len(identical), faster, slower, len(known), held, tuple(problems))
 
 
-def _too_many(claims: int, comparisons: int) -> list[str]:
+def _too_many_claims(claims: int, comparisons: int) -> list[str]:
     from scipy.stats import binom  # slow, and needed only for a self-check
 
     if claims <= binom.ppf(1 - _ALARM, comparisons, 2 * ALPHA):
@@ -346,7 +344,7 @@ def _too_many(claims: int, comparisons: int) -> list[str]:
     return [f"{claims} false claims in {comparisons} comparisons of identical stacks"]
 
 
-def _lopsided(faster: int, slower: int) -> list[str]:
+def _one_sided(faster: int, slower: int) -> list[str]:
     from scipy.stats import binomtest  # slow, and needed only for a self-check
 
     if not faster + slower or binomtest(faster, faster + slower).pvalue >= _ALARM:
@@ -354,7 +352,7 @@ def _lopsided(faster: int, slower: int) -> list[str]:
     return [f"identical stacks were called faster {faster} times and slower {slower} times"]
 
 
-def _off(held: int, known: int) -> list[str]:
+def _wrong_coverage(held: int, known: int) -> list[str]:
     from scipy.stats import binom  # slow, and needed only for a self-check
 
     low, high = COVERAGE

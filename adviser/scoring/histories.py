@@ -1,4 +1,4 @@
-"""From readings to histories: the jobs of each stack in one series, less what drifted away."""
+"""Histories: the stable jobs of each stack in one series, without those before a drift."""
 
 from __future__ import annotations
 
@@ -36,21 +36,20 @@ from adviser.scoring.variances import (
 )
 from graph.evidence import Evidence, Reading, Series
 
-#: Of the runs of one stack, as many are compared with each other for what identical stacks
-#: show; the latest ones.
+#: Maximum number of runs of one stack that are compared with each other; the latest ones.
 MAX_RUNS = 12
 
-#: Why jobs from before the last step of their host are left out.
+#: Reason to leave out jobs from before the last step of their host.
 DRIFT = "drift"
 
 
 class MeasuredJob(NamedTuple):
     """One job of one stack in one series.
 
-    :param log_rate: ln of the job's median rate
-    :param place: where it ran and in which turns; its run is the inspection that it was part of
-    :param seen_at: when the last of its readings was made
-    :param observations: identifiers of what it measured, sorted
+    :param log_rate: natural log of the job's median rate
+    :param place: where and in which turns it ran; its run is its inspection
+    :param seen_at: time of its last reading
+    :param observations: identifiers of its observations, sorted
     """
 
     job_id: str
@@ -62,11 +61,11 @@ class MeasuredJob(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """All that one series has: its stable jobs by stack, none from before the last drift.
+    """The stable jobs of one series by stack, without jobs from before the last drift.
 
-    :param jobs: by stack digest, sorted; in the order of their identifiers
-    :param drifted: when the last step was, by host; jobs from before it are left out
-    :param left_out: by stack digest, why each job that does not count is left out, sorted
+    :param jobs: by stack digest, sorted; jobs in the order of their identifiers
+    :param drifted: by host, the time of the last step; jobs from before it are left out
+    :param left_out: by stack digest, the reason for each job left out, sorted
     """
 
     series: Series
@@ -75,10 +74,10 @@ class History:
     left_out: Mapping[str, tuple[str, ...]]
 
     def sample(self, stack: str) -> Sample:
-        """The jobs of a stack as they are compared."""
-        if (found := self._samples.get(stack)) is None:
-            found = self._samples[stack] = self._sample(stack, self.jobs.get(stack, ()))
-        return found
+        """The jobs of a stack as a sample."""
+        if (sample := self._samples.get(stack)) is None:
+            sample = self._samples[stack] = self._sample(stack, self.jobs.get(stack, ()))
+        return sample
 
     def _sample(self, stack: str, jobs: Sequence[MeasuredJob]) -> Sample:
         return Sample(
@@ -91,7 +90,7 @@ class History:
 
     @cached_property
     def _turns(self) -> dict[str, dict[str, Variance]]:
-        """By host and stack, the variance of one job within turns."""
+        """Variance of a job within turns, by host and stack."""
         return turn_variances(
             {stack: [(it.place, it.log_rate) for it in jobs] for stack, jobs in self.jobs.items()}
         )
@@ -101,20 +100,20 @@ class History:
         return {}
 
     def observed(self, stack: str, used: Iterable[int]) -> Iterator[str]:
-        """The observations of some jobs of a stack, by their places."""
+        """The observations of the jobs of a stack at these indexes."""
         jobs = self.jobs.get(stack, ())
         for i in used:
             yield from jobs[i].observations
 
     def as_of(self, stack: str, used: Iterable[int]) -> datetime | None:
-        """When the last of some jobs of a stack was made."""
+        """The time of the last of the jobs of a stack at these indexes."""
         jobs = self.jobs.get(stack, ())
         return max((at for i in used if (at := jobs[i].seen_at)), default=None)
 
     def excluded(self, stack: str, used: Collection[int] | None = None) -> Counter[str]:
-        """How many jobs of a stack take no part in a comparison, by reason.
+        """The number of jobs of a stack that take no part in a comparison, by reason.
 
-        :param used: places of the jobs that take part; by default all that are not left out
+        :param used: indexes of the jobs that take part; by default all jobs that are not left out
         """
         counts = Counter(self.left_out.get(stack, ()))
         if used is not None:
@@ -126,16 +125,16 @@ class History:
 
     @cached_property
     def spread(self) -> SeriesSpread:
-        """What all stacks of the series show of its noise."""
+        """The noise of the series, estimated from all its stacks."""
         turns = {host: variance_prior(list(it.values())) for host, it in self._turns.items()}
         alone = SeriesSpread(self._run_spread, turns)
         return replace(alone, hosts=self._host_spread(alone))
 
     def _host_spread(self, spread: SeriesSpread) -> HostSpread:
-        """How much effects differ between hosts.
+        """The spread of effects between hosts.
 
-        The median over three references, those with most hosts and jobs: one that carries an
-        interaction of its own would show it in every effect.
+        The median over three reference stacks, those with most hosts and jobs. A reference that
+        interacts with the host would show it in every effect.
         """
         hosts = {stack: {it.place.host for it in jobs} for stack, jobs in self.jobs.items()}
         several = [stack for stack, names in hosts.items() if len(names) > 1]
@@ -171,17 +170,17 @@ class History:
 
     @cached_property
     def identical(self) -> tuple[float, ...]:
-        """A/A: what one stack has shown against itself in the same turns; natural logs.
+        """A/A effects: each stack against itself in the same turns, natural logs.
 
-        Of runs that were not in the same turns nothing is taken: how much these differ is part
-        of the error of whatever is compared run by run.
+        Runs that did not share turns are not used: their differences are part of the error of
+        comparisons by run.
         """
-        found: list[float] = []
+        effects: list[float] = []
         for theirs, ours in self.identical_pairs():
             (estimate,) = estimates_of(theirs, [ours])
             if estimate.method is not Method.WELCH:
-                found.append(estimate.effect.d)
-        return tuple(found)
+                effects.append(estimate.effect.d)
+        return tuple(effects)
 
     @cached_property
     def log_margin(self) -> float:
@@ -189,38 +188,39 @@ class History:
         return math.log1p(smallest_difference(self.identical))
 
     def identical_pairs(self) -> list[tuple[Sample, Sample]]:
-        """Runs of one stack that were in the same turns on one host, older first."""
-        found = []
+        """Pairs of runs of one stack in the same turns on one host, older run first."""
+        pairs = []
         for stack, them in self.jobs.items():
             for runs in _by_host([it for it in them if it.place.block is not None]).values():
                 late = [(_blocks(run), run) for run in runs[-MAX_RUNS:]]
-                found += [
+                pairs += [
                     (self._sample(stack, theirs), self._sample(stack, ours))
                     for (some, theirs), (others, ours) in combinations(late, 2)
                     if len(some & others) >= MIN_JOBS
                 ]
-        return found
+        return pairs
 
     def neighbours(self) -> list[tuple[Sample, Sample]]:
-        """Two runs of one stack on one host, five jobs each or more, one after the other; no run
-        is in two pairs, and no pair shared its turns.
+        """Pairs of consecutive runs of one stack on one host, with five jobs each or more.
+
+        No run is in two pairs, and the runs of a pair did not share turns.
         """
-        found = []
+        pairs = []
         for stack, them in self.jobs.items():
             for runs in _by_host(them).values():
                 late = [run for run in runs if len(run) >= MIN_JOBS][-MAX_RUNS:]
-                found += [
+                pairs += [
                     (self._sample(stack, theirs), self._sample(stack, ours))
                     for theirs, ours in list(pairwise(late))[::2]
                     if not _blocks(theirs) & _blocks(ours)
                 ]
-        return found
+        return pairs
 
 
 def jobs_left_out(history: History, used: Iterable[tuple[str, Collection[int]]]) -> dict[str, int]:
-    """How many jobs of some stacks take no part in a comparison, by reason.
+    """The number of jobs of several stacks that take no part in a comparison, by reason.
 
-    :param used: of each stack, the places of the jobs that take part
+    :param used: stacks with the indexes of the jobs that take part
     """
     counts: Counter[str] = Counter()
     for stack, places in used:
@@ -234,14 +234,14 @@ def _blocks(run: Iterable[MeasuredJob]) -> set[str]:
 
 def _by_host(jobs: Iterable[MeasuredJob]) -> dict[str | None, list[list[MeasuredJob]]]:
     """The runs on each host, oldest first."""
-    found: dict[str | None, dict[str | None, list[MeasuredJob]]] = defaultdict(
+    by_run: dict[str | None, dict[str | None, list[MeasuredJob]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for it in jobs:
-        found[it.place.host][it.place.run].append(it)
+        by_run[it.place.host][it.place.run].append(it)
     return {
         host: [runs[run] for run in sorted(runs, key=lambda it: (_began(runs[it]), it or ""))]
-        for host, runs in found.items()
+        for host, runs in by_run.items()
     }
 
 
@@ -250,7 +250,7 @@ def _began(run: Iterable[MeasuredJob]) -> float:
 
 
 def histories_of(evidence: Evidence, wanted: Iterable[int]) -> dict[int, History]:
-    """The histories of some series, by index; in time linear in all readings."""
+    """The histories of these series, by index; linear in the number of readings."""
     kept = set(wanted)
     by_series: dict[int, list[Reading]] = defaultdict(list)
     for reading in evidence.readings:
@@ -263,25 +263,25 @@ def histories_of(evidence: Evidence, wanted: Iterable[int]) -> dict[int, History
 
 
 def history_of(series: Series, readings: Iterable[Reading]) -> History:
-    """The history of one series, of all its readings in any order."""
+    """The history of one series, from all its readings in any order."""
     jobs, left_out = jobs_of(readings)
     drifted = _last_steps(jobs)
     kept = {}
     for stack, them in jobs.items():
-        late = tuple(it for it in them if _after(it, drifted)) if drifted else tuple(them)
+        late = tuple(it for it in them if _is_after_step(it, drifted)) if drifted else tuple(them)
         left_out[stack] += [DRIFT] * (len(them) - len(late))
         if late:
             kept[stack] = late
-    told = {stack: tuple(sorted(them)) for stack, them in left_out.items() if them}
-    return History(series, kept, drifted, told)
+    reasons = {stack: tuple(sorted(them)) for stack, them in left_out.items() if them}
+    return History(series, kept, drifted, reasons)
 
 
 def jobs_of(
     readings: Iterable[Reading],
 ) -> tuple[dict[str, list[MeasuredJob]], dict[str, list[str]]]:
-    """The stable jobs of each stack, in the order of their identifiers, and why others are not.
+    """The stable jobs of each stack, by identifier, and the reasons why the others are unstable.
 
-    However often a job was recorded it is one. It is unstable if any of its readings is.
+    A job that was recorded several times counts once. It is unstable if any reading is unstable.
     """
     jobs: dict[str, list[MeasuredJob]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
@@ -300,7 +300,7 @@ _identity = attrgetter("stack", "job_id")
 
 def _job(it: Reading, others: Sequence[Reading]) -> MeasuredJob:
     place = JobPlace(it.host, it.block, it.document_id)
-    if not others:  # as nearly always
+    if not others:  # the usual case
         rate = job_log_rate((it.rate,))
         return MeasuredJob(it.job_id, rate, place, it.seen_at, (it.observation_id,))
     rows = sorted((it, *others), key=lambda row: row.observation_id)
@@ -310,34 +310,33 @@ def _job(it: Reading, others: Sequence[Reading]) -> MeasuredJob:
 
 
 def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:
-    """Since when each host is as it is, where its reference stack tells.
+    """For each host, the time of its last step, if its reference stack shows one.
 
-    That is the stack with most runs there: what every batch runs. The means of its own runs
-    have to stay on one level; nothing else is looked at, so that no candidate's results decide
-    what is left out.
+    The reference is the stack with most runs on the host, which every batch runs. Only the means of
+    its runs are examined, so that the results of a candidate never decide which jobs are left out.
     """
     runs: dict[str | None, dict[str, set[str | None]]] = defaultdict(lambda: defaultdict(set))
     for stack, them in jobs.items():
         for it in them:
             if it.seen_at is not None:
                 runs[it.place.host][stack].add(it.place.run)
-    found = {}
+    last_steps = {}
     for host, stacks in runs.items():
         reference = max(stacks, key=lambda it: (len(stacks[it]), len(jobs[it]), it))
         timed = [it for it in jobs[reference] if it.seen_at is not None and it.place.host == host]
         if (since := _last_step(_by_host(timed)[host])) is not None:
-            found[host] = since
-    return found
+            last_steps[host] = since
+    return last_steps
 
 
 def _last_step(reference: Sequence[Sequence[MeasuredJob]]) -> datetime | None:
-    """When the first job of the last level was made; runs are in the order of time."""
-    found = steps([math.fsum(it.log_rate for it in run) / len(run) for run in reference])
-    if not found:
+    """The time of the first job of the last level; runs are in the order of time."""
+    levels = steps([math.fsum(it.log_rate for it in run) / len(run) for run in reference])
+    if not levels:
         return None
-    return min(it.seen_at for it in reference[found[-1]] if it.seen_at is not None)
+    return min(it.seen_at for it in reference[levels[-1]] if it.seen_at is not None)
 
 
-def _after(job: MeasuredJob, drifted: Mapping[str | None, datetime]) -> bool:
+def _is_after_step(job: MeasuredJob, drifted: Mapping[str | None, datetime]) -> bool:
     since = drifted.get(job.place.host)
     return since is None or (job.seen_at is not None and job.seen_at >= since)

@@ -1,8 +1,8 @@
-"""Where further jobs tell most: which open comparison to measure next.
+"""Rank undetermined comparisons: which one to measure next.
 
-The order is by the chance that the jobs settle a comparison, times the size of the difference, by
-the number of jobs. :func:`further_jobs` is what ``thoth stacks`` shows, :func:`next_claims` what
-reports do.
+The rank is the chance that further jobs settle a comparison, times the size of the difference,
+divided by the number of jobs. ``thoth stacks`` shows :func:`further_jobs`, reports show
+:func:`next_claims`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from adviser.scoring.effects import Effect, Effects, FloatArray, effects_of, int
 
 @dataclass(frozen=True, slots=True)
 class FurtherJobs:
-    """An open comparison, and the jobs that it lacks.
+    """An undetermined comparison, and the number of jobs that it needs.
 
-    :param candidate: label
-    :param baseline: label
-    :param jobs: of the candidate, further ones
-    :param baseline_jobs: of the baseline
-    :param chance: that they settle it as faster or slower; 0 where too little is known to tell
+    :param candidate: label of the candidate
+    :param baseline: label of the baseline
+    :param jobs: number of further jobs of the candidate
+    :param baseline_jobs: number of further jobs of the baseline
+    :param chance: chance that they settle it as faster or slower; 0 if too little is known
     """
 
     candidate: str
@@ -38,13 +38,13 @@ class FurtherJobs:
 
 
 def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
-    """Open comparisons, the one first of which further jobs tell most.
+    """Undetermined comparisons, the most useful to measure first.
 
-    Who cannot be the best any more is left out, and so is what no number of jobs tells. What is
-    worth equally much, as where errors are not known yet, is in the order of the jobs that it
-    lacks.
+    Left out are candidates that can no longer be the best, and comparisons that no number of jobs
+    would settle. Comparisons of equal rank, such as those with unknown errors, are ordered by the
+    number of jobs.
 
-    :param comparisons: all that were tested together, each with one and the same baseline
+    :param comparisons: all comparisons that were tested together, with the same baseline
     """
     ranked = []
     for it, racing in zip(comparisons, still_in_the_race(comparisons), strict=True):
@@ -59,9 +59,9 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
 
 
 def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """Open claims about one version, measured here, of which further jobs tell most first.
+    """Undetermined claims about one version on the target, the most useful to measure first.
 
-    Versions that by some measurement cannot be the best of their package are left out of it.
+    Versions that can no longer be the best of their package in a measurement are left out of it.
     """
     best: dict[tuple[str | None, str, str], float] = defaultdict(lambda: -math.inf)
     here = [it for it in claims if it.purl is not None and it.here]
@@ -69,7 +69,7 @@ def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
         best[_race(it)] = max(best[_race(it)], it.interval_low_pct)
     racing = (it for it in here if max(it.jobs_missing, it.baseline_jobs_missing))
     return tuple(
-        sorted((it for it in racing if it.interval_high_pct >= best[_race(it)]), key=_last)
+        sorted((it for it in racing if it.interval_high_pct >= best[_race(it)]), key=_rank)
     )
 
 
@@ -77,16 +77,16 @@ def _race(it: Claim) -> tuple[str | None, str, str]:
     return it.package, it.comparison_key, it.baseline_stack
 
 
-def _last(it: Claim) -> tuple[float, int, str, str]:
+def _rank(it: Claim) -> tuple[float, int, str, str]:
     more = max(it.jobs_missing, it.baseline_jobs_missing)
     size = abs(math.log1p(it.observed_pct / 100)) if it.chance else 0.0
     return -it.chance * size / more, more, it.purl or "", it.comparison_key
 
 
 def still_in_the_race(comparisons: Sequence[Comparison]) -> list[bool]:
-    """Whether each candidate may yet be the best: its upper bound reaches the best lower one.
+    """Whether each candidate may still be the best: its upper bound reaches the best lower bound.
 
-    Where an error is not known, everything is possible still.
+    A candidate with an unknown error may always be the best.
     """
     if not comparisons:
         return []

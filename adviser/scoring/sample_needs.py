@@ -21,30 +21,30 @@ from adviser.scoring.estimates import Estimate
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
 
-#: Shares of comparisons without any difference, all equally likely beforehand.
+#: Shares of comparisons without any difference; equally likely a priori.
 NONE_SHARES = (0.1, 0.5, 0.9)
 
-#: Standard deviations of true differences, natural log, all equally likely beforehand.
+#: Standard deviations of true differences, natural log; equally likely a priori.
 EFFECT_SDS = (0.02, 0.05, 0.1)
 
-#: Chance of a verdict that further jobs are planned for (Cohen 1988).
+#: Planned chance of a verdict (Cohen 1988).
 POWER = 0.8
-#: The chance that is planned for where :data:`POWER` is out of reach.
+#: Planned chance of a verdict if :data:`POWER` is out of reach.
 EVEN = 0.5
 
-#: Numbers of further jobs that are looked at.
+#: Numbers of further jobs that are considered.
 _STEPS = np.unique(np.concatenate([np.arange(1, 21), np.geomspace(21, 1000, 24).round()]))
 
-#: The least standard error, for readings without any spread.
+#: Minimum standard error, for readings without any spread.
 _SMALLEST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class EffectPrior:
-    """A mixture: no difference, or a normal one with one of :data:`EFFECT_SDS`.
+    """A mixture: no difference, or a normally distributed one with one of :data:`EFFECT_SDS`.
 
-    :param none: chance of no difference
-    :param sizes: chance of each standard deviation; with ``none`` they add up to 1
+    :param none: probability of no difference
+    :param sizes: probability of each standard deviation; with ``none`` they add up to 1
     """
 
     none: float
@@ -52,12 +52,12 @@ class EffectPrior:
 
 
 def effect_prior(effects: Effects) -> EffectPrior:
-    """What the comparisons of one series say of true differences.
+    """Estimate the distribution of true differences from the comparisons of one series.
 
     Empirical Bayes with a spike at zero (Johnstone & Silverman 2004,
     doi:10.1214/009053604000000030), on a grid that keeps a single comparison from deciding.
 
-    :param effects: of alike comparisons; those with an unknown error are left out
+    :param effects: effects of one series; those with an unknown error are ignored
     """
     d, error = _known(effects)
     shares, sds = np.meshgrid(NONE_SHARES, EFFECT_SDS, indexing="ij")
@@ -76,10 +76,10 @@ def effect_prior(effects: Effects) -> EffectPrior:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """How many further jobs an arm make a verdict likely, one entry a comparison.
+    """The number of further jobs per arm that make a verdict likely, one entry per comparison.
 
-    :param more: further ones; 0 where no number up to 1,000 makes a verdict likely
-    :param chance: that these settle it as faster or slower, within [0, 1]
+    :param more: further jobs; 0 if no number up to 1,000 makes a verdict likely
+    :param chance: chance that these settle it as faster or slower, within [0, 1]
     """
 
     more: FloatArray
@@ -91,10 +91,10 @@ class OpenEffects:
     """Comparisons without a verdict, one entry each.
 
     :param effects: their effects so far, with finite errors
-    :param so_far: pairs, runs or hosts that these come from
+    :param so_far: number of pairs, runs or hosts so far
     :param log_margin: ``ln(1 + δ)``
     :param own_freedom: see :func:`adviser.scoring.verdicts.none_level`
-    :param alpha: the part of α that each has
+    :param alpha: share of α for each
     """
 
     effects: Effects
@@ -106,13 +106,13 @@ class OpenEffects:
     def with_more(self, more: FloatArray, prior: EffectPrior) -> tuple[FloatArray, FloatArray]:
         """The chances of a difference and of equivalence after further jobs.
 
-        :param more: further ones, in the unit of ``so_far``; a column for each comparison
+        :param more: numbers of further jobs, in the unit of ``so_far``; a row per comparison
         """
         d, error = (it[:, None] for it in _known(self.effects))
         growth = (self.so_far[:, None] + more) / self.so_far[:, None]
         later = np.maximum(self.effects.standard_error[:, None], _SMALLEST) / np.sqrt(growth)
         beyond, within = self._limits(later, growth)
-        # The later estimate is the mean of what was seen and what is to come.
+        # The later estimate is the weighted mean of past and future jobs.
         kept = 1 / growth
         different, equal = np.zeros(later.shape), np.zeros(later.shape)
         for chance, mean, variance in _posterior(d, error, prior):
@@ -125,13 +125,13 @@ class OpenEffects:
         return different, equal
 
     def _limits(self, error: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """From which ``|d|`` on there is a difference, and up to which equivalence."""
+        """The ``|d|`` above which a difference is claimed, and below which equivalence is."""
         from scipy.special import stdtrit  # slow, and needed only where something was measured
 
         freedom = np.maximum(self.effects.degrees_of_freedom[:, None] * growth, 1.0)
         margin, alpha = self.log_margin[:, None], self.alpha[:, None]
         alone = stdtrit(freedom, 1 - alpha) * error
-        # Both signs share α where the error is large beside δ.
+        # Both signs share α if the error is large compared with δ.
         other_sign = _exp(-2 * (margin + alone) * margin / error**2)
         beyond = margin + stdtrit(freedom, 1 - alpha / (1 + other_sign)) * error
         none = none_level(self.own_freedom[:, None] * growth, alpha)
@@ -142,7 +142,7 @@ class OpenEffects:
 def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
     """The smallest number of further jobs that gives a verdict with a chance of :data:`POWER`.
 
-    Where no number does, the smallest that gives one with an even chance.
+    If no number does, the smallest that gives one with a chance of :data:`EVEN`.
     """
     count = len(comparisons.so_far)
     different, equal = comparisons.with_more(np.broadcast_to(_STEPS, (count, len(_STEPS))), prior)
@@ -160,7 +160,7 @@ def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
 def _posterior(
     d: FloatArray, error: FloatArray, prior: EffectPrior
 ) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Chance, mean and variance of the true difference for each part of the mixture."""
+    """Probability, mean and variance of the true difference for each part of the mixture."""
     parts = [(prior.none * _density(d, error), np.zeros(d.shape), np.zeros(d.shape))]
     for chance, sd in zip(prior.sizes, EFFECT_SDS, strict=True):
         kept = sd**2 / (sd**2 + error**2)
@@ -170,7 +170,7 @@ def _posterior(
 
 
 def _known(effects: Effects) -> tuple[FloatArray, FloatArray]:
-    """Known effects and their errors, widened by what few degrees of freedom do not know."""
+    """Known effects and their errors, widened for few degrees of freedom."""
     known = np.isfinite(effects.d) & np.isfinite(effects.standard_error)
     freedom = np.maximum(effects.degrees_of_freedom[known], 3.0)
     error = effects.standard_error[known] * np.sqrt(freedom / (freedom - 2))
@@ -181,7 +181,7 @@ def _density(d: FloatArray, sd: FloatArray) -> FloatArray:
     return np.asarray(_exp(-0.5 * (d / sd) ** 2) / sd + 1e-300)
 
 
-# NumPy's exponentials and logarithms differ in the last bit from processor to processor.
+# NumPy's exponentials and logarithms differ in the last bit between processors.
 def _exp(x: FloatArray) -> FloatArray:
     from scipy.special import exp2
 
@@ -201,17 +201,17 @@ def _upper(z: FloatArray) -> FloatArray:
 
 
 class Need(StrEnum):
-    """What an undetermined comparison lacks; the value is stored, never renamed."""
+    """What an undetermined comparison needs. Values are stored and never renamed."""
 
-    #: Further jobs: pairs that ran in turns, or runs of a job each.
+    #: More jobs: pairs that run in turns, or runs of one job each.
     JOBS = "jobs"
-    #: That the stacks run in turns, or in more runs: what a run does to a job is not known.
+    #: Jobs in turns, or more runs, because the spread between runs is unknown.
     TURNS = "turns"
-    #: Further runs, each with a job or more.
+    #: More runs, each with one job or more.
     RUNS = "runs"
-    #: Jobs in the circumstances that are asked about.
+    #: Jobs on the target.
     HERE = "here"
-    #: Jobs on a host that both stacks run on, or on further ones.
+    #: Jobs on a host that both stacks use, or on more hosts.
     HOSTS = "hosts"
     #: More than 1,000 jobs: the difference is too close to δ, or the jobs vary too much.
     MARGIN = "margin"
@@ -219,13 +219,13 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SampleNeed:
-    """What a comparison lacks.
+    """What a comparison needs for a verdict.
 
-    :param need: ``None`` where it is settled
-    :param jobs: further ones of the candidate that make a verdict likely; of :attr:`Need.RUNS`
-        each in a run of its own; 0 where it is not a matter of jobs
-    :param baseline_jobs: the same of the baseline
-    :param chance: that these jobs settle it as faster or slower; 0 where too little is known
+    :param need: ``None`` if it is settled
+    :param jobs: further jobs of the candidate that make a verdict likely, each in a run of its own
+        for :attr:`Need.RUNS`; 0 if jobs do not help
+    :param baseline_jobs: the same for the baseline
+    :param chance: chance that these jobs settle it as faster or slower; 0 if too little is known
     """
 
     need: Need | None = None
@@ -239,14 +239,14 @@ _NOTHING = SampleNeed()
 
 @dataclass(frozen=True, slots=True)
 class JudgedFamily:
-    """All comparisons of one answer after they were judged, one entry each.
+    """All comparisons of one answer after judging, one entry each.
 
-    :param estimates: how each was estimated
-    :param effects: their effects, widened where they come from elsewhere
-    :param planned: whether it is asked what each lacks; not where it has a verdict
-    :param elsewhere: whether each was measured in other circumstances than the answer is for
+    :param estimates: their estimates
+    :param effects: their effects, with wider errors if measured elsewhere
+    :param planned: whether to plan further jobs; false with a verdict
+    :param elsewhere: whether each was measured elsewhere than on the target
     :param log_margin: ``ln(1 + δ)``
-    :param alpha: the part of α that each has
+    :param alpha: share of α for each
     :param series: number of the series of each; comparisons of one series inform each other
     """
 
@@ -259,7 +259,7 @@ class JudgedFamily:
     series: Sequence[int]
 
     def lacks(self) -> list[SampleNeed]:
-        """What each comparison lacks."""
+        """What each comparison needs."""
         lacks = [self._without_jobs(i) for i in range(len(self.estimates))]
         by_series: dict[int, list[int]] = defaultdict(list)
         for i, number in enumerate(self.series):
@@ -273,7 +273,7 @@ class JudgedFamily:
         return [it or _NOTHING for it in lacks]
 
     def _without_jobs(self, i: int) -> SampleNeed | None:
-        """What is known without planning further jobs; ``None`` where these have to be planned."""
+        """What a comparison needs without a prediction; ``None`` if a prediction is required."""
         it = self.estimates[i]
         if not self.planned[i]:
             return _NOTHING
@@ -286,7 +286,7 @@ class JudgedFamily:
     def _with_jobs(
         self, places: Sequence[int], known: Sequence[int]
     ) -> list[tuple[int, SampleNeed]]:
-        """Further pairs, runs or hosts for the open comparisons of one series."""
+        """Predict further pairs, runs or hosts for the open comparisons of one series."""
         chosen = np.array(places)
         comparisons = OpenEffects(
             _taken(self.effects, chosen),
@@ -303,7 +303,7 @@ class JudgedFamily:
 
 
 def _units(it: Estimate) -> int:
-    """Pairs or runs so far; hosts where these disagree."""
+    """Number of pairs or runs so far; number of hosts if these disagree."""
     return min(it.runs, it.baseline_runs) if it.hosts_agree else it.hosts or 1
 
 
@@ -326,9 +326,9 @@ def _taken(effects: Effects, places: NDArray[np.int64]) -> Effects:
 
 
 def _first_jobs(it: Estimate) -> SampleNeed:
-    """What is missing for a first verdict."""
+    """What a comparison needs for its first verdict."""
     few = max(0, MIN_JOBS - it.jobs), max(0, MIN_JOBS - it.baseline_jobs)
     if (it.runs, it.baseline_runs) == (it.jobs, it.baseline_jobs) and any(few):
         return SampleNeed(Need.JOBS, *few)
-    # Pairs are new jobs of both; what there is counts for none of them.
+    # Pairs need new jobs of both stacks; existing jobs do not count.
     return SampleNeed(Need.TURNS, MIN_JOBS, MIN_JOBS)
