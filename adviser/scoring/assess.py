@@ -34,15 +34,15 @@ from graph.snapshot import Snapshot
 
 
 class Coverages:
-    """Answers how much of a stack was measured; what is asked of every stack is counted once."""
+    """Computes the coverage of stacks; the parts common to all stacks are computed once."""
 
     def __init__(
-        self, snapshot: Snapshot, evidence: Evidence, stacks: MeasuredStackIndex, asked: Target
+        self, snapshot: Snapshot, evidence: Evidence, stacks: MeasuredStackIndex, target: Target
     ):
         self._stacks = stacks
         self._labels = evidence.hardware
         every = range(len(evidence.series))
-        here = {n for n in every if asked.same_hardware(evidence.series[n])}
+        here = {n for n in every if target.same_hardware(evidence.series[n])}
         elsewhere = len(here) < len(every)
         self._jobs_here = _jobs(evidence, here)
         self._jobs = _jobs(evidence, every) if elsewhere else self._jobs_here
@@ -54,7 +54,7 @@ class Coverages:
         self._unsolvable = unsolvable_of(snapshot)
 
     def of(self, stack: Collection[Purl]) -> Coverage:
-        """The coverage of the stack that consists of these versions."""
+        """The coverage of the stack of these versions."""
         here = {it for digest in self._jobs_here for it in self._stacks.members[digest]}
         anywhere = {it for digest in self._jobs for it in self._stacks.members[digest]}
         return Coverage(
@@ -68,7 +68,7 @@ class Coverages:
         )
 
     def _nearest(self, stack: Collection[Purl]) -> NearestStack | None:
-        """The one with the fewest differences; on this hardware, then with most jobs, if equal."""
+        """The measured stack with the fewest differences, then on this hardware, then with most jobs."""
         if not stack:
             return None
         wanted = frozenset(stack)
@@ -110,7 +110,7 @@ class Coverages:
 
 
 def _version(purl: Purl | None) -> str | None:
-    """The version in a Package URL, with its index if that is not the default one.
+    """The version in a Package URL, with its index unless it is the default index.
 
     >>> _version(Purl("pkg:pypi/numpy@1.0%2Bcpu?index=builds"))
     '1.0+cpu (builds)'
@@ -123,7 +123,7 @@ def _version(purl: Purl | None) -> str | None:
 
 
 def _jobs(evidence: Evidence, series: Collection[int]) -> Counter[str]:
-    """Stable jobs of each measured stack."""
+    """Number of stable jobs of each measured stack."""
     seen = {
         (it.stack, it.job_id)
         for it in evidence.readings
@@ -133,7 +133,7 @@ def _jobs(evidence: Evidence, series: Collection[int]) -> Counter[str]:
 
 
 def _hardware(evidence: Evidence, series: Collection[int]) -> dict[str, str]:
-    """Of some series, the class on which each stack was measured most often."""
+    """The hardware class on which each stack was measured most often in these series."""
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for it in evidence.readings:
         if it.series in series:
@@ -142,7 +142,7 @@ def _hardware(evidence: Evidence, series: Collection[int]) -> dict[str, str]:
 
 
 def unsolvable_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """Packages that have versions, none of which can be used, as nobody can tell what they need."""
+    """Packages without usable versions, because the requirements of some are unknown."""
     return tuple(
         name
         for name, excluded in snapshot.excluded.items()
@@ -156,26 +156,26 @@ def assess(
     evidence: Evidence,
     kind: RecommendationType,
     baseline: Mapping[str, str] | None,
-    asked: Target,
+    target: Target,
     *,
     allowed: Collection[str] = (),
     choosable: Mapping[str, Collection[Purl]] | None = None,
 ) -> Assessment:
-    """What the evidence says of every candidate of ``snapshot``.
+    """Assess every candidate of ``snapshot``.
 
-    Nothing looks at a clock or at an order of input, so equal arguments give equal answers.
+    The result depends neither on the clock nor on the order of the input.
 
     :param baseline: version by name of the stack to compare with, the user's own or the
         newest feasible one; ``None`` for the newest version of each package
-    :param asked: the hardware class and the Python that the stack is to run on
-    :param allowed: identifiers of vulnerabilities that are accepted, in any of their aliases
-    :param choosable: by name, the versions that the request can have; only these make others
+    :param target: hardware class and Python version that the stack is for
+    :param allowed: identifiers of accepted vulnerabilities, under any alias
+    :param choosable: by name, the versions that the request can choose; only these make others
         lose by performance; all candidates by default
     """
     stacks = MeasuredStackIndex(evidence)
-    base, lost = _baseline(snapshot, baseline)
+    base, lost = _baseline_of(snapshot, baseline)
     versions = {name: [it.purl for it in them] for name, them in snapshot.packages.items()}
-    measured = performance_of(evidence, stacks, base, versions, asked)
+    measured = performance_of(evidence, stacks, base, versions, target)
     allow_list = AllowList(allowed, evidence.vulnerabilities)
     criteria = criteria_of(kind)
     harmful = dict(_refused(snapshot, allow_list))
@@ -189,7 +189,7 @@ def assess(
             for name, them in (versions if choosable is None else choosable).items()
         },
     )
-    coverages = Coverages(snapshot, evidence, stacks, asked)
+    coverages = Coverages(snapshot, evidence, stacks, target)
     covered = coverages.of(frozenset(base.values()))
     return Assessment(
         scores=_scores(snapshot, evidence, kind, criteria, allow_list, harmful, standings),
@@ -208,26 +208,27 @@ def assess(
     )
 
 
-def _baseline(
-    snapshot: Snapshot, given: Mapping[str, str] | None
+def _baseline_of(
+    snapshot: Snapshot, versions: Mapping[str, str] | None
 ) -> tuple[dict[str, Purl], list[str]]:
-    """The baseline's candidates by name, and what of it is no candidate.
+    """The candidates of the baseline by name, and the requirements without a candidate.
 
-    What was not given is its newest version that nobody has to ask for by name.
+    Without a given baseline, the newest version of each package that is neither yanked nor a
+    pre-release.
     """
-    found: dict[str, Purl] = {}
+    baseline: dict[str, Purl] = {}
     lost = []
     for name, candidates in snapshot.packages.items():
-        if given is None:
+        if versions is None:
             if (newest := _newest(candidates)) is not None:
-                found[name] = newest.purl
-        elif name in given:
-            same = next((it for it in candidates if _same(it.version, given[name])), None)
+                baseline[name] = newest.purl
+        elif name in versions:
+            same = next((it for it in candidates if _same(it.version, versions[name])), None)
             if same is None:
-                lost.append(f"{name}=={given[name]}")
+                lost.append(f"{name}=={versions[name]}")
             else:
-                found[name] = same.purl
-    return found, lost
+                baseline[name] = same.purl
+    return baseline, lost
 
 
 def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
@@ -255,10 +256,10 @@ def _scores(
 ) -> dict[Purl, tuple[int, ...]]:
     scores = {}
     for candidates in snapshot.packages.values():
-        told = release_values(
+        values_by_release = release_values(
             candidates, evidence.as_of, prereleases=kind.admits_prereleases, harmful=harmful
         )
-        for it, released in told:
+        for it, released in values_by_release:
             values = {
                 **released,
                 "security": security_value(allow_list.held_against(it)),
@@ -271,5 +272,5 @@ def _scores(
 def _refused(snapshot: Snapshot, allow_list: AllowList) -> Iterator[tuple[Purl, str]]:
     for candidates in snapshot.packages.values():
         for it in candidates:
-            if it.vulnerabilities and (words := refusal_reason(allow_list.held_against(it))):
-                yield it.purl, words
+            if it.vulnerabilities and (reason := refusal_reason(allow_list.held_against(it))):
+                yield it.purl, reason

@@ -1,4 +1,4 @@
-"""What the evidence says of a request: scores, claims, refusals, and how much is known at all."""
+"""The types of an assessment: scores, claims, justifications and coverage of a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from common.units import Unit
 
 
 class NoteLevel(StrEnum):
-    """How seriously a person should take a note."""
+    """The severity of a note."""
 
     INFO = "INFO"
     WARNING = "WARNING"
@@ -26,24 +26,24 @@ class NoteLevel(StrEnum):
 
 
 class JustificationCode(StrEnum):
-    """What a justification is about; the value is stored, never renamed."""
+    """The subject of a justification. Values are stored and never renamed."""
 
     FASTER = "performance_faster"
     SLOWER = "performance_slower"
     EQUIVALENT = "performance_equivalent"
     UNDETERMINED = "performance_undetermined"
-    #: Stacks differ in more than this package, so that nothing is scored.
+    #: The stacks differ in more than this package, so the claim is not scored.
     CONFOUNDED = "performance_confounded"
     VULNERABLE = "vulnerable"
-    #: Vulnerable, and the request allows it by name.
+    #: Vulnerable, but the request allows the vulnerability.
     VULNERABILITY_ALLOWED = "vulnerability_allowed"
     YANKED = "yanked"
     PRERELEASE = "prerelease"
-    #: Nothing was released for long.
+    #: No release for two years.
     UNMAINTAINED = "unmaintained"
-    #: Younger than its first 30 days.
+    #: Released less than 30 days ago.
     IMMATURE = "immature"
-    #: A version of the baseline is no candidate.
+    #: A version of the baseline is not a candidate.
     BASELINE_UNAVAILABLE = "baseline_unavailable"
     MISSING = "package_missing"
     UNSOLVABLE = "package_unsolvable"
@@ -51,12 +51,12 @@ class JustificationCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Justification:
-    """Something that a person should know about a version, a package or the request.
+    """A finding about a version, a package or the request.
 
-    :param package: name; ``None`` if it is about all of the request
-    :param purl: of the version; ``None`` if it is about the package whatever its version
-    :param link: where to read more
-    :param evidence: identifiers of the observations or vulnerabilities that say so, sorted
+    :param package: name; ``None`` if it is about the whole request
+    :param purl: Package URL of the version; ``None`` if it is about all versions
+    :param link: URL with details
+    :param evidence: identifiers of the observations or vulnerabilities that support it, sorted
     """
 
     code: JustificationCode
@@ -70,48 +70,47 @@ class Justification:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What measurements say of one version, or one stack, next to another one.
+    """A comparison of one version, or one stack, with another one.
 
-    :param package: name of the one package in which the two stacks differ; ``None`` where they
-        differ in several
+    :param package: name of the one package that differs; ``None`` if several differ
     :param purl: its version in the measured stack; ``None`` as above
-    :param baseline_purl: its version in the stack that this was compared with
+    :param baseline_purl: its version in the other stack
     :param stack: digest of the measured stack
-    :param baseline_stack: digest of the stack that it was compared with
-    :param differs: names of the packages in which the two differ, sorted; more than one is
-        a confounded effect, which is told and never scored
+    :param baseline_stack: digest of the other stack
+    :param differs: names of the packages that differ, sorted; with more than one the effect is
+        confounded: it is reported and never scored
     :param beside_baseline: whether the other version is the baseline's
-    :param hardware_label: for people
-    :param same_hardware: whether that is the hardware class that was asked about
-    :param same_python: whether both ran on the Python that was asked about
-    :param effect_pct: the difference as it is published: shrunk toward none, so that the best
-        of many is not oversold; per cent of the baseline's rate
-    :param observed_pct: the difference as it was observed
+    :param hardware_label: description for people
+    :param same_hardware: whether it was measured on the target's hardware class
+    :param same_python: whether it was measured on the target's Python version
+    :param effect_pct: the difference as published, in per cent of the baseline's rate: shrunk
+        towards zero, so that the best of many is not exaggerated
+    :param observed_pct: the observed difference, in per cent
     :param interval_low_pct: lower end of the two-sided 95 % interval of the observed difference,
-        widened where hardware or Python is another; infinite, as the upper end, where nothing
-        that was measured bounds it
-    :param delta_pct: δ: differences up to it are of no interest; what identical stacks have shown
-        of this measurement, 2 % at least
-    :param p_value: adjusted for everything that the answer compares; see
+        wider if hardware or Python differ from the target; infinite, like the upper end, if the
+        error is unknown
+    :param delta_pct: δ, the smallest difference of interest: at least 2 %, or the difference
+        between identical stacks in this measurement
+    :param p_value: adjusted for all comparisons of the answer; see
         :class:`adviser.scoring.verdicts.Judgements`
-    :param runs: that its jobs were part of, or pairs; a run is one inspection of one stack
-    :param baseline_runs: the same of the baseline
-    :param tested: whether there were jobs enough for a verdict
-    :param needs: what is missing where it is undetermined
-    :param jobs_missing: further jobs of the version; 0 where jobs would not help
-    :param baseline_jobs_missing: and of the baseline
-    :param chance: that the jobs it lacks settle it as faster or slower; 0 where it is settled,
-        too little is known to tell, or it was measured elsewhere
-    :param bound: natural log: the settled difference that scores count, δ at least; below zero
-        for a loss, 0 unless ``scored``
+    :param runs: number of runs of its jobs, or of pairs; a run is one inspection of one stack
+    :param baseline_runs: the same for the baseline
+    :param tested: whether there were enough jobs for a verdict
+    :param needs: what is missing if it is undetermined
+    :param jobs_missing: further jobs of the version; 0 if jobs do not help
+    :param baseline_jobs_missing: further jobs of the baseline
+    :param chance: chance that the missing jobs settle it as faster or slower; 0 if it is settled,
+        too little is known, or it was measured elsewhere
+    :param bound: the settled difference that scores count, natural log, at least δ; negative for a
+        loss, 0 unless ``scored``
     :param scored: whether it counts; only a settled verdict on one package does
-    :param left_out: how many jobs of the two stacks in this series did not take part: by reason of
-        the stability rule (:class:`common.reasons.Instability`), from before a ``drift``, on an
-        ``other_host``, or without a partner in their turn (``unpaired``); zeros are not there
-    :param spread_ratio: of the standard deviations of jobs, version over baseline, with its F
-        interval; ``None`` below 20 jobs of either, where it says nothing; never scored
-    :param evidence: identifiers of the observations of the jobs that took part, sorted
-    :param as_of: when the last of them was made; ``None`` if nobody said
+    :param left_out: by reason, the number of jobs of the two stacks that were not used: an
+        instability (:class:`common.reasons.Instability`), before a ``drift``, on an ``other_host``,
+        or without a partner in their turn (``unpaired``); only counts above zero
+    :param spread_ratio: ratio of the standard deviations of jobs, version over baseline, with its F
+        interval; ``None`` below 20 jobs of either; never scored
+    :param evidence: identifiers of the observations used, sorted
+    :param as_of: time of the last of them; ``None`` if unknown
     """
 
     package: str | None
@@ -165,16 +164,16 @@ class Claim:
 
     @property
     def here(self) -> bool:
-        """Whether it was measured in the very circumstances that were asked about."""
+        """Whether it was measured on the target's hardware class and Python version."""
         return self.same_hardware and self.same_python
 
 
 @dataclass(frozen=True, slots=True)
 class PerformanceStanding:
-    """How a version stands by performance.
+    """The loss of a version by performance.
 
-    :param loss: natural log: the settled difference to the version that is faster; 0 if none is
-    :param reason: why, for a person; empty if no version is faster
+    :param loss: the settled difference to a faster version, natural log; 0 if there is none
+    :param reason: message with the reason; empty without a loss
     """
 
     loss: float = 0.0
@@ -183,7 +182,7 @@ class PerformanceStanding:
 
 @dataclass(frozen=True, slots=True)
 class PackageDifference:
-    """A package in which two stacks differ; ``None`` where one of them lacks it."""
+    """A package that differs between two stacks; ``None`` if a stack does not have it."""
 
     name: str
     ours: str | None
@@ -192,9 +191,9 @@ class PackageDifference:
 
 @dataclass(frozen=True, slots=True)
 class NearestStack:
-    """The measured stack that has most in common with a stack, and what separates the two.
+    """The measured stack with most versions in common with a stack, and the differences.
 
-    :param jobs: stable ones, on all hardware if it is another
+    :param jobs: number of stable jobs, on all hardware unless ``same_hardware``
     """
 
     digest: str
@@ -206,9 +205,9 @@ class NearestStack:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeSource:
-    """Where knowledge comes from, and how old it is.
+    """A data source, and its age.
 
-    :param as_of: when it was last asked or last told something; ``None`` if never
+    :param as_of: when it was last read or last delivered data; ``None`` if never
     """
 
     name: str
@@ -217,16 +216,15 @@ class KnowledgeSource:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a stack was ever measured, so that silence is not taken for praise.
+    """How much of a stack was measured, so that a lack of findings is not taken for good news.
 
-    :param packages: how many the stack has
-    :param measured: of these, how many are in a measured stack, in this very version, on this
-        hardware class
-    :param measured_elsewhere: of the others, how many on another class only
-    :param nearest: ``None`` if nothing that was measured shares a version with it
-    :param sources: by name
-    :param missing: packages that something asks for and nobody knows, sorted
-    :param unsolvable: packages of which no version can be used here, sorted
+    :param packages: number of packages in the stack
+    :param measured: number of packages measured in this version on the target's hardware class
+    :param measured_elsewhere: number of the others that were measured on other hardware
+    :param nearest: the most similar measured stack; ``None`` if none shares a version
+    :param sources: data sources by name
+    :param missing: required packages that the store does not have, sorted
+    :param unsolvable: packages without a version that can be used here, sorted
     """
 
     packages: int
@@ -239,26 +237,26 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Of the stack's packages with evidence on this hardware, within [0, 1]."""
+        """Share of the packages that were measured on this hardware, within [0, 1]."""
         return self.measured / self.packages if self.packages else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """All that scoring has to say, before anything is resolved.
+    """The assessment of a request, made before resolving.
 
-    :param scores: of every candidate of the snapshot, its contribution to each criterion
-    :param criteria: in the order of ``scores``
-    :param claims: in a fixed order: those beside the baseline, and settled ones between other
-        versions; see :meth:`claims_of`
-    :param comparisons: how many comparisons share the error rate of the claims
-    :param standings: of versions that lose to another one by performance
-    :param refused: versions that the recommendation type does not allow, with the words
+    :param scores: contributions of every candidate to each criterion
+    :param criteria: criteria in the order of the contributions
+    :param claims: comparisons with the baseline, and settled ones between other versions, in a
+        fixed order; see :meth:`claims_of`
+    :param comparisons: number of comparisons that share the error rate of the claims
+    :param standings: versions with a loss by performance
+    :param refused: versions that the recommendation type refuses, with the reason
     :param baseline: version by name that claims compare with
-    :param coverage: of the baseline
-    :param coverage_of: gives that of another stack
-    :param justifications: what is to be known of the request, whatever is chosen
-    :param notes: what is to be known of versions, looked up when they are chosen
+    :param coverage: coverage of the baseline
+    :param coverage_of: function that returns the coverage of another stack
+    :param justifications: findings about the request, for any stack
+    :param notes: function that returns the findings about the versions of a stack
     """
 
     scores: Mapping[Purl, tuple[int, ...]]
@@ -276,9 +274,9 @@ class Assessment:
     )
 
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
-        """The claims about versions of a stack; confounded ones are of no version."""
+        """The claims about versions of a stack; confounded claims are not about a version."""
         return tuple(it for it in self.claims if it.purl is not None and it.purl in stack)
 
     def justifications_of(self, stack: Collection[Purl]) -> tuple[Justification, ...]:
-        """What a person should know of a stack: of the request, its packages and its versions."""
+        """All findings about a stack: about the request, its packages and its versions."""
         return (*self.justifications, *self.notes(stack))

@@ -1,4 +1,4 @@
-"""What a person should know of versions that were chosen, each with its evidence."""
+"""Write justifications: messages about a request and its versions, each with its evidence."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from graph.candidates import Candidate
 from graph.evidence import KnownHarm
 from graph.snapshot import Snapshot
 
-#: Where every identifier of the advisories that are read has its page.
+#: URL of the page of an advisory.
 VULNERABILITY_PAGE = "https://osv.dev/vulnerability/{}"
 
-#: Of what is settled of stacks that differ in several packages, as much is told one by one.
+#: Maximum number of single messages about stacks that differ in several packages.
 MAX_CONFOUNDED = 5
 
-_GRAVE = frozenset({Severity.HIGH, Severity.CRITICAL})
+_SEVERE = frozenset({Severity.HIGH, Severity.CRITICAL})
 _CODES = {
     Verdict.FASTER: (JustificationCode.FASTER, NoteLevel.INFO),
     Verdict.SLOWER: (JustificationCode.SLOWER, NoteLevel.WARNING),
@@ -48,25 +48,25 @@ def justifications_of_stack(
     allowed: AllowList,
     as_of: datetime,
 ) -> Callable[[Collection[Purl]], tuple[Justification, ...]]:
-    """A function that tells of a stack's versions, in the order of their names."""
+    """A function that returns the findings about the versions of a stack, sorted by name."""
 
-    told: dict[Purl, list[Claim]] = defaultdict(list)
+    claims_by_purl: dict[Purl, list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.purl is not None and claim.beside_baseline:
-            told[claim.purl].append(claim)
+            claims_by_purl[claim.purl].append(claim)
 
     def notes(stack: Collection[Purl]) -> tuple[Justification, ...]:
-        found: list[Justification] = []
+        findings: list[Justification] = []
         for purl in sorted(stack):
             name = name_of(purl)
             candidates = snapshot.packages.get(name, ())
             for it in candidates:
                 if it.purl == purl:
-                    found += _of_release(it, as_of)
-                    found += _of_harms(it, known, allowed)
-            found += _of_package(name, candidates, as_of)
-            found += map(claim_note, told.get(purl, ()))
-        return tuple(found)
+                    findings += _of_release(it, as_of)
+                    findings += _of_vulnerabilities(it, known, allowed)
+            findings += _of_package(name, candidates, as_of)
+            findings += map(claim_note, claims_by_purl.get(purl, ()))
+        return tuple(findings)
 
     return notes
 
@@ -74,21 +74,22 @@ def justifications_of_stack(
 def request_notes(
     missing: Iterable[str], unsolvable: Iterable[str], lost: Iterable[str], claims: Iterable[Claim]
 ) -> tuple[Justification, ...]:
-    """What is to be known of a request, whatever is chosen.
+    """Findings about a request, for any stack.
 
-    :param lost: packages of the baseline whose version is no candidate, with the version
+    :param lost: requirements of the baseline without a candidate, such as ``numpy==1.26.4``
     """
     return (
         *(_missing(name) for name in missing),
         *(_unsolvable(name) for name in unsolvable),
-        *(_lost(text) for text in lost),
+        *(_baseline_unavailable(text) for text in lost),
         *_confounded(claims),
     )
 
 
 def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
-    """What is settled of stacks that differ in several packages: those that tell most, and how
-    many more there are. The fewer packages differ and the larger the difference, the more it tells.
+    """Settled claims about stacks that differ in several packages, and the number of further ones.
+
+    Claims with fewer differing packages and larger effects come first.
     """
     settled = [it for it in claims if it.confounded and it.verdict is not Verdict.UNDETERMINED]
     settled.sort(key=lambda it: (len(it.differs), -abs(math.log1p(it.effect_pct / 100))))
@@ -96,25 +97,29 @@ def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
         yield claim_note(it)
     if rest := settled[MAX_CONFOUNDED:]:
         counted = Counter(it.verdict for it in rest)
-        told = ", ".join(f"{counted[it]} {it.value}" for it in Verdict if counted[it])
-        words = f"{len(rest)} more comparisons of stacks that differ in several packages: {told};"
-        yield Justification(JustificationCode.CONFOUNDED, NoteLevel.INFO, f"{words} none is scored")
+        verdicts = ", ".join(f"{counted[it]} {it.value}" for it in Verdict if counted[it])
+        message = (
+            f"{len(rest)} more comparisons of stacks that differ in several packages: {verdicts};"
+        )
+        yield Justification(
+            JustificationCode.CONFOUNDED, NoteLevel.INFO, f"{message} none is scored"
+        )
 
 
 def _missing(name: str) -> Justification:
-    words = f"{name} is asked for, and no version of it is known"
-    return Justification(JustificationCode.MISSING, NoteLevel.ERROR, words, name)
+    message = f"{name} is asked for, and no version of it is known"
+    return Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name)
 
 
 def _unsolvable(name: str) -> Justification:
-    words = f"no version of {name} tells what it requires without being built"
-    return Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, words, name)
+    message = f"no version of {name} tells what it requires without being built"
+    return Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name)
 
 
-def _lost(text: str) -> Justification:
-    words = f"{text} cannot be installed here, so that nothing is compared with it"
+def _baseline_unavailable(text: str) -> Justification:
+    message = f"{text} cannot be installed here, so that nothing is compared with it"
     return Justification(
-        JustificationCode.BASELINE_UNAVAILABLE, NoteLevel.WARNING, words, text.partition("==")[0]
+        JustificationCode.BASELINE_UNAVAILABLE, NoteLevel.WARNING, message, text.partition("==")[0]
     )
 
 
@@ -122,16 +127,16 @@ def _of_release(it: Candidate, as_of: datetime) -> Iterator[Justification]:
     what = f"{it.name} {it.version}"
     if it.yanked:
         reason = f": {it.yanked_reason}" if it.yanked_reason else ""
-        words = f"{what} was yanked by its publisher{reason}"
-        yield Justification(JustificationCode.YANKED, NoteLevel.WARNING, words, it.name, it.purl)
+        message = f"{what} was yanked by its publisher{reason}"
+        yield Justification(JustificationCode.YANKED, NoteLevel.WARNING, message, it.name, it.purl)
     if it.prerelease:
-        words = f"{what} is a pre-release"
-        yield Justification(JustificationCode.PRERELEASE, NoteLevel.INFO, words, it.name, it.purl)
+        message = f"{what} is a pre-release"
+        yield Justification(JustificationCode.PRERELEASE, NoteLevel.INFO, message, it.name, it.purl)
     if it.uploaded_at is not None and as_of - it.uploaded_at < RIPE_AFTER:
-        # By the calendar: of the moment that counts only the day is known.
+        # In calendar days, because only the date of ``as_of`` is known.
         days = max(0, (as_of.date() - it.uploaded_at.astimezone(UTC).date()).days)
-        words = f"{what} was released {days} {'day' if days == 1 else 'days'} ago"
-        yield Justification(JustificationCode.IMMATURE, NoteLevel.INFO, words, it.name, it.purl)
+        message = f"{what} was released {days} {'day' if days == 1 else 'days'} ago"
+        yield Justification(JustificationCode.IMMATURE, NoteLevel.INFO, message, it.name, it.purl)
 
 
 def _of_package(
@@ -139,11 +144,11 @@ def _of_package(
 ) -> Iterator[Justification]:
     last = last_release(candidates)
     if last is not None and as_of - last > UNMAINTAINED_AFTER:
-        words = f"nothing of {name} that fits was released since {last:%Y-%m-%d}"
-        yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, words, name)
+        message = f"nothing of {name} that fits was released since {last:%Y-%m-%d}"
+        yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, message, name)
 
 
-def _of_harms(
+def _of_vulnerabilities(
     candidate: Candidate, known: Mapping[str, KnownHarm], allowed: AllowList
 ) -> Iterator[Justification]:
     for it in candidate.vulnerabilities:
@@ -151,22 +156,22 @@ def _of_harms(
         harm = known.get(it.id)
         summary = f": {harm.summary}" if harm and harm.summary else ""
         accepted = allowed.accepts(it)
-        words = (
+        message = (
             f"{candidate.name} {candidate.version} is affected by {it.id}"
             f" ({severity or 'unrated'}){', which is allowed' if accepted else ''}{summary}"
         )
-        grave = severity in _GRAVE and not accepted
+        grave = severity in _SEVERE and not accepted
         yield Justification(
             JustificationCode.VULNERABILITY_ALLOWED if accepted else JustificationCode.VULNERABLE,
             NoteLevel.ERROR if grave else NoteLevel.INFO if accepted else NoteLevel.WARNING,
-            words, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(it.id), (it.id,),
+            message, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(it.id), (it.id,),
         )  # fmt: skip
 
 
 def claim_note(it: Claim) -> Justification:
-    """A claim in words, with all that makes it believable.
+    """A claim as a message, with its interval and its number of jobs.
 
-    A gain is told as it is expected to last (shrunk), then as it was observed, with its interval.
+    The message gives the shrunk effect first, then the observed effect with its interval.
     """
     code, level = _CODES[it.verdict]
     if it.confounded:
@@ -174,30 +179,30 @@ def claim_note(it: Claim) -> Justification:
     subject = it.package or "the measured stack"
     versions = ""
     if it.purl and it.baseline_purl:
-        versions = f" {_bare(it.purl)} next to {_bare(it.baseline_purl)}"
-    said = f"{subject}{versions}: {_said(it)} in {_measure(it)} on {it.hardware_label}"
+        versions = f" {_quoted_version(it.purl)} next to {_quoted_version(it.baseline_purl)}"
+    summary = f"{subject}{versions}: {_verdict_text(it)} in {_measure(it)} on {it.hardware_label}"
     jobs = f"{it.jobs} and {it.baseline_jobs} jobs"
     if not it.pairs and (it.runs, it.baseline_runs) != (it.jobs, it.baseline_jobs):
         jobs += f" of {it.runs} and {it.baseline_runs} runs"
     return Justification(
-        code, level, f"{said} ({_interval(it)}, {jobs}){_but(it)}",
+        code, level, f"{summary} ({_interval(it)}, {jobs}){_restrictions(it)}",
         it.package, it.purl, None, it.evidence,
     )  # fmt: skip
 
 
-def _said(it: Claim) -> str:
+def _verdict_text(it: Claim) -> str:
     if it.verdict is Verdict.UNDETERMINED:
         return f"undetermined{need_text(it)}"
     if it.verdict is Verdict.EQUIVALENT:
         return f"no difference beyond {it.delta_pct:.1f} %"
-    # Whatever shrinking left of it, a settled difference has the sign that was observed.
+    # Shrinking never changes the sign of a settled difference.
     return f"{abs(it.effect_pct):.1f} % {it.verdict.value}"
 
 
 def need_text(it: Claim) -> str:
-    """What an undetermined comparison lacks, as words to append; empty where it lacks nothing."""
+    """Message about what an undetermined comparison needs; empty if it needs nothing."""
     more = max(it.jobs_missing, it.baseline_jobs_missing)
-    told = {
+    texts = {
         None: "",
         Need.JOBS: f", about {_jobs(it.jobs_missing + it.baseline_jobs_missing)} would tell",
         Need.TURNS: (
@@ -210,7 +215,7 @@ def need_text(it: Claim) -> str:
         Need.HOSTS: f", {_further_hosts(it, more)} would tell",
         Need.MARGIN: ", more than 1,000 jobs of each would be needed",
     }
-    return told[it.needs]
+    return texts[it.needs]
 
 
 def _jobs(count: int) -> str:
@@ -235,28 +240,30 @@ def _interval(it: Claim) -> str:
 
 
 def _measure(it: Claim) -> str:
-    """The indicator with what tells its measurements apart; the claim has every parameter."""
-    told = ", ".join(f"{key} {it.parameters[key]}" for key in _TOLD if key in it.parameters)
-    return f"{it.indicator} ({told})" if told else it.indicator
+    """The indicator with its most important parameters; the claim has all parameters."""
+    shown = ", ".join(
+        f"{key} {it.parameters[key]}" for key in _SHOWN_PARAMETERS if key in it.parameters
+    )
+    return f"{it.indicator} ({shown})" if shown else it.indicator
 
 
-def _but(it: Claim) -> str:
-    """What keeps a claim from being about this very request."""
-    told = []
+def _restrictions(it: Claim) -> str:
+    """Restrictions of a claim: jobs left out, other hardware, other Python, confounding."""
+    parts = []
     if it.left_out:
-        told.append(f"left out: {left_out_text(it.left_out)}")
+        parts.append(f"left out: {left_out_text(it.left_out)}")
     if not it.same_hardware:
-        told.append("another hardware class than asked about")
+        parts.append("another hardware class than asked about")
     if not it.same_python:
-        told.append(f"Python {it.python_version or 'unknown'}")
+        parts.append(f"Python {it.python_version or 'unknown'}")
     if it.confounded:
-        told.append(f"not scored, as {len(it.differs)} packages differ: {', '.join(it.differs)}")
-    return f"; {'; '.join(told)}" if told else ""
+        parts.append(f"not scored, as {len(it.differs)} packages differ: {', '.join(it.differs)}")
+    return f"; {'; '.join(parts)}" if parts else ""
 
 
-#: Parameters that people know an indicator's measurements by.
-_TOLD = ("device", "dtype", "size", "batch", "threads")
+#: Parameters that appear in messages.
+_SHOWN_PARAMETERS = ("device", "dtype", "size", "batch", "threads")
 
 
-def _bare(purl: Purl) -> str:
+def _quoted_version(purl: Purl) -> str:
     return purl.partition("@")[2].partition("?")[0]

@@ -1,8 +1,8 @@
-"""What measurements say of versions: claims, and the order that the settled ones give.
+"""Claims about the performance of versions, and the order of versions by settled claims.
 
-All comparisons of one answer are judged as one family, so that the chance of even one false claim
-in it is bounded, however many packages, versions and indicators it covers. Performance orders two
-versions only by what is settled between them; :func:`performance_order` has the rule.
+All comparisons of one answer are judged as one family, so the chance of even one false claim in it
+is bounded for any number of packages, versions and indicators. Performance orders two versions only
+by settled differences; :func:`performance_order` has the rule.
 """
 
 from __future__ import annotations
@@ -48,39 +48,39 @@ from adviser.scoring.verdicts import ALPHA
 from common.packages import Purl
 from graph.evidence import Evidence, Series
 
-#: Standard deviation, natural log, by which an effect is taken to differ between hardware
-#: classes, or between versions of Python: a gain on one processor is often none on another,
-#: and nothing that was measured on the one tells how far it carries to the other.
+#: Assumed standard deviation, natural log, of an effect between hardware classes or versions of
+#: Python: a gain on one processor is often no gain on another, and measurements on one processor
+#: do not show how well they transfer.
 ELSEWHERE_SD = 0.1
 
-#: How α is shared among what an answer compares: most of it goes where a claim changes the advice.
+#: Shares of α by the purpose of a comparison; most of it for claims that change the advice.
 _SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.OTHERS: 1.0, Role.STACKS: 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """One contrast with its estimate."""
+    """A pair of stacks with its estimated effect."""
 
-    contrast: StackPair
+    pair: StackPair
     history: History
     estimate: Estimate
 
     @property
     def used(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """The two stacks, and which of their jobs took part."""
+        """The two stacks, each with the indexes of the jobs used."""
         return (
-            (self.contrast.baseline, self.estimate.baseline_used),
-            (self.contrast.candidate, self.estimate.used),
+            (self.pair.baseline, self.estimate.baseline_used),
+            (self.pair.candidate, self.estimate.used),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class VersionDifference:
-    """What one comparison of two versions of a package settled.
+    """The settled difference between two versions of a package.
 
-    :param shrunk: how much faster ``ours`` is, as it is expected to last, natural log
-    :param bound: natural log: the settled difference, δ at least; below zero where ``theirs`` is
-        faster, 0 where nothing is settled
+    :param shrunk: shrunk effect of ``ours`` against ``theirs``, natural log
+    :param bound: the settled difference, natural log, at least δ; negative if ``theirs`` is
+        faster, 0 if nothing is settled
     """
 
     package: str
@@ -94,11 +94,11 @@ class VersionDifference:
 
 @dataclass(frozen=True, slots=True)
 class Performance:
-    """What measurements say of the versions of a request.
+    """Measured performance of the versions of a request.
 
     :param claims: comparisons with the baseline's versions, and settled ones between others
-    :param differences: of all comparisons of two versions that had jobs enough
-    :param comparisons: how many comparisons share the error rate
+    :param differences: differences from all comparisons of two versions with enough jobs
+    :param comparisons: number of comparisons that share the error rate
     """
 
     claims: tuple[Claim, ...]
@@ -111,29 +111,27 @@ def performance_of(
     stacks: MeasuredStackIndex,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
-    asked: Target,
+    target: Target,
 ) -> Performance:
-    """Everything that was measured of the wanted versions.
+    """Measured performance of the versions of a request.
 
-    A version that was measured in the same circumstances is judged by that alone. Where it was
-    not, measurements from elsewhere are told, with a wider interval, each by itself.
+    If a version was measured on the target, only these measurements count. Otherwise measurements
+    from elsewhere are reported separately, with wider intervals.
 
-    :param stacks: of the evidence
-    :param versions: those that may be chosen, by name
-    :returns: claims by package, version, indicator and hardware; of stacks that differ in several
-        packages, last, those only about which something is settled
+    :param stacks: index of the measured stacks of the evidence
+    :param versions: versions that may be chosen, by name
+    :returns: claims by package, version, indicator and hardware, then the settled claims about
+        stacks that differ in several packages
     """
-    histories = histories_of(evidence, _wanted(evidence, stacks, baseline, versions))
-    contrasts = _nearest(
-        package_pairs(stacks, histories, baseline, versions), evidence.series, asked
-    )
+    histories = histories_of(evidence, _series_of_interest(evidence, stacks, baseline, versions))
+    pairs = _nearest(package_pairs(stacks, histories, baseline, versions), evidence.series, target)
     here = {
         number: it
         for number, it in histories.items()
-        if asked.distance(evidence.series[number]) == 0
+        if target.distance(evidence.series[number]) == 0
     }
-    contrasts += several_package_pairs(stacks, here, baseline, versions)
-    return _judged(_estimated(contrasts, histories), asked, evidence)
+    pairs += several_package_pairs(stacks, here, baseline, versions)
+    return _judged(_estimated(pairs, histories), target, evidence)
 
 
 def upgrade_claims(
@@ -141,40 +139,38 @@ def upgrade_claims(
     stacks: MeasuredStackIndex,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
-    asked: Target,
+    target: Target,
     whole: tuple[str, str] | None = None,
 ) -> tuple[Claim, ...]:
-    """What is known of an upgrade, settled or not: of each changed version, and of all together.
+    """Claims about an upgrade, settled or not: about each changed version and the whole stack.
 
-    Nothing else is tested, and all of it is one family.
+    These comparisons form one family; nothing else is tested.
 
-    :param baseline: the versions of the old stack by name
-    :param versions: by name, the old and the new version of each package that changed
-    :param whole: digests of the old and the new stack if both were measured as they are; they are
-        compared in the very circumstances asked about, and never scored
+    :param baseline: versions of the old stack by name
+    :param versions: by name, the old and the new version of each changed package
+    :param whole: digests of the old and the new stack if both were measured; they are compared on
+        the target only, and never scored
     """
-    histories = histories_of(evidence, _wanted(evidence, stacks, baseline, versions))
-    contrasts = _nearest(
-        package_pairs(stacks, histories, baseline, versions), evidence.series, asked
-    )
+    histories = histories_of(evidence, _series_of_interest(evidence, stacks, baseline, versions))
+    pairs = _nearest(package_pairs(stacks, histories, baseline, versions), evidence.series, target)
     if whole is not None:
         old, new = whole
         differs = stacks.differing(old, new)
-        contrasts += [
+        pairs += [
             StackPair(number, old, new, differs)
             for number, it in histories.items()
-            if asked.distance(evidence.series[number]) == 0 and old in it.jobs and new in it.jobs
+            if target.distance(evidence.series[number]) == 0 and old in it.jobs and new in it.jobs
         ]
-    return _judged(_estimated(contrasts, histories), asked, evidence, every=True).claims
+    return _judged(_estimated(pairs, histories), target, evidence, every=True).claims
 
 
-def _wanted(
+def _series_of_interest(
     evidence: Evidence,
     stacks: MeasuredStackIndex,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
 ) -> set[int]:
-    """Series in which a stack was measured that holds a version that is asked about."""
+    """Indexes of the series with a measured stack that contains a version of interest."""
     holding = {digest for purl in baseline.values() for digest in stacks.holding(purl)}
     for several in versions.values():
         measured = [it for it in several if stacks.holding(it)]
@@ -184,60 +180,60 @@ def _wanted(
 
 
 def _nearest(
-    contrasts: Sequence[StackPair], series: Sequence[Series], asked: Target
+    pairs: Sequence[StackPair], series: Sequence[Series], target: Target
 ) -> list[StackPair]:
-    """Of every two versions those contrasts that come from as near as any."""
+    """For every two versions, the pairs measured nearest to the target."""
     nearest: dict[tuple[Purl | None, Purl | None], int] = {}
-    for it in contrasts:
-        distance, pair = asked.distance(series[it.series]), (it.purl, it.baseline_purl)
+    for it in pairs:
+        distance, pair = target.distance(series[it.series]), (it.purl, it.baseline_purl)
         nearest[pair] = min(distance, nearest.get(pair, distance))
     return [
         it
-        for it in contrasts
-        if asked.distance(series[it.series]) == nearest[it.purl, it.baseline_purl]
+        for it in pairs
+        if target.distance(series[it.series]) == nearest[it.purl, it.baseline_purl]
     ]
 
 
-def _estimated(contrasts: Sequence[StackPair], histories: Mapping[int, History]) -> list[_Compared]:
-    """Estimates, those of one series in one go."""
+def _estimated(pairs: Sequence[StackPair], histories: Mapping[int, History]) -> list[_Compared]:
+    """Estimate the effects, all pairs of a series together."""
     by_series: dict[int, list[StackPair]] = defaultdict(list)
-    for it in contrasts:
+    for it in pairs:
         by_series[it.series].append(it)
     compared = []
     for number, several in by_series.items():
         history = histories[number]
-        pairs = [(history.sample(it.baseline), history.sample(it.candidate)) for it in several]
-        estimates = pair_estimates(pairs, history.spread)
+        samples = [(history.sample(it.baseline), history.sample(it.candidate)) for it in several]
+        estimates = pair_estimates(samples, history.spread)
         compared += [
-            _Compared(contrast, history, estimate)
-            for contrast, estimate in zip(several, estimates, strict=True)
+            _Compared(pair, history, estimate)
+            for pair, estimate in zip(several, estimates, strict=True)
         ]
     return compared
 
 
 def _judged(
     compared: Sequence[_Compared],
-    asked: Target,
+    target: Target,
     evidence: Evidence,
     *,
     every: bool = False,
 ) -> Performance:
-    """All comparisons of one answer: one family of tests.
+    """Judge all comparisons of one answer as one family of tests.
 
-    :param every: whether claims are wanted of every comparison, settled or not
+    :param every: whether to return claims from all comparisons, settled or not
     """
     if not compared:
         return Performance((), (), 0)
-    tested = Counter(it.contrast.role for it in compared if it.estimate.tested)
+    tested = Counter(it.pair.role for it in compared if it.estimate.tested)
     family = judge_family(
         [
             FamilyMember(
                 it.estimate,
                 it.history.log_margin,
-                it.contrast.series,
-                ELSEWHERE_SD * math.sqrt(asked.distance(it.history.series)),
-                _SHARES[it.contrast.role] / max(1, tested[it.contrast.role]),
-                every or it.contrast.role is Role.BASELINE,
+                it.pair.series,
+                ELSEWHERE_SD * math.sqrt(target.distance(it.history.series)),
+                _SHARES[it.pair.role] / max(1, tested[it.pair.role]),
+                every or it.pair.role is Role.BASELINE,
             )
             for it in compared
         ]
@@ -250,9 +246,9 @@ def _judged(
         _Judged(it, family, i, float(shrunk[i]), float(bounds[i])) for i, it in enumerate(compared)
     ]
     claims = [
-        _claim(it, asked, evidence.hardware)
+        _claim(it, target, evidence.hardware)
         for it in judged
-        if every or it.compared.contrast.role is Role.BASELINE or verdicts[it.place]
+        if every or it.compared.pair.role is Role.BASELINE or verdicts[it.place]
     ]
     return Performance(
         tuple(sorted(claims, key=_order)),
@@ -266,11 +262,11 @@ def _sizes(effects: Effects) -> Effects:
 
 
 def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
-    """What is expected to last of each effect, by what all comparisons of its series show."""
+    """Shrink each effect by what all comparisons of its series show."""
     shrunk = np.zeros(len(compared))
     by_series: dict[int, list[int]] = defaultdict(list)
     for i, it in enumerate(compared):
-        by_series[it.contrast.series].append(i)
+        by_series[it.pair.series].append(i)
     for places in by_series.values():
         some = Effects(
             effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
@@ -281,11 +277,11 @@ def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What was judged of one comparison.
+    """The verdict on one comparison.
 
-    :param place: among the members of the family
-    :param shrunk: the effect as it is expected to last, natural log
-    :param smallest: lower bound of its size, natural log
+    :param place: index among the members of the family
+    :param shrunk: shrunk effect, natural log
+    :param smallest: lower bound of its absolute value, natural log
     """
 
     compared: _Compared
@@ -296,12 +292,12 @@ class _Judged:
 
     @property
     def one_package(self) -> bool:
-        """Whether the two stacks differ in a single package."""
-        return self.compared.contrast.purl is not None
+        """Whether the two stacks differ in one package only."""
+        return self.compared.pair.purl is not None
 
     @property
     def bound(self) -> float:
-        """The settled difference; 0 if none is settled. It is δ at least: that was tested."""
+        """The settled difference, or 0. At least δ, because that was tested."""
         if not (self.one_package and self.family.judgements.verdict(self.place).different):
             return 0.0
         size = max(self.smallest, self.compared.history.log_margin)
@@ -310,11 +306,11 @@ class _Judged:
 
 def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
     for it in judged:
-        contrast, series = it.compared.contrast, it.compared.history.series
-        ours, theirs = contrast.purl, contrast.baseline_purl
+        pair, series = it.compared.pair, it.compared.history.series
+        ours, theirs = pair.purl, pair.baseline_purl
         if ours is not None and theirs is not None and it.compared.estimate.tested:
             yield VersionDifference(
-                contrast.differs[0],
+                pair.differs[0],
                 ours,
                 theirs,
                 series.indicator,
@@ -324,22 +320,22 @@ def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
             )
 
 
-def _claim(judged: _Judged, asked: Target, labels: Mapping[str, str]) -> Claim:
+def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
     it = judged.compared
-    contrast, series, estimate = it.contrast, it.history.series, it.estimate
+    pair, series, estimate = it.pair, it.history.series, it.estimate
     place, judgements = judged.place, judged.family.judgements
     verdict, lack = judgements.verdict(place), judged.family.lacks[place]
     low, high, effect, observed = per_cent(
         np.array([judgements.low[place], judgements.high[place], judged.shrunk, estimate.effect.d])
     ).tolist()
     return Claim(
-        package=contrast.differs[0] if contrast.purl else None,
-        purl=contrast.purl,
-        baseline_purl=contrast.baseline_purl,
-        stack=contrast.candidate,
-        baseline_stack=contrast.baseline,
-        differs=contrast.differs,
-        beside_baseline=contrast.role is Role.BASELINE,
+        package=pair.differs[0] if pair.purl else None,
+        purl=pair.purl,
+        baseline_purl=pair.baseline_purl,
+        stack=pair.candidate,
+        baseline_stack=pair.baseline,
+        differs=pair.differs,
+        beside_baseline=pair.role is Role.BASELINE,
         indicator=series.indicator,
         parameters=series.parameters,
         device=series.device,
@@ -347,9 +343,9 @@ def _claim(judged: _Judged, asked: Target, labels: Mapping[str, str]) -> Claim:
         comparison_key=series.comparison_key,
         hardware_digest=series.hardware_digest,
         hardware_label=labels.get(series.hardware_digest, series.hardware_digest),
-        same_hardware=asked.same_hardware(series),
+        same_hardware=target.same_hardware(series),
         python_version=series.python_version,
-        same_python=asked.same_python(series),
+        same_python=target.same_python(series),
         verdict=verdict,
         effect_pct=effect,
         observed_pct=observed,
@@ -382,7 +378,7 @@ def _claim(judged: _Judged, asked: Target, labels: Mapping[str, str]) -> Claim:
 
 
 def _spread_ratio(it: _Compared) -> SpreadRatio | None:
-    """How much more the jobs of one stack vary than those of the other, from 20 jobs on."""
+    """Ratio of the spreads of both stacks; ``None`` below 20 jobs."""
     if min(it.estimate.jobs, it.estimate.baseline_jobs) < MIN_JOBS_TO_TELL:
         return None
     theirs, ours = (within_runs(it.history.sample(stack), used) for stack, used in it.used)
@@ -395,16 +391,16 @@ def performance_order(
     versions: Mapping[str, Sequence[Purl]],
     choosable: Mapping[str, Collection[Purl]],
 ) -> dict[Purl, PerformanceStanding]:
-    """How every version stands next to those that could be chosen instead of it.
+    """The loss of every version compared with the versions that could be chosen instead.
 
-    A version loses to another one that is settled to be faster. Of two versions that were not
-    compared, the one with a settled gain over the baseline comes first, and one with a settled loss
-    last. Otherwise neither loses, however far each one's effect is from the baseline's: then
-    other criteria decide. A difference is the mean over indicators of the mean over what each
-    was measured with; a comparison that nothing settled is in both means, as zero.
+    A version loses to another version that is settled to be faster. If two versions were not
+    compared with each other, then one with a settled gain over the baseline wins, and one with a
+    settled loss loses. Otherwise neither loses, no matter how much their effects differ, and other
+    criteria decide. A difference is the mean over indicators of the mean over their parameters;
+    unsettled comparisons count as zero in both means.
 
     :param versions: all candidates, by name
-    :param choosable: those that a request can have
+    :param choosable: versions that a request can choose
     """
     table = _Table(differences)
     standings: dict[Purl, PerformanceStanding] = {}
@@ -421,7 +417,7 @@ def performance_order(
 
 
 class _Table:
-    """Differences by the two versions that they compare."""
+    """Differences by pair of versions."""
 
     def __init__(self, differences: Sequence[VersionDifference]) -> None:
         by_pair: dict[tuple[Purl, Purl], list[VersionDifference]] = defaultdict(list)
@@ -433,19 +429,19 @@ class _Table:
         self.packages = {it.package for several in by_pair.values() for it in several}
 
     def rivals(self, versions: Collection[Purl]) -> list[Purl]:
-        """The measured ones of some versions, and one of those that were never measured."""
+        """The measured versions, and one version that was never measured."""
         measured = sorted(it for it in versions if it in self.measured)
         return measured + sorted(it for it in versions if it not in self.measured)[:1]
 
     def gain(self, ours: Purl, theirs: Purl) -> float | None:
-        """How much faster ``ours`` is settled to be, natural log; ``None`` if not compared."""
+        """Settled gain of ``ours`` over ``theirs``, natural log; ``None`` if not compared."""
         if (gain := self._gains.get((ours, theirs))) is not None:
             return gain
         gain = self._gains.get((theirs, ours))
         return None if gain is None else -gain
 
     def standing(self, version: Purl, rival: Purl, baseline: Purl | None) -> PerformanceStanding:
-        """What a version loses to another one."""
+        """The loss of a version to another version."""
         if version == rival:
             return PerformanceStanding()
         gain = self.gain(rival, version)
@@ -466,7 +462,7 @@ class _Table:
         return PerformanceStanding()
 
     def _largest(self, faster: Purl, slower: Purl) -> str:
-        """The largest settled difference between two versions, in words."""
+        """A message about the largest settled difference between two versions."""
         several = [*self._differences[faster, slower], *self._differences[slower, faster]]
         most = max(
             several,

@@ -17,16 +17,16 @@ from adviser.scoring.histories import History
 from common.packages import Purl, version_of
 from graph.evidence import Evidence
 
-#: Of a sum of digests; two different sets of packages share one with a chance of 2⁻¹²⁸.
+#: Modulus of sums of digests; two sets of packages collide with a probability of 2⁻¹²⁸.
 _MODULUS = 1 << 128
 
 
 class Role(Enum):
-    """What a comparison is for."""
+    """The purpose of a comparison."""
 
-    #: A version next to the baseline's.
+    #: A version with the baseline's version.
     BASELINE = auto()
-    #: The newest measured version next to another one.
+    #: The newest measured version with another version.
     NEWEST = auto()
     #: Two other versions of one package.
     OTHERS = auto()
@@ -36,12 +36,12 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StackPair:
-    """Two measured stacks to compare, and in what they differ.
+    """Two measured stacks to compare, and the packages that differ.
 
-    :param series: its index
-    :param differs: names of the packages, sorted
-    :param purl: the one version that the candidate has instead, ``None`` if several differ
-    :param baseline_purl: what the other stack has instead of it
+    :param series: index of the series
+    :param differs: names of the packages that differ, sorted
+    :param purl: the candidate's version of the package; ``None`` if several packages differ
+    :param baseline_purl: the baseline's version of it
     """
 
     series: int
@@ -54,7 +54,7 @@ class StackPair:
 
 
 def name_of(purl: Purl) -> str:
-    """The package's name, out of a Package URL.
+    """The name of the package in a Package URL.
 
     >>> name_of(Purl("pkg:pypi/numpy@1.26.4?index=builds"))
     'numpy'
@@ -63,7 +63,7 @@ def name_of(purl: Purl) -> str:
 
 
 class MeasuredStackIndex:
-    """The measured stacks, by what they hold."""
+    """An index of measured stacks by the versions that they contain."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.members = {digest: frozenset(them) for digest, them in evidence.stacks.items()}
@@ -77,11 +77,11 @@ class MeasuredStackIndex:
         self._by_sum = {value: digest for digest, value in sorted(self._sums.items())}
 
     def holding(self, purl: Purl) -> list[str]:
-        """The digests of stacks with this version, sorted."""
+        """Digests of the stacks that contain a version, sorted."""
         return self._holding.get(purl, [])
 
     def exchanged(self, digest: str, old: Purl, new: Purl) -> str | None:
-        """The stack that has ``new`` instead of ``old`` and is the same otherwise."""
+        """The stack that has ``new`` instead of ``old`` and is equal otherwise, if measured."""
         return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)
 
     def differing(self, one: str, other: str) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class MeasuredStackIndex:
         return tuple(sorted({name_of(it) for it in self.members[one] ^ self.members[other]}))
 
     def shared(self, digest: str, stack: Collection[Purl]) -> int:
-        """How many versions a measured stack has in common with another."""
+        """The number of versions that a measured stack and another stack have in common."""
         return len(self.members[digest].intersection(stack))
 
 
@@ -99,7 +99,7 @@ def _number(purl: Purl) -> int:
 
 
 def version_of_purl(purl: Purl) -> str:
-    """The version, out of a Package URL.
+    """The version in a Package URL.
 
     >>> version_of_purl(Purl("pkg:pypi/torch@2.4.1%2Bcpu?index=builds"))
     '2.4.1+cpu'
@@ -113,43 +113,41 @@ def package_pairs(
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Iterable[Purl]],
 ) -> list[StackPair]:
-    """For each series and two versions of a package, the stacks that differ in that alone.
+    """Pairs of stacks that differ only in the version of one package, for each series.
 
-    Every measured version is compared with the baseline's, and every two with each other, the
-    newer one as the candidate. Where several pairs of stacks differ in two versions alone, the pair
-    whose other packages are most like the baseline's is taken, then the one with most jobs:
-    nothing that depends on what was measured.
+    Every measured version is compared with the baseline's version, and every two other versions
+    with each other, the newer one as the candidate. If several pairs of stacks differ only in these
+    two versions, the pair most similar to the baseline is taken, then the pair with most jobs. The
+    choice never depends on the results.
 
     :param baseline: version by name that others are compared with
-    :param versions: those that are wanted to know of, by name
+    :param versions: versions of interest, by name
     """
     wanted = frozenset(baseline.values())
-    contrasts = []
+    pairs = []
     for name in sorted({*baseline, *versions}):
         for ours, theirs, role in _version_pairs(
             stacks, baseline.get(name), versions.get(name, ())
         ):
-            known = _pairs(stacks, theirs, ours)
-            for number, history in histories.items() if known else ():
+            stack_pairs = _pairs(stacks, theirs, ours)
+            for number, history in histories.items() if stack_pairs else ():
                 best = max(
                     (
                         (stacks.shared(base, wanted), _jobs(history, base, other), base, other)
-                        for base, other in known
+                        for base, other in stack_pairs
                         if base in history.jobs and other in history.jobs
                     ),
                     default=None,
                 )
                 if best is not None:
-                    contrasts.append(
-                        StackPair(number, best[2], best[3], (name,), ours, theirs, role)
-                    )
-    return contrasts
+                    pairs.append(StackPair(number, best[2], best[3], (name,), ours, theirs, role))
+    return pairs
 
 
 def _version_pairs(
     stacks: MeasuredStackIndex, baseline: Purl | None, versions: Iterable[Purl]
 ) -> Iterator[tuple[Purl, Purl, Role]]:
-    """Every two measured versions of a package: the candidate, the other one, and what for."""
+    """Pairs of measured versions of a package: candidate, other version, and purpose."""
     measured = sorted({it for it in versions if stacks.holding(it)}, key=_age, reverse=True)
     if baseline is not None and stacks.holding(baseline):
         for ours in measured:
@@ -157,17 +155,17 @@ def _version_pairs(
                 yield ours, baseline, Role.BASELINE
     for place, (newer, older) in enumerate(combinations(measured, 2)):
         if baseline not in (newer, older):
-            # Pairs come in the order of their first version, which is the newest one.
+            # Pairs are sorted by their first version; the first ones have the newest version.
             yield newer, older, Role.NEWEST if place < len(measured) - 1 else Role.OTHERS
 
 
 def _age(purl: Purl) -> tuple[Version, Purl]:
-    """Sorts versions of one package, oldest first."""
+    """Sort key for versions of one package, oldest first."""
     return version_of(version_of_purl(purl)) or Version("0"), purl
 
 
 def _pairs(stacks: MeasuredStackIndex, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
-    """Every stack with one version, and the one that has the other instead."""
+    """Pairs of stacks that differ only in these two versions."""
     bases, others = stacks.holding(theirs), stacks.holding(ours)
     if len(bases) <= len(others):
         pairs = [(it, stacks.exchanged(it, theirs, ours)) for it in bases]
@@ -186,13 +184,13 @@ def several_package_pairs(
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
 ) -> list[StackPair]:
-    """Stacks that differ in several packages from the one that is most like the baseline.
+    """Pairs of the stack most similar to the baseline and stacks that differ in several packages.
 
-    What they show cannot be put down to a package, so it is told and never scored. Only those
-    are taken in which every version that differs could be chosen.
+    Their effects cannot be attributed to a package, so they are reported and never scored. A pair
+    is included only if every version that differs can be chosen.
     """
     wanted = frozenset(baseline.values())
-    found = []
+    pairs = []
     for number, history in histories.items():
         base = max(
             history.jobs,
@@ -205,5 +203,5 @@ def several_package_pairs(
             differs = stacks.differing(base, other)
             changed = stacks.members[other] - stacks.members[base]
             if len(differs) > 1 and all(it in versions.get(name_of(it), ()) for it in changed):
-                found.append(StackPair(number, base, other, differs))
-    return found
+                pairs.append(StackPair(number, base, other, differs))
+    return pairs
