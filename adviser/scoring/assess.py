@@ -68,7 +68,7 @@ class Coverages:
         )
 
     def _nearest(self, stack: Collection[Purl]) -> NearestStack | None:
-        """The measured stack with the fewest differences, then on this hardware, then with most jobs."""
+        """The measured stack with the fewest differences; ties by hardware, then by jobs."""
         if not stack:
             return None
         wanted = frozenset(stack)

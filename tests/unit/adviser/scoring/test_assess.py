@@ -81,8 +81,8 @@ def assessed(
     kind: RecommendationType, snap: Snapshot | None = None, evidence: Evidence = NOTHING,
     **more: Any,
 ) -> Assessment:  # fmt: skip
-    told = {"baseline": None, "asked": PLACE, **more}
-    return assess(snap or snapshot(), evidence, kind, **told)
+    arguments = {"baseline": None, "target": PLACE, **more}
+    return assess(snap or snapshot(), evidence, kind, **arguments)
 
 
 def advised(kind: RecommendationType, snap: Snapshot | None = None, **more: Any) -> str:
