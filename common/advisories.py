@@ -17,16 +17,16 @@ from common.packages import (
 
 
 class RangeEventKind(StrEnum):
-    """What begins or ends a range of versions, in the words of the OSV schema."""
+    """What starts or ends a range of versions, as the OSV schema calls it."""
 
     INTRODUCED = "introduced"
     FIXED = "fixed"
     LAST_AFFECTED = "last_affected"
-    #: Nothing at or above it is affected, whatever the other events say.
+    #: No version at or above it is affected, regardless of other events.
     LIMIT = "limit"
 
 
-#: As an ``introduced`` event: before every version. As a ``limit``: above every version.
+#: An ``introduced`` event before every version, and a ``limit`` above every version.
 FROM_THE_FIRST, NO_LIMIT = "0", "*"
 
 
@@ -43,7 +43,7 @@ Range = tuple[RangeEvent, ...]
 
 
 class Severity(StrEnum):
-    """Qualitative rating by the CVSS specification, the least first."""
+    """Qualitative rating by the CVSS specification, in ascending order."""
 
     NONE = "none"
     LOW = "low"
@@ -53,7 +53,7 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Place in the order of badness, from 0."""
+        """Position in ascending order of severity, from 0."""
         return list(Severity).index(self)
 
     @classmethod
@@ -69,10 +69,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """How bad it is, as far as somebody said.
+    """Severity of a vulnerability, as far as it is known.
 
     :param score: CVSS base score within ``[0, 10]``
-    :param vector: what the score comes from; without a score, a vector that nobody can read
+    :param vector: CVSS vector of the score; without a score, a vector that cannot be parsed
     """
 
     severity: Severity | None = None
@@ -81,7 +81,7 @@ class Rating:
 
 
 def worst(ratings: Iterable[Rating]) -> Rating:
-    """The highest score; without any, the worst that was said in words."""
+    """The rating with the highest score, else the one with the highest severity."""
 
     def badness(rating: Rating) -> tuple[bool, float, int, bool, str]:
         rank = -1 if rating.severity is None else rating.severity.rank
@@ -93,10 +93,10 @@ def worst(ratings: Iterable[Rating]) -> Rating:
 
 @dataclass(frozen=True, slots=True)
 class AffectedPackage:
-    """Which versions of a package are affected: those in a range, and those listed.
+    """Affected versions of a package: those in a range, and those listed.
 
     :param name: normalised
-    :param versions: normalised by PEP 440 where they can be, sorted
+    :param versions: sorted; normalised by PEP 440 if they are versions
     """
 
     name: str
@@ -106,11 +106,11 @@ class AffectedPackage:
 
 @dataclass(frozen=True, slots=True)
 class AdvisoryHead:
-    """What an advisory says of the vulnerability itself.
+    """Description of the vulnerability in an advisory.
 
     :param aliases: other identifiers of the same vulnerability, sorted
-    :param withdrawn_at: since when its publisher takes it back
-    :param document_id: digest of the document that says all this
+    :param withdrawn_at: when its publisher withdrew it
+    :param document_id: digest of the source document
     """
 
     advisory_id: str
@@ -124,18 +124,19 @@ class AdvisoryHead:
 
     @property
     def age(self) -> tuple[datetime, str]:
-        """Of two documents of one advisory, the one with the greater is the newer."""
+        """Sort key of documents of one advisory, from the oldest to the newest."""
         return self.modified_at, self.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class Advisory:
-    """One advisory, as one document has it.
+    """One advisory, from one document.
 
-    :param packages: Python packages; empty if it is about those of other ecosystems only
-    :param body: canonical JSON of all that was delivered
-    :param unreadable_versions: ends of ranges that are no versions, taken to the safe side
-    :param malformed_vectors: CVSS vectors that give no score
+    :param packages: Python packages; empty if it only concerns other ecosystems
+    :param body: canonical JSON of the whole delivery
+    :param unreadable_versions: number of range ends that are not versions; such ranges are read
+        as wider
+    :param malformed_vectors: number of CVSS vectors that give no score
     """
 
     head: AdvisoryHead
@@ -146,11 +147,11 @@ class Advisory:
 
 
 class VersionLine:
-    """The versions of one package in their order, to ask of many advisories which they affect.
+    """The sorted versions of one package, to match against many advisories.
 
-    A local build such as ``2.0.1+cu118`` counts as the release that it is built from,
-    as it does in a specifier, unless the advisory names a local version itself.
-    Versions that are none by PEP 440 have no place in a range; they can only be listed.
+    A local build such as ``2.0.1+cu118`` counts as its public release, as in a specifier, unless
+    the advisory names a local version itself. Texts that are not versions by PEP 440 match no
+    range; an advisory can only list them.
 
     >>> line = VersionLine(["1.0", "1.5", "1.5+cu118", "2.0"])
     >>> start, fixed = RangeEventKind.INTRODUCED, RangeEventKind.FIXED
@@ -160,40 +161,40 @@ class VersionLine:
     """
 
     def __init__(self, versions: Iterable[str]) -> None:
-        given = self._given = frozenset(versions)
-        placed = sorted((parsed, text) for text in given if (parsed := version_of(text)))
+        texts = self._all = frozenset(versions)
+        placed = sorted((parsed, text) for text in texts if (parsed := version_of(text)))
         self._texts = [text for _, text in placed]
         self._full = [parsed for parsed, _ in placed]
         self._releases = [it if it.local is None else Version(it.public) for it in self._full]
         self._listed: dict[Version | str, list[str]] = {}
-        for text in given:
+        for text in texts:
             for key in _listed_keys(text):
                 self._listed.setdefault(key, []).append(text)
 
     @property
     def ordered(self) -> list[str]:
-        """The versions, oldest first; what is no version comes last, as text."""
-        unplaced = sorted(text for text in self._given if version_of(text) is None)
+        """The versions, oldest first; texts that are not versions come last."""
+        unplaced = sorted(text for text in self._all if version_of(text) is None)
         return [*self._texts, *unplaced]
 
     def affected(self, package: AffectedPackage) -> set[str]:
-        """Those of the versions that are in a range, or listed.
+        """The affected versions: those in a range, and those listed.
 
         Costs a few binary searches and a pass over the versions for each range.
         """
-        found: set[str] = set()
+        affected: set[str] = set()
         for events in package.ranges:
             flags = self._flags(events)
-            found.update(text for text, flag in zip(self._texts, flags, strict=True) if flag)
+            affected.update(text for text, flag in zip(self._texts, flags, strict=True) if flag)
         for listed in package.versions:
-            found.update(self._listed.get(version_of(listed) or listed, ()))
-        return found
+            affected.update(self._listed.get(version_of(listed) or listed, ()))
+        return affected
 
     def _flags(self, events: Range) -> bytearray:
-        """One byte a version, 1 if it is affected.
+        """One byte for each version, 1 if it is affected.
 
-        Every event holds from one version on for all above it, and where several hold,
-        the last of them in their order decides: so each overwrites what came before.
+        An event applies to its version and all above it. Where several apply, the last one in
+        their order decides, so each overwrites the earlier ones.
         """
         flags = bytearray(len(self._texts))
         for event in sorted(events, key=_order):
@@ -208,14 +209,14 @@ class VersionLine:
         return flags
 
     def _first(self, event: RangeEvent) -> int:
-        """Place of the first version for which ``event`` holds."""
+        """Position of the first version to which ``event`` applies."""
         if event.version == FROM_THE_FIRST and event.kind is RangeEventKind.INTRODUCED:
             return 0
         if event.version == NO_LIMIT and event.kind is RangeEventKind.LIMIT:
             return len(self._texts)
         parsed = version_of(event.version)
         if parsed is None:
-            # Parsers let none through; what begins nowhere affects everything, to be safe.
+            # Parsers refuse such versions. To be safe, a range without a start covers all versions.
             return 0 if event.kind is RangeEventKind.INTRODUCED else len(self._texts)
         among = self._full if parsed.local else self._releases
         find = bisect_right if event.kind is RangeEventKind.LAST_AFFECTED else bisect_left
@@ -223,7 +224,7 @@ class VersionLine:
 
 
 def _listed_keys(text: str) -> set[Version | str]:
-    """What a list may name so that the version ``text`` is meant: equals, such as 1.0 and 1.0.0."""
+    """Keys under which a list may name the version ``text``, such as 1.0 and 1.0.0."""
     parsed = version_of(text)
     return {text} if parsed is None else {parsed, Version(parsed.public)}
 
@@ -232,7 +233,7 @@ _LOWEST = Version("0.dev0")
 
 
 def _order(event: RangeEvent) -> tuple[bool, Version]:
-    """Place of an event; events of one version stay in the advisory's order."""
+    """Sort key of an event; events of one version keep the advisory's order."""
     introduced_first = event.kind is RangeEventKind.INTRODUCED and event.version == FROM_THE_FIRST
     parsed = version_of(event.version)
     if introduced_first or parsed is None:

@@ -16,7 +16,7 @@ from common.formats.json_documents import digest
 from common.packages import PackageVersion
 from common.units import Unit
 
-#: Names the programs of this project among those that make documents.
+#: ``collector`` of documents that this project's own programs write.
 OWN_COLLECTOR = "thoth"
 
 DocumentId = NewType("DocumentId", str)
@@ -24,7 +24,7 @@ StackDigest = NewType("StackDigest", str)
 
 
 class SchemaVersion(StrEnum):
-    """The generations of inspection documents that can be read."""
+    """Supported generations of inspection documents."""
 
     #: One document: specification, status and a ``job_log`` keyed by matrix size.
     Y2019 = "inspection-2019"
@@ -32,9 +32,9 @@ class SchemaVersion(StrEnum):
     Y2020_02_JOB_LOGS = "inspection-2020-02-job-logs"
     #: One result document with the requirements beside the measurement.
     Y2020_02 = "inspection-2020-02"
-    #: The same, several of them in a dictionary keyed by inspection.
+    #: Several documents of 2020-02 in a dictionary keyed by inspection.
     Y2020_02_DICTIONARY = "inspection-2020-02-dictionary"
-    #: A folder an inspection: ``build/specification`` and ``results/N/result``.
+    #: One folder for each inspection: ``build/specification`` and ``results/N/result``.
     DIRECTORY = "inspection-directory"
 
 
@@ -43,11 +43,11 @@ class Outcome(StrEnum):
 
     MEASURED = "measured"
     CRASHED = "crashed"
-    #: Exit code 0, and nothing on standard output that is a measurement.
+    #: Exit code 0, but no measurement on standard output.
     NO_RESULT = "no_result"
-    #: The stack could not be installed, so there was no job.
+    #: The stack could not be installed, so no job ran.
     BUILD_FAILED = "build_failed"
-    #: The host ended the build or the job (:mod:`common.host_problems`): no word on the stack.
+    #: The host ended the build or the job (:mod:`common.host_problems`), not the stack.
     HOST_PROBLEM = "host_problem"
 
 
@@ -60,16 +60,16 @@ class Stack:
 
     @classmethod
     def of(cls, packages: tuple[PackageVersion, ...]) -> Stack:
-        """The stack of these packages; their order does not matter."""
+        """The stack of these packages, in any order."""
         ordered = tuple(sorted(set(packages), key=lambda package: package.purl))
         return cls(StackDigest(digest([package.purl for package in ordered])), ordered)
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A hardware class: identities only, never a measured clock (rule 1 of docs/statistics.md).
+    """A hardware class, without any measured clock rate (rule 1 of docs/statistics.md).
 
-    ``identity`` holds what the digest is made of, ``label`` is for people.
+    ``digest`` is computed from ``identity``; ``label`` is for display.
     """
 
     digest: str
@@ -79,7 +79,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEnvironment:
-    """The operating system, Python and image that a stack ran in; ``None`` where not recorded."""
+    """Operating system, Python and image of a stack; ``None`` where not recorded."""
 
     digest: str
     os_name: str | None
@@ -92,7 +92,7 @@ class RuntimeEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Indicator:
-    """A performance indicator: the script that measured, by its content."""
+    """A performance indicator: a measuring script, identified by its content."""
 
     indicator_id: str
     name: str
@@ -102,30 +102,31 @@ class Indicator:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one job was seen to do, once; a job that measured three sizes has three.
+    """One result of one job; a job that measured three sizes has three observations.
 
-    A build that failed is one too, by itself: then no job ran.
+    A failed build has a single observation, and no job.
 
     :param position: index within the inspection, from 0
     :param comparison_key: digest of indicator, script, parameters, device and hardware class;
-        only observations with equal keys are ever compared
-    :param rate: in ``unit``, after any ``correction``; ``reported_rate`` is what the document
-        said, in the same unit
-    :param repetitions_s: raw durations, where the document has them
-    :param spread: their median absolute deviation over their median; ``None`` below two
-    :param quarantine_reason: why it is compared with nothing and says nothing of the stack
-    :param unstable_reason: which rule flagged the job
-    :param failure_reason: code of why a build failed, or of what ended a job other than itself
+        only observations with equal keys are compared
+    :param rate: in ``unit``, after any ``correction``; ``reported_rate`` is the rate in the
+        document, in the same unit
+    :param repetitions_s: raw durations, if the document has them
+    :param spread: median absolute deviation of the repetitions over their median; ``None`` below
+        two repetitions
+    :param quarantine_reason: why it is excluded from every comparison
+    :param unstable_reason: stability rule that flagged the job
+    :param failure_reason: code of why the build failed, or of what ended the job from outside
     :param failure_message: the same for a person
-    :param host: digest that tells machines apart, where the runner said on which it was
-    :param block: jobs of one block on one host ran in turns; ``None`` if they did not
-    :param turn: place within its block or its inspection
-    :param steal_share: CPU time taken by the hypervisor meanwhile, within [0, 1]
-    :param throttled: whether heat or a quota held the job back
-    :param load: processes that wanted to run before the job began, mean of one minute
+    :param host: digest that identifies the machine, if the runner recorded it
+    :param block: jobs of one block on one host ran interleaved; ``None`` if they did not
+    :param turn: position within its block or its inspection
+    :param steal_share: share of CPU time that the hypervisor took, within [0, 1]
+    :param throttled: whether heat or a quota slowed the job down
+    :param load: load average of the minute before the job
     :param launcher: what started the job, such as ``local`` or ``ray``
-    :param threads: that the library used; those asked for where it does not tell
-    :param blas: linear algebra library, as the script named it, with the kernels that it chose
+    :param threads: that the library used, or else that were requested
+    :param blas: linear algebra library and its kernels, as the script reported them
     """
 
     observation_id: str
@@ -175,12 +176,12 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class InspectionDocument:
-    """One inspection as the record keeps it.
+    """One inspection as it is stored in the record.
 
     :param document_id: digest of ``body``
-    :param collector: program that made the document
-    :param stack: ``None`` if the document names no lock, and ``stack_note`` says so
-    :param body: canonical JSON of everything delivered, private data removed
+    :param collector: program that wrote the document
+    :param stack: ``None`` if the document has no lock; ``stack_note`` says so
+    :param body: canonical JSON of the delivery, without private data
     """
 
     document_id: DocumentId
@@ -195,6 +196,6 @@ class InspectionDocument:
 
     @property
     def job_count(self) -> int:
-        """Jobs of the inspection that the host did not end; each has one observation or more."""
-        others = (Outcome.BUILD_FAILED, Outcome.HOST_PROBLEM)
-        return len({it.job_id for it in self.observations if it.outcome not in others})
+        """Number of jobs that the host did not end; each has one observation or more."""
+        excluded = (Outcome.BUILD_FAILED, Outcome.HOST_PROBLEM)
+        return len({it.job_id for it in self.observations if it.outcome not in excluded})

@@ -11,7 +11,7 @@ from common.redaction import (
     scrubbed,
 )
 
-#: Attributes that every record has; what else a record carries came in ``extra``.
+#: Attributes of every log record; all others come from ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -54,9 +54,9 @@ def set_up_logs(verbose: bool = False) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for room in ("common", "pis", "graph", "ingest", "adviser", "api"):
         logging.getLogger(room).setLevel(logging.INFO if verbose else logging.WARNING)
-    # The driver reports every query hint as a warning; the cookbook's tests look at them.
+    # The driver reports every query hint as a warning; the tests of the cookbook check them.
     logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)
     if not verbose:
-        # What the driver retries or gives up is told once, as an error of ours.
+        # Retries and failures of the driver are reported once, as our own error.
         logging.getLogger("neo4j").setLevel(logging.CRITICAL)
         logging.getLogger("ingest.projector").setLevel(logging.ERROR)

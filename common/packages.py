@@ -15,7 +15,7 @@ from common.reasons import Reason
 
 Purl = NewType("Purl", str)
 
-#: The name under which the public Python index is known, and what it was called before.
+#: Name of the public Python index, and its earlier names.
 DEFAULT_INDEX = "pypi"
 _DEFAULT_INDEX_NAMES = frozenset({"pypi", "pypi-org", "pypi-python-org"})
 
@@ -24,8 +24,8 @@ _DEFAULT_INDEX_NAMES = frozenset({"pypi", "pypi-org", "pypi-python-org"})
 class PackageVersion:
     """One release of one package, as one named index serves it.
 
-    The index is part of the identity: a build published elsewhere under the same
-    name and version is another artefact, and may well be faster.
+    The index is part of the identity: a build that another index publishes under the same name and
+    version is another artefact, and may well be faster.
     """
 
     name: str
@@ -59,36 +59,36 @@ def package_version(name: str, version: str, index: str | None = None) -> Packag
 
 
 def version_key(version: str) -> str:
-    """A text by which versions sort in their order, code point by code point.
+    """A sort key for stores that cannot compare versions.
 
-    For stores that know no versions: the keys of two versions compare as the versions do by
-    PEP 440, and those of equal versions are equal. What is no version comes before all others.
+    As texts, compared by code point, the keys of two versions have the order of PEP 440, and equal
+    versions have equal keys. Texts that are not versions sort before all versions.
 
     >>> sorted(["2.0", "1.10", "2.0rc1", "1.9", "nightly", "2.0.post1"], key=version_key)
     ['nightly', '1.9', '1.10', '2.0rc1', '2.0', '2.0.post1']
     """
     try:
-        it = Version(version)
+        parsed = Version(version)
     except InvalidVersion:
         return f"!{version}"
-    release = list(it.release)
+    release = list(parsed.release)
     while release and release[-1] == 0:
         release.pop()
-    if it.pre is not None:
-        pre = f"1{it.pre[0]}{_sortable(it.pre[1])}"
+    if parsed.pre is not None:
+        pre = f"1{parsed.pre[0]}{_sortable(parsed.pre[1])}"
     else:
-        pre = "0" if it.post is None and it.dev is not None else "2"
+        pre = "0" if parsed.post is None and parsed.dev is not None else "2"
     return "".join(
         (
-            _sortable(it.epoch),
-            # The end of a list sorts before any further part of it.
+            _sortable(parsed.epoch),
+            # The end of the release sorts before any further part.
             *(f".{_sortable(part)}" for part in release),
             f"!{pre}",
-            "0" if it.post is None else f"1{_sortable(it.post)}",
-            "1" if it.dev is None else f"0{_sortable(it.dev)}",
+            "0" if parsed.post is None else f"1{_sortable(parsed.post)}",
+            "1" if parsed.dev is None else f"0{_sortable(parsed.dev)}",
             *(
                 f".2{_sortable(int(part))}" if part.isdigit() else f".1{part}"
-                for part in (it.local or "").split(".")
+                for part in (parsed.local or "").split(".")
                 if part
             ),
             "!",
@@ -97,12 +97,12 @@ def version_key(version: str) -> str:
 
 
 def _sortable(number: int) -> str:
-    """Digits behind their count, so that 10 comes after 9; in order up to 99 digits."""
+    """The number of digits, then the digits, so that 10 sorts after 9; up to 99 digits."""
     digits = str(number)
     return f"{min(len(digits), 99):02}{digits}"
 
 
-#: Libraries whose name for indicators is not the name of (all of) their packages.
+#: Libraries whose name in indicators differs from the names of their packages.
 _DISTRIBUTIONS = {
     "tensorflow": (
         "tensorflow",
@@ -114,12 +114,12 @@ _DISTRIBUTIONS = {
     ),
     "pytorch": ("torch", "pytorch"),
 }
-#: Packages that provide a library which an indicator measures.
+#: Packages that provide a library measured by an indicator.
 MEASURED_PACKAGES = frozenset({"numpy", "jax", *(p for ps in _DISTRIBUTIONS.values() for p in ps)})
 
 
 def distributions_of(component: str | None) -> tuple[str, ...]:
-    """The packages that provide a measured library, the usual one first.
+    """Packages that provide a measured library, the most common one first.
 
     >>> distributions_of("pytorch")
     ('torch', 'pytorch')
@@ -133,7 +133,7 @@ def distributions_of(component: str | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=131_072)
 def version_of(text: str) -> Version | None:
-    """``text`` as a version by PEP 440; ``None`` if it is none.
+    """``text`` as a version by PEP 440, or ``None`` if it is not one.
 
     >>> version_of("1.0-beta2"), version_of("final-2004") is None
     (<Version('1.0b2')>, True)

@@ -12,15 +12,14 @@ from types import MappingProxyType
 
 PARSER_VERSION = 1
 
-#: By version, what it fills otherwise than the versions before it: ``table`` for all of its rows,
+#: By version, what it fills differently from earlier versions: ``table`` for all of its rows,
 #: ``table.column``, ``table.column=value`` where only that value is new, or ``+table.column`` where
-#: earlier versions left the column empty. Documents that were stored before versions were kept
-#: have version 0.
+#: earlier versions left the column empty. Documents stored before this scheme have version 0.
 CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
     {
         1: frozenset(
             {
-                # Problems of the host were failures of the stack.
+                # Problems of the host used to count as failures of the stack.
                 "observations.outcome=host_problem",
                 "observations.quarantine_reason=host-problem",
                 "inspections.job_count",
@@ -38,7 +37,7 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
                 "+observations.launcher",
                 "+observations.threads",
                 "+observations.blas",
-                # Nothing but the report was kept of an advice.
+                # Only the report of an advice used to be stored.
                 "claims",
                 "claim_packages",
                 "advice_claims",
@@ -50,6 +49,6 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
 
 
 def changed_since(version: int) -> frozenset[str]:
-    """What later versions fill otherwise than ``version`` did."""
+    """What later versions fill differently from ``version``."""
     later = (columns for number, columns in CHANGED_COLUMNS.items() if number > version)
     return frozenset[str]().union(*later)

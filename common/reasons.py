@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Reason codes of the quarantine; the value is stored and never renamed."""
+    """Reason codes of refused documents; the values are stored and never renamed."""
 
     EMPTY_FILE = "empty_file"
     EMPTY_FOLDER = "empty_folder"
@@ -47,7 +47,7 @@ class Reason(StrEnum):
 
 
 class Correction(StrEnum):
-    """Named corrections of rates that were published by a wrong definition."""
+    """Corrections of rates that were published with a wrong operation count."""
 
     #: The TensorFlow matmul that multiplied only the additions by the mini batch:
     #: n³ + b(n³ − n²) operations were counted where b(2n³ − n²) were done.
@@ -55,17 +55,17 @@ class Correction(StrEnum):
 
 
 class Exclusion(StrEnum):
-    """Why an observation is kept but compared with nothing."""
+    """Why an observation is stored but excluded from every comparison."""
 
-    #: The PyTorch matmul that stopped the clock on a GPU without synchronising
-    #: measured the launch, not the product; nothing recorded can mend it.
+    #: The PyTorch matmul that did not synchronise the GPU before stopping the clock measured the
+    #: launch, not the product; the recorded data cannot correct it.
     PYTORCH_MATMUL_UNSYNCHRONISED = "pytorch-matmul-unsynchronised"
-    #: The host ended the build or the job, which says nothing of the stack.
+    #: The host ended the build or the job, which says nothing about the stack.
     HOST_PROBLEM = "host-problem"
 
 
 class Instability(StrEnum):
-    """Why a job is recorded and left out of comparisons (:mod:`common.job_stability`)."""
+    """Why an unstable job is excluded from comparisons (:mod:`common.job_stability`)."""
 
     THROTTLED = "throttled"
     SWAPPED = "swapped"

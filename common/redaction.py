@@ -6,21 +6,21 @@ import re
 from pathlib import Path
 
 _ADDRESS = re.compile(r"://[^\s\"<>]*")
-#: An address may hold others; ``git`` as a user names nobody.
+#: A URL may contain others; ``git`` as a user is not a secret.
 _USER = re.compile(r"(?<=://)(?!git@[^/@]*(?:/|\Z))[^/]+@")
 _AUTHORITY_END = re.compile(r"[/?#]|\Z")
 _PORT = re.compile(r"(?:\[[^\]]*\]?|[^:\[\]]*)(?::\d*['),.;\]]*)?")
-#: What is public in a fragment: hashes, and where in an archive or a repository a project is.
+#: Public parts of a fragment: hashes, and the project's place in an archive or a repository.
 _PUBLIC = re.compile(
     r"(?:sha\d+|md5|blake2[bs])=[0-9A-Fa-f]+|egg=[\w.,\[\]-]+|subdirectory=[\w./-]+"
 )
 
 
 def without_secrets(text: str) -> str:
-    """``text`` with the addresses in it less user and password, query, and secret fragments.
+    """Remove user and password, query and secret fragments from all URLs in ``text``.
 
-    The user ``git`` of a repository stays, and so do hashes. What is no address stays as it
-    is; the time grows with the length only.
+    The user ``git`` of a repository stays, and so do hashes. The rest of the text is unchanged;
+    the time is linear in its length.
 
     >>> without_secrets("a @ https://me:word@host.example/a.whl?sig=f00#sha256=ab ; extra == 'x'")
     "a @ https://host.example/a.whl#sha256=ab ; extra == 'x'"
@@ -31,22 +31,22 @@ def without_secrets(text: str) -> str:
 
 
 def holds_user(text: str) -> bool:
-    """Whether an address in ``text`` names a user, perhaps with a password.
+    """Whether a URL in ``text`` has a user, with or without a password.
 
     >>> holds_user("https://me:word@host.example/"), holds_user("https://host.example/@me")
     (True, False)
     """
-    return any(_without_user(it[0]) != it[0] for it in _ADDRESS.finditer(text))
+    return any(_without_user(url[0]) != url[0] for url in _ADDRESS.finditer(text))
 
 
-def _public(found: re.Match[str]) -> str:
-    rest, _, fragment = _without_user(found[0]).partition("#")
-    kept = [it[0] for part in fragment.split("&") if (it := _PUBLIC.match(part))]
+def _public(url: re.Match[str]) -> str:
+    rest, _, fragment = _without_user(url[0]).partition("#")
+    kept = [match[0] for part in fragment.split("&") if (match := _PUBLIC.match(part))]
     return rest.partition("?")[0] + ("#" + "&".join(kept) if kept else "")
 
 
 def _without_user(address: str) -> str:
-    """Passwords may have a slash, a question mark or a hash sign that nobody encoded."""
+    """Remove the user; passwords may contain an unencoded slash, question mark or hash sign."""
     address = _USER.sub("", address)
     end = _AUTHORITY_END.search(address, 3)
     authority = address[3 : end.start() if end else None]
@@ -56,13 +56,13 @@ def _without_user(address: str) -> str:
 
 
 def absolute_source(source: str) -> str:
-    """A local path made absolute, so that it means the same tomorrow; URLs as they are."""
+    """A local path made absolute, so that it stays valid elsewhere; URLs are unchanged."""
     if "://" in source:
         return source
     return str(Path(source).expanduser().absolute())
 
 
-#: What looks like a secret, wherever a library's message or a traceback quotes it; the groups stay.
+#: Secrets in messages of libraries and in tracebacks; the groups are kept.
 _SECRETS = (
     re.compile(r"(thoth_[\w-]{6})[\w-]{14,}"),
     re.compile(r"(?i)(\bbearer\s+)[^\s\"',]{8,}"),
@@ -72,7 +72,7 @@ _SECRETS = (
 
 
 def scrubbed(text: str) -> str:
-    """``text`` without tokens and passwords of URLs.
+    """``text`` with tokens and passwords replaced by ``***``.
 
     >>> scrubbed("cannot reach postgresql://me:hunter2@db.example/x?token=abc")
     'cannot reach postgresql://me:***@db.example/x?token=***'
@@ -82,12 +82,12 @@ def scrubbed(text: str) -> str:
     return text
 
 
-#: Up to the last ``@``: passwords may have one, or a slash, that nobody encoded.
+#: Up to the last ``@``: passwords may contain an unencoded one, or a slash.
 _CREDENTIALS = re.compile(r"(?<=://)[^\s'\"`]+@")
 
 
 def without_credentials(text: str) -> str:
-    """``text`` with users and passwords of addresses taken out.
+    """``text`` with users and passwords in URLs replaced by ``…``.
 
     >>> without_credentials("from https://me:secret@index.example/simple")
     'from https://…@index.example/simple'
@@ -95,16 +95,16 @@ def without_credentials(text: str) -> str:
     return _CREDENTIALS.sub("…@", text)
 
 
-#: Characters of an index's words that a message repeats.
+#: Characters of foreign text that a message repeats.
 _LONGEST = 200
 
 
-def cut(words: object) -> str:
-    """The words' beginning, printable: an index writes what it likes, and messages are stored.
+def cut(value: object) -> str:
+    """The start of foreign text, printable, for messages that are logged and stored.
 
     >>> len(cut("x" * 3_000_000)), cut("a\\0b")
     (201, 'a�b')
     """
-    text = str(words)
+    text = str(value)
     shown = "".join(it if it.isprintable() else "\ufffd" for it in text[:_LONGEST])
     return f"{shown}…" if len(text) > _LONGEST else shown

@@ -1,4 +1,4 @@
-"""Text from documents on a person's terminal."""
+"""Text from documents, made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 
 def printable(text: str, keep: str = "") -> str:
-    """``text`` with control characters written as escapes, but for those in ``keep``.
+    """``text`` with control characters escaped, except those in ``keep``.
 
     >>> printable("red\\x1b[31m")
     'red\\\\x1b[31m'
     """
-    return "".join(it if it.isprintable() or it in keep else repr(it)[1:-1] for it in text)
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def first_few(names: Sequence[str], most: int, total: int | None = None) -> str:
-    """The first ``most`` names in one line, and how many more there are.
+    """The first ``most`` names in one line, and the number of the others.
 
-    :param total: how many there are, if ``names`` has not all of them
+    :param total: number of all names, if ``names`` is incomplete
 
     >>> first_few(["flask", "numpy", "torch"], 2), first_few(["flask"], 2)
     ('flask, numpy and 1 more', 'flask')

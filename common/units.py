@@ -8,12 +8,12 @@ from enum import StrEnum
 
 from common.reasons import Reason
 
-#: Variables that decide how many threads the numeric libraries start: part of a hardware class.
+#: Variables that set the number of threads of numeric libraries; part of a hardware class.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
-#: Parameters of the bundled indicators, and of scripts before them. The graph has each as a
-#: property of its own; others are in the JSON text of all parameters alone, because a store
-#: keeps the name of a property for ever, and documents may bring any number of them.
+#: Parameters of the bundled indicators and of historic scripts. Each is a property in the graph.
+#: All others are only in the JSON text of all parameters, because a store keeps property names
+#: forever and documents may contain any number of them.
 PARAMETERS = (
     "array_mib", "batch", "cell", "channels", "classes", "data_format", "dilation", "dtype",
     "filter_height", "filter_input_channels", "filter_width", "heads", "hidden_size", "image_size",
@@ -28,7 +28,7 @@ BYTES_PER_MAXRSS = 1024
 
 
 class Unit(StrEnum):
-    """What a rate is in: the record holds whole units, documents and tables say multiples."""
+    """Unit of a rate. The record uses these units; documents and tables use multiples."""
 
     FLOP_PER_SECOND = "FLOP/s"
     #: Operations on integers.
@@ -42,13 +42,13 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Multiple:
-    """A unit as people and documents say it: ``GFLOPS`` is 1e9 FLOP/s."""
+    """A multiple of a unit, used in documents and tables: ``GFLOPS`` is 1e9 FLOP/s."""
 
     name: str
     factor: float
 
 
-#: The one way in which each unit is said.
+#: The multiple in which each unit is displayed.
 SPOKEN: dict[Unit, Multiple] = {
     Unit.FLOP_PER_SECOND: Multiple("GFLOPS", 1e9),
     Unit.OP_PER_SECOND: Multiple("GOPS", 1e9),
@@ -57,13 +57,13 @@ SPOKEN: dict[Unit, Multiple] = {
     Unit.TOKENS_PER_SECOND: Multiple("tokens/s", 1.0),
     Unit.IMPORTS_PER_SECOND: Multiple("imports/s", 1.0),
 }
-#: The same the other way round.
+#: Unit by the name of its multiple.
 UNITS: dict[str, Unit] = {multiple.name: unit for unit, multiple in SPOKEN.items()}
 
-#: Above these a rate is an error of the benchmark. No single device has come near ten
-#: petaFLOP per second in dense arithmetic of 16 bits or more; the fastest memory moves some
-#: 1e13 B/s, and caches ten times that; the rest leaves four orders of magnitude above what
-#: small networks reach on one device, and an import is never done in a microsecond.
+#: A rate above these limits is an error of the benchmark. No single device comes near ten
+#: petaFLOP per second in dense arithmetic of 16 bits or more; the fastest memory moves about
+#: 1e13 B/s, and caches ten times that. Images and tokens are four orders of magnitude above what
+#: small networks reach on one device, and no import takes only a microsecond.
 MAX_RATES: dict[Unit, float] = {
     Unit.FLOP_PER_SECOND: 1e16,
     Unit.OP_PER_SECOND: 1e16,
@@ -72,14 +72,14 @@ MAX_RATES: dict[Unit, float] = {
     Unit.TOKENS_PER_SECOND: 1e11,
     Unit.IMPORTS_PER_SECOND: 1e6,
 }
-#: Ten years; no benchmark takes longer, and a wrong unit does.
+#: Ten years. No benchmark takes longer; a value in the wrong unit may.
 MAX_ELAPSED_MS = 3.2e11
 
 
 def rate_fault(rate: float, unit: Unit) -> tuple[Reason, str] | None:
-    """Why no device could have reached ``rate``; ``None`` if one could.
+    """Reason code and message if no device can reach ``rate``; ``None`` if it is plausible.
 
-    :param rate: in whole units, not in multiples of them
+    :param rate: in ``unit``, not in a multiple of it
 
     >>> rate_fault(2e12, Unit.FLOP_PER_SECOND) is None
     True
@@ -91,15 +91,15 @@ def rate_fault(rate: float, unit: Unit) -> tuple[Reason, str] | None:
     if rate == 0:
         return Reason.RATE_ZERO, "a rate of zero"
     if not math.isfinite(rate):
-        return Reason.RATE_OVERFLOW, f"a rate that no number of {unit} can hold"
+        return Reason.RATE_OVERFLOW, f"a rate too large for a number of {unit}"
     if rate > MAX_RATES[unit]:
-        words = f"{rate:g} {unit} is more than any device reaches ({MAX_RATES[unit]:g})"
-        return Reason.RATE_IMPLAUSIBLE, words
+        message = f"{rate:g} {unit} is more than any device reaches ({MAX_RATES[unit]:g})"
+        return Reason.RATE_IMPLAUSIBLE, message
     return None
 
 
 def duration_fault(duration_ms: float) -> str | None:
-    """Why nothing could have taken so long; ``None`` if something could."""
+    """Message if a duration in milliseconds is implausible, else ``None``."""
     if not 0 <= duration_ms <= MAX_ELAPSED_MS:
         return f"{duration_ms!r} is not within 0 … {MAX_ELAPSED_MS:g}"
     return None if duration_ms * SECONDS_PER_MS > 0 else "took no time at all"
@@ -119,7 +119,7 @@ def matmul_operations(size: int, batch: int = 1) -> int:
 
 
 def matmul_operations_of_2019(size: int, batch: int) -> int:
-    """What one historic script counted: n³ + b(n³ − n²), only the additions batched.
+    """Operation count of one historic script: n³ + b(n³ − n²), with only the additions batched.
 
     >>> matmul_operations_of_2019(512, 40) / matmul_operations(512, 40)  # doctest: +ELLIPSIS
     0.512...

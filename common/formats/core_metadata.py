@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from packaging.metadata import parse_email
 
-#: A licence's name is shorter; what is longer is its text.
+#: Characters of a licence's name; a longer one is the text of the licence.
 _LONGEST_LICENCE = 120
-_NO_BUILD_CHANGES_IT = (2, 2)
-#: What is read here; the parser takes the square of the number of different names.
+_STATIC_SINCE = (2, 2)
+#: Fields that are read. The time of the parser is quadratic in the number of different names.
 _FIELDS = frozenset(
     {"metadata-version", "name", "version", "requires-python", "requires-dist", "provides-extra",
      "license-expression", "license", "classifier", "dynamic"}
@@ -21,10 +21,10 @@ _FIELD = re.compile(r"([!-9;-~]+):")
 
 @dataclass(frozen=True, slots=True)
 class CoreMetadata:
-    """The fields that are needed here, as they were written.
+    """The fields that this project uses, as they are written.
 
-    :param requires_dist: lines as written; may be no requirements by PEP 508
-    :param license: a short name or an expression, never a text
+    :param requires_dist: lines, which may violate PEP 508
+    :param license: a short name or an expression, never the text of a licence
     :param dynamic: names of fields that a build may change, in lower case
     """
 
@@ -39,40 +39,42 @@ class CoreMetadata:
 
     @property
     def is_static(self) -> bool:
-        """Whether a source distribution with this metadata promises its requirements (PEP 643)."""
+        """Whether builds of a source distribution keep these requirements (PEP 643)."""
         numbers = re.match(r"(\d{1,9})\.(\d{1,9})(?!\d)", self.metadata_version or "")
-        if numbers is None or (int(numbers[1]), int(numbers[2])) < _NO_BUILD_CHANGES_IT:
+        if numbers is None or (int(numbers[1]), int(numbers[2])) < _STATIC_SINCE:
             return False
         return "requires-dist" not in self.dynamic
 
 
 def parse_core_metadata(text: str) -> CoreMetadata:
-    """Read the text; what is missing stays empty, and of what is there twice the first counts.
+    """Parse metadata; missing fields stay empty, and the first of repeated fields counts.
 
-    >>> parse_core_metadata("Metadata-Version: 2.1\\nName: a\\nVersion: 1\\n\\nWords.").version
+    >>> parse_core_metadata("Metadata-Version: 2.1\\nName: a\\nVersion: 1\\n\\nText.").version
     '1'
     """
     header = re.split(r"\r?\n\r?\n", text.lstrip("\ufeff\r\n"), maxsplit=1)[0]
     known, other = parse_email(_needed(header) + "\n")
 
-    def one(key: str) -> str | None:
+    def first(key: str) -> str | None:
         value = known.get(key) or next(iter(other.get(key.replace("_", "-"), [])), None)
         return str(value).strip() or None if value else None
 
     return CoreMetadata(
-        metadata_version=one("metadata_version"),
-        name=one("name"),
-        version=one("version"),
-        requires_python=one("requires_python"),
+        metadata_version=first("metadata_version"),
+        name=first("name"),
+        version=first("version"),
+        requires_python=first("requires_python"),
         requires_dist=tuple(known.get("requires_dist", ())),
         provides_extra=tuple(known.get("provides_extra", ())),
-        license=_license(one("license_expression"), one("license"), known.get("classifiers", ())),
+        license=_license(
+            first("license_expression"), first("license"), known.get("classifiers", ())
+        ),
         dynamic=tuple(it.lower() for it in known.get("dynamic", ())),
     )
 
 
 def _needed(header: str) -> str:
-    """The lines of the fields that are read, and whatever ends a header too early."""
+    """The lines of the fields that are read, and lines that end the header early."""
     kept, keeping = [], True
     for line in io.StringIO(header, newline=""):
         name = ""
@@ -91,5 +93,5 @@ def _license(expression: str | None, name: str | None, classifiers: object) -> s
     if name and "\n" not in name and len(name) <= _LONGEST_LICENCE and name != "UNKNOWN":
         return name
     lines = classifiers if isinstance(classifiers, list | tuple) else ()
-    found = (it.rpartition("::")[2].strip() for it in lines if it.startswith("License ::"))
-    return next(found, None)
+    names = (it.rpartition("::")[2].strip() for it in lines if it.startswith("License ::"))
+    return next(names, None)

@@ -15,9 +15,9 @@ from common.reasons import Reason
 
 Record = dict[str, Any]
 
-#: Clocks of two machines may differ, and naive times may not be UTC after all.
+#: Clocks of machines differ, and times without a zone may not be UTC.
 FUTURE_TOLERANCE = timedelta(hours=24)
-#: Longer names would not fit an index: PostgreSQL holds keys of 2.7 kB, Neo4j of 8 kB.
+#: Longer names do not fit an index: keys have at most 2.7 kB in PostgreSQL and 8 kB in Neo4j.
 MAX_NAME_LENGTH = 500
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -38,7 +38,7 @@ def path(at: str, key: str | int) -> str:
 
 
 def kind(value: Any) -> str:
-    """What JSON calls the type of ``value``."""
+    """JSON's name of the type of ``value``."""
     if value is None:
         return "null"
     names = {bool: "a boolean", str: "text", list: "a list", dict: "an object"}
@@ -46,7 +46,7 @@ def kind(value: Any) -> str:
 
 
 def wrong_type(value: Any, expected: str, field: str) -> InvalidDocument:
-    """The error of a field that holds another type than ``expected``."""
+    """The error of a field with another type than ``expected``."""
     return InvalidDocument(
         Reason.WRONG_TYPE, f"{expected} was expected, {kind(value)} found", field=field
     )
@@ -60,7 +60,7 @@ def as_record(value: Any, field: str) -> Record:
 
 
 def record_of(record: Record, key: str, at: str) -> Record:
-    """An object; empty if there is none."""
+    """An object; empty if it is missing."""
     value = record.get(key)
     if value is None:
         return {}
@@ -70,7 +70,7 @@ def record_of(record: Record, key: str, at: str) -> Record:
 
 
 def list_of(record: Record, key: str, at: str) -> list[Any]:
-    """A list; empty if there is none."""
+    """A list; empty if it is missing."""
     value = record.get(key)
     if value is None:
         return []
@@ -92,14 +92,14 @@ def text_of(record: Record, key: str, at: str, most: int = MAX_NAME_LENGTH) -> s
 
 
 def too_long(field: str, most: int = MAX_NAME_LENGTH) -> InvalidDocument:
-    """The error of a name that no index would hold."""
+    """The error of a text with more than ``most`` characters."""
     return InvalidDocument(Reason.OUT_OF_RANGE, f"longer than {most} characters", field=field)
 
 
 def number_of(
     record: Record, key: str, at: str, low: float = 0.0, high: float = 1e15
 ) -> float | None:
-    """A number within ``[low, high]``; text and booleans are none."""
+    """A number within ``[low, high]``; texts and booleans are refused."""
     value = record.get(key)
     return None if value is None else as_number(value, path(at, key), low, high)
 
@@ -118,7 +118,7 @@ def as_number(value: Any, field: str, low: float, high: float) -> float:
 def integer_of(
     record: Record, key: str, at: str, low: int = 0, high: int = 2**31 - 1
 ) -> int | None:
-    """A whole number within ``[low, high]``."""
+    """An integer within ``[low, high]``."""
     value = record.get(key)
     if value is None:
         return None
@@ -132,7 +132,7 @@ def integer_of(
 
 
 def required_integer(record: Record, key: str, at: str, low: int, high: int) -> int:
-    """The same, of a field that must be there."""
+    """An integer within ``[low, high]`` that must not be missing."""
     value = integer_of(record, key, at, low, high)
     if value is None:
         raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=path(at, key))
@@ -140,9 +140,9 @@ def required_integer(record: Record, key: str, at: str, low: int, high: int) -> 
 
 
 def time_of(record: Record, key: str, at: str, now: datetime) -> datetime | None:
-    """A moment in UTC; an ISO time without zone is taken as UTC, as its writers meant it.
+    """A time in UTC; an ISO time without a zone is UTC, as the writers of documents mean it.
 
-    The year 1 is missing: it is the zero time of Go, in which some of the writers are written.
+    A time in the year 1 counts as missing: it is the zero time of Go, which some writers use.
     """
     value = text_of(record, key, at)
     if value is None:

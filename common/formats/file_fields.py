@@ -30,10 +30,10 @@ def shown(value: object, most: int = 80) -> str:
 
 
 def table_in(table: Mapping[str, Any], key: str, at: str) -> Mapping[str, Any]:
-    """A table within a table, empty if it is not there.
+    """A table within a table; empty if it is missing.
 
-    :param at: place of the outer table
-    :raises InvalidFile: if it is something else
+    :param at: path of the outer table
+    :raises InvalidFile: if it has another type
     """
     value = table.get(key, {})
     if not isinstance(value, Mapping):
@@ -42,7 +42,7 @@ def table_in(table: Mapping[str, Any], key: str, at: str) -> Mapping[str, Any]:
 
 
 def text_in(table: Mapping[str, Any], key: str, at: str) -> str | None:
-    """A text within a table, or ``None``."""
+    """A text, or ``None`` if it is missing."""
     value = table.get(key)
     if value is not None and not isinstance(value, str):
         wrong_type(value, "a text", inside(at, key))
@@ -50,7 +50,7 @@ def text_in(table: Mapping[str, Any], key: str, at: str) -> str | None:
 
 
 def flag_in(table: Mapping[str, Any], key: str, at: str, default: bool = False) -> bool:
-    """A truth value within a table."""
+    """A boolean; ``default`` if it is missing."""
     value = table.get(key, default)
     if not isinstance(value, bool):
         wrong_type(value, "true or false", inside(at, key))
@@ -58,7 +58,7 @@ def flag_in(table: Mapping[str, Any], key: str, at: str, default: bool = False) 
 
 
 def texts_in(table: Mapping[str, Any], key: str, at: str) -> list[str]:
-    """A list of texts within a table, empty if it is not there."""
+    """A list of texts; empty if it is missing."""
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
         wrong_type(value, "a list of texts", inside(at, key))
@@ -66,7 +66,7 @@ def texts_in(table: Mapping[str, Any], key: str, at: str) -> list[str]:
 
 
 def tables_in(table: Mapping[str, Any], key: str, at: str) -> list[Mapping[str, Any]]:
-    """A list of tables within a table, empty if it is not there."""
+    """A list of tables; empty if it is missing."""
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(it, Mapping) for it in value):
         wrong_type(value, "a list of tables", inside(at, key))
@@ -74,13 +74,13 @@ def tables_in(table: Mapping[str, Any], key: str, at: str) -> list[Mapping[str, 
 
 
 def inside(at: str, key: str) -> str:
-    """The place of a key: ``Pipfile`` and ``packages`` give ``Pipfile:packages``."""
+    """Path of a key: ``Pipfile`` and ``packages`` give ``Pipfile:packages``."""
     named = key if key.isprintable() else repr(key)
     return f"{at}{'.' if ':' in at else ':'}{named[:80]}"
 
 
 def wrong_type(value: Any, wanted: str, at: str) -> NoReturn:
-    """Refuse a value of another type."""
+    """Raise an error for a value of another type than ``wanted``."""
     refuse(
         Reason.WRONG_TYPE,
         f"{shown(value)} where {wanted} was expected",

@@ -9,42 +9,44 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-#: What of pip's options says how indexes are reached.
+#: Options of pip that concern indexes.
 PIP_OPTIONS = ("index-url", "extra-index-url", "find-links", "cert", "no-index")
 
 
 def pip_options(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those of :data:`PIP_OPTIONS` that pip's files or variables set.
+    """The :data:`PIP_OPTIONS` that pip's files or variables set.
 
-    A file that cannot be read counts as absent, and so do folders of wheels that are not there.
+    Files that cannot be read are ignored, and so are missing folders of wheels.
     """
-    said: dict[str, str] = {}
+    options: dict[str, str] = {}
     for path in _pip_files(environ):
-        said |= _pip_file(path)
+        options |= _pip_file(path)
     for key in PIP_OPTIONS:
-        said[key] = environ.get(f"PIP_{key.upper().replace('-', '_')}", said.get(key, ""))
-    said["find-links"] = " ".join(it for it in said["find-links"].split() if _is_usable(it))
-    return {key: value for key, value in said.items() if value}
+        variable = f"PIP_{key.upper().replace('-', '_')}"
+        options[key] = environ.get(variable, options.get(key, ""))
+    usable = filter(_is_usable, options["find-links"].split())
+    options["find-links"] = " ".join(usable)
+    return {key: value for key, value in options.items() if value}
 
 
 def has_uv_file(environ: Mapping[str, str]) -> bool:
-    """Whether uv has a file of its own, which it then prefers to anything of pip's."""
+    """Whether uv has a configuration file, which it prefers to pip's configuration."""
     return any(path.exists() for path in _uv_files(environ))
 
 
 def uv_options(environ: Mapping[str, str]) -> dict[str, Any]:
-    """uv's files as one table; a key of a later, nearer file replaces one of an earlier."""
-    said: dict[str, Any] = {}
+    """uv's configuration files as one table; keys of more specific files win."""
+    options: dict[str, Any] = {}
     for path in [*_uv_files(environ), *map(Path, filter(None, [environ.get("UV_CONFIG_FILE")]))]:
         try:
-            said |= tomllib.loads(path.read_text(encoding="utf-8"))
+            options |= tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
             continue
-    return said
+    return options
 
 
 def uv_indexes(environ: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
-    """Name (may be empty), address and whether it is the default; the deciding ones first."""
+    """Name (may be empty), URL and whether it is the default, in descending precedence."""
     for variable, is_default in (
         ("UV_DEFAULT_INDEX", True),
         ("UV_INDEX_URL", True),
@@ -63,7 +65,7 @@ def uv_indexes(environ: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
 
 
 def _named(item: str) -> tuple[str, str]:
-    """``name=URL`` or an address alone, which may have an equals sign too."""
+    """Split ``name=URL``; a URL alone may contain an equals sign, too."""
     name, equals, url = item.partition("=")
     return (name, url) if equals and re.fullmatch(r"[\w.-]+", name) else ("", item)
 
@@ -93,6 +95,6 @@ def _config(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"))
 
 
-def _is_usable(place: str) -> bool:
-    """pip passes over folders that are not there, the installer would fail."""
-    return "://" in place or Path(place).is_dir()
+def _is_usable(location: str) -> bool:
+    """Whether it is a URL or an existing folder: pip ignores missing folders, uv would fail."""
+    return "://" in location or Path(location).is_dir()

@@ -23,11 +23,11 @@ from common.reasons import Reason
 
 
 def refuse_repeated_keys(data: bytes, canonical: bytes) -> None:
-    """Refuse a document with an object that has a key twice.
+    """Refuse a document in which an object has a key twice, because parsers disagree on it.
 
-    :param data: a JSON document that was parsed without an error
-    :param canonical: what was parsed, in canonical form
-    :raises InvalidDocument: ``duplicate_key``, naming the first such key
+    :param data: a valid JSON document
+    :param canonical: its parsed value as canonical JSON
+    :raises InvalidDocument: ``duplicate_key``, with the path of the first such key
     """
     if not _may_repeat_keys(data, canonical):
         return
@@ -41,7 +41,7 @@ def refuse_repeated_keys(data: bytes, canonical: bytes) -> None:
 
 
 def walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
-    """Every value with its path, outer ones first; keys come as text at their own path."""
+    """Every value with its path, outer values first; keys are yielded as texts, too."""
     pending = [(at, value)]
     while pending:
         at, value = pending.pop()
@@ -54,17 +54,17 @@ def walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
 
 
 def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
-    """Whether ``data`` has other colons than its canonical form.
+    """Whether ``data`` has another number of colons than its canonical form.
 
-    Of two equal keys the parser keeps one, so the canonical bytes lack a colon, and
-    those within text are in both. An escaped colon is written plainly there, which
-    could hide a missing one, so escapes that may be one are looked at more closely.
+    The parser keeps one of two equal keys, so the canonical bytes have one colon less; colons
+    inside texts are in both. The canonical form unescapes colons, which could hide a missing one,
+    so documents with escapes that may be colons are checked more closely.
     """
     return data.count(b":") != canonical.count(b":") or b"\\u003" in data
 
 
 class _ObjectWithRepeats(dict[str, Any]):
-    """An object that remembers a key it was given twice."""
+    """An object that remembers its first repeated key."""
 
     duplicate: str | None = None
 
@@ -82,7 +82,7 @@ def _object(pairs: list[tuple[str, Any]]) -> _ObjectWithRepeats:
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one spelling of a JSON value that digests are made of: sorted keys, no spaces."""
+    """Canonical JSON for digests: sorted keys, no spaces."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
@@ -96,48 +96,48 @@ def digest_bytes(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-#: Tables and lists within each other; no real file and no request comes near.
+#: Nesting of tables and lists; real files and requests stay far below.
 MAX_DEPTH = 100
-#: Numbers of 64 bits, which is what stores keep.
+#: Stores hold numbers of 64 bits.
 _LIMIT = 2**63
 _SHOWN = 80
 
 
 def out_of_bounds(value: Any) -> tuple[str, str] | None:
-    """The first place where a value is none that can be stored, and what is wrong there.
+    """Path and message of the first value that cannot be stored, or ``None``.
 
     >>> out_of_bounds({"a": [1, 2**63]})
     ('a[1]', 'is no number of 64 bits')
     >>> out_of_bounds({"a": [1, "b"]})
     """
-    found = _wrong_in(value, 0)
-    if found is None:
+    fault = _fault_below(value, 0)
+    if fault is None:
         return None
-    keys, message = found
-    place = "".join(f"[{it}]" if isinstance(it, int) else f".{it[:_SHOWN]}" for it in keys[::-1])
-    place = place.removeprefix(".")
-    return (place if len(place) <= _SHOWN else f"{place[:_SHOWN]}…"), message
+    keys, message = fault
+    at = "".join(f"[{key}]" if isinstance(key, int) else f".{key[:_SHOWN]}" for key in keys[::-1])
+    at = at.removeprefix(".")
+    return (at if len(at) <= _SHOWN else f"{at[:_SHOWN]}…"), message
 
 
-def _wrong_in(value: Any, depth: int) -> tuple[list[str | int], str] | None:
-    """With the keys that lead there, innermost first."""
-    message = _wrong(value, depth)
+def _fault_below(value: Any, depth: int) -> tuple[list[str | int], str] | None:
+    """Keys that lead to the first fault, innermost first, and its message."""
+    message = _fault_of(value, depth)
     if message is not None:
         return [], message
     if isinstance(value, (dict, list)):
-        for key, it in value.items() if isinstance(value, dict) else enumerate(value):
-            if (found := _wrong_in(it, depth + 1)) is not None:
-                found[0].append(key)
-                return found
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if (fault := _fault_below(inner, depth + 1)) is not None:
+                fault[0].append(key)
+                return fault
     return None
 
 
-def _wrong(value: Any, depth: int) -> str | None:
-    """What is wrong with a value apart from what is in it."""
+def _fault_of(value: Any, depth: int) -> str | None:
+    """What is wrong with a value itself, apart from the values inside it."""
     if isinstance(value, str):
         return "has a NUL character in it" if "\0" in value else None
     if isinstance(value, (int, float)):
-        # Also what is not a number at all, which compares with none.
+        # NaN fails the comparison, too.
         return None if -_LIMIT <= value < _LIMIT else "is no number of 64 bits"
     if isinstance(value, (dict, list)) and depth == MAX_DEPTH:
         return f"is nested deeper than {MAX_DEPTH} levels"
@@ -147,26 +147,26 @@ def _wrong(value: Any, depth: int) -> str | None:
 
 
 def fault_in(error: Exception) -> str:
-    """For a person who knows no Python.
+    """Explain an error of reading a document to a person who does not know Python.
 
     >>> fault_in(KeyError("nodes"))
     "it has no 'nodes'"
     """
     if isinstance(error, orjson.JSONDecodeError):
-        return f"it is no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        return f"it is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
     if isinstance(error, KeyError) and error.args:
         return f"it has no {error.args[0]!r}"
-    return "something in it is not of the kind that belongs there"
+    return "a value in it has the wrong type"
 
 
-#: What is left where a text ends within a literal, a number or an escape.
+#: The rest of a text that ends inside a literal, a number or an escape.
 _CUT_SHORT = re.compile(
     r"(-|-?\.|\.|[eE][+-]?|t|tr|tru|f|fa|fal|fals|n|nu|nul|N|Na|-?I\w{0,6}|\\?u[0-9a-fA-F]{0,3})\Z"
 )
 
 
 def load_json(data: bytes) -> tuple[Any, bytes]:
-    """Parse ``data`` and give its canonical bytes too, which digests are made of.
+    """Parse ``data``; returns the value and its canonical JSON, from which digests are computed.
 
     :raises InvalidDocument: empty, not UTF-8, truncated, invalid, NaN or infinite,
         NUL, lone surrogates, duplicate keys, or nested deeper than 254 levels
@@ -187,19 +187,19 @@ def load_json(data: bytes) -> tuple[Any, bytes]:
 
 
 def _refuse_nul(value: Any) -> None:
-    """Look closer: an escaped backslash before ``u0000`` is no NUL."""
+    """Refuse a NUL in a text or a key; an escaped backslash before ``u0000`` is not one."""
     for at, inner in walk(value):
         if isinstance(inner, str) and "\0" in inner:
-            # A key may be the culprit, and the path is stored where NUL cannot be.
+            # The NUL may be in a key, and the path is stored where NUL is not allowed.
             raise InvalidDocument(
                 Reason.NUL_CHARACTER, "text holds a NUL", field=at.replace("\0", "\\u0000")
             )
 
 
 def _diagnose(data: bytes, cause: str) -> NoReturn:
-    """Say why ``data`` is no JSON that we take.
+    """Raise an error that says why ``data`` is refused.
 
-    :param cause: what the fast parser said
+    :param cause: message of the fast parser
     """
     text = _decoded_json(data)
     if not text.strip():

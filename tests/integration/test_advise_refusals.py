@@ -63,7 +63,7 @@ def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
         (("advise", at, "--group", "nope"), "has no group 'nope'"),
         (("advise", str(users)), "is not a requirement"),
         (("advise", at, "-o", str(tmp_path / "out-pylock.toml")), "give --format"),
-        (("advise", "check", "/bin/ls"), "not a report: it is no JSON"),
+        (("advise", "check", "/bin/ls"), "not a report: it is not JSON"),
         (("provenance", str(broken)), "invalid_json"),
         (("guard", str(broken), at), "invalid_json"),
         (("guard", str(tmp_path / "loose.txt"), str(tmp_path / "pinned.txt")), "is no lock"),
