@@ -230,7 +230,7 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
 
 
 def test_a_claim_from_elsewhere_says_so() -> None:
-    found = assessed(PERFORMANCE, evidence=measured(1.0, ELSEWHERE), asked=Target(HERE, "3.12"))
+    found = assessed(PERFORMANCE, evidence=measured(1.0, ELSEWHERE), target=Target(HERE, "3.12"))
     (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is JustificationCode.FASTER)
     assert "on another class" in note.message
     assert note.message.endswith("; another hardware class than asked about; Python 3.11")
