@@ -31,8 +31,8 @@ from graph.tables import (
     StackRow,
     table_of,
 )
-from ingest.documents import Limits
-from ingest.pipeline import read_inspections
+from ingest.inspections.pipeline import read_inspections
+from ingest.sources.documents import SourceLimits
 
 LARGE, SMALL, NAIVE = 20_000, 2_000, 200
 
@@ -102,10 +102,10 @@ def _apart(folder: Path) -> tuple[float, float]:
     """Rates of the two halves, one after the other: the graph is stopped for the first."""
     with fresh_home() as home:
         with open_stores(home.settings, graph=False) as stores:
-            from ingest.pipeline import ingest_inspections
+            from ingest.inspections.pipeline import ingest_inspections
 
             start = time.perf_counter()
-            ingest_inspections(home.settings, stores.engine, [str(folder)], Limits())
+            ingest_inspections(home.settings, stores.engine, [str(folder)], SourceLimits())
             record = time.perf_counter() - start
         graph = time_command(home, "graph", "sync").seconds
         _expect_all(home, LARGE)
@@ -113,7 +113,7 @@ def _apart(folder: Path) -> tuple[float, float]:
 
 
 def _documents(folder: Path) -> Iterator[InspectionDocument]:
-    for batch in read_inspections([str(folder)], Limits()):
+    for batch in read_inspections([str(folder)], SourceLimits()):
         for delivery in batch.deliveries:
             yield delivery.document
 

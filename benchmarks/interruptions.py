@@ -64,11 +64,11 @@ def interrupt(documents: Path, points: int, seed: int) -> dict[str, int]:
 
 
 def _record_only(home: Home, documents: Path) -> None:
-    from ingest.documents import Limits
-    from ingest.pipeline import ingest_inspections
+    from ingest.inspections.pipeline import ingest_inspections
+    from ingest.sources.documents import SourceLimits
 
     with open_stores(home.settings, graph=False) as stores:
-        ingest_inspections(home.settings, stores.engine, [str(documents)], Limits())
+        ingest_inspections(home.settings, stores.engine, [str(documents)], SourceLimits())
 
 
 def _kill(home: Home, command: tuple[str, ...], after_s: float) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from common.advisories import AffectedPackage, Range
     from graph.record.advisories import SourceState
     from graph.record.vulnerabilities import AdvisoryCounts, KnownVulnerability
-    from ingest.advisories.runs import SyncRun
+    from ingest.advisories.sync import SyncRun
 
 
 @click.group()
@@ -43,8 +43,7 @@ def sync_command(
     quarantine, the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
-    from ingest.advisories.runs import SyncRun, run_sync
-    from ingest.advisories.sync import check_source
+    from ingest.advisories.sync import SyncRun, check_source, run_sync
     from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
@@ -133,7 +132,7 @@ def _progress(stack: ExitStack, source: str, *, quiet: bool) -> Callable[[], Non
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from ingest.sources import count_hint
+    from ingest.sources.reader import count_hint
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         WheelAnalysis,
     )
     from graph.missing_interfaces import MissingInterface
-    from ingest.native.recording import Difference, Recorded
+    from ingest.native.recorded_analyses import InterfaceDifference, RecordedAnalysis
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -59,7 +59,7 @@ def wheel(
     and the platform that are named. Nothing of it is run. Exit code 1 if a library in it
     is broken.
     """
-    from ingest.native.trees import is_there
+    from ingest.native.file_trees import is_there
 
     settings: Settings = context.obj
     if is_there(wheel) or wheel.endswith(".whl"):
@@ -79,7 +79,7 @@ def _of_index(
     settings: Settings, wanted: str, index: str | None, target: tuple[str | None, str | None]
 ) -> WheelAnalysis:
     from common.environments import environment
-    from ingest.native.downloads import fetched_wheel, pinned
+    from ingest.native.wheel_download import fetched_wheel, pinned
     from ingest.native.wheels import analyze_wheel
 
     named, chosen = pinned(wanted), environment(*target)
@@ -115,7 +115,7 @@ def image(
     nothing is fetched, and nothing of the image is run.
     """
     from ingest.native.environments import analyze_image
-    from ingest.native.trees import is_there
+    from ingest.native.file_trees import is_there
 
     source = str(Path(image).absolute()) if is_there(image) else image
     _finish(context, analyze_image(image, name), source, as_json=as_json, ingest=ingest)
@@ -135,7 +135,7 @@ def missing(
     Exit code 1 if there is anything. Packages of which a recorded wheel brings a missing
     library along are named: they may be in the same stack.
     """
-    from ingest.native.recording import differences
+    from ingest.native.recorded_analyses import differences
 
     settings: Settings = context.obj
     found = differences(settings, wheel, where, index)
@@ -147,7 +147,7 @@ def missing(
 def _finish(
     context: click.Context, analysis: Analysis, source: str, *, as_json: bool, ingest: bool
 ) -> None:
-    from ingest.native.recording import record_analysis
+    from ingest.native.recorded_analyses import record_analysis
 
     settings: Settings = context.obj
     recorded = record_analysis(settings, analysis, source) if ingest else None
@@ -156,7 +156,7 @@ def _finish(
         context.exit(1)
 
 
-def print_analysis(analysis: Analysis, recorded: Recorded | None, *, as_json: bool) -> None:
+def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_json: bool) -> None:
     """What was found, and what became of it."""
     from common.native_interfaces import WheelAnalysis
 
@@ -174,7 +174,7 @@ def print_analysis(analysis: Analysis, recorded: Recorded | None, *, as_json: bo
             click.echo(f"graph         behind: {recorded.graph_error}", err=True)
 
 
-def print_differences(found: list[Difference], *, as_json: bool) -> None:
+def print_differences(found: list[InterfaceDifference], *, as_json: bool) -> None:
     """What each wheel needs and the environment does not provide."""
     if as_json:
         click.echo(json.dumps([_difference_json(it) for it in found], indent=2))
@@ -284,7 +284,7 @@ def _line(heading: str, words: str) -> None:
     click.echo(f"{heading:<14}{words}")
 
 
-def _analysis_json(analysis: Analysis, recorded: Recorded | None) -> dict[str, Any]:
+def _analysis_json(analysis: Analysis, recorded: RecordedAnalysis | None) -> dict[str, Any]:
     from common.native_interfaces import EnvironmentAnalysis, WheelAnalysis, highest_versions
 
     interfaces = analysis.needs if isinstance(analysis, WheelAnalysis) else analysis.provides
@@ -303,7 +303,7 @@ def _analysis_json(analysis: Analysis, recorded: Recorded | None) -> dict[str, A
     return found
 
 
-def _difference_json(difference: Difference) -> dict[str, Any]:
+def _difference_json(difference: InterfaceDifference) -> dict[str, Any]:
     return {
         "sha256": difference.artifact.sha256,
         "filename": difference.artifact.filename,

@@ -12,8 +12,8 @@ from common.errors import ProjectError
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from ingest.documents import Skipped
     from ingest.runs import RunReport
+    from ingest.sources.documents import SkippedFile
 import json
 import sys
 from collections import Counter
@@ -24,8 +24,8 @@ from common.terminal import printable
 
 if TYPE_CHECKING:
     from graph.record.quarantine import QuarantineEntry
-    from ingest.documents import Skipped
     from ingest.runs import NightlyReport, RunReport
+    from ingest.sources.documents import SkippedFile
 
 
 @click.group()
@@ -55,13 +55,13 @@ def inspections(
     the rest goes on, and the exit code is 1. An interrupted run is resumed by
     running it again.
     """
-    from ingest.pipeline import ignore_skipped
+    from ingest.inspections.pipeline import ignore_skipped
     from ingest.runs import check, run
     from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
     places = [source_argument(source) for source in sources]
-    skipped: list[Skipped] | None = [] if list_skipped else None
+    skipped: list[SkippedFile] | None = [] if list_skipped else None
     on_skipped = ignore_skipped if skipped is None else skipped.append
     with ExitStack() as stack:
         on_document = progress_bar(stack, places, quiet=as_json)
@@ -118,7 +118,7 @@ def progress_bar(stack: ExitStack, sources: list[str], *, quiet: bool) -> Callab
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from ingest.sources import count_hint
+    from ingest.sources.reader import count_hint
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -140,7 +140,7 @@ def _finish(
     *,
     as_json: bool,
     dry_run: bool = False,
-    skipped: Sequence[Skipped] | None = None,
+    skipped: Sequence[SkippedFile] | None = None,
 ) -> None:
 
     print_report(report, as_json=as_json, dry_run=dry_run, skipped=skipped)
@@ -153,7 +153,7 @@ def print_report(
     *,
     as_json: bool,
     dry_run: bool,
-    skipped: Sequence[Skipped] | None = None,
+    skipped: Sequence[SkippedFile] | None = None,
 ) -> None:
     """One line per kind, and what a person should do next.
 
@@ -199,7 +199,7 @@ def print_report(
         )
 
 
-def _print_skipped(counts: Counter[str], files: Sequence[Skipped] | None) -> None:
+def _print_skipped(counts: Counter[str], files: Sequence[SkippedFile] | None) -> None:
     """How many files were skipped and why; each of them if they are to be listed."""
     count = counts.total()
     kind = "file that is not an inspection" if count == 1 else "files that are not inspections"

@@ -249,7 +249,7 @@ def fetch(stores: Stores, asked: Asked, more: Iterable[Dependency] = ()) -> None
     from adviser.answering.fetching import fetch_missing
     from cli.packages import progress_bars
     from cli.packages_view import print_crawls
-    from ingest.crawl.bounds import Bounds
+    from ingest.crawl.crawl_request import CrawlBounds
     from ingest.crawl.runs import add_packages, roots_of
 
     def add(index: str, requirements: Sequence[str], prereleases: bool) -> bool:
@@ -257,7 +257,7 @@ def fetch(stores: Stores, asked: Asked, more: Iterable[Dependency] = ()) -> None
             report = add_packages(
                 stores.settings,
                 roots_of(requirements),
-                Bounds(prereleases=prereleases),
+                CrawlBounds(prereleases=prereleases),
                 index=index,
                 watching=False,
                 on_progress=progress_bars(stack, quiet=False),

@@ -16,12 +16,12 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from common.errors import ProjectError
-    from ingest.releases import Reading, ReleaseReport
+    from ingest.releases.pipeline import ReleaseReport, ReleaseSourceOptions
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cli.closure import closure
-from ingest.crawl.bounds import MAX_PACKAGES, MAX_VERSIONS
+from ingest.crawl.crawl_request import MAX_PACKAGES, MAX_VERSIONS
 
 if TYPE_CHECKING:
     from ingest.crawl.reports import CrawlReport
@@ -88,32 +88,38 @@ def _as_of(text: str) -> datetime:
     return moment
 
 
-def _reading(settings: Settings, as_of: datetime | None) -> Reading:
+def _reading(settings: Settings, as_of: datetime | None) -> ReleaseSourceOptions:
     from common.index.configuration import configured_indexes
-    from ingest.releases import Reading
+    from ingest.releases.pipeline import ReleaseSourceOptions
 
     addresses = {
         index.url.rstrip("/"): name for name, index in configured_indexes(settings).items()
     }
-    return Reading(as_of=as_of, addresses=addresses)
+    return ReleaseSourceOptions(as_of=as_of, addresses=addresses)
 
 
 def _check(
-    settings: Settings, sources: Sequence[str], reading: Reading, on_release: Callable[[], None]
+    settings: Settings,
+    sources: Sequence[str],
+    reading: ReleaseSourceOptions,
+    on_release: Callable[[], None],
 ) -> _ImportReport:
     """What a run would do in an empty record; no store is started or written."""
-    from ingest.releases import check_releases
+    from ingest.releases.pipeline import check_releases
 
     return _ImportReport(check_releases(sources, reading, on_release))
 
 
 def _run(
-    settings: Settings, sources: Sequence[str], reading: Reading, on_release: Callable[[], None]
+    settings: Settings,
+    sources: Sequence[str],
+    reading: ReleaseSourceOptions,
+    on_release: Callable[[], None],
 ) -> _ImportReport:
     from graph.projection import lag
     from ingest.beside import graph_beside, start_side_by_side
     from ingest.record import open_record
-    from ingest.releases import import_releases
+    from ingest.releases.pipeline import import_releases
 
     start_side_by_side(settings)
     with open_record(settings) as engine:
@@ -202,7 +208,7 @@ def add(
     something could not be read, or if a file has another hash than before; 3 if the index does
     not answer.
     """
-    from ingest.crawl.bounds import Bounds
+    from ingest.crawl.crawl_request import CrawlBounds
     from ingest.crawl.runs import add_packages, roots_of
 
     settings: Settings = context.obj
@@ -212,7 +218,7 @@ def add(
         report = add_packages(
             settings,
             roots,
-            Bounds(bounds["max_packages"], bounds["max_versions"], moment, bounds["pre"]),
+            CrawlBounds(bounds["max_packages"], bounds["max_versions"], moment, bounds["pre"]),
             index=bounds["index"],
             watching=not bounds["no_watch"],
             retry=retry,

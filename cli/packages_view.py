@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from graph.record.release_merging import KnownRelease
     from ingest.crawl.reports import CrawlReport
     from ingest.crawl.runs import PackagesReport
-    from ingest.releases import ReleaseReport
+    from ingest.releases.pipeline import ReleaseReport
 
 
 #: Alarms that are listed; `thoth packages status` counts them all.

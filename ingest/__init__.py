@@ -1,1 +1,6 @@
-"""Gets knowledge in: sources, parsers, and the pipeline between them and the record."""
+"""Reads documents of inspections, releases, advisories and native libraries into the record.
+
+Entry points: :func:`ingest.inspections.pipeline.ingest_inspections`,
+:func:`ingest.releases.pipeline.import_releases`, :func:`ingest.advisories.sync.sync_source`,
+:func:`ingest.crawl.crawler.crawl` and :func:`ingest.runs.run_nightly`.
+"""

@@ -1,7 +1,7 @@
-"""Documents in batches: read and parsed into them, and recorded one by one.
+"""Stores the documents of a source in batches.
 
-A batch is a transaction, documents and their outbox entries together, so an interrupted run
-is resumed by running it again.
+A batch is one transaction that holds documents and their outbox entries. An interrupted run is
+resumed by running it again.
 """
 
 from __future__ import annotations
@@ -17,23 +17,18 @@ from sqlalchemy import Connection, Engine
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.record.quarantine import Refusal as RefusedDocument
-from graph.record.quarantine import (
-    add_refusals,
-    now,
-    resolve_source,
-)
-from ingest.documents import Refusal
+from graph.record.quarantine import Refusal, add_refusals, now, resolve_source
+from ingest.sources.documents import RefusedDocument
 from ingest.sources.urls import stored_source
 
 logger = logging.getLogger(__name__)
 
-#: Documents a transaction, which is what an interruption makes read again.
+#: Documents in a transaction. An interrupted run reads at most so many again.
 BATCH_DOCUMENTS = 500
-#: Bytes a transaction, so that memory stays flat when documents are large.
+#: Bytes in a transaction, which bounds memory when documents are large.
 BATCH_BYTES = 16 * 2**20
 
-#: With one of these for a whole source, nothing is known of what it held before.
+#: A source that was refused as a whole for one of these reasons was not read to its end.
 _NOT_READ = frozenset(
     {Reason.UNREADABLE, Reason.EMPTY_FOLDER, Reason.ARCHIVE_BROKEN, Reason.ARCHIVE_BOMB}
 )
@@ -44,10 +39,10 @@ Added = TypeVar("Added")
 
 @dataclass(slots=True)
 class Batch(Generic[Delivered]):
-    """What is recorded in one transaction."""
+    """Documents that are stored in one transaction, and refusals of others."""
 
     deliveries: list[Delivered] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[RefusedDocument] = field(default_factory=list)
     size_bytes: int = 0
 
     def __len__(self) -> int:
@@ -55,21 +50,22 @@ class Batch(Generic[Delivered]):
 
 
 def in_batches(
-    found: Iterable[Delivered | Refusal],
+    documents: Iterable[Delivered | RefusedDocument],
     size_of: Callable[[Delivered], int],
     most: int = BATCH_DOCUMENTS,
 ) -> Iterator[Batch[Delivered]]:
-    """``found`` in its order, in batches of at most ``most``; the last one may be empty.
+    """Divide ``documents`` into batches, in their order; the last batch may be empty.
 
     :param size_of: bytes that a delivery holds
+    :param most: documents in a batch
     """
     batch: Batch[Delivered] = Batch()
-    for it in found:
-        if isinstance(it, Refusal):
-            batch.refusals.append(it)
+    for document in documents:
+        if isinstance(document, RefusedDocument):
+            batch.refusals.append(document)
         else:
-            batch.deliveries.append(it)
-            batch.size_bytes += size_of(it)
+            batch.deliveries.append(document)
+            batch.size_bytes += size_of(document)
         if len(batch) >= most or batch.size_bytes >= BATCH_BYTES:
             yield batch
             batch = Batch()
@@ -77,66 +73,61 @@ def in_batches(
 
 
 @dataclass(slots=True)
-class Recorder(Generic[Delivered, Added]):
-    """Writes batches into the record, one while the next is read: the database works meanwhile.
+class SourceRecorder(Generic[Delivered, Added]):
+    """Stores the batches of one source.
 
     :param kind: of the documents, as the quarantine names it
     :param add: stores the deliveries of a batch, in a transaction that it does not end
-    :param on_recorded: called after each batch is committed, with what ``add`` returned
+    :param read_whole: whether the source was read to its end; single documents of it may have
+        been refused
+    :param mended: entries of the quarantine that the source no longer causes
     """
 
     settings: Settings
     engine: Engine
     kind: str
+    source: str
     add: Callable[[Connection, Settings, Sequence[Delivered]], Added]
-    on_recorded: Callable[[Batch[Delivered], Added], None]
-    #: Whether the last source was read to its end; single documents of it may have been refused.
     read_whole: bool = True
+    mended: int = 0
 
-    def record_source(self, source: str, batches: Iterable[Batch[Delivered]]) -> int:
-        """Record all of ``source``; what was refused before and was not again is mended.
+    def record(
+        self, batches: Iterable[Batch[Delivered]]
+    ) -> Iterator[tuple[Batch[Delivered], Added]]:
+        """Store ``batches``; yields each after its commit, with what ``add`` returned.
 
-        :returns: how many entries of the quarantine were
+        The next batch is read while the database stores this one.
+
         :raises StoreUnavailable: if a store is lost; what was committed stays
         """
         with relational_errors(self.settings), self.engine.begin() as connection:
             began = now(connection)
-        self.read_whole = True
-        self.record(batches)
-        if not self.read_whole:
-            return 0
-        with relational_errors(self.settings), self.engine.begin() as connection:
-            return resolve_source(connection, stored_source(source), began, self.kind)
-
-    def record(self, batches: Iterable[Batch[Delivered]]) -> None:
-        """Record ``batches``, each in a transaction of its own."""
         with ThreadPoolExecutor(1, thread_name_prefix="recorder") as thread:
-            recorded: Future[None] | None = None
+            pending: Future[tuple[Batch[Delivered], Added]] | None = None
             for batch in batches:
-                if recorded is not None:
-                    recorded.result()
-                recorded = thread.submit(self._commit, batch)
-            if recorded is not None:
-                recorded.result()
+                if pending is not None:
+                    yield pending.result()
+                pending = thread.submit(self._commit, batch)
+            if pending is not None:
+                yield pending.result()
+        if not self.read_whole:
+            return
+        with relational_errors(self.settings), self.engine.begin() as connection:
+            self.mended = resolve_source(connection, stored_source(self.source), began, self.kind)
 
-    def _commit(self, batch: Batch[Delivered]) -> None:
+    def _commit(self, batch: Batch[Delivered]) -> tuple[Batch[Delivered], Added]:
+        refusals = [
+            Refusal(
+                self.kind, it.source, it.place, it.error.reason, it.error.field, it.error.message
+            )
+            for it in batch.refusals
+        ]
         with relational_errors(self.settings), self.engine.begin() as connection:
             added = self.add(connection, self.settings, batch.deliveries)
-            add_refusals(connection, map(self._refused, batch.refusals))
+            add_refusals(connection, refusals)
         self.read_whole &= not any(
             it.error.reason in _NOT_READ and not it.place for it in batch.refusals
         )
-        logger.info(
-            "batch_ingested",
-            extra={
-                "kind": self.kind, "documents": len(batch.deliveries),
-                "refused": len(batch.refusals),
-            },
-        )  # fmt: skip
-        self.on_recorded(batch, added)
-
-    def _refused(self, refusal: Refusal) -> RefusedDocument:
-        error = refusal.error
-        return RefusedDocument(
-            self.kind, refusal.source, refusal.place, error.reason, error.field, error.message
-        )
+        fields = {"kind": self.kind, "documents": len(batch.deliveries), "refused": len(refusals)}
+        logger.info("batch_ingested", extra=fields)
+        return batch, added

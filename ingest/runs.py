@@ -20,8 +20,7 @@ from graph.record.quarantine import (
     open_refusals,
 )
 from ingest.beside import graph_beside, start_side_by_side
-from ingest.documents import Limits, Skipped
-from ingest.pipeline import (
+from ingest.inspections.pipeline import (
     KIND,
     IngestReport,
     check_inspections,
@@ -30,6 +29,7 @@ from ingest.pipeline import (
 )
 from ingest.projector import BackgroundProjector
 from ingest.record import only_one, open_record
+from ingest.sources.documents import SkippedFile, SourceLimits
 
 if TYPE_CHECKING:
     from graph.verification.run import RecordReport
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NIGHTLY_LOCK = 7_401_311
 
 #: Sources were named by the operator, on the command line or in the settings.
-_OPERATOR_LIMITS = Limits(allow_http=True)
+_OPERATOR_LIMITS = SourceLimits(allow_http=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def check(
     settings: Settings,
     sources: Sequence[str],
     on_document: Callable[[], None],
-    on_skipped: Callable[[Skipped], None] = ignore_skipped,
+    on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> RunReport:
     """What a run would do in an empty record; no store is started or written."""
     return RunReport(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
@@ -118,7 +118,7 @@ def run(
     settings: Settings,
     sources: Sequence[str],
     on_document: Callable[[], None],
-    on_skipped: Callable[[Skipped], None] = ignore_skipped,
+    on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> RunReport:
     """Take in ``sources`` while the graph catches up beside."""
     start_side_by_side(settings)
@@ -185,7 +185,7 @@ def _ingest(
     projector: BackgroundProjector,
     sources: Sequence[str],
     on_document: Callable[[], None],
-    on_skipped: Callable[[Skipped], None] = ignore_skipped,
+    on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> IngestReport:
     return ingest_inspections(
         settings, engine, sources, _OPERATOR_LIMITS,

@@ -24,7 +24,7 @@ from graph.record.indexes import (
     answers_of,
     asked_since,
 )
-from ingest.crawl.bounds import Bounds
+from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.runs import add_packages, roots_of
 
 TASK = "packages.fetch"
@@ -67,7 +67,7 @@ def fetch(
     :raises InvalidArgument: if there is no such index, or a requirement cannot be followed
     :raises IndexProblem: if the index does not answer
     """
-    bounds = Bounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
+    bounds = CrawlBounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
     report = add_packages(settings, roots_of(requirements), bounds, index=index, watching=False)
     if all(it.unanswered for it in report.crawls):
         raise IndexProblem(IndexFault.UNREACHABLE, "the index does not answer")

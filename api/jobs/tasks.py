@@ -189,7 +189,7 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
 @_task("cron.advisories", _NIGHT_S)
 def sync_advisories(context: JobContext, timestamp: int) -> None:
     """Take in what is new in ``ADVISORIES``: ``thoth advisories sync``."""
-    from ingest.advisories.runs import run_sync
+    from ingest.advisories.sync import run_sync
 
     settings = _workshop(context).settings
     if settings.advisories is None:

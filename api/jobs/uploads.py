@@ -18,11 +18,15 @@ from common.reasons import Reason
 from common.settings import Settings
 from graph.record.analyses import Analysis
 from graph.record.documents import body_of
-from ingest.documents import MEBIBYTE, Limits, Refusal
-from ingest.pipeline import ingest_inspections, read_inspections
+from ingest.inspections.pipeline import ingest_inspections, read_inspections
+from ingest.sources.documents import (
+    MEBIBYTE,
+    RefusedDocument,
+    SourceLimits,
+)
 
 #: What is read of an upload; what an operator names has no such bounds.
-LIMITS = Limits(
+LIMITS = SourceLimits(
     document_bytes=64 * MEBIBYTE, archive_bytes=2048 * MEBIBYTE, members=100_000, ratio=200.0
 )
 #: Refusals that a result lists; the rest is counted, and all are in the quarantine.
@@ -128,7 +132,7 @@ def _refusals(source: str) -> list[dict[str, str]]:
     return found[:_LISTED]
 
 
-def _told(refusal: Refusal) -> dict[str, str]:
+def _told(refusal: RefusedDocument) -> dict[str, str]:
     error: InvalidDocument = refusal.error
     return {
         "place": refusal.place,

@@ -32,8 +32,12 @@ from graph.record.documents import (
 )
 from graph.record.inspections import Delivery, add_inspections
 from graph.record.tokens import Scope
-from ingest.documents import MEBIBYTE, RawDocument, Refusal
-from ingest.parsers.inspection import parse_inspections
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import (
+    MEBIBYTE,
+    RawDocument,
+    RefusedDocument,
+)
 
 
 class TakenInSchema(Schema):
@@ -94,9 +98,9 @@ def _taken_in(body: bytes) -> Response:
     """
     found = list(parse_inspections(RawDocument(_SOURCE, data=body)))
     for it in found:
-        if isinstance(it, Refusal):
+        if isinstance(it, RefusedDocument):
             raise it.error
-    deliveries = [Delivery(it, _SOURCE) for it in found if not isinstance(it, Refusal)]
+    deliveries = [Delivery(it, _SOURCE) for it in found if not isinstance(it, RefusedDocument)]
     into = service()
     with into.writing() as connection:
         new = add_inspections(connection, into.settings, deliveries).documents

@@ -1,1 +1,4 @@
-"""Security advisories in the OSV format: fetched, parsed, recorded."""
+"""Security advisories in the OSV format.
+
+Entry point: :func:`ingest.advisories.sync.sync_source`.
+"""

@@ -12,7 +12,7 @@ import httpx
 
 from common.errors import IndexFault, IndexProblem, StoreUnavailable
 from common.http.fetching import Fetcher, FetchLimits, FetchRequest
-from ingest.documents import MEBIBYTE
+from ingest.sources.documents import MEBIBYTE
 from ingest.sources.urls import stored_source
 
 #: The archive of all ecosystems together has about half of this.

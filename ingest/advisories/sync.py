@@ -1,4 +1,7 @@
-"""Advisories of a source into the record: read, parsed, merged, matched; each document once."""
+"""Stores the advisories of a source and matches them with known versions.
+
+Entry points: :func:`sync_source` with open stores, :func:`run_sync` for the command.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from common.errors import InvalidDocument
+from common.errors import InvalidDocument, ProjectError
 from common.formats.json_documents import digest_bytes, load_json
 from common.inspection import DocumentId
 from common.settings import Settings
-from graph.engine import relational_errors
+from graph.engine import graph_errors, relational_errors
+from graph.migrate import migrated_stores
+from graph.projection import lag, sync
 from graph.record.advisories import (
     KIND,
     AdvisoriesAdded,
@@ -27,10 +32,10 @@ from graph.record.advisories import (
     source_states,
 )
 from graph.record.postgresql import storable
-from ingest.advisories.opening import OpenedSource, opened_source
 from ingest.advisories.osv import advisory_of
-from ingest.batches import Batch, Recorder, in_batches
-from ingest.documents import RawDocument, Refusal
+from ingest.advisories.sources import OpenedSource, opened_source
+from ingest.batches import Batch, SourceRecorder, in_batches
+from ingest.sources.documents import RawDocument, RefusedDocument
 from ingest.sources.urls import local_path, stored_source
 
 #: Advisories a transaction. Larger ones look up fewer versions twice, and hold back those
@@ -165,16 +170,15 @@ def sync_source(
         documents = known_advisories(connection)
     known = states.get(storable(report.source))
 
-    def recorded(batch: Batch[AdvisoryDelivery], added: AdvisoriesAdded) -> None:
-        report.count(batch, added)
-        on_commit()
-
     with opened_source(source, known) as opened:
         report.as_of, report.unchanged = opened.as_of, opened.documents is None
         if opened.documents is not None:
-            recorder = Recorder(settings, engine, KIND, add_advisories, recorded)
+            recorder = SourceRecorder(settings, engine, KIND, source, add_advisories)
             batches = _batches(opened.documents, documents, report, on_document)
-            report.mended = recorder.record_source(source, batches)
+            for batch, added in recorder.record(batches):
+                report.count(batch, added)
+                on_commit()
+            report.mended = recorder.mended
             if not (recorder.read_whole and report.advisories):
                 report.as_of = None
                 return report
@@ -200,7 +204,7 @@ def _state(report: AdvisoryReport, opened: OpenedSource, known: SourceState | No
 
 
 def _batches(
-    found: Iterable[RawDocument | Refusal],
+    found: Iterable[RawDocument | RefusedDocument],
     known: Collection[str],
     report: AdvisoryReport,
     on_document: Callable[[], None],
@@ -210,17 +214,17 @@ def _batches(
 
 
 def _deliveries(
-    found: Iterable[RawDocument | Refusal],
+    found: Iterable[RawDocument | RefusedDocument],
     known: Collection[str],
     report: AdvisoryReport,
     on_document: Callable[[], None],
-) -> Iterator[AdvisoryDelivery | Refusal]:
+) -> Iterator[AdvisoryDelivery | RefusedDocument]:
     """What is not known yet; of what is, nothing but its digest is looked at."""
     now = datetime.now(UTC)
     for raw in found:
         report.read += 1
         on_document()
-        if isinstance(raw, Refusal):
+        if isinstance(raw, RefusedDocument):
             yield raw
             continue
         try:
@@ -232,4 +236,52 @@ def _deliveries(
             yield AdvisoryDelivery(advisory_of(value, canonical, document_id, now), raw.source)
         except InvalidDocument as error:
             error.place = raw.place
-            yield Refusal(raw.source, error)
+            yield RefusedDocument(raw.source, error)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRun:
+    """A sync's outcome.
+
+    :param lag: outbox entries that the graph does not show yet; ``None`` after a dry run
+    :param graph_error: why the graph could not catch up, if it could not
+    """
+
+    advisories: AdvisoryReport
+    lag: int | None = None
+    graph_error: ProjectError | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome as ``--json`` prints it."""
+        error = str(self.graph_error) if self.graph_error else None
+        return {
+            "advisories": self.advisories.as_json(),
+            "graph": {"lag": self.lag, "error": error},
+        }
+
+
+def run_sync(settings: Settings, source: str, on_document: Callable[[], None]) -> SyncRun:
+    """Take in ``source``, then let the graph catch up.
+
+    :raises StoreUnavailable: if the record is lost or a server does not answer
+    """
+    with migrated_stores(settings, graph=False) as stores:
+        report = sync_source(settings, stores.engine, source, on_document=on_document)
+        error = _catch_up(settings, stores.engine)
+        return SyncRun(report, lag(stores.engine).count, error)
+
+
+def _catch_up(settings: Settings, engine: Engine) -> ProjectError | None:
+    """Project what waits; a graph that is down never fails what is in the record already."""
+    if not lag(engine).count:
+        return None
+    try:
+        with (
+            graph_errors(settings),
+            relational_errors(settings),
+            migrated_stores(settings, relational=False) as stores,
+        ):
+            sync(engine, stores.driver, database=stores.database)
+    except ProjectError as error:
+        return error
+    return None

@@ -1,1 +1,4 @@
-"""Results of other benchmarks; :mod:`ingest.benchmarks.systems` recognises their files."""
+"""Recognises result files of other benchmark systems.
+
+Entry point: :func:`ingest.benchmarks.systems.system_of`.
+"""

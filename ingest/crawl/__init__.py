@@ -1,1 +1,4 @@
-"""From the roots that a person names to what an index knows of their whole closure."""
+"""Reads packages and everything that they require from a package index.
+
+Entry points: :func:`ingest.crawl.runs.add_packages` and :func:`ingest.crawl.runs.refresh`.
+"""

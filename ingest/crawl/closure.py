@@ -1,16 +1,104 @@
-"""What a crawl has to look at next: names, extras and specifiers, layer by layer."""
+"""The packages that some roots require, layer by layer.
+
+A requirement is followed unless its marker is false in every environment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from common.releases import Requirement
-from ingest.crawl.markers import could_hold
+
+#: Minor versions of Python 3 that a marker is tried with; Python 2 is nobody's target any more.
+_PYTHONS = tuple(f"3.{minor}" for minor in range(25))
+#: PEP 508's operators that are none in Python.
+_FOREIGN = re.compile(r"(?<=\s)(~=|===)(?=\s)")
+_STANDS_FOR = {"~=": "@", "===": "=="}
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@lru_cache(maxsize=131_072)
+def could_hold(marker: str | None, extra: str = "") -> bool:
+    """Whether ``marker`` holds in some environment of Python 3.
+
+    :param marker: canonical text, as :func:`common.releases.parse_requirement` gives it
+    :param extra: the one extra that is asked for, normalised; empty for none
+    :returns: ``True`` also for a marker that this cannot read
+
+    >>> could_hold('python_version < "3" and os_name == "nt"')
+    False
+    >>> could_hold('extra == "net" and os_name == "nt"'), could_hold('extra == "net"', "net")
+    (False, True)
+    """
+    if marker is None:
+        return True
+    try:
+        # The text of a marker is an expression in Python as well.
+        tree = ast.parse(_FOREIGN.sub(lambda it: _STANDS_FOR[it[0]], marker), mode="eval").body
+        return any(_holds(tree, {"python": python, "extra": extra}) for python in _PYTHONS)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+
+
+def _holds(node: ast.expr, environment: Mapping[str, str]) -> bool:
+    if isinstance(node, ast.BoolOp):
+        joined: Callable[..., bool] = all if isinstance(node.op, ast.And) else any
+        return joined(_holds(value, environment) for value in node.values)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return _compares(node, environment)
+    return True
+
+
+def _compares(node: ast.Compare, environment: Mapping[str, str]) -> bool:
+    left, right = node.left, node.comparators[0]
+    operator = _OPERATORS.get(type(node.ops[0]))
+    if isinstance(left, ast.Constant):
+        left, right = right, left
+        operator = _MIRRORED.get(operator or "", operator)
+    if not (isinstance(left, ast.Name) and isinstance(right, ast.Constant)):
+        return True
+    if left.id == "extra":
+        return _extra_compares(operator, environment["extra"], str(right.value))
+    if left.id in ("python_version", "python_full_version") and operator:
+        return _python_compares(left.id, operator, environment["python"], str(right.value))
+    return True
+
+
+def _extra_compares(operator: str | None, extra: str, value: str) -> bool:
+    if operator == "!=":
+        return extra != canonicalize_name(value)
+    return operator != "==" or extra == canonicalize_name(value)
+
+
+@lru_cache(maxsize=16_384)
+def _python_compares(variable: str, operator: str, python: str, value: str) -> bool:
+    """Whether some release of this minor version compares so with ``value``."""
+    releases = [python] if variable == "python_version" else [f"{python}.{n}" for n in range(30)]
+    try:
+        wanted = SpecifierSet(f"{operator}{value}")
+    except InvalidSpecifier:
+        return True
+    return any(wanted.contains(release, prereleases=True) for release in releases)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPackage:
     """A package that something asks for.
 
     :param specifier: canonical text, empty for any version
@@ -25,14 +113,14 @@ class Wanted:
     def text(self) -> str:
         """As a person writes it.
 
-        >>> Wanted("torch", ">=2", frozenset({"opt"})).text
+        >>> WantedPackage("torch", ">=2", frozenset({"opt"})).text
         'torch[opt]>=2'
         """
         return f"{self.name}[{','.join(sorted(self.extras))}]{self.specifier}".replace("[]", "")
 
 
 @dataclass(slots=True)
-class Followed:
+class FollowedPackage:
     """A package of the closure.
 
     :param fresh: specifiers met since it was handed out last
@@ -46,7 +134,7 @@ class Followed:
     releases: dict[str, tuple[Requirement, ...]] = field(default_factory=dict)
 
 
-class Closure:
+class RequirementClosure:
     """The packages that some roots need, as far as their releases are known.
 
     Extras are followed when somebody in the closure asks for them, however late; circular
@@ -56,13 +144,13 @@ class Closure:
     """
 
     def __init__(self, max_packages: int) -> None:
-        self.followed: dict[str, Followed] = {}
+        self.followed: dict[str, FollowedPackage] = {}
         self.left_out: set[str] = set()
         self._max_packages = max_packages
-        self._waiting: dict[str, list[Wanted]] = {}
+        self._waiting: dict[str, list[WantedPackage]] = {}
         self._depth = 0
 
-    def want(self, wanted: Iterable[Wanted]) -> None:
+    def want(self, wanted: Iterable[WantedPackage]) -> None:
         """Ask for packages; what this brings about is handed out with the next layer."""
         pending = list(wanted)
         while pending:
@@ -80,10 +168,10 @@ class Closure:
         extras = {"", *package.extras}
         self.want(wanted for extra in sorted(extras) for wanted in _asks(requirements, extra))
 
-    def next_layer(self) -> list[Followed]:
+    def next_layer(self) -> list[FollowedPackage]:
         """The packages to look at now, in name order; empty when the closure is whole.
 
-        They are new, or were looked at before and have specifiers in :attr:`Followed.fresh`,
+        They are new, or were looked at before and have specifiers in :attr:`FollowedPackage.fresh`,
         which the caller clears.
         """
         room = self._max_packages - len(self.followed)
@@ -91,12 +179,12 @@ class Closure:
         self.left_out.update(names[room:])
         waiting, self._waiting = self._waiting, {}
         for name in names[:room]:
-            self.followed[name] = Followed(name, self._depth)
+            self.followed[name] = FollowedPackage(name, self._depth)
         self._depth += 1
         self.want(it for name in names[:room] for it in waiting[name])
         return [self.followed[name] for name in sorted(self.followed) if self.followed[name].fresh]
 
-    def _ask(self, package: Followed, asked: Wanted) -> Iterator[Wanted]:
+    def _ask(self, package: FollowedPackage, asked: WantedPackage) -> Iterator[WantedPackage]:
         if asked.specifier not in package.specifiers:
             package.specifiers.add(asked.specifier)
             package.fresh.add(asked.specifier)
@@ -106,7 +194,7 @@ class Closure:
                 yield from _asks(requirements, extra)
 
 
-def _asks(requirements: Iterable[Requirement], extra: str) -> Iterator[Wanted]:
+def _asks(requirements: Iterable[Requirement], extra: str) -> Iterator[WantedPackage]:
     """What these lines ask for, with one extra or with none.
 
     A direct reference leads to no index.
@@ -115,4 +203,4 @@ def _asks(requirements: Iterable[Requirement], extra: str) -> Iterator[Wanted]:
         if line.name is None or line.url is not None:
             continue
         if could_hold(line.marker, extra):
-            yield Wanted(line.name, line.specifier, frozenset(line.extras))
+            yield WantedPackage(line.name, line.specifier, frozenset(line.extras))

@@ -33,18 +33,22 @@ from graph.record.crawls import (
 from graph.record.known_releases import known_releases
 from graph.record.release_merging import KnownRelease
 from graph.record.releases import ReleasesAdded
-from ingest.crawl.bugs import INTERNAL, bug_words
-from ingest.crawl.closure import Closure, Followed, Wanted
-from ingest.crawl.errands import Errand
-from ingest.crawl.patience import IndexLost, Patience
-from ingest.crawl.plans import Ask, Plan, as_listed, listed_on, offered_on, plan
-from ingest.crawl.reading import read_release
-from ingest.crawl.recorder import ReadRelease, Recorder
-from ingest.crawl.release_documents import release_document, release_from
-from ingest.crawl.reports import CrawlReport, Trouble
-from ingest.crawl.retries import retry_at
-from ingest.crawl.selection import Listed, needed
-from ingest.crawl.tasks import together
+from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage
+from ingest.crawl.crawl_request import CrawlRequest
+from ingest.crawl.failures import INTERNAL, CircuitBreaker, IndexLost, bug_words, retry_at, together
+from ingest.crawl.record_writer import ReadRelease, RecordWriter
+from ingest.crawl.release_metadata import read_release, release_document, release_from
+from ingest.crawl.release_selection import (
+    ListedRelease,
+    ProjectNeeds,
+    ProjectPlan,
+    as_listed,
+    listed_on,
+    needed,
+    offered_on,
+    plan,
+)
+from ingest.crawl.reports import CrawlFailure, CrawlReport
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +66,7 @@ def crawl(
     settings: Settings,
     engine: Engine,
     index: Index,
-    errand: Errand,
+    errand: CrawlRequest,
     *,
     on_progress: OnProgress = lambda _report: None,
     on_commit: Callable[[], None] = lambda: None,
@@ -73,12 +77,16 @@ def crawl(
     :param on_commit: called after each transaction, such as to wake the projector
     :raises StoreUnavailable: if the record is lost; what was committed stays
     """
-    with Recorder(settings, engine, index.name, on_commit) as recorder:
+    with RecordWriter(settings, engine, index.name, on_commit) as recorder:
         return asyncio.run(_crawl(settings, index, errand, recorder, on_progress))
 
 
 async def _crawl(
-    settings: Settings, index: Index, errand: Errand, recorder: Recorder, on_progress: OnProgress
+    settings: Settings,
+    index: Index,
+    errand: CrawlRequest,
+    recorder: RecordWriter,
+    on_progress: OnProgress,
 ) -> CrawlReport:
     async with IndexClient(settings, index) as client:
         return await _Crawler(client, errand, recorder, on_progress).run()
@@ -88,7 +96,7 @@ async def _crawl(
 class _Project:
     """A package in this crawl: what its page listed and what of it was selected."""
 
-    listed: Sequence[Listed]
+    listed: Sequence[ListedRelease]
     selected: frozenset[str]
 
 
@@ -96,7 +104,7 @@ class _Project:
 class _Prepared:
     """A plan that is on record, with what it was made of."""
 
-    plan: Plan
+    plan: ProjectPlan
     known: Mapping[str, KnownRelease]
     queue: Mapping[str, QueueRow]
     added: ReleasesAdded
@@ -104,16 +112,20 @@ class _Prepared:
 
 class _Crawler:
     def __init__(
-        self, client: IndexClient, errand: Errand, recorder: Recorder, on_progress: OnProgress
+        self,
+        client: IndexClient,
+        errand: CrawlRequest,
+        recorder: RecordWriter,
+        on_progress: OnProgress,
     ) -> None:
         self._client = client
         self._errand = errand
         self._recorder = recorder
         self._index = client.index.name
-        self._closure = Closure(errand.bounds.max_packages + len(errand.known))
+        self._closure = RequirementClosure(errand.bounds.max_packages + len(errand.known))
         self._projects: dict[str, _Project] = {}
         self._solved: set[str] = set()
-        self._patience = Patience()
+        self._patience = CircuitBreaker()
         self._packages = asyncio.Semaphore(WORKERS)
         self._readers = asyncio.Semaphore(WORKERS)
         self._read: list[ReadRelease] = []
@@ -125,7 +137,7 @@ class _Crawler:
     async def run(self) -> CrawlReport:
         """Layers until nothing new is asked for."""
         began = time.monotonic()
-        self._closure.want((*self._errand.roots, *map(Wanted, self._errand.known)))
+        self._closure.want((*self._errand.roots, *map(WantedPackage, self._errand.known)))
         try:
             while layer := self._closure.next_layer():
                 self._report.followed = len(self._closure.followed)
@@ -138,7 +150,7 @@ class _Crawler:
         self._report.elapsed_s = time.monotonic() - began
         return self._report
 
-    async def _look_at(self, package: Followed) -> None:
+    async def _look_at(self, package: FollowedPackage) -> None:
         """A new package, or one that has to meet further specifiers."""
         fresh, package.fresh = frozenset(package.fresh), set()
         seen = self._projects.get(package.name)
@@ -156,7 +168,7 @@ class _Crawler:
                 for version in made.plan.to_read
             )
 
-    async def _planned(self, page: ProjectPage, ask: Ask) -> _Prepared | None:
+    async def _planned(self, page: ProjectPage, ask: ProjectNeeds) -> _Prepared | None:
         """What is to be read of a package; ``None`` if an error of ours kept it from that."""
         try:
             made = await self._recorder.transaction(lambda it: self._prepare(it, page, ask))
@@ -173,11 +185,13 @@ class _Crawler:
             return None
         return made
 
-    def _ask_for(self, name: str, specifiers: frozenset[str], seen: _Project | None) -> Ask:
+    def _ask_for(
+        self, name: str, specifiers: frozenset[str], seen: _Project | None
+    ) -> ProjectNeeds:
         if seen is not None:
-            return Ask(None, specifiers, seen.selected)
+            return ProjectNeeds(None, specifiers, seen.selected)
         bounds = self._errand.bounds_of(name)
-        return Ask(
+        return ProjectNeeds(
             bounds, specifiers, frozenset(), self._errand.follows_known(name), self._errand.again
         )
 
@@ -209,9 +223,9 @@ class _Crawler:
         if missing:
             self._report.missing.append(name)
         if not missing or (before is not None and before.state == "known"):
-            self._report.failed.append(Trouble(name, None, code, message))
+            self._report.failed.append(CrawlFailure(name, None, code, message))
 
-    def _prepare(self, connection: Connection, page: ProjectPage, ask: Ask) -> _Prepared:
+    def _prepare(self, connection: Connection, page: ProjectPage, ask: ProjectNeeds) -> _Prepared:
         """Decide what to read, and keep that together with what the page alone tells."""
         index, name = self._index, page.name
         known = as_listed(known_releases(connection, index, name), page.releases)
@@ -231,7 +245,7 @@ class _Crawler:
         add_events(connection, made.events)
         return _Prepared(made, known, queue, added)
 
-    def _learn_known(self, made: _Prepared, ask: Ask) -> None:
+    def _learn_known(self, made: _Prepared, ask: ProjectNeeds) -> None:
         """Follow what the record knows already."""
         for version in sorted(made.plan.selected - ask.chosen):
             known = made.known.get(version)
@@ -279,7 +293,7 @@ class _Crawler:
         attempts = 1 + (queued.attempts if queued else 0)
         again_at = retry_at(attempts, datetime.now(UTC))
         self._failures.append(FailedRead(name, version, code, message, attempts, again_at))
-        self._report.failed.append(Trouble(name, version, code, message))
+        self._report.failed.append(CrawlFailure(name, version, code, message))
         logger.warning(
             "release_not_read", extra={"package": name, "version": version, "code": code}
         )
@@ -311,7 +325,7 @@ class _Crawler:
         failures, self._failures = failures + self._failures, []
         await self._recorder.store([], failures)
 
-    def _fails(self, root: Wanted) -> bool:
+    def _fails(self, root: WantedPackage) -> bool:
         """Whether the package has releases that can be chosen, and none that was asked for."""
         if root.name not in self._solved:
             return False

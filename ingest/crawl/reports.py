@@ -13,12 +13,16 @@ from common.releases import release_identity
 from graph.record.crawls import IndexEvent
 from graph.record.release_merging import HashAlarm
 from graph.record.releases import ReleasesAdded
-from ingest.crawl.patience import NO_ANSWER
-from ingest.crawl.plans import CONFLICT, EMPTIED, Plan
+from ingest.crawl.failures import NO_ANSWER
+from ingest.crawl.release_selection import (
+    CONFLICT,
+    EMPTIED,
+    ProjectPlan,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class CrawlFailure:
     """A package, or one release of it, that the index did not give.
 
     :param code: an :class:`common.errors.IndexFault`, or the reason why a document is refused
@@ -68,7 +72,7 @@ class CrawlReport:
     unmet_roots: list[str] = field(default_factory=list)
     emptied: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
-    failed: list[Trouble] = field(default_factory=list)
+    failed: list[CrawlFailure] = field(default_factory=list)
     waiting: int = 0
     left_out: list[str] = field(default_factory=list)
     alarms: list[HashAlarm] = field(default_factory=list)
@@ -77,7 +81,7 @@ class CrawlReport:
     elapsed_s: float = 0.0
     lost: IndexProblem | None = None
 
-    def count_plan(self, made: Plan, known: Collection[str], chosen: frozenset[str]) -> None:
+    def count_plan(self, made: ProjectPlan, known: Collection[str], chosen: frozenset[str]) -> None:
         """Count what is to be done about a package.
 
         :param known: versions in the record

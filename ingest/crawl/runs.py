@@ -27,10 +27,9 @@ from graph.record.crawls import (
     watched,
 )
 from ingest.beside import graph_beside, start_side_by_side
-from ingest.crawl.bounds import Bounds
-from ingest.crawl.closure import Wanted
+from ingest.crawl.closure import WantedPackage
+from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
-from ingest.crawl.errands import Errand
 from ingest.crawl.reports import CrawlReport
 from ingest.record import only_one, open_record
 
@@ -71,18 +70,18 @@ class PackagesReport:
         }
 
 
-def roots_of(names: Iterable[str]) -> tuple[Wanted, ...]:
+def roots_of(names: Iterable[str]) -> tuple[WantedPackage, ...]:
     """Packages as a person names them: with extras and a specifier, if need be.
 
     :raises InvalidArgument: if one is no requirement, or one that cannot be followed
 
     >>> roots_of(["Torch[Opt]==2.9"])
-    (Wanted(name='torch', specifier='==2.9', extras=frozenset({'opt'})),)
+    (WantedPackage(name='torch', specifier='==2.9', extras=frozenset({'opt'})),)
     """
     return tuple(map(_root, names))
 
 
-def _root(text: str) -> Wanted:
+def _root(text: str) -> WantedPackage:
     asked = parse_requirement(text)
     if asked.name is None:
         problem = without_secrets(asked.problem or "")
@@ -90,13 +89,13 @@ def _root(text: str) -> Wanted:
     if asked.url is not None or asked.marker is not None:
         words = "neither an address nor a marker can be followed"
         raise InvalidArgument(f"{without_secrets(text)!r}: {words}")
-    return Wanted(asked.name, asked.specifier, frozenset(asked.extras))
+    return WantedPackage(asked.name, asked.specifier, frozenset(asked.extras))
 
 
 def add_packages(
     settings: Settings,
-    roots: Sequence[Wanted],
-    bounds: Bounds,
+    roots: Sequence[WantedPackage],
+    bounds: CrawlBounds,
     *,
     index: str | None = None,
     watching: bool = True,
@@ -170,29 +169,29 @@ def refresh_indexes(
         ]  # fmt: skip
 
 
-def _adding(roots: Sequence[Wanted], bounds: Bounds, retry: bool) -> Errand:
+def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) -> CrawlRequest:
     """Of two words about a release the later one holds, so a retry asks for pages anew."""
     if retry:
-        return Errand(tuple(roots), bounds, again=True, max_age_s=0.0)
-    return Errand(tuple(roots), bounds)
+        return CrawlRequest(tuple(roots), bounds, again=True, max_age_s=0.0)
+    return CrawlRequest(tuple(roots), bounds)
 
 
-def _refreshing(index: str, known: Sequence[str], followed: Iterable[Watched]) -> Errand:
+def _refreshing(index: str, known: Sequence[str], followed: Iterable[Watched]) -> CrawlRequest:
     """All that is known of an index; of what is watched, within its own bounds."""
     ours = [it for it in followed if it.index == index]
-    return Errand(
-        tuple(Wanted(it.name, extras=frozenset(it.extras)) for it in ours),
+    return CrawlRequest(
+        tuple(WantedPackage(it.name, extras=frozenset(it.extras)) for it in ours),
         known=frozenset(known),
         own_bounds={it.name: _bounds_of(it) for it in ours},
         max_age_s=0.0,
     )
 
 
-def _bounds_of(followed: Watched) -> Bounds:
-    bounds = Bounds(newer_than=followed.newer_than, prereleases=followed.prereleases)
+def _bounds_of(followed: Watched) -> CrawlBounds:
+    bounds = CrawlBounds(newer_than=followed.newer_than, prereleases=followed.prereleases)
     if followed.max_versions is None:
         return bounds
-    return Bounds(
+    return CrawlBounds(
         bounds.max_packages, followed.max_versions, followed.newer_than, followed.prereleases
     )
 
@@ -206,8 +205,8 @@ def _watch(
     settings: Settings,
     engine: Engine,
     index: Index,
-    roots: Sequence[Wanted],
-    bounds: Bounds,
+    roots: Sequence[WantedPackage],
+    bounds: CrawlBounds,
     report: CrawlReport,
 ) -> None:
     """Follow the roots from now on, but for those that the index does not have."""

@@ -1,1 +1,4 @@
-"""Native interfaces read from wheels, images and this machine."""
+"""Native libraries and symbol versions that wheels need and that machines and images provide.
+
+Entry points: :func:`ingest.native.wheels.analyze_wheel`, :mod:`ingest.native.environments`.
+"""

@@ -16,7 +16,12 @@ from typing import Any
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
 from common.terminal import first_few, printable
-from ingest.native.blobs import (
+from ingest.native.file_trees import (
+    FolderTree,
+    Tree,
+    is_there,
+)
+from ingest.native.image_blobs import (
     Blobs,
     FolderBlobs,
     TarBlobs,
@@ -25,8 +30,7 @@ from ingest.native.blobs import (
     plain_tar,
     read_json,
 )
-from ingest.native.layers import Layer, LayeredTree
-from ingest.native.trees import FolderTree, Tree, is_there
+from ingest.native.image_layers import Layer, LayeredTree
 
 #: How images name machines, and how Python does.
 _ARCHITECTURES = {
@@ -46,7 +50,7 @@ _LONGEST_NAME = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class OpenedImage:
     """An image that can be read.
 
     :param name: what it calls itself; empty if it does not
@@ -61,7 +65,7 @@ class Image:
 
 
 @contextmanager
-def open_image(wanted: str) -> Iterator[Image]:
+def open_image(wanted: str) -> Iterator[OpenedImage]:
     """The image at a path, or of that name on this machine; nothing is fetched.
 
     :raises InvalidArgument: if there is neither
@@ -79,14 +83,14 @@ def open_image(wanted: str) -> Iterator[Image]:
 
 
 @contextmanager
-def _image_at(path: Path) -> Iterator[Image]:
+def _image_at(path: Path) -> Iterator[OpenedImage]:
     try:
         if path.is_dir():
             blobs = FolderBlobs(path)
             if blobs.has("index.json") and blobs.has("oci-layout"):
                 yield _oci(blobs)
             else:
-                yield Image(FolderTree(path))
+                yield OpenedImage(FolderTree(path))
             return
         with plain_tar(path) as tar:
             yield _in_tar(tar)
@@ -95,7 +99,7 @@ def _image_at(path: Path) -> Iterator[Image]:
         raise InvalidDocument(Reason.UNREADABLE, words, place=str(path)) from error
 
 
-def _in_tar(path: Path) -> Image:
+def _in_tar(path: Path) -> OpenedImage:
     try:
         blobs = TarBlobs(path)
     except TooManyBlobs:  # no image's archive has so many, and the root of one may
@@ -105,11 +109,11 @@ def _in_tar(path: Path) -> Image:
     return _oci(blobs) if blobs.has("index.json") else _exported(path)
 
 
-def _exported(path: Path) -> Image:
-    return Image(LayeredTree([Layer(path.name, lambda: path.open("rb"))]))
+def _exported(path: Path) -> OpenedImage:
+    return OpenedImage(LayeredTree([Layer(path.name, lambda: path.open("rb"))]))
 
 
-def _saved(blobs: Blobs) -> Image:
+def _saved(blobs: Blobs) -> OpenedImage:
     """What ``docker save`` writes."""
     listed = read_json(blobs, "manifest.json")
     if not isinstance(listed, list) or len(listed) != 1:
@@ -125,7 +129,7 @@ def _saved(blobs: Blobs) -> Image:
     return _image(layers, _table(config, "the configuration"), str(tags[0]))
 
 
-def _oci(blobs: Blobs) -> Image:
+def _oci(blobs: Blobs) -> OpenedImage:
     """An image by the OCI image layout."""
     entry: dict[str, Any] = {}
     index = _table(read_json(blobs, "index.json"), "index.json")
@@ -191,13 +195,13 @@ def _refuse_several(entries: list[dict[str, Any]]) -> None:
         )
 
 
-def _image(layers: list[Layer], config: dict[str, Any], name: str) -> Image:
+def _image(layers: list[Layer], config: dict[str, Any], name: str) -> OpenedImage:
     if len(layers) > _MOST_LAYERS:
         raise InvalidDocument(Reason.ARCHIVE_BOMB, f"{len(layers)} layers")
     inner = config.get("config")
     listed = inner.get("Env") if isinstance(inner, dict) else None
     pairs = (str(item).partition("=") for item in (listed if isinstance(listed, list) else ()))
-    return Image(
+    return OpenedImage(
         LayeredTree(layers), name, _machine(config.get("architecture")),
         {key: value for key, _, value in pairs},
     )  # fmt: skip

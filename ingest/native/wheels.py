@@ -24,7 +24,7 @@ from common.reasons import Reason
 from common.wheels import parse_wheel
 from ingest.native.documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
-from ingest.native.streams import MEBIBYTE, copy_bounded
+from ingest.native.file_trees import MEBIBYTE, copy_bounded
 
 logger = logging.getLogger(__name__)
 

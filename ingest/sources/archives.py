@@ -19,14 +19,20 @@ from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.documents import MEBIBYTE, Limits, RawDocument, Skipped
-from ingest.sources.content import (
+from ingest.sources.content_detection import (
     NOT_NAMED_LIKE_ONE,
     NOT_READABLE,
     recognised,
     screened,
     skipped_by_name,
 )
+from ingest.sources.documents import (
+    MEBIBYTE,
+    RawDocument,
+    SkippedFile,
+    SourceLimits,
+)
+from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     BOMB_FLOOR_BYTES,
     bomb,
@@ -42,9 +48,8 @@ from ingest.sources.layout import (
     unpack_document,
     unreadable,
 )
-from ingest.sources.lines import documents_in_lines
 
-Found = RawDocument | InvalidDocument | Skipped
+Found = RawDocument | InvalidDocument | SkippedFile
 Opener = Callable[[], BinaryIO]
 
 #: No header of an archive is that long; a longer read was asked for by a forged one.
@@ -100,7 +105,7 @@ class _Bounded(io.RawIOBase):
 
 
 def documents_in_archive(
-    opened: Opener, name: str, source: str, place: str, limits: Limits
+    opened: Opener, name: str, source: str, place: str, limits: SourceLimits
 ) -> Iterator[Found]:
     """Every document of an archive, and every skipped file; archives within it are left alone.
 
@@ -122,7 +127,7 @@ def documents_in_archive(
                 survey.add(member)
         with opened() as stream:
             for found in _Reader(source, place, limits, survey).documents(members(stream, limits)):
-                if isinstance(found, Skipped):
+                if isinstance(found, SkippedFile):
                     skipped[found.reason] += 1
                 else:
                     has_documents = True
@@ -159,7 +164,7 @@ class _Survey:
 
     place: str
     packed: int
-    limits: Limits
+    limits: SourceLimits
     parts: Counter[str] = field(default_factory=Counter)
     members: int = 0
     size: int = 0
@@ -194,7 +199,7 @@ class _Pending:
 class _Reader:
     source: str
     place: str
-    limits: Limits
+    limits: SourceLimits
     survey: _Survey
     pending: dict[str, _Pending] = field(default_factory=dict)
     held: int = 0
@@ -236,14 +241,14 @@ class _Reader:
         if reason is None and member.method not in _METHODS:
             reason = NOT_READABLE
         if reason is not None:
-            return Skipped(self.source, inside, reason)
+            return SkippedFile(self.source, inside, reason)
         try:
             with member.open() as stream:
                 return recognised(stream, self.source, inside, self.limits)
         except InvalidDocument as error:
             return error
         except (OSError, *_BROKEN):  # such as a password
-            return Skipped(self.source, inside, NOT_READABLE)
+            return SkippedFile(self.source, inside, NOT_READABLE)
 
     def _lines(self, member: _Member, name: str) -> Iterator[Found]:
         inside = self._inside(name)
@@ -328,7 +333,7 @@ def _leaves(member: _Member) -> bool:
     return not member.regular or absolute or ".." in name.split("/")
 
 
-def _tar_members(stream: BinaryIO, limits: Limits) -> Iterator[_Member]:
+def _tar_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
     magic = stream.read(2)
     stream.seek(0)
     unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream
@@ -351,7 +356,7 @@ def _tar_opener(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Callable[[],
     return opened
 
 
-def _zip_members(stream: BinaryIO, limits: Limits) -> Iterator[_Member]:
+def _zip_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
     with zipfile.ZipFile(stream) as archive:
         for info in archive.infolist():
             if info.is_dir():

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
-from ingest.documents import Limits, RawDocument, Skipped
 from ingest.sources.archives import documents_in_archive
-from ingest.sources.content import (
+from ingest.sources.content_detection import (
     NO_REGULAR_FILE,
     NOT_NAMED_LIKE_ONE,
     NOT_READABLE,
@@ -22,6 +21,12 @@ from ingest.sources.content import (
     screened,
     skipped_by_name,
 )
+from ingest.sources.documents import (
+    RawDocument,
+    SkippedFile,
+    SourceLimits,
+)
+from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     MAX_DEPTH,
     empty,
@@ -36,17 +41,16 @@ from ingest.sources.layout import (
     unpack_document,
     unreadable,
 )
-from ingest.sources.lines import documents_in_lines
 
-Found = RawDocument | InvalidDocument | Skipped
+Found = RawDocument | InvalidDocument | SkippedFile
 
 
-def documents_in_file(path: Path, source: str, limits: Limits) -> Iterator[Found]:
+def documents_in_file(path: Path, source: str, limits: SourceLimits) -> Iterator[Found]:
     """The document that a file is, or those of the archive that it is."""
     yield from _documents_of_file(path, source, "", limits)
 
 
-def documents_in_folder(path: Path, source: str, limits: Limits) -> Iterator[Found]:
+def documents_in_folder(path: Path, source: str, limits: SourceLimits) -> Iterator[Found]:
     """Every document beneath a folder, and every skipped file, in the order of their paths.
 
     Links that lead out of the folder are not followed, nor are links to folders.
@@ -55,7 +59,7 @@ def documents_in_folder(path: Path, source: str, limits: Limits) -> Iterator[Fou
     skipped: Counter[str] = Counter()
     has_documents = False
     for found in _Walk(source, path.resolve(), limits).folder(path, ""):
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedFile):
             skipped[found.reason] += 1
         else:
             has_documents = True
@@ -68,7 +72,7 @@ def documents_in_folder(path: Path, source: str, limits: Limits) -> Iterator[Fou
 class _Walk:
     source: str
     root: Path
-    limits: Limits
+    limits: SourceLimits
 
     def folder(self, folder: Path, place: str, depth: int = 0) -> Iterator[Found]:
         """``folder`` itself as an inspection, then what else is in it."""
@@ -87,7 +91,7 @@ class _Walk:
             yield self._inspection(folder, place, parts)
             for name in surplus:
                 inner = f"{place}/{name}" if place else name
-                yield Skipped(self.source, inner, skipped_by_name(inner) or SURPLUS)
+                yield SkippedFile(self.source, inner, skipped_by_name(inner) or SURPLUS)
         for entry in ordered:
             inner = f"{place}/{entry.name}" if place else entry.name
             if entry.name in folders:
@@ -156,15 +160,15 @@ class _Walk:
         """A file whose name says nothing: an inspection by its content, or skipped."""
         reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
         if reason is not None:
-            return Skipped(self.source, place, reason)
+            return SkippedFile(self.source, place, reason)
         try:
             allowed = self._allowed(path)
             if allowed is None:
-                return Skipped(self.source, place, NO_REGULAR_FILE)
+                return SkippedFile(self.source, place, NO_REGULAR_FILE)
             with allowed.open("rb") as stream:
                 return recognised(stream, self.source, place, self.limits)
         except OSError:
-            return Skipped(self.source, place, NOT_READABLE)
+            return SkippedFile(self.source, place, NOT_READABLE)
         except InvalidDocument as error:
             return error
 
@@ -180,7 +184,9 @@ class _Walk:
         return resolved if inside and stat.S_ISREG(resolved.stat().st_mode) else None
 
 
-def _documents_of_file(path: Path, source: str, place: str, limits: Limits) -> Iterator[Found]:
+def _documents_of_file(
+    path: Path, source: str, place: str, limits: SourceLimits
+) -> Iterator[Found]:
     def opened() -> BinaryIO:
         return path.open("rb")
 
@@ -198,7 +204,7 @@ def _documents_of_file(path: Path, source: str, place: str, limits: Limits) -> I
         yield error
 
 
-def _read(path: Path, place: str, limits: Limits) -> bytes:
+def _read(path: Path, place: str, limits: SourceLimits) -> bytes:
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limits.document_bytes:

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.documents import MEBIBYTE, Limits
+from ingest.sources.documents import MEBIBYTE, SourceLimits
 
 _INSPECTION_FILE = re.compile(
     r"(?:(?P<folder>.+)/)?"
@@ -61,7 +61,7 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
-def is_lines(name: str, limits: Limits) -> bool:
+def is_lines(name: str, limits: SourceLimits) -> bool:
     """Whether each line of a file is a document, by its name and what was asked for."""
     return limits.lines and name.lower().endswith(LINE_SUFFIXES)
 
@@ -71,7 +71,7 @@ def is_gzipped_document(name: str) -> bool:
     return name.lower().endswith(".json.gz")
 
 
-def too_large(place: str, size: int | None, limits: Limits) -> InvalidDocument:
+def too_large(place: str, size: int | None, limits: SourceLimits) -> InvalidDocument:
     """The refusal of a document over the limit, made before it is read."""
     said = "" if size is None else f"{size / MEBIBYTE:.1f} MiB: "
     return InvalidDocument(
@@ -120,7 +120,7 @@ def cause_of(error: BaseException) -> str:
     return said[:300] or type(error).__name__
 
 
-def read_bounded(stream: BinaryIO, place: str, limits: Limits, head: bytes = b"") -> bytes:
+def read_bounded(stream: BinaryIO, place: str, limits: SourceLimits, head: bytes = b"") -> bytes:
     """The rest of ``stream``, of which little more than a document's limit is ever held.
 
     :param head: what was read of it before; the result begins with it
@@ -145,7 +145,7 @@ def read_up_to(stream: BinaryIO, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def unpack_document(stream: BinaryIO, packed: int, place: str, limits: Limits) -> bytes:
+def unpack_document(stream: BinaryIO, packed: int, place: str, limits: SourceLimits) -> bytes:
     """Unpack a ``.json.gz``.
 
     :raises InvalidDocument: broken, too large, or packed beyond belief

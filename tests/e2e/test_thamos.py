@@ -18,10 +18,10 @@ import pytest
 from common import __version__
 from graph.engine import relational_engine
 from graph.record.analyses import analysis_of, request_of
-from ingest.crawl.bounds import Bounds
+from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.runs import add_packages, roots_of
 from ingest.native.environments import analyze_image
-from ingest.native.recording import record_analysis
+from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
 from ingest.runs import run as ingest
 from tests.factories.images import ROOT as SYSTEM
@@ -81,7 +81,9 @@ def fill(served: Served, index: Index, folder: Path) -> None:
     releases = SAMPLES / "packages.jsonl.gz"
     imported = served.thoth("packages", "import", str(releases), "--as-of", "2026-11-21")
     assert imported.returncode == 0, imported.stderr
-    report = add_packages(settings, roots_of(["demoapp[x]"]), Bounds(), index=None, watching=False)
+    report = add_packages(
+        settings, roots_of(["demoapp[x]"]), CrawlBounds(), index=None, watching=False
+    )
     assert report.exit_code == 0
     wheel = folder / "demolib-1.5-py3-none-any.whl"
     wheel.write_bytes(index.files["demolib"][wheel.name])

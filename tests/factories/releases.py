@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from common.releases import Release
-from ingest.parsers.releases import release_of
+from ingest.releases.parsing import release_of
 
 Record = dict[str, Any]
 

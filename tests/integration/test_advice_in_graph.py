@@ -13,8 +13,8 @@ from graph.projection import lag
 from graph.projection.outbox import only_projector
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow, ObservationRow
-from ingest.documents import Limits
-from ingest.pipeline import ingest_inspections
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.documents import SourceLimits
 from tests.factories.inspections import (
     inspection_files,
     specification_document,
@@ -52,7 +52,9 @@ def measured(stores: Stores, tmp_path: Path) -> Stores:
         stack_jobs(SLOW, "inspection-matmul-00000002", 2), specification_document({"jax": "0.4.0"})
     )
     write(tmp_path / "inspections" / "inspection-matmul-00000002", other)
-    ingest_inspections(stores.settings, stores.engine, [str(tmp_path / "inspections")], Limits())
+    ingest_inspections(
+        stores.settings, stores.engine, [str(tmp_path / "inspections")], SourceLimits()
+    )
     with stores.engine.begin() as connection:
         releases = [release("numpy", version) for version in ("2.0.0", "2.1.0")]
         deliveries = [ReleaseDelivery(it, "test", NOW) for it in releases]

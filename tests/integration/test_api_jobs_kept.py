@@ -32,8 +32,8 @@ from graph.record.documents import (
 from graph.record.freshness import changes
 from graph.record.inspections import add_inspections
 from graph.record.tokens import Scope
-from ingest.documents import Limits
-from ingest.pipeline import read_inspections
+from ingest.inspections.pipeline import read_inspections
+from ingest.sources.documents import SourceLimits
 from tests.factories.inspections import (
     inspection_files,
     specification_document,
@@ -79,7 +79,7 @@ def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
     name = "inspection-matmul-0000000a"
     jobs = stack_jobs([200.0] * 10, name, 0)
     write(tmp_path / name, inspection_files(jobs, specification_document({"numpy": "2.0.0"})))
-    (batch,) = read_inspections([str(tmp_path)], Limits())
+    (batch,) = read_inspections([str(tmp_path)], SourceLimits())
     with known.engine.connect() as long:
         add_inspections(long, known.settings, batch.deliveries)
         deliver(known, [release("other", "1.0")])

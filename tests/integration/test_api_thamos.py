@@ -20,7 +20,7 @@ from graph.record.analyses import analysis_of, request_of
 from graph.record.tokens import Scope, create_token
 from graph.tables import AnalysisRow
 from ingest.native.environments import analyze_image
-from ingest.native.recording import record_analysis
+from ingest.native.recorded_analyses import record_analysis
 from tests.factories.images import ROOT as SYSTEM
 from tests.factories.images import saved
 from tests.factories.native import layer

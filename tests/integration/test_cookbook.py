@@ -44,8 +44,8 @@ from graph.tables import (
     ObservationRow,
     VulnerabilityRow,
 )
-from ingest.documents import Limits
-from ingest.pipeline import ingest_inspections
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.documents import SourceLimits
 from tests.factories.advices import advice_id, recorded_claim, stored_advice
 from tests.factories.inspections import BEGAN, HOST, RUN
 from tests.factories.planted import (
@@ -171,7 +171,7 @@ def _planted(stores: Stores, folder: Path) -> World:
     inspections = folder / "inspections"
     inspections.mkdir()
     write_inspections(inspections)
-    ingest_inspections(stores.settings, stores.engine, [str(inspections)], Limits())
+    ingest_inspections(stores.settings, stores.engine, [str(inspections)], SourceLimits())
     with stores.engine.begin() as connection:
         _add_knowledge(connection, stores.settings)
         machines = _machines(connection)

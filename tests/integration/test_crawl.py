@@ -18,9 +18,8 @@ from common.settings import Settings
 from graph.record.crawls import Watched, watch
 from graph.record.freshness import source_times
 from graph.record.indexes import index_status
-from ingest.crawl.bounds import Bounds
+from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
-from ingest.crawl.errands import Errand
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import refresh_indexes, roots_of
 from tests.services.commands import row_counts
@@ -42,9 +41,9 @@ def at(settings: Settings, index: Index) -> Settings:
 
 
 def add(
-    at: Settings, engine: Engine, *names: str, bounds: Bounds | None = None, **more: Any
+    at: Settings, engine: Engine, *names: str, bounds: CrawlBounds | None = None, **more: Any
 ) -> CrawlReport:
-    errand = Errand(roots_of(names), bounds or Bounds(), **more)
+    errand = CrawlRequest(roots_of(names), bounds or CrawlBounds(), **more)
     return crawl(at, engine, index_of(at, "local"), errand)
 
 
@@ -115,7 +114,7 @@ def test_a_requirement_below_the_newest_gets_candidates_and_they_are_followed(
     wheels(index, "legacy", "0.1")
     wheels(index, "app", "1.0", metadata=requires("lib"))
     wheels(index, "lib", "1.0", metadata=requires("array<2"))
-    report = add(at, relational, "app", "array", bounds=Bounds(max_versions=1))
+    report = add(at, relational, "app", "array", bounds=CrawlBounds(max_versions=1))
     assert report.clean
     found = [version for version, _ in versions(relational, "array")]
     assert found == ["1.1", "1.2", "2.1"]
@@ -138,7 +137,7 @@ def test_bounds_are_kept_and_told(at: Settings, relational: Engine, index: Index
     wheels(index, "app", *(f"1.{minor}" for minor in range(6)), metadata=requires("b", "c", "d"))
     for name in "bcd":
         wheels(index, name, "1.0")
-    report = add(at, relational, "app", bounds=Bounds(max_packages=2, max_versions=3))
+    report = add(at, relational, "app", bounds=CrawlBounds(max_packages=2, max_versions=3))
     assert (report.packages, report.left_out) == (2, ["c", "d"])
     assert [it for it, _ in versions(relational, "app")] == ["1.3", "1.4", "1.5"]
     assert report.clean
@@ -152,7 +151,7 @@ def test_a_package_of_ten_thousand_releases_costs_as_much_as_one_of_few(
     for number in (9_998, 9_999):
         wheels(index, "many", f"1.{number}")
     began = time.process_time()
-    report = add(at, relational, "many", bounds=Bounds(max_versions=2))
+    report = add(at, relational, "many", bounds=CrawlBounds(max_versions=2))
     assert time.process_time() - began < 20
     assert report.read == {"solved": 2}
     assert len(files_asked_for(index)) == 2
@@ -270,7 +269,7 @@ def test_a_refresh_finds_what_is_new_yanked_and_gone(
 ) -> None:
     wheels(index, "app", "1.0", "1.1", "1.2", metadata=requires("lib"))
     wheels(index, "lib", "1.0", "1.1")
-    add(at, relational, "app", bounds=Bounds(max_versions=2))
+    add(at, relational, "app", bounds=CrawlBounds(max_versions=2))
     quiet = one(refresh_indexes(at, relational))
     assert (quiet.packages, quiet.new, quiet.changed, quiet.events) == (2, 0, 0, {})
     assert quiet.traffic.revalidated == 2
@@ -401,7 +400,7 @@ def test_a_version_without_files_is_kept_and_takes_nobodys_place(
     _, body = index.page("app")
     page = json.loads(body) | {"versions": ["1.0", "1.1", "1.2", "1." + "9" * 5_000]}
     index.answers["/simple/app/"] = status(200, json.dumps(page).encode(), Content_Type=JSON)
-    report = add(at, relational, "app", bounds=Bounds(max_versions=1))
+    report = add(at, relational, "app", bounds=CrawlBounds(max_versions=1))
     assert (report.clean, report.skipped) == (True, {"app": 1})
     found = rows(relational, "SELECT version, state, problem FROM package_versions ORDER BY 1")
     assert found == [("1.1", "solved", None), ("1.2", "unsolvable", "no_files")]
@@ -438,7 +437,7 @@ def test_a_refresh_does_not_dig_for_older_releases_and_keeps_to_what_is_watched(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1", "1.2", metadata="Provides-Extra: net\n")
-    add(at, relational, "app", bounds=Bounds(max_versions=1))
+    add(at, relational, "app", bounds=CrawlBounds(max_versions=1))
     assert one(refresh_indexes(at, relational)).read == {}
     with relational.begin() as connection:
         watch(connection, [Watched("local", "app", 2, extras=("net",))])

@@ -15,9 +15,9 @@ from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.settings import Settings
 from ingest.crawl import crawler
+from ingest.crawl.crawl_request import CrawlRequest
 from ingest.crawl.crawler import crawl
-from ingest.crawl.errands import Errand
-from ingest.crawl.recorder import Recorder
+from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import PackagesReport, roots_of
 from tests.services.index import Index, package_index, status
@@ -36,7 +36,7 @@ def index(settings: Settings) -> Iterator[Index]:
 
 def crawled(settings: Settings, engine: Engine, index: Index) -> CrawlReport:
     at = replace(settings, package_indexes=(("local", index.url),))
-    return crawl(at, engine, index_of(at, "local"), Errand(roots_of(("bad", "good"))))
+    return crawl(at, engine, index_of(at, "local"), CrawlRequest(roots_of(("bad", "good"))))
 
 
 def check(report: CrawlReport, engine: Engine, *codes: str) -> None:
@@ -138,13 +138,13 @@ def test_a_bug_in_reading_a_release(
 def test_a_release_that_cannot_be_stored_leaves_its_batch(
     settings: Settings, relational: Engine, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add = Recorder.add
+    add = RecordWriter.add
 
-    def adding(self: Recorder, connection: Any, read: Any) -> Any:
+    def adding(self: RecordWriter, connection: Any, read: Any) -> Any:
         assert all(it.release.name != "bad" for it in read)
         return add(self, connection, read)
 
-    monkeypatch.setattr(Recorder, "add", adding)
+    monkeypatch.setattr(RecordWriter, "add", adding)
     report = crawled(settings, relational, index)
     check(report, relational, "internal")
     assert report.read == {"solved": 1}

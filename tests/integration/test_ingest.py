@@ -29,8 +29,8 @@ from graph.projection import verify
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
 from graph.record.observations import measured_observations
 from graph.tables import Base, Document, InspectionRow, ObservationRow
-from ingest.documents import Limits
-from ingest.pipeline import ingest_inspections
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.documents import SourceLimits
 from tests.factories.documents import (
     directory_files,
     document_2020_02,
@@ -94,7 +94,7 @@ def test_the_samples_come_in_whole_and_the_graph_shows_them(stores: Stores) -> N
 
 def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
     def take_in() -> None:
-        ingest_inspections(stores.settings, stores.engine, [str(GENERATIONS)], Limits())
+        ingest_inspections(stores.settings, stores.engine, [str(GENERATIONS)], SourceLimits())
 
     take_in()  # without a projector, so that the outbox shows what was written to it
     before = row_counts(stores.engine)

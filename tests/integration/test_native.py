@@ -30,7 +30,7 @@ from graph.tables import (
     PackageVersionRow,
 )
 from ingest.native.environments import analyze_host, analyze_image
-from ingest.native.recording import differences, record_analysis
+from ingest.native.recorded_analyses import differences, record_analysis
 from ingest.native.wheels import analyze_wheel
 from tests.factories.native import AARCH64, elf, layer, write_wheel
 from tests.requirements import needs

@@ -17,16 +17,16 @@ from sqlalchemy import func, select, text
 
 from cli.ingest import ingest
 from cli.packages import import_command
-from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
 from graph.record.quarantine import open_refusals
-from graph.record.releases import ReleaseDelivery
 from graph.tables import Document, OutboxEntry, PackageVersionRow, ReleaseFileRow, RequirementRow
-from ingest import releases as importing
-from ingest.documents import Refusal
-from ingest.releases import Reading, import_releases, ingest_releases, read_releases
+from ingest.releases import pipeline as importing
+from ingest.releases.pipeline import (
+    ReleaseSourceOptions,
+    import_releases,
+)
 from tests.factories.releases import (
     failed,
     file_document,
@@ -234,20 +234,14 @@ def test_more_than_a_batch_comes_in_whole(
     dump = write_dump(tmp_path / "dump.jsonl.gz", many_releases(500, 3))
     commits: list[int] = []
     report = import_releases(
-        stores.settings, stores.engine, [str(dump)], Reading(), on_commit=lambda: commits.append(1)
+        stores.settings,
+        stores.engine,
+        [str(dump)],
+        ReleaseSourceOptions(),
+        on_commit=lambda: commits.append(1),
     )
     assert (report.new, report.states["solved"], len(commits)) == (500, 500, 8)
     assert count(stores, RequirementRow.purl) == 1_500
-
-
-def test_releases_from_elsewhere_go_the_same_way(stores: Stores, tmp_path: Path) -> None:
-    dump = write_dump(tmp_path / "dump.jsonl", [*DUMP, "{"])
-    found: list[ReleaseDelivery | Refusal] = []
-    for batch in read_releases(str(dump), Reading()):
-        found += [*batch.deliveries, *batch.refusals]
-    assert all(isinstance(it, Refusal) or isinstance(it.release, Release) for it in found)
-    report = ingest_releases(stores.settings, stores.engine, found)
-    assert (report.new, report.quarantined) == (4, 1)
 
 
 _RUN = """
@@ -256,13 +250,13 @@ from dataclasses import replace
 from common.settings import Settings
 from graph.engine import relational_engine
 from ingest import releases
-from ingest.releases import Reading, import_releases
+from ingest.releases.pipeline import ReleaseSourceOptions, import_releases
 
 releases.BATCH_RELEASES = 50
 settings = Settings.from_env()
 print("began", flush=True)
 import_releases(
-    settings, relational_engine(settings), [sys.argv[1]], Reading(),
+    settings, relational_engine(settings), [sys.argv[1]], ReleaseSourceOptions(),
     on_commit=lambda: print("committed", flush=True),
 )
 """
@@ -289,7 +283,7 @@ def test_killed_in_the_middle_and_run_again_nothing_is_missing_or_twice(
     run.stdout.close()
     before = wait_until(lambda: count(stores, PackageVersionRow.purl), "releases are stored")
     assert before < 3_000
-    report = import_releases(stores.settings, stores.engine, [str(dump)], Reading())
+    report = import_releases(stores.settings, stores.engine, [str(dump)], ReleaseSourceOptions())
     assert report.new + report.known == 3_000
     assert 0 < report.new <= 3_000 - before
     assert count(stores, PackageVersionRow.purl) == 3_000

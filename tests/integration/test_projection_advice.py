@@ -32,8 +32,8 @@ from graph.tables import (
     ObservationRow,
     OutboxEntry,
 )
-from ingest.documents import Limits
-from ingest.pipeline import ingest_inspections
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.documents import SourceLimits
 from tests.factories.advices import advice_id, recorded_claim, stored_advice
 from tests.factories.inspections import (
     inspection_files,
@@ -60,7 +60,7 @@ def stores(
     """An inspection of ``MEASURED`` in a test's own record and in each graph product."""
     jobs = stack_jobs([200.0, 201.0, 202.0, 203.0], NAME)
     write(tmp_path / NAME, inspection_files(jobs, specification_document({"numpy": "2.0.0"})))
-    ingest_inspections(settings, relational, [str(tmp_path)], Limits())
+    ingest_inspections(settings, relational, [str(tmp_path)], SourceLimits())
     both = replace(graph_settings, database_url=settings.database_url)
     stores = Stores(both, relational, graph_driver)
     project(stores)

@@ -12,9 +12,13 @@ import pytest
 
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Reason
-from ingest.documents import RawDocument, Refusal, Skipped
-from ingest.parsers.inspection import parse_inspections
-from ingest.sources import documents_of
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import (
+    RawDocument,
+    RefusedDocument,
+    SkippedFile,
+)
+from ingest.sources.reader import documents_of
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
@@ -27,12 +31,12 @@ pytestmark = pytest.mark.skipif(
 UNITS = {"ms": 1e3, "GFLOPS": 1e-9}
 
 
-def ingested(folder: str) -> tuple[list[InspectionDocument], list[Refusal]]:
+def ingested(folder: str) -> tuple[list[InspectionDocument], list[RefusedDocument]]:
     documents: list[InspectionDocument] = []
-    refusals: list[Refusal] = []
+    refusals: list[RefusedDocument] = []
     for raw in documents_of(str(DATA / "thoth" / folder)):
         for found in parse_inspections(raw) if isinstance(raw, RawDocument) else [raw]:
-            if isinstance(found, Refusal):
+            if isinstance(found, RefusedDocument):
                 refusals.append(found)
             else:
                 documents.append(found)
@@ -118,9 +122,9 @@ SYSTEMS = {
 
 @pytest.mark.parametrize("folder", SYSTEMS)
 def test_results_of_other_benchmarks_are_skipped_by_name(folder: str) -> None:
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     (refusal,) = documents_of(str(DATA / folder), on_skipped=skipped.append)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.EMPTY_FOLDER
     results = [it for it in skipped if it.reason != "empty" and it.place != "README.md"]
     assert results
@@ -129,8 +133,8 @@ def test_results_of_other_benchmarks_are_skipped_by_name(folder: str) -> None:
 
 def test_no_inspection_is_skipped_for_its_content() -> None:
     for folder in ("inspections", "inspections-2020-02", "inspections-legacy-2019"):
-        skipped: list[Skipped] = []
+        skipped: list[SkippedFile] = []
         documents = list(documents_of(str(DATA / "thoth" / folder), on_skipped=skipped.append))
         assert documents
-        assert not any(isinstance(it, Refusal) for it in documents)
+        assert not any(isinstance(it, RefusedDocument) for it in documents)
         assert skipped == []

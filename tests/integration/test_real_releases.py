@@ -16,7 +16,12 @@ from sqlalchemy import func, select
 from common.releases import Release
 from graph.engine import Stores
 from graph.tables import PackageRow, PackageVersionRow, ReleaseFileRow, RequirementRow
-from ingest.releases import Reading, ReleaseReport, import_releases, read_releases
+from ingest.releases.pipeline import (
+    ReleaseReport,
+    ReleaseSourceOptions,
+    import_releases,
+    read_releases,
+)
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
@@ -32,7 +37,7 @@ pytestmark = pytest.mark.skipif(
 def parsed(source: Path) -> list[Release]:
     return [
         delivery.release
-        for batch in read_releases(str(source), Reading())
+        for batch in read_releases(str(source), ReleaseSourceOptions())
         for delivery in batch.deliveries
     ]
 
@@ -43,7 +48,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def test_the_closure_has_the_counts_that_its_readme_names(stores: Stores) -> None:
-    report = import_releases(stores.settings, stores.engine, [str(CLOSURE)], Reading())
+    report = import_releases(stores.settings, stores.engine, [str(CLOSURE)], ReleaseSourceOptions())
     assert (report.read, report.new, report.quarantined) == (2_081, 2_081, 0)
     assert report.states == {"solved": 2_014, "unsolvable": 67}
     assert report.problems == {"not_recorded": 67}
@@ -87,7 +92,7 @@ def test_nothing_of_a_row_is_lost() -> None:
 
 def test_the_solvers_results_come_in(stores: Stores) -> None:
     report: ReleaseReport = import_releases(
-        stores.settings, stores.engine, [str(SOLVER)], Reading()
+        stores.settings, stores.engine, [str(SOLVER)], ReleaseSourceOptions()
     )
     assert report.new == report.read - report.quarantined == 1_017
     assert report.reasons == {"unresolved": 18, "invalid_requirement": 1}
@@ -101,5 +106,5 @@ def test_the_solvers_results_come_in(stores: Stores) -> None:
         "click>=5.1",
         "itsdangerous>=0.24",
     ]
-    again = import_releases(stores.settings, stores.engine, [str(SOLVER)], Reading())
+    again = import_releases(stores.settings, stores.engine, [str(SOLVER)], ReleaseSourceOptions())
     assert (again.new, again.changed) == (0, 0)

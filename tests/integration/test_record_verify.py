@@ -64,11 +64,11 @@ from graph.tables import (
     table_of,
 )
 from graph.verification.run import RecordReport, verify_record
-from ingest.documents import Limits
+from ingest.inspections.pipeline import ingest_inspections
 from ingest.native.environments import analyze_image
-from ingest.native.recording import record_analysis
+from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
-from ingest.pipeline import ingest_inspections
+from ingest.sources.documents import SourceLimits
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS
@@ -452,7 +452,7 @@ def large(stores: Stores, folder: Path) -> str:
     """Take in an inspection whose body goes to the document store; gives its identifier."""
     log = random.Random(1).randbytes(INLINE_LIMIT_BYTES).hex().encode()
     write(folder, directory_files(log=log))
-    ingest_inspections(stores.settings, stores.engine, [str(folder)], Limits())
+    ingest_inspections(stores.settings, stores.engine, [str(folder)], SourceLimits())
     with stores.engine.connect() as connection:
         return connection.scalars(
             select(Document.document_id).where(Document.location.is_not(None))
@@ -477,7 +477,7 @@ def test_a_damaged_body_in_the_document_store_is_named_and_delivering_it_again_m
         assert (report.damaged, refused(stores)) == (1, 1)
         with stores.engine.connect() as connection, pytest.raises(DamagedDocument):
             body_of(connection, stores.settings, document_id)
-        ingest_inspections(stores.settings, stores.engine, [str(tmp_path / "in")], Limits())
+        ingest_inspections(stores.settings, stores.engine, [str(tmp_path / "in")], SourceLimits())
         assert path.read_bytes() == whole
         assert compare(stores).equal
         assert refused(stores) == 0
@@ -549,7 +549,7 @@ def test_what_an_earlier_release_stored_otherwise_is_not_tampered(
     stores: Stores, tmp_path: Path
 ) -> None:
     write(tmp_path, inspection_files(status=failed_status("cannot-confine", "no bwrap")))
-    ingest_inspections(stores.settings, stores.engine, [str(tmp_path)], Limits())
+    ingest_inspections(stores.settings, stores.engine, [str(tmp_path)], SourceLimits())
     earlier = "UPDATE observations SET outcome = 'build_failed', quarantine_reason = NULL"
     change(stores, earlier, "UPDATE documents SET parser_version = 0")
     report = compare(stores)

@@ -13,9 +13,13 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from common.inspection import InspectionDocument
 from common.reasons import Reason
-from ingest.documents import Limits, RawDocument, Refusal
-from ingest.parsers.inspection import parse_inspections
-from ingest.sources import documents_of
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import (
+    RawDocument,
+    RefusedDocument,
+    SourceLimits,
+)
+from ingest.sources.reader import documents_of
 from tests.factories.documents import directory_files, document_2020_02, encoded
 
 
@@ -58,7 +62,7 @@ def test_a_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:
     bucket.pipe_file("knowledge/prod/packed.tar.gz", archive())
     bucket.pipe_file("knowledge/prod/notes.txt", b"?")
     bucket.pipe_file("knowledge/other/loose.json", b"{}")
-    found = list(documents_of("s3://knowledge/prod", Limits(document_bytes=200_000)))
+    found = list(documents_of("s3://knowledge/prod", SourceLimits(document_bytes=200_000)))
     assert [it.place for it in found] == [
         "deep/inspection-b",
         "inspection-a",
@@ -66,7 +70,7 @@ def test_a_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:
         "loose.json",
         "packed.tar.gz/inspection-packed",
     ]
-    (refusal,) = [it for it in found if isinstance(it, Refusal)]
+    (refusal,) = [it for it in found if isinstance(it, RefusedDocument)]
     assert (refusal.place, refusal.error.reason) == ("large.json", Reason.FILE_TOO_LARGE)
     documents = [
         document
@@ -88,8 +92,8 @@ def test_one_object_may_be_named(bucket: s3fs.S3FileSystem) -> None:
 
 def test_a_bucket_that_is_not_there_and_one_that_is_empty(bucket: s3fs.S3FileSystem) -> None:
     (missing,) = documents_of("s3://no-such-bucket/prod")
-    assert isinstance(missing, Refusal)
+    assert isinstance(missing, RefusedDocument)
     assert missing.error.reason == Reason.UNREADABLE
     (nothing,) = documents_of("s3://knowledge")
-    assert isinstance(nothing, Refusal)
+    assert isinstance(nothing, RefusedDocument)
     assert nothing.error.reason == Reason.EMPTY_FOLDER

@@ -21,7 +21,7 @@ from graph.projection import sync
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
-from ingest.parsers.releases import release_of
+from ingest.releases.parsing import release_of
 from tests.factories.naive_closure import naive_closure
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import thoth, thoth_json

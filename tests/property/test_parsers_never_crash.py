@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from common.formats.json_documents import canonical_json
 from common.inspection import InspectionDocument
-from ingest.documents import RawDocument, Refusal
-from ingest.parsers.inspection import parse_inspections, parse_stored
+from ingest.inspections.parsing import parse_inspections, parse_stored
 from ingest.privacy import scrub
+from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.effort import examples
 from tests.factories import inspections as own
 from tests.factories.documents import (
@@ -74,7 +74,7 @@ def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 def check(raw: RawDocument) -> None:
     now = datetime.now(UTC)
     for found in parse_inspections(raw, now=now):
-        assert isinstance(found, InspectionDocument | Refusal)
+        assert isinstance(found, InspectionDocument | RefusedDocument)
         if isinstance(found, InspectionDocument):
             # The record is compared with what its bodies say, so these must say the same again.
             assert parse_stored(found.body, found.schema_version, found.name, now=now) == found

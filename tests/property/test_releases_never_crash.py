@@ -14,9 +14,9 @@ from packaging.requirements import Requirement as Parsed
 
 from common.errors import InvalidDocument
 from common.releases import parse_requirement
-from ingest.documents import RawDocument, Refusal
-from ingest.parsers.release_documents import ToldRelease, parse_releases
-from ingest.parsers.releases import release_of
+from ingest.releases.documents import ParsedRelease, parse_releases
+from ingest.releases.parsing import release_of
+from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.effort import examples
 from tests.factories.documents import encoded
 from tests.factories.releases import (
@@ -97,8 +97,8 @@ def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 def check(data: bytes) -> None:
     for found in parse_releases(RawDocument("x", "line 7", data=data)):
-        assert isinstance(found, ToldRelease | Refusal)
-        if isinstance(found, Refusal):
+        assert isinstance(found, ParsedRelease | RefusedDocument)
+        if isinstance(found, RefusedDocument):
             assert found.place == "line 7"
 
 

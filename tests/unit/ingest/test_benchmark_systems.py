@@ -10,8 +10,8 @@ import pytest
 
 from common.reasons import Reason
 from ingest.benchmarks.systems import HEAD_BYTES, SYSTEMS, system_of
-from ingest.documents import Refusal, Skipped
-from ingest.sources import documents_of
+from ingest.sources.documents import RefusedDocument, SkippedFile
+from ingest.sources.reader import documents_of
 from tests.factories.documents import document_2020_02, encoded, specification
 
 NVPROF = b"==635== NVPROF is profiling process 635, command: python "
@@ -98,13 +98,13 @@ def test_a_result_is_refused_as_a_source_and_skipped_in_a_folder(
 ) -> None:
     title = next(system.title for system in SYSTEMS if system.key == key)
     (tmp_path / name).write_bytes(data)
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     (refusal,) = documents_of(str(tmp_path / name), on_skipped=skipped.append)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedDocument)
     assert (refusal.error.reason, skipped) == (Reason.FOREIGN_BENCHMARK, [])
     assert title in refusal.error.message
     (refusal,) = documents_of(str(tmp_path), on_skipped=skipped.append)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.EMPTY_FOLDER
     assert [(it.place, it.reason) for it in skipped] == [(name, f"result of {title}")]
 

@@ -10,8 +10,8 @@ import pytest
 from common.inspection import InspectionDocument, Observation, Outcome
 from common.reasons import Correction, Exclusion, Reason
 from common.units import matmul_operations, matmul_operations_of_2019
-from ingest.documents import RawDocument, Refusal
-from ingest.parsers.inspection import parse_inspections
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.factories.documents import (
     directory,
     directory_files,
@@ -82,7 +82,7 @@ def test_a_wrong_field_of_a_result_is_named(
     changes: dict[str, Any], reason: Reason, field: str
 ) -> None:
     (refusal,) = parse_inspections(directory(result_document(**changes), place="a/b"), now=NOW)
-    assert isinstance(refusal, Refusal), refusal
+    assert isinstance(refusal, RefusedDocument), refusal
     assert (refusal.error.reason, refusal.error.field) == (reason, RESULT + field)
     assert refusal.place == "a/b"
 
@@ -121,7 +121,7 @@ def test_a_wrong_field_of_a_specification_is_named(
 ) -> None:
     raw = directory(specification=specification(**changes))
     (refusal,) = parse_inspections(raw, now=NOW)
-    assert isinstance(refusal, Refusal), refusal
+    assert isinstance(refusal, RefusedDocument), refusal
     assert refusal.error.reason == reason
     assert refusal.error.field == "build/specification:$" + field
 
@@ -134,7 +134,7 @@ def test_wrong_fields_of_single_files_have_their_path_from_the_top() -> None:
     fields = []
     for document in (wrong_2019, requested, conflicting):
         (refusal,) = parse_inspections(single(document))
-        assert isinstance(refusal, Refusal), refusal
+        assert isinstance(refusal, RefusedDocument), refusal
         fields.append((refusal.error.reason, refusal.error.field))
     assert fields == [
         (Reason.RATE_ZERO, "$.job_log.stdout['256'].rate"),
@@ -152,10 +152,10 @@ def test_the_name_of_an_inspection_fits_an_index() -> None:
     bad = result_document(hostname=None, hwinfo=None)
     raw = RawDocument("a.zip", "deep/" + "i" * 501, files=directory_files(bad))
     (refusal,) = parse_inspections(raw)
-    assert isinstance(refusal, Refusal), refusal
+    assert isinstance(refusal, RefusedDocument), refusal
     assert refusal.error.reason == Reason.OUT_OF_RANGE
     (refusal,) = parse_inspections(single({"i" * 501: [document_2020_02()]}))
-    assert isinstance(refusal, Refusal), refusal
+    assert isinstance(refusal, RefusedDocument), refusal
     assert (refusal.error.reason, refusal.error.field) == (Reason.OUT_OF_RANGE, "$." + "i" * 501)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Reason
-from ingest.documents import RawDocument, Refusal
-from ingest.parsers.inspection import parse_inspections
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.factories.documents import (
     directory,
     directory_files,
@@ -31,9 +31,9 @@ def parsed(raw: RawDocument) -> InspectionDocument:
     return document
 
 
-def refused(raw: RawDocument) -> Refusal:
+def refused(raw: RawDocument) -> RefusedDocument:
     (refusal,) = parse_inspections(raw)
-    assert isinstance(refusal, Refusal), refusal
+    assert isinstance(refusal, RefusedDocument), refusal
     return refusal
 
 
@@ -102,7 +102,7 @@ def test_one_bad_inspection_of_a_dictionary_leaves_the_others() -> None:
     raw = single({"a": [document_2020_02()], "b": [document_2020_02(exit_code="0")]})
     first, second = parse_inspections(raw)
     assert isinstance(first, InspectionDocument)
-    assert isinstance(second, Refusal)
+    assert isinstance(second, RefusedDocument)
     assert second.error.field == "$.b[0].exit_code"
 
 
@@ -292,7 +292,7 @@ def test_private_data_is_not_in_the_body() -> None:
     ],
 )  # fmt: skip
 def test_unknown_shapes_are_refused_by_name(raw: RawDocument, said: str) -> None:
-    refusal = next(found for found in parse_inspections(raw) if isinstance(found, Refusal))
+    refusal = next(found for found in parse_inspections(raw) if isinstance(found, RefusedDocument))
     assert refusal.error.reason == Reason.UNKNOWN_SCHEMA
     assert said in refusal.error.message
     assert "inspection-directory" in refusal.error.message

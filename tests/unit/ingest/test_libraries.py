@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingest.parsers.libraries import Library, library_of
+from ingest.inspections.results import Library, library_of
 
 RUNNING = {"configuration": "OpenBLAS 0.3.27  USE64BITINT DYNAMIC_ARCH", "kernels": "Cooperlake"}
 

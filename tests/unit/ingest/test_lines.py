@@ -10,21 +10,25 @@ from pathlib import Path
 import fsspec
 
 from common.reasons import Reason
-from ingest.documents import Limits, RawDocument, Refusal
-from ingest.sources import count_hint, documents_of
+from ingest.sources.documents import (
+    RawDocument,
+    RefusedDocument,
+    SourceLimits,
+)
+from ingest.sources.reader import count_hint, documents_of
 
 LINES = b'{"a": 1}\n\n{"b": 2}\r\n{"c": 3}'
-READ = Limits(lines=True)
+READ = SourceLimits(lines=True)
 
 
-def places(source: object, limits: Limits = READ) -> dict[str, bytes | None]:
+def places(source: object, limits: SourceLimits = READ) -> dict[str, bytes | None]:
     found = documents_of(str(source), limits)
     return {it.place: it.data for it in found if isinstance(it, RawDocument)}
 
 
-def refusals(source: object, limits: Limits = READ) -> list[tuple[str, str]]:
+def refusals(source: object, limits: SourceLimits = READ) -> list[tuple[str, str]]:
     found = documents_of(str(source), limits)
-    return [(it.error.reason, it.place) for it in found if isinstance(it, Refusal)]
+    return [(it.error.reason, it.place) for it in found if isinstance(it, RefusedDocument)]
 
 
 def write(path: Path, data: bytes = LINES) -> Path:
@@ -60,12 +64,12 @@ def test_in_folders_archives_and_stores_too(tmp_path: Path) -> None:
 
 def test_only_where_they_were_asked_for(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl")
-    assert refusals(tmp_path, Limits()) == [(Reason.EMPTY_FOLDER, "")]
+    assert refusals(tmp_path, SourceLimits()) == [(Reason.EMPTY_FOLDER, "")]
 
 
 def test_a_line_over_the_limit_is_refused_by_itself(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl", b'{"a": "' + b"x" * 500_000 + b'"}\n{"b": 2}\n')
-    limits = Limits(document_bytes=1_000, lines=True)
+    limits = SourceLimits(document_bytes=1_000, lines=True)
     assert refusals(source, limits) == [(Reason.FILE_TOO_LARGE, "line 1")]
     assert places(source, limits) == {"line 2": b'{"b": 2}'}
 
@@ -90,7 +94,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 def test_a_bomb_is_put_away_before_it_is_unpacked(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl.gz", (b" " * 999 + b"\n") * 40_000)
     assert refusals(source) == [(Reason.ARCHIVE_BOMB, "")]
-    limits = Limits(lines=True, archive_bytes=10_000)
+    limits = SourceLimits(lines=True, archive_bytes=10_000)
     source = write(tmp_path / "b.jsonl", LINES * 1_000)
     assert refusals(source, limits) == [(Reason.ARCHIVE_BOMB, "")]
 
@@ -98,7 +102,7 @@ def test_a_bomb_is_put_away_before_it_is_unpacked(tmp_path: Path) -> None:
 def test_memory_stays_flat_whatever_the_size(tmp_path: Path) -> None:
     line = b'{"a": "%s"}\n' % (b"x" * 1_000)
     source = str(write(tmp_path / "a.jsonl.gz", line * 50_000))
-    limits = Limits(lines=True, ratio=1e9)
+    limits = SourceLimits(lines=True, ratio=1e9)
     tracemalloc.start()
     count = sum(1 for _ in documents_of(source, limits))
     peak = tracemalloc.get_traced_memory()[1]

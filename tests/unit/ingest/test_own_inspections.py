@@ -11,8 +11,8 @@ from common.host_problems import BUILD_REASONS
 from common.inspection import InspectionDocument, Observation, Outcome
 from common.reasons import Exclusion, Reason
 from common.units import Unit
-from ingest.documents import RawDocument, Refusal
-from ingest.parsers.inspection import parse_inspections
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.factories.documents import directory, result_document, stdout
 from tests.factories.inspections import (
     BEGAN,
@@ -41,7 +41,7 @@ def parsed(raw: RawDocument) -> InspectionDocument:
 
 def refused(raw: RawDocument) -> tuple[str, str]:
     (refusal,) = parse_inspections(raw)
-    assert isinstance(refusal, Refusal), refusal
+    assert isinstance(refusal, RefusedDocument), refusal
     return refusal.error.reason, refusal.error.field
 
 

@@ -12,7 +12,7 @@ from common.errors import InvalidDocument
 from common.formats.json_documents import digest_bytes
 from common.reasons import Reason
 from common.releases import ReleaseProblem, ReleaseState
-from ingest.parsers.releases import release_of
+from ingest.releases.parsing import release_of
 from tests.factories.releases import file_document, release, release_document, sdist_of, wheel_of
 
 Record = dict[str, Any]

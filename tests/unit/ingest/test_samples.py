@@ -10,9 +10,9 @@ import pytest
 
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Correction
-from ingest.documents import RawDocument
-from ingest.parsers.inspection import parse_inspections
-from ingest.sources import documents_of
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import RawDocument
+from ingest.sources.reader import documents_of
 from samples.pack import ARCHIVE
 from tests.factories import generations
 

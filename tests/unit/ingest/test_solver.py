@@ -7,18 +7,18 @@ from typing import Any
 
 from common.reasons import Reason
 from common.releases import ReleaseProblem, ReleaseState
-from ingest.documents import RawDocument, Refusal
-from ingest.parsers.release_documents import ToldRelease, parse_releases
+from ingest.releases.documents import ParsedRelease, parse_releases
+from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.factories.documents import encoded
 from tests.factories.releases import failed, release_document, solved, solver_document
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def parsed(document: Any, **options: Any) -> tuple[list[ToldRelease], list[Refusal]]:
+def parsed(document: Any, **options: Any) -> tuple[list[ParsedRelease], list[RefusedDocument]]:
     found = list(parse_releases(RawDocument("x", data=encoded(document)), now=NOW, **options))
-    releases = [it for it in found if isinstance(it, ToldRelease)]
-    return releases, [it for it in found if isinstance(it, Refusal)]
+    releases = [it for it in found if isinstance(it, ParsedRelease)]
+    return releases, [it for it in found if isinstance(it, RefusedDocument)]
 
 
 def test_a_tree_gives_releases_with_their_requirements() -> None:
@@ -99,7 +99,7 @@ def test_what_is_neither_is_refused() -> None:
         assert releases == []
         assert refusal.error.reason in (Reason.UNKNOWN_SCHEMA, Reason.WRONG_TYPE)
     (found,) = parse_releases(RawDocument("x", "inspection-x", files={"results/0/result": b"{}"}))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RefusedDocument)
     assert "thoth ingest inspections" in found.error.message
 
 

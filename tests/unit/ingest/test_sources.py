@@ -21,9 +21,14 @@ import pytest
 from common.errors import InvalidArgument
 from common.inspection import InspectionDocument
 from common.reasons import Reason
-from ingest.documents import Limits, RawDocument, Refusal, Skipped
-from ingest.parsers.inspection import parse_inspections
-from ingest.sources import count_hint, documents_of
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import (
+    RawDocument,
+    RefusedDocument,
+    SkippedFile,
+    SourceLimits,
+)
+from ingest.sources.reader import count_hint, documents_of
 from ingest.sources.urls import source_argument, stored_source
 from tests.factories.documents import (
     directory_files,
@@ -33,7 +38,7 @@ from tests.factories.documents import (
 )
 from tests.factories.inspections import inspection_files, job_document
 
-SMALL = Limits(document_bytes=100_000)
+SMALL = SourceLimits(document_bytes=100_000)
 LOOSE = encoded(document_2020_02())
 
 
@@ -72,15 +77,15 @@ def write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> str:
     return str(path)
 
 
-def refusals(source: str, limits: Limits = SMALL) -> list[tuple[str, str]]:
+def refusals(source: str, limits: SourceLimits = SMALL) -> list[tuple[str, str]]:
     return [
         (str(found.error.reason), found.place)
         for found in documents_of(source, limits)
-        if isinstance(found, Refusal)
+        if isinstance(found, RefusedDocument)
     ]
 
 
-def documents(source: str, limits: Limits = SMALL) -> dict[str, RawDocument]:
+def documents(source: str, limits: SourceLimits = SMALL) -> dict[str, RawDocument]:
     found = list(documents_of(source, limits))
     return {raw.place: raw for raw in found if isinstance(raw, RawDocument)}
 
@@ -173,7 +178,7 @@ def test_a_200_mb_file_is_refused_unread(tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     with large.open("wb") as stream:
         stream.truncate(200 * 1024 * 1024)
-    assert refusals(str(large), Limits()) == [(Reason.FILE_TOO_LARGE, "")]
+    assert refusals(str(large), SourceLimits()) == [(Reason.FILE_TOO_LARGE, "")]
     folder = write_tree(tmp_path / "i", {**directory_files(), "results/1/log": b"x" * 100_001})
     assert refusals(folder) == [(Reason.FILE_TOO_LARGE, "")]
     parts = {f"results/{n}/log": b"x" * 60_000 for n in range(2)}
@@ -259,18 +264,18 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
         write_zip(tmp_path / "a.zip", zeros),
         write_tar(tmp_path / "a.tar.gz", zeros),
     ):
-        assert refusals(source, Limits()) == [(Reason.ARCHIVE_BOMB, "")]
-        assert documents(source, Limits()) == {}
+        assert refusals(source, SourceLimits()) == [(Reason.ARCHIVE_BOMB, "")]
+        assert documents(source, SourceLimits()) == {}
     packed = tmp_path / "a.json.gz"
     packed.write_bytes(gzip.compress(bytes(20 * 1024 * 1024)))
-    assert refusals(str(packed), Limits()) == [(Reason.ARCHIVE_BOMB, "")]
+    assert refusals(str(packed), SourceLimits()) == [(Reason.ARCHIVE_BOMB, "")]
     many = [(f"{number}.json", b"{}") for number in range(11)]
     for source in (
         write_zip(tmp_path / "many.zip", many),
         write_tar(tmp_path / "many.tar", many, "w"),
     ):
-        assert refusals(source, Limits(members=10)) == [(Reason.ARCHIVE_BOMB, "")]
-        assert refusals(source, Limits(archive_bytes=20)) == [(Reason.ARCHIVE_BOMB, "")]
+        assert refusals(source, SourceLimits(members=10)) == [(Reason.ARCHIVE_BOMB, "")]
+        assert refusals(source, SourceLimits(archive_bytes=20)) == [(Reason.ARCHIVE_BOMB, "")]
 
 
 def test_a_header_that_claims_too_much_is_a_bomb(tmp_path: Path) -> None:
@@ -307,7 +312,7 @@ def test_only_stored_and_deflated_members_are_read(tmp_path: Path, method: int) 
     at = whole.index(b"a.json") + len("a.json")
     for damaged in (whole, whole[: at + 9] + bytes(40) + whole[at + 49 :]):
         path.write_bytes(damaged)
-        (refusal,) = [it for it in documents_of(str(path)) if isinstance(it, Refusal)]
+        (refusal,) = [it for it in documents_of(str(path)) if isinstance(it, RefusedDocument)]
         assert (refusal.error.reason, refusal.place) == (Reason.ARCHIVE_BROKEN, "a.json")
         assert ("bzip2" if method == zipfile.ZIP_BZIP2 else "lzma") in refusal.error.message
         assert documents(str(path)).keys() == {"b.json"}
@@ -333,7 +338,7 @@ def test_a_bad_part_has_the_place_of_its_folder_and_names_itself_in_the_field(
         write_zip(tmp_path / "a.zip", files.items()),
     ):
         (refusal,) = documents_of(source, SMALL)
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, RefusedDocument)
         assert (refusal.place, refusal.error.field) == ("i-1", "results/0/result:$"), source
         assert refusal.error.reason == Reason.FILE_TOO_LARGE
     assert refusals("memory://bucket") == [(Reason.FILE_TOO_LARGE, "i-1")]
@@ -346,9 +351,9 @@ def test_too_many_interleaved_folders_are_refused_and_what_they_held_is_let_go(
     half = b" " * 60_000
     parts = [(f"i-{n}/results/0/{part}", half) for part in ("log", "result") for n in range(9)]
     apart = [(f"j-{n}/results/0/{part}", half) for n in range(9) for part in ("log", "result")]
-    limits = Limits(document_bytes=130_000)
+    limits = SourceLimits(document_bytes=130_000)
     found = list(documents_of(write_zip(tmp_path / "a.zip", [*parts, *apart]), limits))
-    bombs = [it for it in found if isinstance(it, Refusal)]
+    bombs = [it for it in found if isinstance(it, RefusedDocument)]
     assert {it.error.reason for it in bombs} == {Reason.ARCHIVE_BOMB}
     assert {it.place for it in found} - {it.place for it in bombs} >= {f"j-{n}" for n in range(9)}
 
@@ -411,8 +416,8 @@ WITH_CREDENTIALS = [
 
 @pytest.mark.parametrize("url", WITH_CREDENTIALS)
 def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
-    (refusal,) = documents_of(url, Limits(allow_http=True))
-    assert isinstance(refusal, Refusal)
+    (refusal,) = documents_of(url, SourceLimits(allow_http=True))
+    assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.UNREADABLE
     assert "s3cr3t" not in f"{refusal.source} {refusal.error}"
     if url.startswith(("https", "s3", "abfs")):
@@ -427,11 +432,11 @@ def test_a_query_is_read_with_and_stored_without() -> None:
     assert (raw.source, raw.place, raw.data) == ("memory://bucket/a.json?…", "", LOOSE)
     memory.rm("/bucket", recursive=True)
     (refusal,) = documents_of("memory://bucket/a.json?signature=s3cr3t")
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.UNREADABLE
     assert "s3cr3t" not in f"{refusal.source} {refusal.error}"
     (again,) = documents_of(raw.source)
-    assert isinstance(again, Refusal)
+    assert isinstance(again, RefusedDocument)
     assert "not kept" in again.error.message
 
 
@@ -448,7 +453,7 @@ def test_an_empty_file_is_left_to_the_parser_to_refuse(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"")
     ((_, raw),) = documents(str(tmp_path)).items()
     (refusal,) = parse_inspections(raw)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.EMPTY_FILE
     assert refusal.place == "a.json"
 
@@ -476,15 +481,19 @@ DAWN = b'{"version": "v1.0", "codeURL": "https://code.example/models", "latency"
 
 
 def by_content(
-    source: str, limits: Limits = SMALL
+    source: str, limits: SourceLimits = SMALL
 ) -> tuple[dict[str, RawDocument], dict[str, str], list[str]]:
     """Documents and the reasons of skipped files, by their places, and the reasons of refusals."""
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     found = list(documents_of(source, limits, skipped.append))
     return (
         {raw.place: raw for raw in found if isinstance(raw, RawDocument)},
         {it.place: it.reason for it in skipped},
-        [f"{it.error.reason}: {it.error.message}" for it in found if isinstance(it, Refusal)],
+        [
+            f"{it.error.reason}: {it.error.message}"
+            for it in found
+            if isinstance(it, RefusedDocument)
+        ],
     )
 
 
@@ -581,7 +590,7 @@ def test_what_claims_to_be_an_inspection_is_never_skipped(tmp_path: Path) -> Non
     documents, skipped, refused = by_content(write_tree(tmp_path, files))
     assert (documents.keys(), skipped) == ({"cut"}, {})
     (refusal,) = parse_inspections(documents["cut"])
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.TRUNCATED_JSON
     assert [it.partition(":")[0] for it in refused] == [Reason.FILE_TOO_LARGE]
 
@@ -603,7 +612,7 @@ def test_a_document_that_breaks_off_before_its_jobs_is_refused_in_a_folder(
     documents, skipped, refused = by_content(str(tmp_path))
     assert (documents.keys(), skipped, refused) == ({"insp1", "insp2"}, {}, [])
     (refusal,) = parse_inspections(documents["insp1"])
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.TRUNCATED_JSON
     assert refusal.error.message == "the text ends in line 1, before the document does"
 
@@ -622,8 +631,8 @@ def test_a_missing_client_is_named_with_its_remedy(
     monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
     for module in ("aiohttp", "s3fs", "fsspec.implementations.http"):
         monkeypatch.setitem(sys.modules, module, None)
-    (refusal,) = documents_of(f"{protocol}://bucket/a.json", Limits(allow_http=True))
-    assert isinstance(refusal, Refusal)
+    (refusal,) = documents_of(f"{protocol}://bucket/a.json", SourceLimits(allow_http=True))
+    assert isinstance(refusal, RefusedDocument)
     assert "pip install 'thoth[server]'" in refusal.error.message
 
 

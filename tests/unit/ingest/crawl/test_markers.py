@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.markers import Marker, default_environment
 
 from common.releases import parse_requirement
-from ingest.crawl.markers import could_hold
+from ingest.crawl.closure import could_hold
 
 
 def marker(text: str) -> str | None:

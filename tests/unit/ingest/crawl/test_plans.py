@@ -12,9 +12,15 @@ from common.packages import Purl
 from common.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
 from graph.record.crawls import ProjectRow, QueueRow
 from graph.record.release_merging import KnownRelease, Ranks
-from ingest.crawl.bounds import Bounds
-from ingest.crawl.plans import Ask, Plan, as_listed, needs_reading, plan
-from ingest.parsers.releases import release_of
+from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.release_selection import (
+    ProjectNeeds,
+    ProjectPlan,
+    as_listed,
+    needs_reading,
+    plan,
+)
+from ingest.releases.parsing import release_of
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
@@ -53,13 +59,13 @@ def known(
 
 def planned(
     listed: ProjectPage,
-    ask: Ask | None = None,
+    ask: ProjectNeeds | None = None,
     *releases: KnownRelease,
     queue: tuple[QueueRow, ...] = (),
     before: ProjectRow | None = None,
-) -> Plan:
+) -> ProjectPlan:
     return plan(
-        "local", listed, ask or Ask(Bounds()), {it.version: it for it in releases},
+        "local", listed, ask or ProjectNeeds(CrawlBounds()), {it.version: it for it in releases},
         {it.version: it for it in queue}, before, NOW,
     )  # fmt: skip
 
@@ -76,13 +82,13 @@ def test_what_is_not_known_is_read() -> None:
 
 def test_the_bound_is_kept_and_what_a_specifier_needs_is_read_beyond_it() -> None:
     some = page(*map(wheel, ("1.8", "1.9", "2.0", "2.1")))
-    ask = Ask(Bounds(max_versions=1), frozenset({"<2"}))
+    ask = ProjectNeeds(CrawlBounds(max_versions=1), frozenset({"<2"}))
     assert planned(some, ask).to_read == ("1.8", "1.9", "2.1")
 
 
 def test_a_second_look_takes_only_what_the_specifier_needs() -> None:
     some = page(*map(wheel, ("1.9", "2.0", "2.1")))
-    made = planned(some, Ask(None, frozenset({"<2"}), frozenset({"2.1"})), known("2.1"))
+    made = planned(some, ProjectNeeds(None, frozenset({"<2"}), frozenset({"2.1"})), known("2.1"))
     assert (made.selected, made.to_read) == ({"2.1", "1.9"}, ("1.9",))
 
 
@@ -147,20 +153,25 @@ def test_a_release_that_appeared_is_an_event_unless_the_project_is_new() -> None
 
 def test_a_refresh_follows_what_is_known_and_what_is_new() -> None:
     some = page(*map(wheel, ("0.1", "1", "2", "3")))
-    made = planned(some, Ask(None, all_known=True), known("1"), before=seen("0.1", "1", "2"))
+    made = planned(
+        some, ProjectNeeds(None, all_known=True), known("1"), before=seen("0.1", "1", "2")
+    )
     assert (made.selected, made.to_read) == ({"1", "3"}, ("3",))
 
 
 def test_a_refresh_reads_no_prerelease_because_it_is_the_only_new_one() -> None:
     some = page(wheel("1"), wheel("2rc1"))
-    made = planned(some, Ask(None, all_known=True), known("1"), before=seen("1"))
+    made = planned(some, ProjectNeeds(None, all_known=True), known("1"), before=seen("1"))
     assert made.to_read == ()
 
 
 def test_a_refresh_reads_the_queue_and_drops_what_is_gone_from_it() -> None:
     queue = (QueueRow("1"), QueueRow("9"))
     made = planned(
-        page(wheel("1"), wheel("2")), Ask(None, all_known=True), queue=queue, before=seen("1", "2")
+        page(wheel("1"), wheel("2")),
+        ProjectNeeds(None, all_known=True),
+        queue=queue,
+        before=seen("1", "2"),
     )
     assert (made.to_read, made.stale) == (("1",), ("9",))
 
@@ -174,7 +185,11 @@ def test_what_failed_waits_and_what_was_given_up_waits_for_a_person() -> None:
     some = page(*map(wheel, ("1", "2", "3")))
     made = planned(some, queue=queue)
     assert (made.to_read, made.waiting) == (("3",), ("1", "2"))
-    assert planned(some, Ask(Bounds(), again=True), queue=queue).to_read == ("1", "2", "3")
+    assert planned(some, ProjectNeeds(CrawlBounds(), again=True), queue=queue).to_read == (
+        "1",
+        "2",
+        "3",
+    )
 
 
 UNSOLVABLE = known(
@@ -209,7 +224,7 @@ def test_what_a_solver_told_is_read_from_the_index_and_not_told_again_in_its_nam
     assert not needs_reading(
         replace(SOLVED_ONCE, metadata_file="demo-1.tar.gz"), "1", (sdist("1"),)
     )
-    ask = Ask(Bounds(max_versions=1))
+    ask = ProjectNeeds(CrawlBounds(max_versions=1))
     made = planned(page(wheel("1"), wheel("2")), ask, SOLVED_ONCE, known("2"), before=seen("1"))
     assert {it["version"]: it["requires_dist"] for it in made.documents} == {"1": None, "2": []}
 

@@ -12,12 +12,15 @@ from common.errors import IndexFault, IndexProblem
 from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
 from common.releases import ReleaseProblem, ReleaseState, kind_of_file
-from ingest.crawl.files import metadata_files
-from ingest.crawl.patience import IndexLost, Patience
-from ingest.crawl.reading import read_release
-from ingest.crawl.release_documents import Told, refused, release_document
-from ingest.crawl.retries import ATTEMPTS, retry_at
-from ingest.parsers.releases import release_of
+from ingest.crawl.failures import ATTEMPTS, CircuitBreaker, IndexLost, retry_at
+from ingest.crawl.release_metadata import (
+    ReleaseMetadata,
+    metadata_files,
+    read_release,
+    refused,
+    release_document,
+)
+from ingest.releases.parsing import release_of
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
@@ -45,7 +48,7 @@ def text(name: str = "Demo", version: str = "1.0", more: str = "") -> str:
     return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}\n"
 
 
-def read(answers: dict[str, MetadataRead | IndexProblem], *files: IndexFile) -> Told:
+def read(answers: dict[str, MetadataRead | IndexProblem], *files: IndexFile) -> ReleaseMetadata:
     """What is told when each file gives its answer."""
 
     async def metadata(asked: IndexFile) -> MetadataRead:
@@ -82,7 +85,7 @@ def test_a_metadata_file_and_little_to_read_are_preferred_and_yanked_files_are_n
 def test_what_a_wheel_says_is_told() -> None:
     said = text(more="Requires-Dist: a<2\nRequires-Python: >=3.8\nProvides-Extra: x")
     told = read({WHEEL.filename: MetadataRead(said, "wheel-range")}, SDIST, WHEEL)
-    assert told == Told(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
+    assert told == ReleaseMetadata(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
 
 
 def test_a_source_distribution_whose_metadata_may_change_says_nothing() -> None:
@@ -135,7 +138,9 @@ def test_a_file_that_is_not_there_or_has_another_hash_is_tried_again_later() -> 
 
 
 def test_a_refused_document_leaves_the_release_on_record() -> None:
-    document = release_document("local", "demo", "1.0", (WHEEL,), Told(requires_dist=("a",)))
+    document = release_document(
+        "local", "demo", "1.0", (WHEEL,), ReleaseMetadata(requires_dist=("a",))
+    )
     release = release_of(refused(document, "text holds a NUL"))
     assert (release.state, release.problem) == (
         ReleaseState.UNPARSABLE, ReleaseProblem.BROKEN_METADATA,
@@ -150,7 +155,7 @@ def test_waits_grow_and_end() -> None:
 
 
 def test_an_index_is_lost_when_it_answers_nothing_for_long() -> None:
-    patience = Patience(limit=3)
+    patience = CircuitBreaker(limit=3)
 
     async def ask(fault: IndexFault | None) -> None:
         async def question() -> None:

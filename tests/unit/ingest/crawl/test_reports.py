@@ -7,12 +7,12 @@ import pytest
 from common.errors import IndexFault, IndexProblem
 from common.packages import Purl
 from graph.record.release_merging import HashAlarm
-from ingest.crawl.reports import CrawlReport, Trouble
+from ingest.crawl.reports import CrawlFailure, CrawlReport
 from ingest.crawl.runs import PackagesReport
 
 
-def trouble(version: str | None, code: str) -> Trouble:
-    return Trouble("app", version, code, "words")
+def trouble(version: str | None, code: str) -> CrawlFailure:
+    return CrawlFailure("app", version, code, "words")
 
 
 def code(*reports: CrawlReport) -> int:

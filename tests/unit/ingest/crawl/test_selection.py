@@ -8,57 +8,62 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from ingest.crawl.bounds import Bounds
-from ingest.crawl.selection import Listed, invalid, needed, newest
+from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.release_selection import (
+    ListedRelease,
+    invalid,
+    needed,
+    newest,
+)
 
 JANUARY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def listed(*versions: str, yanked: tuple[str, ...] = ()) -> list[Listed]:
-    return [Listed(it, yanked=it in yanked) for it in versions]
+def listed(*versions: str, yanked: tuple[str, ...] = ()) -> list[ListedRelease]:
+    return [ListedRelease(it, yanked=it in yanked) for it in versions]
 
 
 def test_the_newest_are_by_version_not_by_text_or_place() -> None:
-    found = newest(listed("1.9", "1.10", "1!0.1", "1.2"), Bounds(max_versions=2))
+    found = newest(listed("1.9", "1.10", "1!0.1", "1.2"), CrawlBounds(max_versions=2))
     assert found == ["1!0.1", "1.10"]
 
 
 def test_prereleases_are_read_when_asked_for_or_when_there_is_nothing_else() -> None:
     both = listed("2.0rc1", "1.0", "2.0.dev1")
-    assert newest(both, Bounds()) == ["1.0"]
-    assert newest(both, Bounds(prereleases=True)) == ["2.0rc1", "2.0.dev1", "1.0"]
-    assert newest(listed("0.1a1", "0.1a2"), Bounds()) == ["0.1a2", "0.1a1"]
+    assert newest(both, CrawlBounds()) == ["1.0"]
+    assert newest(both, CrawlBounds(prereleases=True)) == ["2.0rc1", "2.0.dev1", "1.0"]
+    assert newest(listed("0.1a1", "0.1a2"), CrawlBounds()) == ["0.1a2", "0.1a1"]
 
 
 def test_stable_releases_that_were_all_yanked_are_as_good_as_none() -> None:
-    assert newest(listed("1.0", "1.1a1", yanked=("1.0",)), Bounds()) == ["1.1a1", "1.0"]
+    assert newest(listed("1.0", "1.1a1", yanked=("1.0",)), CrawlBounds()) == ["1.1a1", "1.0"]
 
 
 def test_a_yanked_release_takes_nobodys_place() -> None:
-    found = newest(listed("3", "2", "1", yanked=("3",)), Bounds(max_versions=2))
+    found = newest(listed("3", "2", "1", yanked=("3",)), CrawlBounds(max_versions=2))
     assert found == ["3", "2", "1"]
-    assert newest(listed("3", "2", "1", yanked=("1",)), Bounds(max_versions=2)) == ["3", "2"]
+    assert newest(listed("3", "2", "1", yanked=("1",)), CrawlBounds(max_versions=2)) == ["3", "2"]
 
 
 def test_yanked_releases_are_bounded_too() -> None:
     versions = [f"1.{minor}" for minor in range(100)]
-    found = newest(listed(*versions, yanked=tuple(versions)), Bounds(max_versions=3))
+    found = newest(listed(*versions, yanked=tuple(versions)), CrawlBounds(max_versions=3))
     assert found == ["1.99", "1.98", "1.97"]
 
 
 def test_older_uploads_are_left_out_and_those_without_a_time_are_not() -> None:
     some = [
-        Listed("1", JANUARY - timedelta(days=1)),
-        Listed("2", JANUARY),
-        Listed("3"),
+        ListedRelease("1", JANUARY - timedelta(days=1)),
+        ListedRelease("2", JANUARY),
+        ListedRelease("3"),
     ]
-    assert newest(some, Bounds(newer_than=JANUARY)) == ["3", "2"]
+    assert newest(some, CrawlBounds(newer_than=JANUARY)) == ["3", "2"]
 
 
 def test_versions_that_are_none_are_kept_within_the_bound() -> None:
     some = listed("1.0", "2004b-final", "2004c-final")
-    assert newest(some, Bounds()) == ["1.0"]
-    assert invalid(some, Bounds(max_versions=1)) == ["2004c-final"]
+    assert newest(some, CrawlBounds()) == ["1.0"]
+    assert invalid(some, CrawlBounds(max_versions=1)) == ["2004c-final"]
 
 
 def test_a_requirement_that_the_newest_meet_needs_no_more() -> None:
@@ -98,7 +103,7 @@ def test_every_requirement_that_can_be_met_is(
     versions: list[str], specifiers: list[str], most: int
 ) -> None:
     some = listed(*versions)
-    selected = newest(some, Bounds(max_versions=most))
+    selected = newest(some, CrawlBounds(max_versions=most))
     both = {*selected, *needed(specifiers, some, selected)}
     for specifier in specifiers:
         wanted = SpecifierSet(specifier)

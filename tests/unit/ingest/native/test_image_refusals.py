@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from cli.analyze import analyze
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
-from ingest.native import streams
 from ingest.native.environments import analyze_image
+from ingest.native.file_trees import MEBIBYTE
 from tests.factories.images import LIBC, ROOT, exported, oci, saved
 from tests.factories.native import layer
 
@@ -39,8 +39,8 @@ def test_a_layer_that_is_cut_is_refused(tmp_path: Path, cut: int) -> None:
 def test_a_layer_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.native.layers._LAYER_BYTES", 10 * streams.MEBIBYTE)
-    bomb = gzip.compress(layer([("usr/lib/libbig.so", bytes(20 * streams.MEBIBYTE))]))
+    monkeypatch.setattr("ingest.native.image_layers._LAYER_BYTES", 10 * MEBIBYTE)
+    bomb = gzip.compress(layer([("usr/lib/libbig.so", bytes(20 * MEBIBYTE))]))
     with pytest.raises(InvalidDocument) as refused:
         analyze_image(str(saved(tmp_path, [bomb])))
     assert refused.value.reason == Reason.ARCHIVE_BOMB
@@ -49,7 +49,7 @@ def test_a_layer_that_unpacks_without_end_is_refused(
 def test_a_layer_with_more_files_than_any_system_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.native.layers._MOST_MEMBERS", 10)
+    monkeypatch.setattr("ingest.native.image_layers._MOST_MEMBERS", 10)
     with pytest.raises(InvalidDocument) as refused:
         exported(tmp_path, [(f"f{number}", b"") for number in range(11)])
     assert refused.value.reason == Reason.ARCHIVE_BOMB

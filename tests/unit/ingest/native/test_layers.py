@@ -10,8 +10,8 @@ import pytest
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.native import layers
-from ingest.native.trees import FolderTree, resolve
+from ingest.native import image_layers
+from ingest.native.file_trees import FolderTree, resolve
 from tests.factories.images import Members, tree
 from tests.factories.native import Folder, Hardlink, Symlink
 from tests.services.waiting import DEADLINE_S
@@ -41,7 +41,7 @@ def test_a_path_with_links_costs_as_many_steps_as_it_has_parts() -> None:
 
 
 def test_layers_that_are_walked_for_ever_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_MOST_STEPS", 1_000)
+    monkeypatch.setattr(image_layers, "_MOST_STEPS", 1_000)
     target = "/".join(["x", ".."] * 100)
     with pytest.raises(InvalidDocument) as refused:
         tree([("l", Symlink(target)), *((f"l/f{number}/x", b"") for number in range(20))])
@@ -74,13 +74,13 @@ def test_an_opaque_folder_may_have_deep_ones_below() -> None:
 
 
 def test_clearing_does_not_recurse() -> None:
-    folder = deepest = layers._Entry(0, names={})
+    folder = deepest = image_layers._Entry(0, names={})
     for _ in range(5_000):
-        inner = layers._Entry(0, names={})
+        inner = image_layers._Entry(0, names={})
         assert deepest.names is not None
         deepest.names["x"] = inner
         deepest = inner
-    layers._clear(folder, 1)
+    image_layers._clear(folder, 1)
     assert folder.names == {}
     while deepest.names:  # or to free them would recurse
         deepest.names.clear()

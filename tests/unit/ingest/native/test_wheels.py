@@ -15,7 +15,7 @@ from common.errors import InvalidArgument, InvalidDocument
 from common.index.project_pages import IndexFile
 from common.native_interfaces import Interface, highest_versions
 from common.reasons import Reason
-from ingest.native.downloads import best_wheel, pinned
+from ingest.native.wheel_download import best_wheel, pinned
 from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of
 from tests.factories.native import AARCH64, ARM, I386, elf, write_wheel
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from common.inspection import Outcome
-from ingest.parsers.inspection import parse_inspections
+from ingest.inspections.parsing import parse_inspections
 from pis.amun.documents import failed_to_launch, job_result, unknown_run
 from pis.amun.inspect import Order, inspections_of
 from pis.amun.jobs import Ended, Finished

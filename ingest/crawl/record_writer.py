@@ -1,0 +1,97 @@
+"""Writes what a crawl finds into the record: each release and its place in the queue at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from common.releases import Release
+from common.settings import Settings
+from graph.engine import relational_errors
+from graph.record.crawls import (
+    FailedRead,
+    record_failures,
+    take_off_queue,
+)
+from graph.record.releases import (
+    ReleaseDelivery,
+    ReleasesAdded,
+    add_releases,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRelease:
+    """A release that was read, or listed, and when the index said so."""
+
+    release: Release
+    as_of: datetime
+
+
+class RecordWriter:
+    """One thread with the record, so that the event loop is never held up by it.
+
+    :param on_commit: called after each transaction that brought releases
+    """
+
+    def __init__(
+        self, settings: Settings, engine: Engine, index: str, on_commit: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._index = index
+        self._on_commit = on_commit
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="record")
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._thread.shutdown(cancel_futures=kind is not None)
+
+    async def transaction(self, work: Callable[[Connection], T]) -> T:
+        """Run ``work`` in a transaction of its own; those of one recorder follow each other.
+
+        :raises StoreUnavailable: if the record is lost
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+    async def store(
+        self, read: Sequence[ReadRelease], failures: Iterable[FailedRead]
+    ) -> ReleasesAdded:
+        """Store releases, and take them off the queue; those that failed stay in it."""
+
+        def work(connection: Connection) -> ReleasesAdded:
+            added = self.add(connection, read)
+            taken = [(it.release.name, it.release.version) for it in read]
+            take_off_queue(connection, self._index, taken)
+            record_failures(connection, self._index, failures)
+            return added
+
+        added = await self.transaction(work)
+        self._on_commit()
+        return added
+
+    def add(self, connection: Connection, read: Sequence[ReadRelease]) -> ReleasesAdded:
+        """Store releases within a transaction."""
+        source = f"index {self._index}"
+        deliveries = [ReleaseDelivery(it.release, source, it.as_of) for it in read]
+        return add_releases(connection, self._settings, deliveries)
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        with relational_errors(self._settings), self._engine.begin() as connection:
+            return work(connection)

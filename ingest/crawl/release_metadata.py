@@ -1,0 +1,236 @@
+"""Reads the metadata of a release from one of its files and makes a release document of it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from common.errors import IndexFault, IndexProblem, InvalidDocument
+from common.formats.core_metadata import CoreMetadata, parse_core_metadata
+from common.index.file_metadata import MetadataRead
+from common.index.project_pages import IndexFile
+from common.packages import version_of
+from common.releases import Release, ReleaseProblem
+from graph.record.release_merging import KnownRelease
+from ingest.releases.parsing import release_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseMetadata:
+    """What the metadata of a release says, or why it says nothing.
+
+    :param requires_dist: lines as they were written; ``None`` if they are not known
+    :param metadata_file: the file that was looked at, also in vain
+    """
+
+    requires_dist: tuple[str, ...] | None = None
+    requires_python: str | None = None
+    provides_extra: tuple[str, ...] = ()
+    license: str | None = None
+    metadata_source: str | None = None
+    metadata_file: str | None = None
+    problem: ReleaseProblem | None = None
+    problem_message: str | None = None
+
+
+NO_FILES = ReleaseMetadata(
+    problem=ReleaseProblem.NO_FILES, problem_message="neither a wheel nor a source distribution"
+)
+
+INVALID_VERSION = ReleaseMetadata(problem=ReleaseProblem.INVALID_VERSION)
+
+
+def told_by_file(name: str, version: str, file: IndexFile, read: MetadataRead) -> ReleaseMetadata:
+    """What a file's metadata says of release ``version`` of ``name``."""
+    core = parse_core_metadata(read.text)
+    problem, message = _wrong_with(core, name, version, read)
+    return ReleaseMetadata(
+        requires_dist=None if problem else core.requires_dist,
+        requires_python=core.requires_python or file.requires_python,
+        provides_extra=core.provides_extra,
+        license=core.license,
+        metadata_source=read.source,
+        metadata_file=file.filename,
+        problem=problem,
+        problem_message=message,
+    )
+
+
+def told_by_record(known: KnownRelease) -> ReleaseMetadata:
+    """What the record knows already, less what only a solver told: that is no index's word."""
+    if known.told_by_solver:
+        return ReleaseMetadata(
+            metadata_file=known.metadata_file, problem=ReleaseProblem.NOT_RECORDED
+        )
+    return ReleaseMetadata(
+        requires_dist=known.requirements_raw if known.requirements_known else None,
+        requires_python=known.requires_python,
+        provides_extra=known.extras,
+        license=known.license,
+        metadata_source=known.metadata_source,
+        metadata_file=known.metadata_file,
+        problem=None if known.problem is None else ReleaseProblem(known.problem),
+        problem_message=known.problem_message,
+    )
+
+
+def broken(file: IndexFile, message: str) -> ReleaseMetadata:
+    """Nothing, as the file, or what it holds, is broken."""
+    return ReleaseMetadata(
+        requires_python=file.requires_python,
+        metadata_file=file.filename,
+        problem=ReleaseProblem.BROKEN_METADATA,
+        problem_message=message,
+    )
+
+
+def release_document(
+    index: str, name: str, version: str, files: Iterable[IndexFile], told: ReleaseMetadata
+) -> dict[str, Any]:
+    """The document of one release: all its files as the index lists them, and what was told."""
+    return {
+        "index": index,
+        "name": name,
+        "version": version,
+        "files": [file.as_document() for file in files],
+        "files_complete": True,
+        "requires_dist": None if told.requires_dist is None else list(told.requires_dist),
+        "requires_python": told.requires_python,
+        "provides_extra": list(told.provides_extra),
+        "license": told.license,
+        "metadata_source": told.metadata_source,
+        "metadata_file": told.metadata_file,
+        "problem": told.problem,
+        "problem_message": told.problem_message,
+    }
+
+
+def release_from(document: dict[str, Any]) -> Release | None:
+    """The release of a document; without what its metadata says if that is refused.
+
+    :returns: ``None`` if not even its name and version can be taken in
+    """
+    try:
+        return release_of(document)
+    except InvalidDocument as error:
+        reason = str(error)
+    try:
+        return release_of(refused(document, reason))
+    except InvalidDocument:
+        logger.warning("release_refused", extra={"package": document["name"], "cause": reason})
+        return None
+
+
+def refused(document: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """A document in place of one that cannot be taken in, so that the release is on record."""
+    identity = {key: document[key] for key in ("index", "name", "version")}
+    return {
+        **identity,
+        "requires_dist": None,
+        "problem": ReleaseProblem.BROKEN_METADATA,
+        "problem_message": reason,
+    }
+
+
+def _wrong_with(
+    core: CoreMetadata, name: str, version: str, read: MetadataRead
+) -> tuple[ReleaseProblem | None, str | None]:
+    if core.name is None or core.version is None:
+        return ReleaseProblem.BROKEN_METADATA, "the metadata names no release"
+    if (canonicalize_name(core.name), version_of(core.version)) != (name, version_of(version)):
+        words = f"the metadata is that of {core.name[:100]} {core.version[:100]}"
+        return ReleaseProblem.OTHER_METADATA, words
+    if not read.static:
+        words = "only a source distribution, and its requirements are known once it is built"
+        return ReleaseProblem.DYNAMIC_METADATA, words
+    return None, None
+
+
+#: Files tried of each kind before a release counts as broken.
+_WHEELS, _SDISTS = 2, 1
+
+#: Where wheels of one release differ in what they require, those of the usual machine count.
+_PLATFORMS = (
+    re.compile(r"any"),
+    re.compile(r"(?:many)?linux.*_x86_64"),
+    re.compile(r"(?:many|musl)?linux.*"),
+    re.compile(r"win.*"),
+)
+_ARCHIVES = (".tar.gz", ".zip")
+
+
+def metadata_files(files: Iterable[IndexFile]) -> list[IndexFile]:
+    """The files to read metadata from, in the order in which to try; empty if none has any.
+
+    Wheels come first, as what they require is final; those not yanked, those for Linux on
+    x86-64, those with a metadata file beside them, the smallest.
+    """
+    listed = list(files)
+    wheels = sorted((it for it in listed if it.kind == "wheel"), key=_wheel_rank)
+    sdists = sorted((it for it in listed if it.kind == "sdist"), key=_sdist_rank)
+    return [*wheels[:_WHEELS], *sdists[:_SDISTS]]
+
+
+def _wheel_rank(file: IndexFile) -> tuple[object, ...]:
+    platform = file.filename.removesuffix(".whl").rpartition("-")[2]
+    rank = next(
+        (at for at, known in enumerate(_PLATFORMS) if known.fullmatch(platform)), len(_PLATFORMS)
+    )
+    offered = file.metadata_sha256 is not None
+    return file.yanked, rank, not offered, file.size_bytes or 0, file.filename
+
+
+def _sdist_rank(file: IndexFile) -> tuple[object, ...]:
+    return file.yanked, not file.filename.endswith(_ARCHIVES), file.filename
+
+
+#: What is wrong with the file itself and will be so tomorrow.
+_BROKEN = frozenset({IndexFault.MALFORMED, IndexFault.TOO_LARGE})
+#: What is wrong with one file, where another of the release may do.
+_OF_FILE = _BROKEN | {
+    IndexFault.NOT_FOUND,
+    IndexFault.HASH_MISMATCH,
+    IndexFault.SIZE_MISMATCH,
+    IndexFault.NO_RANGE,
+}
+
+
+async def read_release(
+    read: Callable[[IndexFile], Awaitable[MetadataRead]],
+    name: str,
+    version: str,
+    files: Sequence[IndexFile],
+) -> ReleaseMetadata:
+    """What the metadata of a release says, or why nobody can know.
+
+    :param read: such as :meth:`common.index.client.IndexClient.metadata`
+    :raises IndexProblem: if the index did not give the files, so that it is to be tried again
+    """
+    candidates = metadata_files(files)
+    said: ReleaseMetadata | None = None
+    problem: IndexProblem | None = None
+    for file in candidates:
+        try:
+            told = told_by_file(name, version, file, await read(file))
+        except IndexProblem as error:
+            if error.code not in _OF_FILE:
+                raise
+            problem = problem or error
+            if error.code in _BROKEN:
+                said = said or broken(file, error.message)
+            continue
+        if told.problem is None:
+            return told
+        said = said or told
+    if said is None:
+        assert problem is not None  # noqa: S101 - a release without candidates is not read
+        raise problem
+    # The first choice, so that it is read again only when that is another file.
+    return replace(said, metadata_file=candidates[0].filename)

@@ -1,0 +1,476 @@
+"""The generations of inspection documents, and how each is laid out.
+
+=============================  ==================================================================
+inspection-2019                ``inspection_id``, ``specification``, ``status`` and one ``job_log``
+inspection-2020-02-job-logs    the same with several ``job_logs``, each of them a result
+inspection-2020-02             a result with ``requirements_locked`` and ``build_log`` beside it
+inspection-2020-02-dictionary  several of them: ``{inspection: [result, …]}``
+inspection-directory           ``build/specification``, ``build/status``, ``results/N/result`` …
+=============================  ==================================================================
+
+Each becomes one or more :class:`DeliveredInspection`, which the rest of the parser reads alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from common.errors import InvalidDocument
+from common.formats.fields import (
+    MAX_NAME_LENGTH,
+    Record,
+    as_record,
+    list_of,
+    path,
+    record_of,
+    text_of,
+    too_long,
+    wrong_type,
+)
+from common.formats.job_results import is_ours
+from common.formats.json_documents import canonical_json, load_json
+from common.inspection import OWN_COLLECTOR, SchemaVersion
+from common.reasons import Reason
+from common.terminal import first_few
+from ingest.parsers.specification import canonical_lock
+from ingest.privacy import scrub, scrub_text
+from ingest.sources.documents import RawDocument
+
+_RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")
+_RESULT_KEYS = {"exit_code", "stdout"}
+EARLIER_COLLECTOR = "amun"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLocation:
+    """Where a part of a document stands: a file of its folder and a path in that.
+
+    >>> error = InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field="$.rate")
+    >>> DocumentLocation("results/3/result", "$.stdout").relocated(error).field
+    'results/3/result:$.stdout.rate'
+    """
+
+    file: str = ""
+    at: str = "$"
+
+    def relocated(self, error: InvalidDocument) -> InvalidDocument:
+        """``error``, which was found relative to this spot, unless its file is known already."""
+        if not error.field.startswith("$"):
+            return error
+        inner = f"{self.at}{error.field.removeprefix('$')}"
+        field = f"{self.file}:{inner}" if self.file else inner
+        return InvalidDocument(error.reason, error.message, field=field)
+
+
+@dataclass(frozen=True, slots=True)
+class JobDocument:
+    """One job's result, or the status of a build, with the bytes that make its identity."""
+
+    result: Record
+    canonical: bytes
+    spot: DocumentLocation
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredInspection:
+    """One inspection as it was delivered, whatever its generation.
+
+    :param name: from the content; ``None`` if only the place names it
+    :param specification: canonical bytes; of 2020-02, ``lock`` and ``pipfile`` instead
+    :param body: canonical JSON of all of it
+    :param failed_build: status of a build that failed, so that there are no jobs
+    """
+
+    schema_version: SchemaVersion
+    name: str | None
+    jobs: tuple[JobDocument, ...]
+    body: bytes
+    spot: DocumentLocation
+    specification: bytes | None = None
+    lock: bytes | None = None
+    pipfile: bytes = b"{}"
+    created: Record = field(default_factory=dict)
+    failed_build: JobDocument | None = None
+
+    @property
+    def collector(self) -> str:
+        """Program that made the document: the executor of this project, or the one before it."""
+        ours = self.failed_build is not None or any(is_ours(job.result) for job in self.jobs)
+        return OWN_COLLECTOR if ours else EARLIER_COLLECTOR
+
+
+def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDocument]:
+    """The inspections in ``raw``; each that cannot be read is given as its error."""
+    try:
+        if raw.data is None:
+            yield _directory(raw)
+            return
+        value, canonical = _load(raw.data)
+        kind = _kind_of(value)
+        if kind is not SchemaVersion.Y2020_02_DICTIONARY:
+            yield _SINGLE[kind](value, canonical)
+            return
+    except InvalidDocument as error:
+        yield error
+        return
+    for name, results in value.items():
+        spot = DocumentLocation(at=path("$", name))
+        try:
+            yield _dictionary_entry(name, results, spot)
+        except InvalidDocument as error:
+            yield spot.relocated(error)
+
+
+def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredInspection:
+    """The delivery that ``body`` was stored for; its spots are those of the delivered files.
+
+    Nothing is scrubbed again: what was stored is what rows were made of.
+
+    :raises InvalidDocument: if ``body`` is none of ``schema_version``
+    """
+    value, canonical = load_json(body)
+    record = as_record(value, "$")
+    if schema_version in _SINGLE:
+        return _SINGLE[schema_version](record, canonical)
+    if schema_version is SchemaVersion.Y2020_02_DICTIONARY:
+        name = text_of(record, "inspection", "$") or ""
+        return _dictionary_entry(name, record.get("results"), DocumentLocation())
+    return _stored_directory(record, canonical)
+
+
+def _load(data: bytes) -> tuple[Any, bytes]:
+    """Strict JSON without private data, and its canonical bytes."""
+    value, canonical = load_json(data)
+    scrubbed = scrub(value, canonical)
+    return scrubbed, canonical if scrubbed is value else canonical_json(scrubbed)
+
+
+def _kind_of(value: Any) -> SchemaVersion:
+    """Recognise a single file by its shape.
+
+    :raises InvalidDocument: that names what is known and what was found
+    """
+    if not isinstance(value, dict):
+        raise _unknown("the document is not an object but " + type(value).__name__)
+    claimed = value.get("schema_version")
+    if claimed is not None and claimed not in list(SchemaVersion):
+        raise _unknown(f"schema_version {str(claimed)[:60]!r} is not known", "$.schema_version")
+    if "job_log" in value:
+        return SchemaVersion.Y2019
+    if "job_logs" in value:
+        return SchemaVersion.Y2020_02_JOB_LOGS
+    if value.keys() >= _RESULT_KEYS:
+        return SchemaVersion.Y2020_02
+    if any(map(_is_result_list, value.values())) and all(
+        isinstance(inner, list) for inner in value.values()
+    ):
+        return SchemaVersion.Y2020_02_DICTIONARY
+    if "base" in value and value.keys() & {"python", "script", "build", "run"}:
+        raise _unknown("the document is a specification without results, so nothing was inspected")
+    keys = first_few([key[:40] for key in sorted(value)], 12)
+    raise _unknown(f"no known generation has the keys {keys!r}")
+
+
+def _is_result_list(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return isinstance(value[0], dict) and bool(value[0].keys() & _RESULT_KEYS)
+
+
+def _unknown(message: str, field: str = "$") -> InvalidDocument:
+    known = ", ".join(SchemaVersion)
+    return InvalidDocument(Reason.UNKNOWN_SCHEMA, f"{message}; known are {known}", field=field)
+
+
+def _y2019(value: Record, canonical: bytes) -> DeliveredInspection:
+    status = record_of(value, "status", "$")
+    record_of(value, "job_log", "$")
+    times = record_of(status, "job", "$.status")
+    specification = value.get("specification")
+    # A job log of 2019 names neither machine nor time, so two crashes could look the same.
+    identity = {key: value.get(key) for key in ("inspection_id", "job_log")} | {"job": times}
+    return DeliveredInspection(
+        SchemaVersion.Y2019,
+        text_of(value, "inspection_id", "$"),
+        (JobDocument(value, canonical_json(identity), DocumentLocation()),),
+        canonical,
+        DocumentLocation(at="$.specification"),
+        specification=None if specification is None else canonical_json(specification),
+    )
+
+
+def _job_logs(value: Record, canonical: bytes) -> DeliveredInspection:
+    logs = value.get("job_logs")
+    if not isinstance(logs, list):
+        raise wrong_type(logs, "a list of results", "$.job_logs")
+    if not logs:
+        raise _unknown("an inspection without job logs", "$.job_logs")
+    jobs = []
+    for index, log in enumerate(logs):
+        at = path("$.job_logs", index)
+        jobs.append(JobDocument(as_record(log, at), canonical_json(log), DocumentLocation(at=at)))
+    specification = value.get("specification")
+    return DeliveredInspection(
+        SchemaVersion.Y2020_02_JOB_LOGS,
+        text_of(value, "inspection_id", "$"),
+        tuple(jobs),
+        canonical,
+        DocumentLocation(at="$.specification"),
+        specification=None if specification is None else canonical_json(specification),
+        created={"@created": value.get("created")},
+    )
+
+
+def _y2020_02(value: Record, canonical: bytes) -> DeliveredInspection:
+    return DeliveredInspection(
+        SchemaVersion.Y2020_02,
+        _name_of(value),
+        (JobDocument(value, canonical, DocumentLocation()),),
+        canonical,
+        DocumentLocation(),
+        lock=canonical_lock(value.get("requirements_locked"), "$.requirements_locked"),
+        pipfile=canonical_lock(value.get("requirements"), "$.requirements"),
+    )
+
+
+#: How documents of the generations that are one inspection in one file are read.
+_SINGLE = {
+    SchemaVersion.Y2019: _y2019,
+    SchemaVersion.Y2020_02_JOB_LOGS: _job_logs,
+    SchemaVersion.Y2020_02: _y2020_02,
+}
+
+
+def _dictionary_entry(name: str, results: Any, spot: DocumentLocation) -> DeliveredInspection:
+    if not isinstance(results, list):
+        raise wrong_type(results, "a list of results", "$")
+    if not results:
+        raise _unknown("an inspection without results")
+    if len(name) > MAX_NAME_LENGTH:
+        raise too_long("$")
+    locks, pipfiles, jobs = set(), set(), []
+    for index, result in enumerate(results):
+        at = path("$", index)
+        record = as_record(result, at)
+        locks.add(canonical_lock(record.get("requirements_locked"), f"{at}.requirements_locked"))
+        pipfiles.add(canonical_lock(record.get("requirements"), f"{at}.requirements"))
+        where = DocumentLocation(at=path(spot.at, index))
+        jobs.append(JobDocument(record, canonical_json(record), where))
+    if len(locks) > 1 or len(pipfiles) > 1:
+        raise InvalidDocument(
+            Reason.CONFLICTING_FIELDS, "the results name different stacks", field="$"
+        )
+    body = canonical_json({"inspection": name, "results": results})
+    return DeliveredInspection(
+        SchemaVersion.Y2020_02_DICTIONARY,
+        name,
+        tuple(jobs),
+        body,
+        DocumentLocation(at=path(spot.at, 0)),
+        lock=locks.pop(),
+        pipfile=pipfiles.pop(),
+    )
+
+
+def _directory(raw: RawDocument) -> DeliveredInspection:
+    """An inspection folder; its name is no part of the body, so copies of it are one."""
+    jobs, parts = [], []
+    for number, files in _numbered(raw.files):
+        part, job = _directory_job(files, f"results/{number}")
+        parts.append(part)
+        jobs += [job] if job else []
+    status = _directory_status(raw.files)
+    failed_build = _failed_build(jobs, status)
+    specification, created = _directory_specification(raw.files)
+    body = _object(
+        {
+            "build_log": _log(raw.files, "build/log"),
+            "dockerfile": _log(raw.files, "build/Dockerfile"),
+            "results": b"[%b]" % b",".join(parts),
+            "specification": specification,
+            "status": status.canonical if status else None,
+        }
+    )
+    return _directory_delivery(jobs, body, specification, created, failed_build)
+
+
+def _stored_directory(value: Record, body: bytes) -> DeliveredInspection:
+    """The same out of the body that :func:`_directory` makes."""
+    jobs = []
+    for number, part in enumerate(list_of(value, "results", "$")):
+        result = as_record(part, path("$.results", number)).get("result")
+        if result is not None:
+            spot = DocumentLocation(f"results/{number}/result")
+            jobs.append(JobDocument(as_record(result, "$"), canonical_json(result), spot))
+    status, specification = record_of(value, "status", "$"), value.get("specification")
+    built = (
+        JobDocument(status, canonical_json(status), DocumentLocation("build/status"))
+        if status
+        else None
+    )
+    created = {"@created": record_of(value, "specification", "$").get("@created")}
+    return _directory_delivery(
+        jobs,
+        body,
+        None if specification is None else canonical_json(specification),
+        {} if specification is None else created,
+        _failed_build(jobs, built),
+    )
+
+
+def _failed_build(jobs: list[JobDocument], status: JobDocument | None) -> JobDocument | None:
+    """The status of a build that failed, so that there are no jobs.
+
+    :raises InvalidDocument: if there are no jobs, and no build failed
+    """
+    failed = status if status and status.result.get("state") == "failed" else None
+    if not jobs and not failed:
+        raise _unknown("a folder with a specification and without results, nothing was inspected")
+    return None if jobs else failed
+
+
+def _directory_delivery(
+    jobs: list[JobDocument],
+    body: bytes,
+    specification: bytes | None,
+    created: Record,
+    failed_build: JobDocument | None,
+) -> DeliveredInspection:
+    return DeliveredInspection(
+        SchemaVersion.DIRECTORY,
+        _directory_name(jobs),
+        tuple(jobs),
+        body,
+        DocumentLocation("build/specification"),
+        specification=specification,
+        created=created,
+        failed_build=failed_build,
+    )
+
+
+def _directory_name(jobs: list[JobDocument]) -> str | None:
+    """What the runner calls the inspection, else what the first host tells.
+
+    :raises InvalidDocument: if two jobs are of different inspections
+    """
+    names: dict[str, None] = {}
+    for job in jobs:
+        try:
+            if is_ours(job.result):
+                names |= dict.fromkeys(filter(None, [text_of(job.result, "inspection_id", "$")]))
+            elif job is jobs[0]:
+                return _name_of(job.result)
+        except InvalidDocument as error:
+            raise job.spot.relocated(error) from None
+        if len(names) > 1:
+            raise InvalidDocument(
+                Reason.CONFLICTING_FIELDS,
+                f"of another inspection than the first job: {' and '.join(names)[:200]}",
+                field=f"{job.spot.file}:$.inspection_id",
+            )
+    return next(iter(names), None)
+
+
+def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
+    """The files of each ``results/N``, in the order of the numbers.
+
+    :raises InvalidDocument: if a number is written in two ways: which of them is it?
+    """
+    numbered: dict[int, tuple[str, dict[str, bytes]]] = {}
+    for name, data in files.items():
+        found = _RESULT_FILE.match(name)
+        if found is None:
+            continue
+        number, part = found[1], found[2]
+        spelled, parts = numbered.setdefault(int(number), (number, {}))
+        if spelled != number:
+            raise InvalidDocument(
+                Reason.CONFLICTING_FIELDS,
+                f"results/{spelled} and results/{number} have the same number",
+                field=f"results/{number}",
+            )
+        parts[part] = data
+    return [found for _, found in sorted(numbered.items())]
+
+
+def _directory_job(files: Mapping[str, bytes], folder: str) -> tuple[bytes, JobDocument | None]:
+    """The canonical bytes of ``results/N``, and its job if it left a result."""
+    job, hwinfo = None, None
+    if "result" in files:
+        spot = DocumentLocation(f"{folder}/result")
+        value, canonical = _load_file(files["result"], spot)
+        job = JobDocument(value, canonical, spot)
+    if "hwinfo" in files:
+        beside, hwinfo = _load_file(files["hwinfo"], DocumentLocation(f"{folder}/hwinfo"))
+        if job is not None and job.result.get("hwinfo") == beside:
+            hwinfo = None
+    part = {
+        "hwinfo": hwinfo,
+        "log": _log(files, "log"),
+        "result": job.canonical if job else None,
+    }
+    return _object(part), job
+
+
+def _directory_specification(files: Mapping[str, bytes]) -> tuple[bytes | None, Record]:
+    data = files.get("build/specification")
+    if data is None:
+        return None, {}
+    value, canonical = _load_file(data, DocumentLocation("build/specification"))
+    return canonical, {"@created": value.get("@created")}
+
+
+def _directory_status(files: Mapping[str, bytes]) -> JobDocument | None:
+    """How the build ended, where that was recorded."""
+    data = files.get("build/status")
+    if data is None:
+        return None
+    spot = DocumentLocation("build/status")
+    value, canonical = _load_file(data, spot)
+    return JobDocument(value, canonical, spot)
+
+
+def _load_file(data: bytes, spot: DocumentLocation) -> tuple[Record, bytes]:
+    try:
+        value, canonical = _load(data)
+        return as_record(value, "$"), canonical
+    except InvalidDocument as error:
+        raise spot.relocated(error) from None
+
+
+def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
+    """A log as JSON text; it is for people, so stray bytes in it are no reason to refuse."""
+    data = files.get(name)
+    if data is None:
+        return None
+    return canonical_json(scrub_text(data.decode(errors="replace").replace("\0", "\ufffd")))
+
+
+def _object(parts: Mapping[str, bytes | None]) -> bytes:
+    """A canonical object of canonical parts, whose names come in order."""
+    members = (b'"%b":%b' % (name.encode(), part) for name, part in parts.items() if part)
+    return b"{%b}" % b",".join(members)
+
+
+_POD = re.compile(r"(inspection-.+-[0-9a-f]{8})-[a-z0-9]+\Z")
+
+
+def _name_of(result: Record) -> str | None:
+    """The inspection that a host name tells of, without the suffix of its pod.
+
+    >>> _name_of({"hostname": "inspection-matmul-u38m-fd697eb4-1544334140"})
+    'inspection-matmul-u38m-fd697eb4'
+    """
+    host = text_of(result, "hostname", "$")
+    if host is None:
+        info = record_of(result, "hwinfo", "$")
+        host = text_of(record_of(info, "platform", "$.hwinfo"), "node", "$.hwinfo.platform")
+    if host is None:
+        return None
+    found = _POD.match(host)
+    if found:
+        return found[1]
+    return host if re.fullmatch(r"inspection-.+-[0-9a-f]{8}", host) else None

@@ -1,0 +1,231 @@
+"""Parses inspection documents of all generations.
+
+Entry points: :func:`parse_inspections` for delivered documents, :func:`parse_stored` for the bodies
+of stored ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from common.errors import InvalidDocument
+from common.formats.fields import (
+    MAX_NAME_LENGTH,
+    Record,
+    flag_of,
+    integer_of,
+    text_of,
+    time_of,
+)
+from common.formats.json_documents import digest, digest_bytes
+from common.hardware import Allowance, hardware_class
+from common.host_problems import is_host_build
+from common.inspection import (
+    DocumentId,
+    Indicator,
+    InspectionDocument,
+    Observation,
+    Outcome,
+    SchemaVersion,
+)
+from common.reasons import Exclusion, Reason
+from ingest.inspections.generations import (
+    DeliveredInspection,
+    JobDocument,
+    deliveries_of,
+    delivery_of_body,
+)
+from ingest.inspections.results import UNKNOWN_INDICATOR, observations_of
+from ingest.parsers.specification import (
+    UNKNOWN,
+    Specification,
+    bare_lock,
+    environment_of,
+    specification_of,
+)
+from ingest.privacy import scrub_text
+from ingest.sources.documents import RawDocument, RefusedDocument
+
+#: Why a build failed, where its status names no reason.
+BUILD_FAILED = "build-failed"
+
+#: Resolvers and compilers explain themselves at length; the log has all of it.
+_LONGEST_MESSAGE = 500
+_LONGEST_READ = 2**20
+_INT32 = 2**31 - 1
+
+
+def observation_of_build(
+    status: Record, canonical: bytes, specification: Specification, now: datetime
+) -> Observation:
+    """What a failed build tells: which stack, why, and when.
+
+    Of the machine nothing is known, as builds depend on it far less than jobs do.
+
+    :param status: ``build/status`` of an inspection
+    :param canonical: bytes that tell this attempt from others
+    :raises InvalidDocument: with fields relative to the status
+    """
+    name, component = specification.script_name or UNKNOWN_INDICATOR, specification.script_component
+    indicator = Indicator(digest([name, component, None]), name, component, None)
+    hardware = hardware_class({}, Allowance())
+    job_id = digest_bytes(canonical)
+    message = text_of(status, "message", "$", _LONGEST_READ)
+    reason = text_of(status, "reason", "$") or BUILD_FAILED
+    exit_code = integer_of(status, "exit_code", "$", -_INT32, _INT32)
+    by_host = is_host_build(reason, message or "")
+    if "host_problem" in status:
+        by_host = flag_of(status, "host_problem", "$")
+    return Observation(
+        observation_id=digest([job_id, 0]),
+        job_id=job_id,
+        position=0,
+        outcome=Outcome.HOST_PROBLEM if by_host else Outcome.BUILD_FAILED,
+        exit_code=1 if exit_code is None else exit_code,
+        indicator=indicator,
+        hardware=hardware,
+        environment=environment_of({}, specification),
+        parameters={},
+        device=None,
+        comparison_key=digest([indicator.indicator_id, {}, None, hardware.digest]),
+        quarantine_reason=Exclusion.HOST_PROBLEM if by_host else None,
+        failure_reason=reason,
+        failure_message=message and message[:_LONGEST_MESSAGE],
+        started_at=time_of(status, "started_at", "$", now),
+        ended_at=time_of(status, "finished_at", "$", now),
+    )
+
+
+def parse_inspections(
+    raw: RawDocument, *, now: datetime | None = None
+) -> Iterator[InspectionDocument | RefusedDocument]:
+    """The inspections in ``raw``, in its order; most documents hold one.
+
+    One that cannot be taken in is given as its refusal, so that the others of a
+    dictionary still are; nothing else is ever raised for what a document holds.
+
+    :param now: what timestamps are checked against
+    """
+    moment = datetime.now(UTC) if now is None else now
+    for delivery in deliveries_of(raw):
+        if isinstance(delivery, InvalidDocument):
+            yield _refusal(raw, delivery)
+            continue
+        try:
+            yield _document(delivery, raw, moment)
+        except InvalidDocument as error:
+            yield _refusal(raw, error)
+
+
+def parse_stored(
+    body: bytes, schema_version: SchemaVersion, name: str, *, now: datetime | None = None
+) -> InspectionDocument:
+    """The inspection that the record stored with ``body``, parsed again.
+
+    :param name: of the inspection: where a folder gave it, the body does not hold it
+    :param now: what timestamps are checked against
+    :raises InvalidDocument: if ``body`` cannot be taken in any more
+    """
+    folder = schema_version is SchemaVersion.DIRECTORY
+    raw = RawDocument("", place=name, data=None if folder else body)
+    delivery = delivery_of_body(body, schema_version)
+    return _document(delivery, raw, datetime.now(UTC) if now is None else now)
+
+
+def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
+    """The place is that of the whole document; the field tells the file of a folder.
+
+    Both texts may quote a document that was refused before private data was removed.
+    """
+    message, field = scrub_text(error.message), scrub_text(error.field)
+    return RefusedDocument(
+        raw.source, InvalidDocument(error.reason, message, field=field, place=raw.place)
+    )
+
+
+def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) -> InspectionDocument:
+    specification = _specification(delivery)
+    created_at = _created_at(delivery, now)
+    observations = _observations(delivery, specification, now)
+    document_id = digest_bytes(delivery.body)
+    fallback = f"inspection-{document_id.removeprefix('sha256:')[:8]}"
+    name = delivery.name or raw.folder_name or fallback
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE,
+            f"the name of the inspection is longer than {MAX_NAME_LENGTH} characters",
+        )
+    starts = [seen.started_at or seen.ended_at for seen in observations]
+    return InspectionDocument(
+        document_id=DocumentId(document_id),
+        schema_version=delivery.schema_version,
+        collector=delivery.collector,
+        name=name,
+        stack=specification.stack,
+        stack_note=specification.stack_note,
+        created_at=created_at or min((start for start in starts if start), default=None),
+        observations=tuple(observations),
+        body=delivery.body,
+    )
+
+
+def _specification(delivery: DeliveredInspection) -> Specification:
+    try:
+        if delivery.specification is not None:
+            return specification_of(delivery.specification)
+        if delivery.lock is not None:
+            return bare_lock(delivery.lock, delivery.pipfile)
+    except InvalidDocument as error:
+        raise delivery.spot.relocated(error) from None
+    return UNKNOWN
+
+
+def _created_at(delivery: DeliveredInspection, now: datetime) -> datetime | None:
+    try:
+        return time_of(delivery.created, "@created", "$", now)
+    except InvalidDocument as error:
+        raise delivery.spot.relocated(error) from None
+
+
+def _observations(
+    delivery: DeliveredInspection, specification: Specification, now: datetime
+) -> list[Observation]:
+    if delivery.failed_build is not None:
+        return [_failed_build(delivery, delivery.failed_build, specification, now)]
+    seen: list[Observation] = []
+    copies: Counter[bytes] = Counter()
+    for job in delivery.jobs:
+        copy = copies[job.canonical]
+        copies[job.canonical] += 1
+        try:
+            seen += observations_of(
+                job.result, _job_id(job, copy, delivery), len(seen), specification, now
+            )
+        except InvalidDocument as error:
+            asked = error.field.startswith("$.run.")
+            raise (delivery.spot if asked else job.spot).relocated(error) from None
+    return seen
+
+
+def _failed_build(
+    delivery: DeliveredInspection, build: JobDocument, specification: Specification, now: datetime
+) -> Observation:
+    attempt = b"[%b,%b]" % (build.canonical, delivery.specification or b"null")
+    try:
+        return observation_of_build(build.result, attempt, specification, now)
+    except InvalidDocument as error:
+        raise build.spot.relocated(error) from None
+
+
+def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:
+    """The same for a job in a later, larger delivery of its inspection.
+
+    A result that names neither machine nor time could be that of any inspection, so
+    the specification becomes part of its identity.
+    """
+    parts = [job.canonical, b"%d" % copy]
+    if not job.result.keys() & {"hostname", "datetime", "start_datetime", "job_log"}:
+        parts.append(delivery.specification or delivery.lock or b"null")
+    return digest_bytes(b"[%b]" % b",".join(parts))

@@ -1,0 +1,184 @@
+"""Inspections from sources into the record: read, parse, store.
+
+:func:`ingest_inspections` is the one way in, for commands, workers and uploads of archives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Engine
+
+from common.settings import Settings
+from graph.record.inspections import Delivery, InspectionsAdded, add_inspections
+from ingest.batches import Batch, SourceRecorder, in_batches
+from ingest.inspections.parsing import parse_inspections
+from ingest.sources.documents import (
+    RefusedDocument,
+    SkippedFile,
+    SourceLimits,
+)
+from ingest.sources.reader import documents_of
+
+KIND = "inspection"
+
+
+@dataclass(slots=True)
+class IngestReport:
+    """What became of the documents of a run.
+
+    :param read: documents met, refused ones included
+    :param known: documents that were in the record before, or met twice
+    :param mended: entries of the quarantine that were met no more
+    :param skipped: files that are not inspections, by the reason
+    :param observations: new ones, by their outcome
+    :param observations_known: those that were in the record before, or met twice
+    """
+
+    read: int = 0
+    new: int = 0
+    known: int = 0
+    quarantined: int = 0
+    mended: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    stacks_unknown: int = 0
+    observations: Counter[str] = field(default_factory=Counter)
+    observations_known: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def count_batch(self, batch: Batch[Delivery], added: InspectionsAdded) -> None:
+        """Count a batch and what it added to the record."""
+        new_documents, new_observations = set(added.documents), set(added.observations)
+        for document in (delivery.document for delivery in batch.deliveries):
+            if document.document_id in new_documents:
+                new_documents.remove(document.document_id)
+                self.new += 1
+                self.stacks_unknown += document.stack is None
+            else:
+                self.known += 1
+            for observation in document.observations:
+                if observation.observation_id in new_observations:
+                    new_observations.remove(observation.observation_id)
+                    self.observations[observation.outcome.value] += 1
+                else:
+                    self.observations_known += 1
+        self.quarantined += len(batch.refusals)
+        self.reasons.update(str(it.error.reason) for it in batch.refusals)
+        self.read += len(batch)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        return {
+            "read": self.read,
+            "new": self.new,
+            "known": self.known,
+            "quarantined": self.quarantined,
+            "mended": self.mended,
+            "skipped": self.skipped.total(),
+            "skipped_reasons": dict(self.skipped),
+            "stacks_unknown": self.stacks_unknown,
+            "observations": dict(self.observations),
+            "observations_known": self.observations_known,
+            "reasons": dict(self.reasons),
+        }
+
+
+def ignore_skipped(skipped: SkippedFile) -> None:
+    """Do nothing with a skipped file; the default of ``on_skipped``."""
+
+
+def ingest_inspections(
+    settings: Settings,
+    engine: Engine,
+    sources: Iterable[str],
+    limits: SourceLimits,
+    *,
+    on_document: Callable[[], None] = lambda: None,
+    on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
+    on_commit: Callable[[], None] = lambda: None,
+) -> IngestReport:
+    """Store every inspection in ``sources`` once, and quarantine documents that are refused.
+
+    :param on_document: called for each document that is read
+    :param on_skipped: called with each file that is not an inspection
+    :param on_commit: called after each batch, such as to wake the projector
+    :raises StoreUnavailable: if a store is lost; what was committed stays
+    """
+    report = IngestReport()
+    count_skipped = _counting(report, on_skipped)
+    for source in sources:
+        recorder = SourceRecorder(settings, engine, KIND, source, add_inspections)
+        batches = read_inspections([source], limits, on_document, count_skipped)
+        for batch, added in recorder.record(batches):
+            report.count_batch(batch, added)
+            on_commit()
+        report.mended += recorder.mended
+    return report
+
+
+def check_inspections(
+    sources: Iterable[str],
+    limits: SourceLimits,
+    on_document: Callable[[], None] = lambda: None,
+    on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
+) -> IngestReport:
+    """Report what :func:`ingest_inspections` would store in an empty record; write nothing."""
+    report = IngestReport()
+    count_skipped = _counting(report, on_skipped)
+    documents: set[str] = set()
+    observations: set[str] = set()
+    for batch in read_inspections(sources, limits, on_document, count_skipped):
+        parsed = [delivery.document for delivery in batch.deliveries]
+        added = InspectionsAdded(
+            {str(document.document_id) for document in parsed} - documents,
+            {seen.observation_id for document in parsed for seen in document.observations}
+            - observations,
+        )
+        report.count_batch(batch, added)
+        documents |= added.documents
+        observations |= added.observations
+    return report
+
+
+def read_inspections(
+    sources: Iterable[str],
+    limits: SourceLimits,
+    on_document: Callable[[], None] = lambda: None,
+    on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
+) -> Iterator[Batch[Delivery]]:
+    """Read and parse ``sources`` into batches of bounded size, in order."""
+    parsed = _parsed(sources, limits, on_document, on_skipped)
+    return in_batches(parsed, lambda delivery: len(delivery.document.body))
+
+
+def _parsed(
+    sources: Iterable[str],
+    limits: SourceLimits,
+    on_document: Callable[[], None],
+    on_skipped: Callable[[SkippedFile], None],
+) -> Iterator[Delivery | RefusedDocument]:
+    """Parse each raw document; a dictionary of inspections gives several."""
+    for source in sources:
+        for raw in documents_of(source, limits, on_skipped):
+            if isinstance(raw, RefusedDocument):
+                yield raw
+            else:
+                for document in parse_inspections(raw):
+                    if isinstance(document, RefusedDocument):
+                        yield document
+                    else:
+                        yield Delivery(document, raw.source)
+            on_document()
+
+
+def _counting(
+    report: IngestReport, on_skipped: Callable[[SkippedFile], None]
+) -> Callable[[SkippedFile], None]:
+    def count(skipped: SkippedFile) -> None:
+        report.skipped[skipped.reason] += 1
+        on_skipped(skipped)
+
+    return count

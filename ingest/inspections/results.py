@@ -1,0 +1,367 @@
+"""Turns the result of a job into observations: measurements, crashes or host problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from common.errors import InvalidDocument
+from common.formats.fields import (
+    Record,
+    integer_of,
+    number_of,
+    record_of,
+    required_integer,
+    text_of,
+    time_of,
+    wrong_type,
+)
+from common.formats.job_results import (
+    JobRun,
+    Measurement,
+    corrected_rate,
+    measurements_of,
+    run_of,
+)
+from common.formats.json_documents import digest
+from common.hardware import Allowance, hardware_class
+from common.inspection import (
+    Hardware,
+    Indicator,
+    Observation,
+    Outcome,
+    RuntimeEnvironment,
+)
+from common.job_stability import instability, within_job_spread
+from common.reasons import Exclusion
+from common.units import BYTES_PER_MAXRSS, Unit
+from ingest.parsers.specification import Specification, environment_of, indicator_name
+
+_LONGEST = 100
+_MOST_THREADS = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What computed.
+
+    :param threads: that the library used; those asked for where it does not tell
+    :param blas: name and version of the linear algebra library, and the kernels that it chose
+    """
+
+    threads: int | None = None
+    blas: str | None = None
+
+
+def library_of(stdout: Any) -> Library:
+    """What standard output says of the library.
+
+    >>> library_of({"threads": {"requested": 2, "used": None}, "build": {"blas": "mkl"}})
+    Library(threads=2, blas='mkl')
+    """
+    threads, build = _record(stdout, "threads"), _record(stdout, "build")
+    counts = (threads.get("used"), threads.get("requested"))
+    used = next((it for it in counts if type(it) is int and 0 < it <= _MOST_THREADS), None)
+    return Library(used, _blas(build))
+
+
+def _blas(build: Record) -> str | None:
+    """A library that was asked while it ran tells more than what it was built with."""
+    running = build.get("blas_runtime")
+    if isinstance(running, list) and running and isinstance(running[0], dict):
+        # "OpenBLAS 0.3.21  USE64BITINT DYNAMIC_ARCH …": name and version, then how it was built.
+        words = [*_text(running[0], "configuration").split()[:2], _text(running[0], "kernels")]
+    elif isinstance(blas := build.get("blas"), dict):
+        words = [_text(blas, "name"), _text(blas, "version")]
+    else:
+        words = [_text(build, "blas")]
+    return " ".join(filter(None, words))[:_LONGEST] or None
+
+
+def _record(value: Any, key: str) -> Record:
+    inner = value.get(key) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _text(record: Record, key: str) -> str:
+    value = record.get(key)
+    return value if isinstance(value, str) else ""
+
+
+UNKNOWN_INDICATOR = "unknown"
+_GPU_DEVICES = ("gpu", "cuda")
+_INT32 = 2**31 - 1
+_COUNTS = {
+    "ru_minflt": "minor_faults",
+    "ru_majflt": "major_faults",
+    "ru_nvcsw": "voluntary_switches",
+    "ru_nivcsw": "involuntary_switches",
+    "ru_inblock": "blocks_read",
+    "ru_oublock": "blocks_written",
+}
+_LONGEST_MESSAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What all observations of a job share."""
+
+    job_id: str
+    exit_code: int
+    hardware: Hardware
+    environment: RuntimeEnvironment
+    started_at: datetime | None
+    ended_at: datetime | None
+    usage: Record
+    run: JobRun
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the job came to a bad end; one that was ended may still have said 0."""
+        return self.exit_code != 0 or self.run.ended is not None
+
+
+def observations_of(
+    result: Record, job_id: str, position: int, specification: Specification, now: datetime
+) -> list[Observation]:
+    """What one job was seen to do.
+
+    :param position: of the first of them within the inspection
+    :raises InvalidDocument: with fields relative to the result
+    """
+    times, result, at = _parts_of(result)
+    try:
+        facts = _facts(result, job_id, specification, now, times)
+        return _observations(result, facts, position, specification)
+    except InvalidDocument as error:
+        if error.field.startswith(("$.run.", "$.status.")):
+            raise
+        error.field = at + error.field.removeprefix("$")
+        raise
+
+
+def _parts_of(document: Record) -> tuple[tuple[Record, str] | None, Record, str]:
+    """In 2019 the result was the job's log and its times stood in the job's status."""
+    if "job_log" not in document:
+        return None, document, "$"
+    status = record_of(document, "status", "$")
+    times = record_of(status, "job", "$.status"), "$.status.job"
+    return times, record_of(document, "job_log", "$"), "$.job_log"
+
+
+def _facts(
+    result: Record,
+    job_id: str,
+    specification: Specification,
+    now: datetime,
+    times: tuple[Record, str] | None,
+) -> _Facts:
+    run = run_of(result)
+    usage = record_of(result, "usage", "$")
+    started_at, ended_at = _times(result, now) if times is None else _times_2019(*times, now)
+    return _Facts(
+        job_id=job_id,
+        exit_code=required_integer(result, "exit_code", "$", -_INT32, _INT32),
+        hardware=_hardware_of(result, specification, run.limits),
+        environment=environment_of(result, specification),
+        started_at=started_at,
+        ended_at=ended_at,
+        usage=_usage(usage),
+        run=run,
+    )
+
+
+def _usage(usage: Record) -> Record:
+    """What the kernel counted for a job (getrusage(2)), by the names that observations give it."""
+    at = "$.usage"
+    memory = integer_of(usage, "ru_maxrss", at, high=2**50)
+    counts = {name: integer_of(usage, key, at, high=2**62) for key, name in _COUNTS.items()}
+    return {
+        "memory_bytes": None if memory is None else memory * BYTES_PER_MAXRSS,
+        "user_s": number_of(usage, "ru_utime", at),
+        "system_s": number_of(usage, "ru_stime", at),
+        **counts,
+    }
+
+
+def _hardware_of(
+    result: Record, specification: Specification, limits: Allowance | None
+) -> Hardware:
+    """What the job got counts more than what was asked for."""
+    asked = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
+    return hardware_class(result, limits or asked, specification.requested)
+
+
+def _times(result: Record, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """Start and end; older documents have only ``datetime``, written when the job ended."""
+    ended_at = time_of(result, "end_datetime", "$", now)
+    return (
+        time_of(result, "start_datetime", "$", now),
+        ended_at or time_of(result, "datetime", "$", now),
+    )
+
+
+def _times_2019(job: Record, at: str, now: datetime) -> tuple[datetime | None, datetime | None]:
+    return time_of(job, "started_at", at, now), time_of(job, "finished_at", at, now)
+
+
+def _observations(
+    result: Record, facts: _Facts, position: int, specification: Specification
+) -> list[Observation]:
+    stdout, stderr = result.get("stdout"), result.get("stderr")
+    # A runner keeps whatever JSON a script prints; a list or a number is no measurement.
+    if facts.run.ours and not isinstance(stdout, dict | str):
+        stdout = None
+    if stdout is not None and not isinstance(stdout, dict | str):
+        raise wrong_type(stdout, "text or an object", "$.stdout")
+    if stderr is not None and not isinstance(stderr, str):
+        raise wrong_type(stderr, "text", "$.stderr")
+    sha = text_of(result, "script_sha256", "$")
+    named = _named(specification, facts.run)
+    try:
+        return _of_output(stdout, stderr or "", sha, facts, position, named)
+    except InvalidDocument as error:
+        if not facts.run.ours:
+            raise
+        return [_unreadable(error, facts, position, _indicator_of(None, sha, named, False))]
+
+
+def _of_output(
+    stdout: Any, stderr: str, sha: str | None, facts: _Facts, position: int, named: Specification
+) -> list[Observation]:
+    measured = [] if facts.crashed else measurements_of(stdout, stderr, "$.stdout")
+    indicator = _indicator_of(stdout, sha, named, bool(measured))
+    if facts.run.host_problem:
+        return [_observation(
+            facts, 0, position, Outcome.HOST_PROBLEM, indicator,
+            failure_reason=facts.run.ended, quarantine_reason=Exclusion.HOST_PROBLEM,
+        )]  # fmt: skip
+    if not measured:
+        outcome = Outcome.CRASHED if facts.crashed else Outcome.NO_RESULT
+        failure = facts.run.ended
+        return [_observation(facts, 0, position, outcome, indicator, failure_reason=failure)]
+    library = library_of(stdout)
+    return [
+        _measured(facts, index, position, indicator, measurement, library)
+        for index, measurement in enumerate(measured)
+    ]
+
+
+def _named(specification: Specification, run: JobRun) -> Specification:
+    """The specification, with the indicator named by the runner if it is a bundled one."""
+    name = indicator_name(run.bundled)
+    return replace(specification, script_name=name) if name else specification
+
+
+def _unreadable(
+    error: InvalidDocument, facts: _Facts, position: int, indicator: Indicator
+) -> Observation:
+    """A job whose script printed what cannot be: it spoils no other job of its inspection."""
+    message = f"{error.field}: {error.message}"
+    return _observation(
+        facts, 0, position, Outcome.NO_RESULT, indicator,
+        failure_reason=str(error.reason), failure_message=message[:_LONGEST_MESSAGE],
+    )  # fmt: skip
+
+
+def _measured(
+    facts: _Facts,
+    index: int,
+    position: int,
+    indicator: Indicator,
+    measurement: Measurement,
+    library: Library,
+) -> Observation:
+    rate, correction = corrected_rate(indicator.name, indicator.component, measurement)
+    device = text_of(measurement.parameters, "device", measurement.parameters_at)
+    return _observation(
+        facts,
+        index,
+        position,
+        Outcome.MEASURED,
+        indicator,
+        parameters=measurement.parameters,
+        device=device,
+        unit=measurement.unit,
+        elapsed_s=measurement.elapsed_s,
+        rate=rate,
+        reported_rate=measurement.rate,
+        repetitions_s=measurement.repetitions_s,
+        spread=within_job_spread(measurement.repetitions_s)
+        if len(measurement.repetitions_s) > 1
+        else None,
+        correction=correction,
+        quarantine_reason=_exclusion(indicator, device),
+        unstable_reason=instability(measurement.repetitions_s, facts.run.conditions),
+        threads=library.threads,
+        blas=library.blas,
+    )
+
+
+def _observation(
+    facts: _Facts,
+    index: int,
+    position: int,
+    outcome: Outcome,
+    indicator: Indicator,
+    **seen: Any,
+) -> Observation:
+    seen = {"parameters": {}, "device": None, "unit": None, **seen}
+    # The indicator by its digest: without a hash of the script, its component tells it apart.
+    key = [indicator.indicator_id, seen["parameters"], seen["device"], facts.hardware.digest]
+    # Only one unit was known when the first keys were made.
+    key += [seen["unit"]] if seen["unit"] not in (None, Unit.FLOP_PER_SECOND) else []
+    return Observation(
+        observation_id=digest([facts.job_id, index]),
+        job_id=facts.job_id,
+        position=position + index,
+        outcome=outcome,
+        exit_code=facts.exit_code,
+        indicator=indicator,
+        hardware=facts.hardware,
+        environment=facts.environment,
+        comparison_key=digest(key),
+        started_at=facts.started_at,
+        ended_at=facts.ended_at,
+        host=facts.run.host,
+        block=facts.run.block,
+        turn=facts.run.turn,
+        steal_share=facts.run.steal_share,
+        throttled=facts.run.throttled,
+        swapped=facts.run.swapped,
+        load=facts.run.load,
+        launcher=facts.run.launcher,
+        **facts.usage,
+        **seen,
+    )
+
+
+def _indicator_of(
+    stdout: Any, sha: str | None, specification: Specification, measured: bool
+) -> Indicator:
+    """By what the script said of itself, else by its address, else by what it printed."""
+    said = stdout if isinstance(stdout, dict) else {}
+    name = text_of(said, "name", "$.stdout") or specification.script_name
+    if name is None and measured and "@result" not in said:
+        name = "PiMatmul"  # nothing else ever printed rates by matrix size
+    component = text_of(said, "component", "$.stdout") or specification.script_component
+    return _indicator(name or UNKNOWN_INDICATOR, component, sha)
+
+
+@lru_cache(maxsize=4096)
+def _indicator(name: str, component: str | None, sha: str | None) -> Indicator:
+    return Indicator(digest([name, component, sha]), name, component, sha)
+
+
+def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
+    """Why a measurement is compared with nothing, if its script is known to be wrong.
+
+    ``pytorch`` is what the historic script calls its own component; our own scripts
+    report ``torch``, synchronise before they stop the clock, and are not meant here.
+    """
+    on_gpu = device is not None and device.lower().partition(":")[0] in _GPU_DEVICES
+    if on_gpu and (indicator.name, indicator.component) == ("PiMatmul", "pytorch"):
+        return Exclusion.PYTORCH_MATMUL_UNSYNCHRONISED
+    return None

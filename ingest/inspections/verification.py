@@ -1,0 +1,114 @@
+"""Inspections: every row that one makes, compared with its document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from sqlalchemy import Connection, any_, select
+
+from common.errors import InvalidDocument
+from common.inspection import InspectionDocument, SchemaVersion
+from common.reasons import Reason
+from graph.record.inspections import (
+    accept_observations,
+    derived_rows,
+    refuse_observations,
+    refused_documents,
+)
+from graph.record.postgresql import texts
+from graph.record.stacks import stack_rows
+from graph.tables import (
+    Base,
+    InspectionRow,
+    PackageVersionRow,
+    StackPackage,
+    StackRow,
+    table_of,
+)
+from graph.verification.comparison import (
+    Difference,
+    Row,
+    compare_rows,
+    of_document,
+    unreadable,
+)
+from graph.verification.documents import StoredDocument
+from graph.verification.run import Run
+from ingest.inspections.parsing import parse_stored
+
+_OF_STACKS = {table_of(it).name for it in (StackRow, StackPackage, PackageVersionRow)}
+
+
+def parsed(document: StoredDocument, name: str) -> InspectionDocument:
+    """The inspection that a stored document is.
+
+    :raises InvalidDocument: if it cannot be taken in any more
+    """
+    try:
+        schema_version = SchemaVersion(document.schema_version)
+    except ValueError as error:
+        raise InvalidDocument(Reason.UNKNOWN_SCHEMA, str(error)) from error
+    return parse_stored(document.body, schema_version, name)
+
+
+class InspectionVerifier:
+    """Compares inspections; a document in which anything differs is no evidence."""
+
+    def compare(
+        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
+    ) -> Iterator[Difference]:
+        names = _names(connection, documents)
+        made: dict[str, list[tuple[type[Base], Row]]] = {}
+        # Many inspections are of one stack, which has many rows: it is compared once.
+        by_stack: dict[str, list[str]] = {}
+        for it in documents:
+            try:
+                inspection = parsed(it, names.get(it.document_id, ""))
+            except InvalidDocument as error:
+                yield unreadable(it.document_id, it.schema_version, error)
+                continue
+            if it.collector != inspection.collector:
+                yield of_document(it.document_id, "collector", it.collector, inspection.collector)
+            rows = made[it.document_id] = list(derived_rows(inspection))
+            if (stack := inspection.stack) is not None:
+                several = by_stack.setdefault(stack.digest, [])
+                rows += () if several else stack_rows(stack, it.document_id)
+                several.append(it.document_id)
+        others = {first: rest for first, *rest in by_stack.values()}
+        for difference in compare_rows(connection, made, (StackPackage,)):
+            yield difference
+            if difference.table in _OF_STACKS:
+                for document_id in others.get(difference.document_id, ()):
+                    yield replace(difference, document_id=document_id)
+
+    def settle(
+        self,
+        connection: Connection,
+        run: Run,
+        documents: Sequence[StoredDocument],
+        tampered: Collection[str],
+    ) -> None:
+        if refused := refuse_observations(connection, tampered):
+            run.counts["observations_refused"] += refused
+        whole = {it.document_id: it for it in documents if it.document_id not in tampered}
+        again = refused_documents(connection, whole) if whole else set()
+        for document_id in sorted(again):
+            with suppress(InvalidDocument):  # what no parser takes in any more stays refused
+                reasons = {
+                    seen.observation_id: seen.quarantine_reason
+                    for seen in parsed(whole[document_id], "").observations
+                }
+                accepted = accept_observations(connection, document_id, reasons)
+                run.counts["observations_accepted"] += accepted
+
+
+def _names(connection: Connection, documents: Sequence[StoredDocument]) -> dict[str, str]:
+    query = select(InspectionRow.document_id, InspectionRow.name).where(
+        InspectionRow.document_id == any_(texts(it.document_id for it in documents))
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+VERIFIER = InspectionVerifier()

@@ -1,0 +1,271 @@
+"""Files beneath a root, whose links never lead out of it, and packed streams within bounds."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Protocol, cast
+
+import zstandard
+
+from common.errors import InvalidDocument
+from common.reasons import Reason
+
+#: As many as Linux follows in one path, and the longest path that it takes: of all targets
+#: together, or a link of four kilobytes would cost two thousand steps for every path through it.
+_MOST_LINKS, _LONGEST_TARGETS = 40, 4_096
+#: Folders within one another; no real system has a fifth of it.
+DEEPEST = 256
+#: Configuration of the loader and of the system; real ones are some hundred bytes long.
+TEXT_BYTES = 64 * 1024
+
+
+class Walker(Protocol):
+    """A place in a tree, from the root on; each step costs the same, however deep it is."""
+
+    def enter(self, name: str) -> str | None:
+        """Go to ``name``; if that is a link, stay, and say where it points, as it is written."""
+
+    def leave(self) -> None:
+        """Go to the folder above; not asked at the root."""
+
+    def restart(self) -> None:
+        """Go to the root."""
+
+
+class Tree(Protocol):
+    """A root folder. Paths are relative to it, with ``/`` between the parts."""
+
+    def walker(self) -> Walker:
+        """A new one, at the root."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether a regular file, no link, is at ``path``."""
+
+    def names(self, folder: str) -> list[str]:
+        """What is in ``folder``, which is no link; empty if it is no folder. Sorted."""
+
+    def text(self, path: str) -> str | None:
+        """A short text file; ``None`` if there is none at ``path``."""
+
+    def open_all(self, paths: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        """Regular files, each readable until the next one is asked for; in any order."""
+
+
+def resolve(tree: Tree, path: str) -> str | None:
+    """``path`` without links, found as if the tree's root were the system's.
+
+    Costs a step for each part of the path and of the links in it, some thousands at most.
+
+    :returns: ``None`` if the links have no end, or lead deeper than :data:`DEEPEST` folders;
+        whether there is a file is not said
+    """
+    walker = tree.walker()
+    done: list[str] = []
+    left = _parts(path)
+    followed = length = 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            if done:  # the parent of the root is the root
+                done.pop()
+                walker.leave()
+            continue
+        target = walker.enter(part)
+        if target is None:
+            done.append(part)
+            if len(done) > DEEPEST:
+                return None
+            continue
+        followed, length = followed + 1, length + len(target)
+        if followed > _MOST_LINKS or length > _LONGEST_TARGETS:
+            return None
+        if target.startswith("/"):
+            done.clear()
+            walker.restart()
+        left.extend(_parts(target))
+    return "/".join(done)
+
+
+def _parts(path: str) -> list[str]:
+    """The last first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def is_there(path: str) -> bool:
+    """Whether anything is at a path; there is nothing at one that no file system takes.
+
+    >>> is_there("."), is_there(""), is_there("x" * 5_000), is_there("x\\0")
+    (True, False, False, False)
+    """
+    try:
+        return path != "" and Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def read_text(tree: Tree, path: str) -> str | None:
+    """A short text file, by way of links within the tree."""
+    real = resolve(tree, path)
+    return None if real is None else tree.text(real)
+
+
+class _FolderWalker:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._parts: list[str] = []
+
+    def enter(self, name: str) -> str | None:
+        try:
+            return str(self._root.joinpath(*self._parts, name).readlink())
+        except (OSError, ValueError):  # a NUL in a path that a file of the tree names
+            self._parts.append(name)
+            return None
+
+    def leave(self) -> None:
+        self._parts.pop()
+
+    def restart(self) -> None:
+        self._parts.clear()
+
+
+class FolderTree:
+    """A folder of this machine, or all of it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def walker(self) -> Walker:
+        return _FolderWalker(self._root)
+
+    def is_file(self, path: str) -> bool:
+        try:
+            return stat.S_ISREG((self._root / path).lstat().st_mode)
+        except (OSError, ValueError):
+            return False
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._root / folder))  # noqa: PTH208 - names, not paths
+        except (OSError, ValueError):
+            return []
+
+    def text(self, path: str) -> str | None:
+        try:
+            with self.open(path) as stream:
+                return stream.read(TEXT_BYTES).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return None
+
+    def open_all(self, paths: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        for path in paths:
+            try:
+                stream = self.open(path)
+            except PermissionError:
+                continue
+            except OSError as error:
+                words = error.strerror or str(error)
+                raise InvalidDocument(Reason.UNREADABLE, words, place=path) from error
+            with stream:
+                yield path, stream
+
+    def open(self, path: str) -> IO[bytes]:
+        """A regular file; ``path`` must be free of links but for those above the root."""
+        # A pipe would wait for a writer, and a link may have come since we looked.
+        number = os.open(self._root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        stream = os.fdopen(number, "rb")
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            stream.close()
+            raise OSError(errno.EINVAL, "not a regular file")
+        return stream
+
+
+MEBIBYTE = 1024 * 1024
+#: No header of an archive is that long; a longer read was asked for by a forged one.
+_LONGEST_READ = 64 * MEBIBYTE
+#: What broken packing raises.
+BROKEN_STREAM = (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError)
+
+
+class Bounded(io.RawIOBase):
+    """A stream that is read forwards, ends a bomb early and counts what it gave.
+
+    ``tarfile`` skips what it does not want by seeking, which here reads.
+
+    :param limit: bytes that it gives in all
+    :param name: for the error
+    """
+
+    def __init__(self, stream: IO[bytes], limit: int, name: str) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._name = name
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0 or size > _LONGEST_READ:
+            raise self._bomb("a header claims to be longer than 64 MiB")
+        parts = []
+        while size and (part := self._stream.read(size)):
+            parts.append(part)
+            size -= len(part)
+            self._at += len(part)
+            if self._at > self._limit:
+                raise self._bomb(f"unpacks to more than {self._limit} bytes")
+        return b"".join(parts)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        left = offset - self._at
+        if whence != io.SEEK_SET or left < 0:
+            raise io.UnsupportedOperation("it is read forwards only")
+        while left > 0 and (part := self.read(min(left, MEBIBYTE))):
+            left -= len(part)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def _bomb(self, message: str) -> InvalidDocument:
+        return InvalidDocument(Reason.ARCHIVE_BOMB, message, place=self._name)
+
+
+def unpacked(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
+    """``stream`` unpacked, by its first bytes: gzip, Zstandard or not packed."""
+    start = stream.read(4)
+    stream.seek(-len(start), io.SEEK_CUR)
+    if start[:2] == b"\x1f\x8b":
+        plain: Any = gzip.GzipFile(fileobj=stream)
+    elif start == b"\x28\xb5\x2f\xfd":
+        # A frame asks for the window that its header names: bounded as the tool itself does.
+        unpacker = zstandard.ZstdDecompressor(max_window_size=128 * MEBIBYTE)
+        plain = unpacker.stream_reader(stream, read_across_frames=True)
+    else:
+        plain = stream
+    return cast(BinaryIO, Bounded(plain, limit, name))
+
+
+def copy_bounded(source: IO[bytes], target: IO[bytes], limit: int) -> None:
+    """Copy, and refuse a stream that is longer than it claimed.
+
+    :raises InvalidDocument: after ``limit`` bytes
+    """
+    left = limit
+    while chunk := source.read(MEBIBYTE):
+        left -= len(chunk)
+        if left < 0:
+            raise InvalidDocument(
+                Reason.ARCHIVE_BOMB, f"longer than the {limit} bytes that it claims"
+            )
+        target.write(chunk)

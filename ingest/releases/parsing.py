@@ -1,0 +1,355 @@
+"""Parses release documents: what one index says of one release.
+
+Crawls, metadata dumps and results of solvers all write such documents. :func:`release_of` checks
+and normalises them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from common.errors import InvalidDocument
+from common.formats.fields import (
+    MAX_NAME_LENGTH,
+    Record,
+    as_record,
+    flag_of,
+    list_of,
+    path,
+    text_of,
+    time_of,
+    too_long,
+    wrong_type,
+)
+from common.formats.json_documents import canonical_json, digest_bytes
+from common.inspection import DocumentId
+from common.packages import Purl
+from common.reasons import Reason
+from common.redaction import without_secrets
+from common.releases import (
+    Release,
+    ReleaseFile,
+    ReleaseProblem,
+    ReleaseState,
+    Requirement,
+    as_json_time,
+    parse_requirement,
+    release_identity,
+)
+from ingest.privacy import scrub_words
+from ingest.releases.files import (
+    filename_of,
+    release_files_of,
+    yanked_of,
+)
+
+MAX_INDEX_LENGTH = 128
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_NO_NAME = re.compile(r"[^A-Za-z0-9]+")
+
+
+def index_name(index: str | None, field: str = "$.index") -> str | None:
+    """``index`` if it is a name; one made of host and path if it is an address.
+
+    What an address says of a user or a password is never part of the name.
+
+    :raises InvalidDocument: if it is neither
+
+    >>> index_name("https://user:secret@builds.example/fedora/30/jemalloc/simple/")
+    'builds-example-fedora-30-jemalloc'
+    >>> index_name("avx2-builds"), index_name(None)
+    ('avx2-builds', None)
+    """
+    if index is None:
+        return None
+    name = _name_of_address(index) if "://" in index else index
+    if len(name) > MAX_INDEX_LENGTH or not _NAME.match(name):
+        raise InvalidDocument(
+            Reason.WRONG_TYPE,
+            f"an index is named by letters, digits, '.', '_' and '-', at most {MAX_INDEX_LENGTH}",
+            field=field,
+        )
+    return name
+
+
+def _name_of_address(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        host = f"{parts.hostname or ''} {parts.port or ''}"
+    except ValueError:
+        return ""
+    path = parts.path.rstrip("/").removesuffix("/simple")
+    return _NO_NAME.sub("-", f"{host} {path}").strip("-").lower()
+
+
+#: A Package URL is a key of both stores, and holds the version with twelve bytes a character.
+MAX_PROJECT_LENGTH = 200
+MAX_VERSION_LENGTH = 100
+#: The largest releases known require some hundreds of packages.
+MAX_REQUIREMENTS = 10_000
+#: Texts for people are cut, for some projects have a whole licence where its name should be.
+_MAX_LICENSE_LENGTH = 200
+_MAX_MESSAGE_LENGTH = 1_000
+#: A whole licence is longer than a name, and a document is bounded anyway.
+_ANY_LENGTH = 2**26
+
+_PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+
+#: Problems of what the index serves; with any other, nobody can know without building.
+_BROKEN = frozenset(
+    {
+        ReleaseProblem.INVALID_VERSION,
+        ReleaseProblem.BROKEN_METADATA,
+        ReleaseProblem.OTHER_METADATA,
+        ReleaseProblem.INVALID_REQUIREMENT,
+    }
+)
+
+
+def release_of(document: Any, *, now: datetime | None = None) -> Release:
+    """The release that ``document`` tells of.
+
+    A version, a requirement or a Requires-Python that is none by the standards makes the
+    release ``unparsable``, and requirements that are ``null`` make it ``unsolvable``, or
+    ``unparsable`` where ``problem`` says that its metadata is broken. Reading the body of a
+    release gives the same release again. Keys that are not known are passed over.
+
+    :param document: ``name`` and ``version``; the other keys may be missing
+    :param now: what times are checked against
+    :raises InvalidDocument: if it is no release at all, or a field has another type
+    """
+    record = as_record(document, "$")
+    moment = datetime.now(UTC) if now is None else now
+    purl, name, version, index = _identity(record)
+    lines = _lines_of(record)
+    requirements = tuple(map(parse_requirement, lines or ()))
+    requires_python = text_of(record, "requires_python", "$")
+    state, problem, message = _judged(record, version, lines, requirements, requires_python)
+    files = release_files_of(record, moment)
+    yanked, yanked_reason = _yanked(record, files)
+    facts: dict[str, Any] = {
+        "requires_python": requires_python,
+        "extras": _extras_of(record),
+        "license": _license_of(record),
+        "yanked": yanked,
+        "yanked_reason": yanked_reason,
+        "uploaded_at": time_of(record, "upload_time", "$", moment) or _first_upload(files),
+        "metadata_source": text_of(record, "metadata_source", "$", 100),
+        "metadata_file": filename_of(record, "metadata_file", "$"),
+        "files": files,
+        "files_complete": flag_of(record, "files_complete", "$"),
+        "problem": problem,
+        "problem_message": message,
+    }
+    body = release_body(name, version, index, lines, facts)
+    return Release(
+        purl, name, version, index, state, DocumentId(digest_bytes(body)), body,
+        requirements=requirements, **facts,
+    )  # fmt: skip
+
+
+def _identity(record: Record) -> tuple[Purl, str, str, str]:
+    name = text_of(record, "name", "$", MAX_PROJECT_LENGTH)
+    if name is None:
+        raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field="$.name")
+    if not _PROJECT_NAME.match(name):
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, f"{name[:80]!r} is not the name of a package", field="$.name"
+        )
+    # A number of thousands of digits is none to Python, and no release has that long a name.
+    version = (text_of(record, "version", "$", MAX_VERSION_LENGTH) or "").strip()
+    if not version:
+        raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field="$.version")
+    if not version.isprintable():
+        raise InvalidDocument(Reason.WRONG_TYPE, "is not printable", field="$.version")
+    index = index_name(text_of(record, "index", "$", 2_000))
+    return release_identity(name, version, index)
+
+
+def _lines_of(record: Record) -> list[str] | None:
+    """Requirements as they were written, less what is secret; ``None`` if they are unknown."""
+    if record.get("requires_dist") is None:
+        return None
+    lines = list_of(record, "requires_dist", "$")
+    if len(lines) > MAX_REQUIREMENTS:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE,
+            f"more than {MAX_REQUIREMENTS} requirements",
+            field="$.requires_dist",
+        )
+    for position, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise wrong_type(line, "text", f"$.requires_dist[{position}]")
+    return list(map(without_secrets, lines))
+
+
+_Judgement = tuple[ReleaseState, ReleaseProblem | None, str | None]
+
+
+def _judged(
+    record: Record,
+    version: str,
+    lines: list[str] | None,
+    requirements: Iterable[Requirement],
+    requires_python: str | None,
+) -> _Judgement:
+    """State of a release, with why it is not solved."""
+    wrong = _what_is_wrong(version, requirements, requires_python)
+    if wrong is not None:
+        return ReleaseState.UNPARSABLE, *wrong
+    if lines is not None:
+        return ReleaseState.SOLVED, None, None
+    problem = _problem_of(record)
+    message = text_of(record, "problem_message", "$", _ANY_LENGTH)
+    state = ReleaseState.UNPARSABLE if problem in _BROKEN else ReleaseState.UNSOLVABLE
+    return state, problem, _short(message, _MAX_MESSAGE_LENGTH)
+
+
+def _what_is_wrong(
+    version: str, requirements: Iterable[Requirement], requires_python: str | None
+) -> tuple[ReleaseProblem, str] | None:
+    if not _is_version(version):
+        return ReleaseProblem.INVALID_VERSION, f"{version!r} is not a version by PEP 440"
+    for asked in requirements:
+        if asked.name is None:
+            return ReleaseProblem.INVALID_REQUIREMENT, f"{asked.raw[:200]!r}: {asked.problem}"
+    if requires_python is not None and not _is_specifier(requires_python):
+        words = f"Requires-Python {requires_python[:200]!r} is not a specifier by PEP 440"
+        return ReleaseProblem.BROKEN_METADATA, words
+    return None
+
+
+@lru_cache(maxsize=65_536)
+def _is_version(version: str) -> bool:
+    try:
+        Version(version)
+    except InvalidVersion:
+        return False
+    return True
+
+
+@lru_cache(maxsize=65_536)
+def _is_specifier(text: str) -> bool:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+def _problem_of(record: Record) -> ReleaseProblem:
+    value = text_of(record, "problem", "$")
+    try:
+        return ReleaseProblem.NOT_RECORDED if value is None else ReleaseProblem(value)
+    except ValueError:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, f"{value!r} is no known problem", field="$.problem"
+        ) from None
+
+
+def _extras_of(record: Record) -> tuple[str, ...]:
+    extras: set[str] = set()
+    for position, extra in enumerate(list_of(record, "provides_extra", "$")):
+        at = path("$.provides_extra", position)
+        if not isinstance(extra, str):
+            raise wrong_type(extra, "text", at)
+        if len(extra) > MAX_NAME_LENGTH:
+            raise too_long(at)
+        extras.add(canonicalize_name(extra))
+    return tuple(sorted(extras))
+
+
+def _license_of(record: Record) -> str | None:
+    """The first line: many projects have a whole licence where its name should be."""
+    text = text_of(record, "license", "$", _ANY_LENGTH)
+    if text is None:
+        return None
+    lines = text.strip().splitlines()
+    return _short(lines[0], _MAX_LICENSE_LENGTH) if lines else None
+
+
+def _short(text: str | None, most: int) -> str | None:
+    """For people to read: nobody's address, no secret, and not more than fits a screen."""
+    return scrub_words(text, most) or None if text else None
+
+
+def _yanked(record: Record, files: Sequence[ReleaseFile]) -> tuple[bool, str | None]:
+    """What the document says; if it does not, a release is yanked with all its files."""
+    if record.get("yanked") is not None:
+        return yanked_of(record, "$")
+    if not files or not all(file.yanked for file in files):
+        return False, None
+    return True, next((file.yanked_reason for file in files if file.yanked_reason), None)
+
+
+def _first_upload(files: Sequence[ReleaseFile]) -> datetime | None:
+    return min((file.uploaded_at for file in files if file.uploaded_at), default=None)
+
+
+def release_body(
+    name: str, version: str, index: str, lines: list[str] | None, facts: dict[str, Any]
+) -> bytes:
+    """The document that gives the same release; what is not known is left out.
+
+    :raises InvalidDocument: if a text holds what the stores cannot: NUL, or half a character
+    """
+    document = {
+        "name": name,
+        "version": version,
+        "index": index,
+        "requires_dist": lines,
+        "requires_python": facts["requires_python"],
+        "provides_extra": facts["extras"],
+        "license": facts["license"],
+        "yanked": facts["yanked"],
+        "yanked_reason": facts["yanked_reason"],
+        "upload_time": as_json_time(facts["uploaded_at"]),
+        "metadata_source": facts["metadata_source"],
+        "metadata_file": facts["metadata_file"],
+        "files": [_file_body(file) for file in facts["files"]],
+        "files_complete": facts["files_complete"],
+        "problem": facts["problem"],
+        "problem_message": facts["problem_message"],
+    }
+    kept = {key: it for key, it in document.items() if it is not None or key == "requires_dist"}
+    try:
+        body = canonical_json(kept)
+    except TypeError:
+        raise InvalidDocument(Reason.LONE_SURROGATE, "half a surrogate pair") from None
+    if b"\\u0000" in body and _holds_nul(kept):
+        raise InvalidDocument(Reason.NUL_CHARACTER, "text holds a NUL")
+    return body
+
+
+def _file_body(file: ReleaseFile) -> Record:
+    body = {
+        "filename": file.filename,
+        "sha256": file.sha256,
+        "size": file.size_bytes,
+        "requires_python": file.requires_python,
+        "yanked": file.yanked or None,
+        "yanked_reason": file.yanked_reason,
+        "upload_time": as_json_time(file.uploaded_at),
+        "metadata_sha256": file.metadata_sha256,
+        "attested": file.attested,
+    }
+    return {key: it for key, it in body.items() if it is not None}
+
+
+def _holds_nul(value: Any) -> bool:
+    """Look closer: an escaped backslash before ``u0000`` is no NUL."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(map(_holds_nul, value.values()))
+    return isinstance(value, list | tuple) and any(map(_holds_nul, value))

@@ -1,0 +1,134 @@
+"""Releases: what each part of one says, compared with the document that told the part.
+
+Several documents may tell of a release, and of each part the highest rank counts. A release cannot
+be refused as evidence, since advice would then miss a version. Rows that differ are written again
+from the document instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import orjson
+from sqlalchemy import Connection
+
+from common.errors import InvalidDocument
+from common.inspection import DocumentId
+from common.releases import Release
+from graph.record.known_releases import (
+    corrected,
+    raised_alarms,
+    spoken_last,
+    stored_releases,
+    untold,
+)
+from graph.record.release_merging import HashAlarm, KnownRelease
+from graph.record.releases import release_rows, restore_releases
+from graph.tables import ReleaseFileRow, RequirementRow
+from graph.verification.comparison import (
+    Difference,
+    compare_rows,
+    extra_row,
+    missing_row,
+    shown,
+    unreadable,
+)
+from graph.verification.documents import StoredDocument
+from graph.verification.run import Run
+from ingest.releases.parsing import release_of
+
+_TABLE = "package_versions"
+
+
+class ReleaseVerifier:
+    """Compares releases, and writes them again where they differ."""
+
+    def compare(
+        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
+    ) -> Iterator[Difference]:
+        releases: dict[str, Release] = {}
+        for it in documents:
+            try:
+                releases[it.document_id] = _release(it)
+            except InvalidDocument as error:
+                yield unreadable(it.document_id, it.schema_version, error)
+        known = _Known.read(connection, releases, lock=False)
+        for document_id, release in releases.items():
+            if document_id not in known.told:
+                yield missing_row(document_id, _TABLE, release.purl)
+        yield from compare_rows(
+            connection,
+            {
+                document_id: list(
+                    release_rows(corrected(known.stored[release.purl], release, known.alarms))
+                )
+                for document_id, release in known.told.items()
+            },
+            (RequirementRow, ReleaseFileRow),
+        )
+        for document_id, purl in spoken_last(connection, releases):
+            if document_id not in known.told or known.told[document_id].purl != purl:
+                yield extra_row(document_id, _TABLE, purl)
+        tellers = {release.purl: document_id for document_id, release in known.told.items()}
+        for found in untold(connection, known.stored.values()):
+            ranks, wanted = shown(" | ".join(found.ranks)), "ranks of stored documents"
+            yield Difference(tellers[found.purl], _TABLE, found.purl, "ranks", ranks, wanted)
+
+    def settle(
+        self,
+        connection: Connection,
+        run: Run,
+        documents: Sequence[StoredDocument],
+        tampered: Collection[str],
+    ) -> None:
+        releases: dict[str, Release] = {}
+        for it in documents:
+            if it.document_id in tampered:
+                with suppress(InvalidDocument):
+                    releases[it.document_id] = _release(it)
+        if releases:
+            known = _Known.read(connection, releases, lock=True)
+            restored = dict(known.stored)
+            for release in known.told.values():
+                # Of several documents about one release, each sets right what it told.
+                restored[release.purl] = corrected(restored[release.purl], release, known.alarms)
+            restore_releases(connection, restored)
+            run.counts["releases_restored"] += len(restored)
+
+
+def _release(document: StoredDocument) -> Release:
+    """The release that a stored document tells of.
+
+    :raises InvalidDocument: if it cannot be taken in any more
+    """
+    release = release_of(orjson.loads(document.body))
+    return replace(release, document_id=DocumentId(document.document_id))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Releases as they are stored.
+
+    :param stored: by package URL
+    :param told: by document, the release that it tells of, as the record spells it
+    """
+
+    stored: Mapping[str, KnownRelease]
+    told: Mapping[str, Release]
+    alarms: Collection[HashAlarm]
+
+    @classmethod
+    def read(cls, connection: Connection, releases: Mapping[str, Release], *, lock: bool) -> _Known:
+        """Those that some documents tell of; others are left out."""
+        found = stored_releases(connection, releases.values(), lock=lock)
+        told = {key: found.as_known(it) for key, it in releases.items()}
+        return cls(
+            found.locked,
+            {key: it for key, it in told.items() if it.purl in found.locked},
+            raised_alarms(connection, found.locked.values()),
+        )
+
+
+VERIFIER = ReleaseVerifier()

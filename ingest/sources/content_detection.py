@@ -1,0 +1,113 @@
+"""What a file is by its content: an inspection, another benchmark's result, or neither.
+
+Published inspections often have no file extension, and other benchmarks publish ``.json`` too.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import BinaryIO
+
+import orjson
+
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.benchmarks.systems import HEAD_BYTES, system_of
+from ingest.sources.documents import (
+    RawDocument,
+    SkippedFile,
+    SourceLimits,
+)
+from ingest.sources.layout import is_archive, is_unfinished_part, read_bounded, read_up_to
+
+#: Why a file is skipped, unless it is a result of another benchmark.
+NOT_AN_INSPECTION = "not an inspection"
+NOT_NAMED_LIKE_ONE = "not named like a document"
+UNFINISHED = "part of an unfinished inspection folder"
+SURPLUS = "not a part of its inspection folder"
+NESTED_ARCHIVE = "archive inside an archive"
+NO_REGULAR_FILE = "link that leads elsewhere, pipe or device"
+NOT_READABLE = "not readable"
+EMPTY = "empty"
+
+_JSON_OBJECT = re.compile(rb"(?:" + re.escape(codecs.BOM_UTF8) + rb")?\s*\{")
+#: What tells documents of all generations that are one file: their job logs, or a result's keys.
+_JOB_LOG = re.compile(rb'"job_logs?"\s*:')
+_RESULT_KEYS = (b'"exit_code"', b'"stdout"')
+#: Keys with which an inspection begins that breaks off before its job logs or its result.
+_FIRST_KEYS = re.compile(
+    rb'"(?:inspection_id|build_log|requirements_locked|hwinfo|script_sha256)"\s*:'
+)
+
+
+def is_inspection(data: bytes) -> bool:
+    """Whether a file claims to be an inspection; whether it is a valid one is for the parser.
+
+    A file that breaks off counts as one if it begins like one.
+
+    >>> is_inspection(b'{"inspection_id": "inspection-a", "job_logs": [')
+    True
+    """
+    if not _JSON_OBJECT.match(data):
+        return False
+    if _JOB_LOG.search(data) or all(key in data for key in _RESULT_KEYS):
+        return True
+    return bool(_FIRST_KEYS.search(data)) and not _is_json(data)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        orjson.loads(data.removeprefix(codecs.BOM_UTF8))
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def other_content(data: bytes) -> str:
+    """Why a file that is no inspection is skipped; names the benchmark that wrote it if known."""
+    if not data.strip():
+        return EMPTY
+    system = system_of(data[:HEAD_BYTES])
+    return f"result of {system.title}" if system else NOT_AN_INSPECTION
+
+
+def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDocument | SkippedFile:
+    """``raw``, unless another benchmark wrote it: then it is skipped, or refused.
+
+    It is refused if it is the whole source, since somebody named it.
+    """
+    if not limits.by_content or raw.data is None or is_inspection(raw.data):
+        return raw
+    system = system_of(raw.data[:HEAD_BYTES])
+    if system is None:
+        return raw
+    if raw.place:
+        return SkippedFile(raw.source, raw.place, f"result of {system.title}")
+    message = f"a result of {system.title}, which is another benchmark and not an inspection"
+    return InvalidDocument(Reason.FOREIGN_BENCHMARK, message)
+
+
+def recognised(
+    stream: BinaryIO, source: str, place: str, limits: SourceLimits
+) -> RawDocument | SkippedFile:
+    """The inspection in a file whose name says nothing, or why the file is skipped.
+
+    :raises InvalidDocument: if a file that may be an inspection is larger than a document may be
+    """
+    head = read_up_to(stream, HEAD_BYTES)
+    if not _JSON_OBJECT.match(head):
+        return SkippedFile(source, place, other_content(head))
+    data = read_bounded(stream, place, limits, head)
+    if is_inspection(data):
+        return RawDocument(source, place, data=data)
+    return SkippedFile(source, place, other_content(data))
+
+
+def skipped_by_name(place: str, *, in_archive: bool = False) -> str | None:
+    """Why a file is skipped before it is opened; ``None`` if its content decides."""
+    if is_unfinished_part(place):
+        return UNFINISHED
+    if in_archive and is_archive(place):
+        return NESTED_ARCHIVE
+    return None

@@ -1,0 +1,75 @@
+"""JSON lines: a file in which each line is a document, packed with gzip or not.
+
+It is streamed: whatever the size of the file, one line is held.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, cast
+
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.sources.documents import RawDocument, SourceLimits
+from ingest.sources.layout import BOMB_FLOOR_BYTES, bomb, cause_of, too_large, unreadable
+
+_PIECE_BYTES = 64 * 1024
+
+
+def documents_in_lines(
+    opened: Callable[[], BinaryIO], name: str, source: str, place: str, limits: SourceLimits
+) -> Iterator[RawDocument | InvalidDocument]:
+    """Every line that is not blank, with its number in its place, such as ``dump.jsonl line 17``.
+
+    A line over the limit of a document is refused by itself; a file that breaks off is
+    refused after the lines before.
+
+    :param opened: gives a stream of the file's bytes
+    :param place: where in ``source`` the file is; empty if it is the source
+    """
+    number = 0
+    try:
+        with opened() as packed:
+            for number, line in _numbered(packed, name, place, limits):
+                at = f"{place} line {number}".lstrip()
+                if line is None:
+                    yield too_large(at, None, limits)
+                elif text := line.strip():
+                    yield RawDocument(source, at, data=text)
+        if number == 0:
+            yield InvalidDocument(Reason.EMPTY_FILE, "nothing in it", place=place)
+    except InvalidDocument as error:
+        yield error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        words = f"after line {number}: {cause_of(error)}"
+        yield InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=place)
+    except OSError as error:
+        yield unreadable(place, error)
+
+
+def _numbered(
+    packed: BinaryIO, name: str, place: str, limits: SourceLimits
+) -> Iterator[tuple[int, bytes | None]]:
+    """Each line with its number; ``None`` for one over the limit, of which little is held.
+
+    :raises InvalidDocument: if all of it is more than anybody packs
+    """
+    gzipped = name.lower().endswith(".gz")
+    stream = gzip.GzipFile(fileobj=packed) if gzipped else packed
+    most = limits.document_bytes
+    number = size = 0
+    with io.BufferedReader(cast(io.RawIOBase, stream), _PIECE_BYTES) as reader:
+        while line := reader.readline(most + 1):
+            number += 1
+            size += len(line)
+            whole = len(line) <= most or line.endswith(b"\n")
+            yield number, line if whole else None
+            while not (whole or line.endswith(b"\n")) and (line := reader.readline(_PIECE_BYTES)):
+                size += len(line)
+            if size > limits.archive_bytes:
+                raise bomb(f"more than {limits.archive_bytes} bytes", place)
+            if gzipped and size > BOMB_FLOOR_BYTES and size > limits.ratio * packed.tell():
+                raise bomb(f"unpacks to {size} bytes and more", place)

@@ -1,0 +1,243 @@
+"""Documents in an object store or another place that fsspec reaches.
+
+Credentials come from the environment alone, as the store's own tools take them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, BinaryIO, cast
+
+import fsspec
+
+from common.errors import InvalidDocument
+from ingest.sources.archives import documents_in_archive
+from ingest.sources.content_detection import (
+    NOT_NAMED_LIKE_ONE,
+    NOT_READABLE,
+    SURPLUS,
+    recognised,
+    screened,
+    skipped_by_name,
+)
+from ingest.sources.documents import (
+    RawDocument,
+    SkippedFile,
+    SourceLimits,
+)
+from ingest.sources.jsonl import documents_in_lines
+from ingest.sources.layout import (
+    MAX_DEPTH,
+    empty,
+    inspection_part,
+    is_archive,
+    is_document,
+    is_gzipped_document,
+    is_lines,
+    of_part,
+    read_bounded,
+    too_deep,
+    too_large,
+    unpack_document,
+    unreadable,
+)
+from ingest.sources.urls import check_url
+
+Found = RawDocument | InvalidDocument | SkippedFile
+
+_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
+_WEB = ("http", "https")
+
+
+def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[Found]:
+    """Every document under an fsspec URL and every skipped file, one listing an inspection.
+
+    ``http(s)`` is followed only where ``limits`` allow it, and only to the file named.
+
+    :param source: what of ``url`` may be stored
+    """
+    protocol = url.partition("://")[0]
+    allowed = (*_STORES, *_WEB) if limits.allow_http else _STORES
+    if protocol not in allowed or "::" in url:
+        known = ", ".join(("file", *allowed))
+        yield unreadable("", f"{protocol[:40]!r} is not one of {known}")
+        return
+    try:
+        check_url(url)
+        # Listings are read once, so keeping them would only cost memory.
+        system, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        yield from _Remote(system, source, root.rstrip("/"), limits).documents()
+    except InvalidDocument as error:
+        yield error
+    except ImportError:
+        message = f"reading {protocol}:// needs more packages: pip install 'thoth[server]'"
+        yield unreadable("", message)
+    except _driver_errors() as error:
+        yield unreadable("", error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    system: Any
+    source: str
+    root: str
+    limits: SourceLimits
+
+    def documents(self) -> Iterator[Found]:
+        """Of a file itself, of a prefix everything beneath it."""
+        info = self.system.info(self.root)
+        if info["type"] == "file":
+            name = self.source.removesuffix("?…").rstrip("/").rpartition("/")[2]
+            yield from self._file({**info, "name": self.root}, name, "")
+            return
+        skipped: Counter[str] = Counter()
+        has_documents = False
+        for found in self._folder(self.root):
+            if isinstance(found, SkippedFile):
+                skipped[found.reason] += 1
+            else:
+                has_documents = True
+            yield found
+        if not has_documents:
+            yield empty("", skipped)
+
+    def _folder(self, folder: str, depth: int = 0) -> Iterator[Found]:
+        if depth > MAX_DEPTH:
+            yield too_deep(self._place(folder))
+            return
+        try:
+            entries = sorted(self.system.ls(folder, detail=True), key=lambda e: str(e["name"]))
+        except _driver_errors() as error:
+            yield unreadable(self._place(folder), error)
+            return
+        folders = {
+            str(entry["name"]).rstrip("/").rpartition("/")[2]: str(entry["name"]).rstrip("/")
+            for entry in entries
+            if entry["type"] == "directory"
+        }
+        parts: dict[str, Any] = {}
+        surplus: list[str] = []
+        if folders.keys() & {"build", "results"}:
+            parts, surplus = self._parts(folder)
+        if parts:
+            yield self._inspection(folder, parts)
+            for path in map(self._place, surplus):
+                yield SkippedFile(self.source, path, skipped_by_name(path) or SURPLUS)
+        for entry in entries:
+            name = str(entry["name"]).rstrip("/").rpartition("/")[2]
+            if name not in folders:
+                yield from self._file(entry, name, self._place(str(entry["name"])))
+            elif not (parts and name in ("build", "results")):
+                yield from self._folder(folders[name], depth + 1)
+
+    def _parts(self, folder: str) -> tuple[dict[str, Any], list[str]]:
+        """Files that make ``folder`` an inspection, with their sizes, and files beside these.
+
+        The first are named by their path in the folder. Both are empty if it is no inspection.
+        """
+        prefix = folder.rstrip("/") + "/"
+        parts: dict[str, Any] = {}
+        surplus: list[str] = []
+        for name in ("build", "results"):
+            try:
+                listing = self.system.find(prefix + name, detail=True)
+            except FileNotFoundError:
+                continue
+            for path, info in listing.items():
+                inner = path.removeprefix(prefix)
+                if inspection_part(inner):
+                    parts[inner] = info
+                else:
+                    surplus.append(path)
+        tells = any(part == "build/specification" or part.endswith("/result") for part in parts)
+        return (parts, surplus) if tells else ({}, [])
+
+    def _inspection(self, folder: str, parts: dict[str, Any]) -> Found:
+        place = self._place(folder)
+        size = sum(info["size"] or 0 for info in parts.values())
+        if size > self.limits.document_bytes:
+            return too_large(place, size, self.limits)
+        names = {info["name"]: part for part, info in parts.items()}
+        try:
+            contents = self.system.cat(list(names), on_error="return")
+        except _driver_errors() as error:
+            return unreadable(place, error)
+        files: dict[str, bytes] = {}
+        for name, data in contents.items():
+            if isinstance(data, _driver_errors()):
+                return of_part(unreadable(place, data), place, names[name])
+            if isinstance(data, Exception):
+                raise data
+            files[names[name]] = data
+        return RawDocument(self.source, place, files=files)
+
+    def _file(self, info: dict[str, Any], name: str, place: str) -> Iterator[Found]:
+        path, size = str(info["name"]), info.get("size")
+
+        def opened() -> BinaryIO:
+            return cast(BinaryIO, self.system.open(path, "rb"))
+
+        lines = is_lines(name, self.limits)
+        if lines or is_archive(name):
+            inside = documents_in_lines if lines else documents_in_archive
+            try:
+                yield from inside(opened, name, self.source, place, self.limits)
+            except _driver_errors() as error:
+                yield unreadable(place, error)
+        elif is_document(name) or not place:
+            yield self._document(path, size, name, place)
+        else:
+            yield self._other_file(path, place)
+
+    def _other_file(self, path: str, place: str) -> Found:
+        """A file whose name says nothing: an inspection by its content, or skipped."""
+        reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
+        if reason is not None:
+            return SkippedFile(self.source, place, reason)
+        try:
+            with self.system.open(path, "rb") as stream:
+                return recognised(stream, self.source, place, self.limits)
+        except InvalidDocument as error:
+            return error
+        except _driver_errors():
+            return SkippedFile(self.source, place, NOT_READABLE)
+
+    def _document(self, path: str, size: int | None, name: str, place: str) -> Found:
+        if size is not None and size > self.limits.document_bytes:
+            return too_large(place, size, self.limits)
+        try:
+            with self.system.open(path, "rb") as stream:
+                if is_gzipped_document(name):
+                    data = unpack_document(stream, size or 1, place, self.limits)
+                else:
+                    data = read_bounded(stream, place, self.limits)
+        except InvalidDocument as error:
+            return error
+        except _driver_errors() as error:
+            return unreadable(place, error)
+        return screened(RawDocument(self.source, place, data=data), self.limits)
+
+    def _place(self, path: str) -> str:
+        return path.rstrip("/").removeprefix(self.root).lstrip("/")
+
+
+@cache
+def _driver_errors() -> tuple[type[Exception], ...]:
+    """What the stores' clients raise besides ``OSError``, of those that are installed."""
+    errors: list[type[Exception]] = [OSError]
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        errors += [BotoCoreError, ClientError]
+    except ImportError:
+        pass
+    try:
+        from aiohttp import ClientError as HttpError
+
+        errors.append(HttpError)
+    except ImportError:
+        pass
+    return tuple(errors)
