@@ -24,16 +24,16 @@ from packaging.tags import (
 
 from common.errors import InvalidArgument
 
-#: What ``linux_<machine>`` means where nobody says which C library: the glibc of the
-#: oldest distributions that are still maintained, and the floor of most wheels of today.
+#: glibc of ``linux_<machine>``, which names no C library: that of the oldest distributions that
+#: are still maintained, and the minimum of most current wheels.
 DEFAULT_GLIBC = (2, 28)
-#: Names of glibc floors from before PEP 600.
+#: Names of minimum glibc versions from before PEP 600.
 LEGACY_MANYLINUX = {
     "manylinux1": (2, 5),
     "manylinux2010": (2, 12),
     "manylinux2014": (2, 17),
 }
-#: The oldest glibc that has ever been a floor: PEP 513's for Intel, PEP 599's for others.
+#: The oldest minimum glibc of any tag: that of PEP 513 for Intel, of PEP 599 for others.
 _OLDEST_GLIBC = {"x86_64": (2, 5), "i686": (2, 5)}
 _OLDEST_GLIBC_ELSEWHERE = (2, 17)
 _LINUX_MACHINES = frozenset(
@@ -41,7 +41,7 @@ _LINUX_MACHINES = frozenset(
 )
 _WINDOWS_MACHINES = {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
 
-#: Machines whose native libraries go by one name in their headers, and load each other's.
+#: Machines with the same name in ELF headers; they load each other's libraries.
 _FAMILIES = {
     **dict.fromkeys(("armv6l", "armv7l", "armv8l"), "arm"),
     **dict.fromkeys(("i386", "i486", "i586", "i686"), "x86"),
@@ -49,7 +49,7 @@ _FAMILIES = {
 
 
 def machine_family(machine: str) -> str:
-    """What native libraries are compared by; 32-bit machines have several names.
+    """One name for machines whose native libraries are compatible.
 
     >>> machine_family("armv6l") == machine_family("armv8l"), machine_family("aarch64")
     (True, 'aarch64')
@@ -63,23 +63,25 @@ _PYTHON = re.compile(r"(?:(cpython|python|cp|pypy|pp)[-@]?)?(3)\.(\d{1,2})(?:\.(
 def python_named(text: str) -> tuple[str, str, bool]:
     """Implementation, full version, and whether it is free-threaded.
 
-    :raises InvalidArgument: if it is not understood
+    :raises InvalidArgument: if the name is unknown
     """
-    found = _PYTHON.fullmatch(text.strip().lower())
-    if found is None:
+    name = _PYTHON.fullmatch(text.strip().lower())
+    if name is None:
         raise InvalidArgument(
             f"Python {text!r} is not understood: write it as 3.11, 3.11.7, 3.13t or pypy3.10"
         )
     implementation = (
-        "pypy" if (found[1] or "").startswith("p") and found[1] != "python" else "cpython"
+        "pypy" if (name[1] or "").startswith("p") and name[1] != "python" else "cpython"
     )
-    minor, free_threaded = int(found[3]), found[5] is not None
+    minor, free_threaded = int(name[3]), name[5] is not None
     if free_threaded and (implementation != "cpython" or minor < 13):
-        raise InvalidArgument(f"Python {text!r}: there are free-threaded CPythons from 3.13 only")
-    return implementation, f"3.{minor}.{found[4] or 0}", free_threaded
+        raise InvalidArgument(
+            f"Python {text!r}: only CPython from 3.13 on has free-threaded builds"
+        )
+    return implementation, f"3.{minor}.{name[4] or 0}", free_threaded
 
 
-#: A system: ``os_name``, ``sys_platform``, machine, C library and macOS.
+#: ``os_name``, ``sys_platform``, machine, C library, and version of macOS.
 Platform = tuple[str, str, str, tuple[str, tuple[int, int]] | None, tuple[int, int] | None]
 
 _LINUX = re.compile(r"(many|musl)linux_(\d{1,2})_(\d{1,3})_(\w+)|(linux|manylinux\d+)_(\w+)")
@@ -87,33 +89,33 @@ _MACOS = re.compile(r"macosx_(\d{2})_(\d{1,2})_(arm64|x86_64)")
 
 
 def platform_named(text: str) -> Platform:
-    """What a platform tag says of a system.
+    """The system that a platform tag describes.
 
-    :raises InvalidArgument: if it is not understood
+    :raises InvalidArgument: if the tag is unknown
     """
     if text in _WINDOWS_MACHINES:
         return "nt", "win32", _WINDOWS_MACHINES[text], None, None
-    if found := _MACOS.fullmatch(text):
-        return "posix", "darwin", found[3], None, (int(found[1]), int(found[2]))
-    if (found := _LINUX.fullmatch(text)) and (found[4] or found[6]) in _LINUX_MACHINES:
-        libc = _libc_of(found)
+    if tag := _MACOS.fullmatch(text):
+        return "posix", "darwin", tag[3], None, (int(tag[1]), int(tag[2]))
+    if (tag := _LINUX.fullmatch(text)) and (tag[4] or tag[6]) in _LINUX_MACHINES:
+        libc = _libc_of(tag)
         if libc is not None:
-            return "posix", "linux", found[4] or found[6], libc, None
+            return "posix", "linux", tag[4] or tag[6], libc, None
     raise InvalidArgument(
         f"platform {text!r} is not understood: write it as linux_x86_64, manylinux_2_28_x86_64, "
         "musllinux_1_2_x86_64, macosx_14_0_arm64 or win_amd64"
     )
 
 
-def _libc_of(found: re.Match[str]) -> tuple[str, tuple[int, int]] | None:
-    if found[1]:
-        return ("glibc" if found[1] == "many" else "musl"), (int(found[2]), int(found[3]))
-    floor = DEFAULT_GLIBC if found[5] == "linux" else LEGACY_MANYLINUX.get(found[5])
+def _libc_of(tag: re.Match[str]) -> tuple[str, tuple[int, int]] | None:
+    if tag[1]:
+        return ("glibc" if tag[1] == "many" else "musl"), (int(tag[2]), int(tag[3]))
+    floor = DEFAULT_GLIBC if tag[5] == "linux" else LEGACY_MANYLINUX.get(tag[5])
     return None if floor is None else ("glibc", floor)
 
 
 def libc_platforms(libc: tuple[str, tuple[int, int]] | None, machine: str) -> Iterator[str]:
-    """A wheel for an older C library of the same kind runs with a newer one (PEP 600, 656)."""
+    """Compatible platform tags of Linux: wheels run with newer C libraries (PEP 600, 656)."""
     if libc is None:
         return
     kind, (major, minor) = libc
@@ -130,18 +132,18 @@ def libc_platforms(libc: tuple[str, tuple[int, int]] | None, machine: str) -> It
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An interpreter on a platform; all that markers and wheel tags depend on.
+    """An interpreter on a platform: everything that markers and wheel tags depend on.
 
     :param python_version: such as ``3.11``
     :param python_full_version: such as ``3.11.7``
     :param implementation: ``cpython`` or ``pypy``
-    :param platform_machine: as Python says it: ``x86_64``, ``arm64``, ``AMD64``
-    :param libc: ``glibc`` or ``musl`` and its version; ``None`` off Linux
-    :param cuda: the newest CUDA that the driver runs, such as ``12.4``; ``None`` without one
-    :param macos: the system's version; ``None`` elsewhere
+    :param platform_machine: as Python reports it: ``x86_64``, ``arm64``, ``AMD64``
+    :param libc: ``glibc`` or ``musl`` and its version; ``None`` if not on Linux
+    :param cuda: newest CUDA that the driver supports, such as ``12.4``; ``None`` without a driver
+    :param macos: version of macOS; ``None`` on other systems
     :param free_threaded: whether the interpreter has no global lock (PEP 703)
-    :param platform_release: of the kernel; empty where an environment is only named
-    :param platform_version: the same
+    :param platform_release: of the kernel; empty if the environment was given by name
+    :param platform_version: of the kernel; empty if the environment was given by name
     """
 
     python_version: str
@@ -159,32 +161,32 @@ class Environment:
 
     @property
     def markers(self) -> Mapping[str, str]:
-        """The variables of PEP 508 but ``extra``."""
+        """The marker variables of PEP 508, without ``extra``."""
         return _markers(self)
 
     @property
     def tags(self) -> tuple[Tag, ...]:
-        """The wheel tags that can be installed here, best first (as PEP 425 orders them)."""
+        """Compatible wheel tags, best first, in the order of PEP 425."""
         return tuple(_ranks(self))
 
     @property
     def ranks(self) -> Mapping[Tag, int]:
-        """Place of each tag within ``tags``, from 0, the best."""
+        """Position of each tag in ``tags``; 0 is the best."""
         return _ranks(self)
 
     @property
     def platform(self) -> str:
-        """The platform's most particular tag, such as ``manylinux_2_28_x86_64``."""
+        """The most specific platform tag, such as ``manylinux_2_28_x86_64``."""
         return _platforms(self)[1 if self.libc else 0]
 
     @property
     def line(self) -> tuple[str, str, bool]:
-        """What interpreters of one line have in common: all but the patch level."""
+        """Implementation, ``major.minor`` version and build: all but the patch level."""
         return self.implementation, self.python_version, self.free_threaded
 
     @property
     def label(self) -> str:
-        """For a person: ``CPython 3.11 on manylinux_2_28_x86_64``."""
+        """For display: ``CPython 3.11 on manylinux_2_28_x86_64``."""
         name = "CPython" if self.implementation == "cpython" else "PyPy"
         thread = " (free-threaded)" if self.free_threaded else ""
         cuda = f", CUDA {self.cuda}" if self.cuda else ""
@@ -194,15 +196,15 @@ class Environment:
 def environment(
     python: str | None = None, platform: str | None = None, cuda: str | None = None
 ) -> Environment:
-    """The environment that is meant by the names of an interpreter and a platform.
+    """The environment for the names of an interpreter and a platform.
 
-    What is left out is that of this host. A version without its third number means
-    the first of its line, as installers understand it.
+    Missing parts are taken from this host. A version without a patch level means patch level 0, as
+    for installers.
 
     :param python: ``3.11``, ``3.11.7``, ``3.13t`` (free-threaded) or ``pypy3.10``
-    :param platform: as wheels say it: ``linux_x86_64``, ``manylinux_2_28_x86_64``,
+    :param platform: a platform tag: ``linux_x86_64``, ``manylinux_2_28_x86_64``,
         ``musllinux_1_2_x86_64``, ``macosx_14_0_arm64``, ``win_amd64``
-    :raises InvalidArgument: naming what is not understood
+    :raises InvalidArgument: if a name is unknown
 
     >>> environment("3.11", "linux_x86_64").label
     'CPython 3.11 on manylinux_2_28_x86_64'
@@ -232,33 +234,33 @@ def environment(
 
 @lru_cache(maxsize=1)
 def host_environment() -> Environment:
-    """This interpreter on this machine; asked once in the life of a process."""
-    found = default_environment()
+    """This interpreter on this machine; computed once for each process."""
+    markers = default_environment()
     platforms = list(platform_tags())
     return Environment(
-        python_version=found["python_version"],
-        python_full_version=found["python_full_version"],
-        implementation=found["implementation_name"],
+        python_version=markers["python_version"],
+        python_full_version=markers["python_full_version"],
+        implementation=markers["implementation_name"],
         os_name=os.name,
         sys_platform=sys.platform,
-        platform_machine=found["platform_machine"],
+        platform_machine=markers["platform_machine"],
         libc=_host_libc(platforms),
         cuda=_host_cuda(),
         macos=_host_macos(),
         free_threaded=bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-        platform_release=found["platform_release"],
-        platform_version=found["platform_version"],
+        platform_release=markers["platform_release"],
+        platform_version=markers["platform_version"],
     )
 
 
 def _host_libc(platforms: list[str]) -> tuple[str, tuple[int, int]] | None:
-    """That of the running interpreter, by the platforms it takes wheels of."""
+    """C library of the running interpreter, from its platform tags."""
     if not sys.platform.startswith("linux"):
         return None
     for name in platforms:
-        if found := re.match(r"(many|musl)linux_(\d+)_(\d+)_", name):
-            return "glibc" if found[1] == "many" else "musl", (int(found[2]), int(found[3]))
-    # Neither: a glibc that is older than PEP 600 and a machine that had no floor then.
+        if tag := re.match(r"(many|musl)linux_(\d+)_(\d+)_", name):
+            return "glibc" if tag[1] == "many" else "musl", (int(tag[2]), int(tag[3]))
+    # Neither: glibc is older than PEP 600, on a machine that has no older tags.
     return None
 
 
@@ -270,13 +272,13 @@ def _host_macos() -> tuple[int, int] | None:
 
 
 def _host_cuda() -> str | None:
-    """The newest CUDA that the driver runs."""
+    """Newest CUDA that the driver supports."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
         number = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
-    except Exception:  # the library raises a kind of its own for every cause
+    except Exception:  # the library has an exception class for every cause
         return None
     return f"{number // 1000}.{number % 1000 // 10}"
 
@@ -287,7 +289,7 @@ def _markers(env: Environment) -> Mapping[str, str]:
     return MappingProxyType(
         {
             "implementation_name": env.implementation,
-            # PyPy's own version, which no platform names; no marker in use asks for it.
+            # PyPy's own version is unknown here; no marker in use depends on it.
             "implementation_version": env.python_full_version,
             "os_name": env.os_name,
             "platform_machine": env.platform_machine,
@@ -323,26 +325,26 @@ def _tags(env: Environment) -> Iterator[Tag]:
         yield from cpython_tags(version, [abi], platforms)
         yield from compatible_tags(version, f"cp{digits}", platforms)
     else:
-        # Every PyPy of today has this ABI since its release 7.3.
+        # PyPy has this ABI since its release 7.3.
         yield from generic_tags(f"pp{digits}", [f"pypy{digits}_pp73"], platforms)
         yield from compatible_tags(version, f"pp{version[0]}", platforms)
 
 
 @lru_cache(maxsize=64)
 def _platforms(env: Environment) -> tuple[str, ...]:
-    """Platform tags that can be installed, in the order of installers."""
+    """Compatible platform tags, in the order of installers."""
     if env.macos is not None:
         return tuple(mac_platforms(env.macos, env.platform_machine))
     machine = env.platform_machine.lower()
     if env.sys_platform == "win32":
         return ("win32" if machine == "x86" else f"win_{machine}",)
-    # What was built on this very machine comes before what was built for all of its kind.
+    # Wheels built on this machine come before wheels for all machines of its kind.
     return (f"linux_{machine}", *libc_platforms(env.libc, machine))
 
 
-#: Of Enterprise Linux, whatever it is called.
+#: glibc of Enterprise Linux and its rebuilds.
 _ENTERPRISE = {"7": (2, 17), "8": (2, 28), "9": (2, 34), "10": (2, 39)}
-#: The glibc that each release came with, from its own list of packages.
+#: glibc of each release, from its list of packages.
 _GLIBC: dict[str, dict[str, tuple[int, int]]] = {
     "almalinux": _ENTERPRISE,
     "centos": _ENTERPRISE,
@@ -363,10 +365,10 @@ _MUSL = frozenset({"alpine"})
 
 
 def platform_of(name: str, version: str | None, machine: str = "x86_64") -> str | None:
-    """The platform tag of a distribution's release; ``None`` for one that is not known.
+    """The platform tag of a release of a distribution; ``None`` if it is unknown.
 
-    :param name: as ``ID`` of ``/etc/os-release`` has it
-    :param version: as ``VERSION_ID`` has it; a minor number may follow
+    :param name: ``ID`` of ``/etc/os-release``
+    :param version: ``VERSION_ID`` of ``/etc/os-release``; its minor number is ignored
 
     >>> platform_of("rhel", "9.4"), platform_of("alpine", "3.19", "aarch64")
     ('manylinux_2_34_x86_64', 'musllinux_1_2_aarch64')
@@ -376,6 +378,6 @@ def platform_of(name: str, version: str | None, machine: str = "x86_64") -> str 
     key = name.strip().lower()
     if key in _MUSL:
         return f"musllinux_1_2_{machine}"
-    releases, given = _GLIBC.get(key, {}), (version or "").strip()
-    glibc = releases.get(given) or releases.get(given.partition(".")[0])
+    releases, release = _GLIBC.get(key, {}), (version or "").strip()
+    glibc = releases.get(release) or releases.get(release.partition(".")[0])
     return None if glibc is None else f"manylinux_{glibc[0]}_{glibc[1]}_{machine}"

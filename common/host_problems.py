@@ -14,7 +14,7 @@ DISK_FULL = "disk-full"
 LAUNCHER_UNAVAILABLE = "launcher-unavailable"
 HOST_FAILED = "host-failed"
 
-#: Reasons of failed builds for which the stack is not to blame.
+#: Reasons of failed builds that are not caused by the stack.
 BUILD_REASONS = frozenset(
     {
         "cannot-confine", "python-not-found", "index-unreachable", "hardware-not-met",
@@ -23,16 +23,16 @@ BUILD_REASONS = frozenset(
     }
 )  # fmt: skip
 
-#: What ended a job for which the stack is not to blame.
+#: Ends of jobs that are not caused by the stack.
 JOB_ENDS = frozenset({"launch-failed", "host-memory"})
 
-#: Signals that come from outside: from the kernel when memory is short, from a person or from
-#: a service manager. What a fault raises, such as SIGSEGV, is not among them.
+#: Signals from outside: from the kernel when memory is short, from a person or from a service
+#: manager. Signals of program faults, such as SIGSEGV, are not among them.
 _OUTSIDE = frozenset(
     -it for it in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 )
 
-#: Earlier releases called these ``build-failed``.
+#: Messages of host failures that earlier releases recorded as ``build-failed``.
 _MESSAGES = re.compile(
     r"No space left on device|Disk quota exceeded|Read-only file system|Too many open files"
     r"|Cannot allocate memory(?! in static TLS)|uv cannot be run"
@@ -46,7 +46,7 @@ _REFUSED = frozenset(
 
 
 def is_host_build(reason: str, message: str) -> bool:
-    """Whether a build failed for a problem of the host.
+    """Whether the host caused the failure of a build.
 
     >>> is_host_build("cannot-confine", "bwrap is not installed")
     True
@@ -59,7 +59,7 @@ def is_host_build(reason: str, message: str) -> bool:
 
 
 def is_host_end(ended: str | None, exit_code: int) -> bool:
-    """Whether a job was ended by a problem of the host.
+    """Whether the host ended a job.
 
     >>> is_host_end("signalled", -9), is_host_end("signalled", -11)
     (True, False)
@@ -68,7 +68,7 @@ def is_host_end(ended: str | None, exit_code: int) -> bool:
 
 
 def reason_of(error: BaseException) -> str | None:
-    """The reason code of an error that is the host's; ``None`` for any other error."""
+    """The reason code of an error of the host; ``None`` for any other error."""
     if isinstance(error, MemoryError):
         return HOST_FAILED
     if not isinstance(error, OSError):

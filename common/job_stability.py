@@ -19,15 +19,15 @@ STEAL_LIMIT = 0.01
 #: MAD / median of a job's repetitions above which a job is unstable.
 WITHIN_JOB_LIMIT = 0.10
 
-#: Coefficient of variation between the jobs of a stack above which people are warned: with ten
-#: jobs each, two stacks have to differ by about as much before a difference can be claimed.
+#: Coefficient of variation between the jobs of a stack above which users are warned: with ten
+#: jobs each, two stacks must differ by about this much before a difference is significant.
 BETWEEN_JOBS_LIMIT = 0.25
 
-#: Makes the median absolute deviation of normal noise estimate its standard deviation:
+#: Factor from the median absolute deviation of normal noise to its standard deviation:
 #: 1/Φ⁻¹(3/4) (Rousseeuw & Croux 1993, doi:10.1080/01621459.1993.10476408).
 MAD_TO_SD = 1.4826
 
-#: Reasons why jobs take no part in a comparison, as they follow a count. The first four are those
+#: Why jobs are excluded from a comparison, worded to follow a count. The first four are reasons
 #: of the stability rule.
 _REASONS = {
     "throttled": "throttled",
@@ -42,7 +42,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class JobConditions:
-    """What the machine reported while a job ran; what was not recorded stays at its default.
+    """State of the machine during a job; fields keep their default if nothing was recorded.
 
     :param steal_share: CPU time taken by the hypervisor, as a share within [0, 1]
     """
@@ -55,10 +55,10 @@ class JobConditions:
 def instability(
     repetitions: Sequence[float], conditions: JobConditions | None = None
 ) -> Instability | None:
-    """Why a job is unstable, or ``None``: decided by rule, never by eye.
+    """Why a job is unstable, or ``None``.
 
     :param repetitions: times or rates of the job, above zero; may be empty
-    :param conditions: what the machine reported, if it did
+    :param conditions: state of the machine, if it was recorded
     :returns: the first of ``throttled``, ``swapped``, ``steal``, ``spread`` that applies
 
     >>> instability([1.0, 1.01, 1.02]) is None
@@ -66,11 +66,11 @@ def instability(
     >>> instability([1.0, 1.5, 2.0])
     <Instability.SPREAD: 'spread'>
     """
-    seen = conditions or JobConditions()
+    machine = conditions or JobConditions()
     rules = (
-        (Instability.THROTTLED, seen.throttled),
-        (Instability.SWAPPED, seen.swapped),
-        (Instability.STEAL, seen.steal_share > STEAL_LIMIT),
+        (Instability.THROTTLED, machine.throttled),
+        (Instability.SWAPPED, machine.swapped),
+        (Instability.STEAL, machine.steal_share > STEAL_LIMIT),
         (Instability.SPREAD, within_job_spread(repetitions) > WITHIN_JOB_LIMIT),
     )
     return next((reason for reason, applies in rules if applies), None)
@@ -79,8 +79,8 @@ def instability(
 def within_job_spread(repetitions: Sequence[float]) -> float:
     """MAD / median of a job's repetitions, a dimensionless share of the median.
 
-    The plain median absolute deviation, as the stability rule is stated; the factor that
-    makes it comparable with a standard deviation is for estimates between jobs.
+    The stability rule is defined on the plain median absolute deviation; ``MAD_TO_SD`` is only for
+    estimates between jobs.
 
     :param repetitions: times or rates of one job, above zero; fewer than two give 0
 
@@ -94,11 +94,11 @@ def within_job_spread(repetitions: Sequence[float]) -> float:
 
 
 def robust_variation(values: Sequence[float]) -> float:
-    """Coefficient of variation that one wild job cannot move: ``1.4826 · MAD / median``.
+    """Coefficient of variation that is robust against outliers: ``1.4826 · MAD / median``.
 
     :param values: rates or times, above zero, one or more, in any order
     :returns: dimensionless; 0.03 is a spread of 3 %
-    :raises statistics.StatisticsError: if there is no value
+    :raises statistics.StatisticsError: if ``values`` is empty
 
     >>> round(robust_variation([98.0, 99.0, 100.0, 101.0, 500.0]), 6)
     0.014826
@@ -108,23 +108,25 @@ def robust_variation(values: Sequence[float]) -> float:
 
 
 def left_out_text(counts: Mapping[str, int]) -> str:
-    """How many jobs are left out of a comparison, by reason.
+    """Number of excluded jobs by reason, as text.
 
     >>> left_out_text({"spread": 2, "unpaired": 3})
     '2 with scattered repetitions, 3 without a partner'
     """
-    return ", ".join(f"{count} {_REASONS.get(it, it)}" for it, count in counts.items() if count)
+    return ", ".join(
+        f"{count} {_REASONS.get(reason, reason)}" for reason, count in counts.items() if count
+    )
 
 
 def noise_warnings(
     stack: str, jobs: int, left_out: Mapping[str, int], variation: float | None
 ) -> Iterator[str]:
-    """What a person should know at once about the noise of one stack's jobs.
+    """Warnings about noisy jobs of one stack.
 
     :param stack: its label
-    :param jobs: all of them
-    :param left_out: how many of them no comparison uses, by reason
-    :param variation: between the others, :func:`robust_variation`
+    :param jobs: number of all jobs
+    :param left_out: number of excluded jobs, by reason
+    :param variation: :func:`robust_variation` between the other jobs
 
     >>> list(noise_warnings("numpy 2.3.5", 10, {"spread": 6}, 0.97))
     ... # doctest: +NORMALIZE_WHITESPACE

@@ -33,15 +33,15 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class NativeLibrary:
-    """What the dynamic section of one library or program says.
+    """The dynamic section of one library or program.
 
-    :param path: within the wheel or the root
-    :param soname: what others call it; ``None`` if it does not say
-    :param architecture: as wheels' platform tags say it, such as ``x86_64``
-    :param needed: libraries that it asks for, in its order
-    :param needs: versions of their symbols without which it is not loaded
+    :param path: within the wheel or the root directory
+    :param soname: name under which others need it; ``None`` if it has none
+    :param architecture: as in platform tags of wheels, such as ``x86_64``
+    :param needed: libraries that it loads, in their order
+    :param needs: required versions of their symbols
     :param defines: versions of its own symbols
-    :param search: where it looks first: its run path
+    :param search: its run path
     """
 
     path: str
@@ -55,14 +55,14 @@ class NativeLibrary:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableLibrary:
-    """A file that looks like a library and cannot be read as one; no loader could load it."""
+    """A file that looks like a library but is invalid; no loader could load it."""
 
     path: str
     message: str
 
 
 class EnvironmentKind(StrEnum):
-    """What provides native interfaces; the value is stored."""
+    """Kinds of providers of native interfaces; the values are stored."""
 
     HOST = "host"
     IMAGE = "image"
@@ -70,14 +70,14 @@ class EnvironmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WheelAnalysis:
-    """A wheel by its content.
+    """Analysis of the content of a wheel.
 
     :param sha256: of the file, hexadecimal digits
-    :param tags: the compressed tag set of its name
-    :param imports: top-level names that can be imported, sorted
-    :param bundled: shared libraries that it brings along, by the name that others ask for
-    :param needs: interfaces that it needs and does not bring along, sorted
-    :param body: canonical JSON of all this; ``document_id`` is its digest
+    :param tags: compressed tag set of the file name
+    :param imports: importable top-level names, sorted
+    :param bundled: names of bundled shared libraries
+    :param needs: required interfaces that it does not bundle, sorted
+    :param body: canonical JSON of the analysis; ``document_id`` is its digest
     """
 
     sha256: str
@@ -95,11 +95,11 @@ class WheelAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentAnalysis:
-    """A machine or an image, by what its loader finds.
+    """Analysis of a machine or an image: the interfaces that its loader finds.
 
     :param digest: of kind, name, architecture, system and interfaces
     :param provides: sorted
-    :param body: canonical JSON of all this; ``document_id`` is its digest
+    :param body: canonical JSON of the analysis; ``document_id`` is its digest
     """
 
     digest: str
@@ -117,14 +117,14 @@ class EnvironmentAnalysis:
 Analysis = WheelAnalysis | EnvironmentAnalysis
 
 _FAMILY = re.compile(r"([A-Za-z][A-Za-z_]*?)_(\d+(?:\.\d+)*)")
-#: NVIDIA's libraries of the toolkit name its major version in their own.
+#: Libraries of NVIDIA's toolkit have its major version in their name.
 _CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|cupti)\.so\.(\d+)(?:\.\d+)*")
 
 
 def highest_versions(interfaces: Iterable[Interface]) -> dict[str, str]:
-    """The newest version of each family of symbols, such as ``GLIBC``; in name order.
+    """The newest version of each symbol family, such as ``GLIBC``, sorted by name.
 
-    ``CUDA`` is the toolkit's, by the names of its libraries.
+    The version of ``CUDA`` comes from the names of the toolkit's libraries.
 
     >>> highest_versions([Interface("libc.so.6", "GLIBC_2.9"), Interface("libm.so.6", "GLIBC_2.17"),
     ...                   Interface("libc.so.6", "GLIBC_PRIVATE"), Interface("libcudart.so.12")])
@@ -132,10 +132,10 @@ def highest_versions(interfaces: Iterable[Interface]) -> dict[str, str]:
     """
     highest: dict[str, tuple[int, ...]] = {}
     for interface in interfaces:
-        found = _FAMILY.fullmatch(interface.version)
+        symbol = _FAMILY.fullmatch(interface.version)
         cuda = _CUDA.fullmatch(interface.library)
-        family, text = (found[1], found[2]) if found else ("CUDA", cuda[1]) if cuda else ("", "")
-        # A number of a hundred digits is nobody's version.
+        family, text = (symbol[1], symbol[2]) if symbol else ("CUDA", cuda[1]) if cuda else ("", "")
+        # Longer texts are not real versions, and are slow to convert.
         if family and len(text) < 40:
             numbers = tuple(map(int, text.split(".")))
             highest[family] = max(highest.get(family, numbers), numbers)

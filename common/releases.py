@@ -21,56 +21,56 @@ from common.errors import InvalidDocument
 from common.inspection import DocumentId
 from common.packages import DEFAULT_INDEX, Purl, package_version
 
-#: Longer texts are no requirements; parsing takes time that grows with them.
+#: Longer texts are refused, because parsing time grows with length.
 MAX_REQUIREMENT_LENGTH = 2_000
-#: Source of requirements that a solver met in one environment: no markers, no extras.
+#: Metadata source of requirements seen by a solver in one environment: no markers, no extras.
 SOLVER = "solver"
 
 
 class ReleaseState(StrEnum):
-    """What is known of a release; only a solved one is ever chosen."""
+    """How much is known about a release; only solved releases are chosen."""
 
-    #: A stack or a lock names it, and nobody has read its metadata.
+    #: A stack or a lock names it, but its metadata was not read.
     UNREAD = "unread"
     #: Its requirements are known.
     SOLVED = "solved"
-    #: Its requirements cannot be known without building it.
+    #: Its requirements are unknown without a build.
     UNSOLVABLE = "unsolvable"
-    #: Its version, or its metadata, is not what the standards say.
+    #: Its version or its metadata violates the standards.
     UNPARSABLE = "unparsable"
 
 
 class ReleaseProblem(StrEnum):
-    """Why a release is not solved; the value is stored and never renamed."""
+    """Why a release is not solved; the values are stored and never renamed."""
 
-    #: Only a source distribution, whose metadata is not static.
+    #: Only a source distribution with dynamic metadata.
     DYNAMIC_METADATA = "dynamic_metadata"
-    #: The release has no file that could be installed.
+    #: The release has no installable file.
     NO_FILES = "no_files"
-    #: A metadata dump says that its requirements are unknown.
+    #: A metadata dump has the release without its requirements.
     NOT_RECORDED = "not_recorded"
-    #: Its version is not one by PEP 440.
+    #: Its version violates PEP 440.
     INVALID_VERSION = "invalid_version"
-    #: Its metadata, or the archive it is in, is broken.
+    #: Its metadata, or the archive around it, is broken.
     BROKEN_METADATA = "broken_metadata"
-    #: Its metadata is that of another release.
+    #: Its metadata describes another release.
     OTHER_METADATA = "other_metadata"
-    #: It asks for something that is not a requirement by PEP 508.
+    #: One of its requirements violates PEP 508.
     INVALID_REQUIREMENT = "invalid_requirement"
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One line of what a release requires, as it was written and as it is understood.
+    """One requirement of a release, as written and parsed.
 
-    The marker is kept as text and evaluated only for an environment.
+    The marker stays text and is only evaluated for an environment.
 
-    :param name: of the required package, normalised; ``None`` if the line is no requirement
+    :param name: of the required package, normalised; ``None`` if the line is invalid
     :param specifier: canonical text, empty for any version
     :param extras: of the required package, normalised and sorted
-    :param for_extras: extras of the requiring package that its marker names, sorted
-    :param url: where a direct reference points; such a requirement cannot be followed
-    :param problem: why the line is no requirement
+    :param for_extras: extras of the requiring package in the marker, sorted
+    :param url: of a direct reference, which cannot be resolved
+    :param problem: why the line is invalid
     """
 
     raw: str
@@ -87,10 +87,10 @@ class Requirement:
 class ReleaseFile:
     """One file of a release.
 
-    :param sha256: hexadecimal digits, or ``None`` where the index names no such hash
+    :param sha256: hexadecimal digits, or ``None`` if the index has no such hash
     :param kind: ``wheel``, ``sdist`` or ``other``
-    :param metadata_sha256: of the metadata file offered beside it; empty text if it is
-        offered without a hash, ``None`` if it is not offered (PEP 658)
+    :param metadata_sha256: of the separate metadata file (PEP 658); empty if it has no hash,
+        ``None`` if there is no such file
     :param attested: whether the index offers attestations (PEP 740); ``None`` if unknown
     """
 
@@ -108,14 +108,15 @@ class ReleaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release as one index serves it.
+    """One release of one index.
 
-    :param version: normalised by PEP 440; as it was written if it is not a version
-    :param metadata_source: how the requirements were read: ``metadata-file``,
-        ``wheel-range``, ``wheel``, ``sdist``, or what a metadata dump says
-    :param metadata_file: the file whose metadata that is
+    :param version: normalised by PEP 440; as written if it is not a version
+    :param metadata_source: source of the requirements: ``metadata-file``, ``wheel-range``,
+        ``wheel``, ``sdist``, or a name from a metadata dump
+    :param metadata_file: file with that metadata
     :param files_complete: whether ``files`` are all files of the release
-    :param document_id: digest of ``body``, the canonical JSON of all this
+    :param document_id: digest of ``body``
+    :param body: canonical JSON of the release document
     """
 
     purl: Purl
@@ -145,7 +146,7 @@ def release_identity(
 ) -> tuple[Purl, str, str, str]:
     """Package URL, normalised name, normalised version and index of a release.
 
-    A version that is none by PEP 440 is kept as it was written.
+    A version that violates PEP 440 is kept as written.
 
     >>> release_identity("Zope.Interface", "1!2.0-1", None)
     ('pkg:pypi/zope-interface@1%212.0.post1', 'zope-interface', '1!2.0.post1', 'pypi')
@@ -164,7 +165,7 @@ def release_identity(
 
 @lru_cache(maxsize=131_072)
 def parse_requirement(raw: str) -> Requirement:
-    """Read one line by PEP 508; a line that is none keeps its text and says why.
+    """Parse one requirement by PEP 508; an invalid line gets a ``problem``.
 
     >>> asked = parse_requirement("Requests[SOCKS] (>=2.0,<3) ; extra == 'Net' and os_name == 'nt'")
     >>> asked.name, asked.specifier, asked.extras, asked.for_extras
@@ -198,11 +199,11 @@ _MarkerText = tuple[str, tuple[str, ...]]
 
 
 def _parsed(raw: str) -> tuple[Parsed, _MarkerText | None]:
-    """Name and specifier by themselves, and the marker by itself.
+    """Parse name and specifier apart from the marker, which is cached.
 
-    Lines differ more than their markers do, and parsing takes the time of a dump: on a
-    real one, a quarter of it this way. An address may hold a semicolon, so such a line is
-    parsed whole, and so is one that is wrong, for the words that say where.
+    Markers repeat more often than whole lines. Measured: a metadata dump is read in a quarter of
+    the time. A URL may contain a semicolon, so such a line is parsed whole; so is an invalid line,
+    because the message then names the position.
     """
     head, semicolon, marker = raw.partition(";")
     if semicolon and "@" not in head:
@@ -229,8 +230,8 @@ _EXTRA = re.compile(
 
 
 def _extras_named(marker: str) -> Iterator[str]:
-    for found in _EXTRA.finditer(marker):
-        yield canonicalize_name(found[1] or found[2])
+    for match in _EXTRA.finditer(marker):
+        yield canonicalize_name(match[1] or match[2])
 
 
 def kind_of_file(filename: str) -> str:
@@ -261,8 +262,8 @@ def wheel_tags(files: tuple[ReleaseFile, ...]) -> list[str]:
 
 
 def as_json_time(moment: datetime | None) -> str | None:
-    """A time as documents write it: UTC with microseconds and a ``Z``."""
+    """A time as text for documents: UTC with microseconds and a ``Z``."""
     if moment is None:
         return None
-    # Four times as fast as strftime, which writes the year 999 with three digits.
+    # Measured: four times as fast as strftime, which writes the year 999 with three digits.
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -13,16 +13,16 @@ from platformdirs import user_data_path
 
 from common.errors import InvalidSettings
 
-#: Beyond it a moment so long ago cannot be written.
+#: Dates further in the past cannot be represented.
 _MOST_DAYS = 36_500.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What differs between two installations; see ``docs/reference/settings.md``.
+    """Settings of an installation; ``docs/reference/settings.md`` describes them.
 
-    ``database_url`` and ``graph_url`` are ``None`` when the embedded store is used;
-    ``package_indexes`` has names and URLs.
+    ``database_url`` and ``graph_url`` are ``None`` for the embedded stores; ``package_indexes``
+    has names and URLs.
     """
 
     home: Path
@@ -61,19 +61,19 @@ class Settings:
 
     @property
     def embedded_database(self) -> bool:
-        """Whether PostgreSQL runs from the wheel on this machine."""
+        """Whether the embedded PostgreSQL is used."""
         return self.database_url is None
 
     @property
     def embedded_graph(self) -> bool:
-        """Whether the graph runs from the wheel on this machine."""
+        """Whether the embedded graph database is used."""
         return self.graph_url is None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Read the settings; an empty variable counts as unset.
+        """Read the settings; empty variables count as unset.
 
-        :raises InvalidSettings: naming the variable that cannot be used
+        :raises InvalidSettings: if a value is invalid
         """
         values = {k: v for k, v in (os.environ if environ is None else environ).items() if v}
         home = Path(values.get("THOTH_HOME") or user_data_path("thoth")).expanduser().absolute()
@@ -144,7 +144,7 @@ def _number(values: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _days(values: Mapping[str, str], name: str, default: float) -> float | None:
-    """A number of days; ``None`` for ``none``: for ever."""
+    """A number of days; ``none`` gives ``None``, which means forever."""
     if values.get(name) == "none":
         return None
     days = _number(values, name, default)
@@ -161,7 +161,7 @@ def _flag(values: Mapping[str, str], name: str, default: str = "0") -> bool:
 
 
 def _schedule(values: Mapping[str, str], name: str) -> str | None:
-    """Five fields of cron, in UTC."""
+    """A cron expression of five fields, in UTC."""
     text = values.get(name)
     if text is None:
         return None
@@ -173,16 +173,16 @@ def _schedule(values: Mapping[str, str], name: str) -> str | None:
 
 
 def _rate(values: Mapping[str, str], name: str) -> str | None:
-    """Requests a time, such as ``600/minute``; ``None`` for ``none``."""
+    """A rate such as ``600/minute``; ``none`` gives ``None``."""
     text = values.get(name, "600/minute")
     return None if text == "none" else text
 
 
 def _origins(values: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Schemes with hosts, as browsers name where a page is from."""
+    """Origins as browsers send them: scheme, host and port."""
     origins = tuple(values.get(name, "").split())
     for origin in origins:
-        # A pattern would let in whoever registers a name that fits it.
+        # Patterns are refused: anyone could register a matching host name.
         if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", origin):
             raise InvalidSettings(
                 f"{name}: {origin!r} is not written https://host or https://host:port"
@@ -191,14 +191,14 @@ def _origins(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _scopes(values: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """What may be done without a token; ``none`` for nothing."""
-    given = values.get(name, "read advise").split()
-    if given == ["none"]:
+    """Scopes that need no token; ``none`` for no scope."""
+    scopes = values.get(name, "read advise").split()
+    if scopes == ["none"]:
         return ()
-    wrong = sorted(set(given) - {"read", "advise"})
+    wrong = sorted(set(scopes) - {"read", "advise"})
     if wrong:
         raise InvalidSettings(f"{name}: {wrong[0]!r} always needs a token: read, advise or none")
-    return tuple(given)
+    return tuple(scopes)
 
 
 def _indexes(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:

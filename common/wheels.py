@@ -21,48 +21,47 @@ from common.errors import InvalidArgument
 
 
 class Fit(StrEnum):
-    """Why a release can be installed or not; the nearest miss of all its wheels."""
+    """Why a release can be installed or not; of its wheels the nearest mismatch counts."""
 
     COMPATIBLE = "compatible"
-    #: The C library, or macOS, is older than the wheel asks for.
+    #: The C library, or macOS, is older than the wheel requires.
     LIBC_TOO_OLD = "libc_too_old"
     #: For another operating system, machine or C library.
     PLATFORM_TAG = "platform_tag"
-    #: For this version of Python in another build of it.
+    #: For another build of this version of Python.
     ABI_TAG = "abi_tag"
     #: For another version or implementation of Python.
     PYTHON_TAG = "python_tag"
-    #: It would have to be built, and nothing here is ever built.
+    #: It would have to be built, which this project never does.
     SDIST_ONLY = "sdist_only"
     NO_FILES = "no_files"
-    #: Not all its files are known, and none of the known ones can be installed.
+    #: Not all files are known, and none of the known ones can be installed.
     ARTIFACTS_UNKNOWN = "artifacts_unknown"
 
 
-#: Nearest first: a release is explained by the wheel that misses by least.
+#: Mismatches, nearest first: the nearest wheel explains why a release cannot be installed.
 NEARNESS = (Fit.LIBC_TOO_OLD, Fit.PLATFORM_TAG, Fit.ABI_TAG, Fit.PYTHON_TAG)
 
-Miss = tuple[int, tuple[int, int], str]  # nearness, the floor, message
+#: Position in NEARNESS, required version, message.
+Miss = tuple[int, tuple[int, int], str]
 
 
 _FLOOR = re.compile(r"manylinux_(\d+)_(\d+)_\w+|(manylinux\d+)_\w+")
 
 
 def floor_of(platform: str) -> tuple[int, int] | None:
-    """The glibc that a platform tag names."""
-    found = _FLOOR.fullmatch(platform)
-    if found is None:
+    """The minimum glibc of a platform tag."""
+    tag = _FLOOR.fullmatch(platform)
+    if tag is None:
         return None
-    if found[3]:
-        return LEGACY_MANYLINUX.get(found[3])
-    return int(found[1]), int(found[2])
+    return LEGACY_MANYLINUX.get(tag[3]) if tag[3] else (int(tag[1]), int(tag[2]))
 
 
 def miss_of(tag: Tag, environment: Environment) -> Miss:
-    """How a tag misses an environment; the interpreter's part is looked at first."""
+    """How a tag differs from an environment; the interpreter is compared first."""
     pythons, abis = _interpreters(environment)
     own = tag.interpreter == pythons[0]
-    # cp310-cp310 on CPython 3.11: its name is there for cp310-abi3 only.
+    # cp310-cp310 on CPython 3.11: of cp310, only cp310-abi3 is compatible.
     if tag.interpreter not in pythons or (not own and tag.abi.startswith(tag.interpreter)):
         return _explained(Fit.PYTHON_TAG, f"built for {tag.interpreter}", pythons[0])
     if (tag.interpreter, tag.abi) not in abis:
@@ -76,7 +75,7 @@ def _explained(fit: Fit, needs: str, has: str) -> Miss:
 
 @lru_cache(maxsize=32)
 def _interpreters(environment: Environment) -> tuple[tuple[str, ...], frozenset[tuple[str, str]]]:
-    """Interpreters, best first, and their pairs with ABIs that fit on some platform."""
+    """Compatible interpreters, best first, and their compatible pairs with ABIs."""
     pythons = tuple(dict.fromkeys(tag.interpreter for tag in environment.tags))
     return pythons, frozenset((tag.interpreter, tag.abi) for tag in environment.tags)
 
@@ -92,9 +91,9 @@ _MACOS_MACHINES = {"universal2": ("arm64", "x86_64"), "universal": ("x86_64",)}
 
 
 def _platform_miss(platform: str, environment: Environment) -> Miss:
-    if environment.macos and (found := _MACOS.fullmatch(platform)):
-        floor = int(found[1]), int(found[2])
-        if environment.platform_machine in _MACOS_MACHINES.get(found[3], (found[3],)):
+    if environment.macos and (tag := _MACOS.fullmatch(platform)):
+        floor = int(tag[1]), int(tag[2])
+        if environment.platform_machine in _MACOS_MACHINES.get(tag[3], (tag[3],)):
             return _too_old("macOS", floor, environment.macos)
     machine = _MACHINE.fullmatch(platform)
     if environment.libc and machine and machine[1] == environment.platform_machine:
@@ -103,7 +102,7 @@ def _platform_miss(platform: str, environment: Environment) -> Miss:
 
 
 def _libc_miss(platform: str, libc: tuple[str, tuple[int, int]]) -> Miss:
-    """The same machine; another C library, or a newer one."""
+    """The machine is the same, but the tag needs another or a newer C library."""
     has = f"{libc[0]} {_text(libc[1])}"
     glibc, musl = floor_of(platform), _MUSL.fullmatch(platform)
     if glibc is not None and libc[0] == "glibc":
@@ -139,7 +138,7 @@ MAX_FILENAME_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """What the file name of a wheel says.
+    """The parsed file name of a wheel.
 
     :param name: normalised
     :param version: normalised
@@ -157,11 +156,10 @@ class Wheel:
 class Compatibility:
     """Whether a release can be installed.
 
-    :param installable: ``False`` where no file can be; ``True`` for ``ARTIFACTS_UNKNOWN``
-        too, which ``rank`` tells apart
-    :param rank: place of the best wheel's tag among ``Environment.tags``, from 0; ``None``
-        where no wheel is known that fits
-    :param message: for a person
+    :param installable: also ``True`` for ``ARTIFACTS_UNKNOWN``, where ``rank`` is ``None``
+    :param rank: position of the best wheel's tag in ``Environment.tags``, from 0; ``None`` if no
+        known wheel is compatible
+    :param message: explanation for a person
     """
 
     installable: bool
@@ -171,9 +169,9 @@ class Compatibility:
 
 
 def parse_wheel(filename: str) -> Wheel:
-    """Read the file name of a wheel.
+    """Parse the file name of a wheel.
 
-    :raises InvalidArgument: if it is not one by the binary distribution format
+    :raises InvalidArgument: if it violates the binary distribution format
 
     >>> parse_wheel("Flask-3.0-py3-none-any.whl").tags
     'py3-none-any'
@@ -190,9 +188,9 @@ def parse_wheel(filename: str) -> Wheel:
 
 @lru_cache(maxsize=16_384)
 def glibc_floor(tag_set: str) -> tuple[int, int] | None:
-    """The oldest glibc that a wheel says it runs with; ``None`` if it names none.
+    """The minimum glibc of a wheel; ``None`` if its tags name none.
 
-    A wheel of several floors is promised to run with the oldest of them.
+    Of several minimum versions the oldest counts: the wheel promises to run with it.
 
     >>> glibc_floor("cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64")
     (2, 17)
@@ -209,9 +207,9 @@ _CUDA_NAME = re.compile(r"-(?:cu|cuda)-?(\d{2,3})x?(?:-|$)")
 
 @lru_cache(maxsize=16_384)
 def cuda_of(name: str, version: str = "") -> str | None:
-    """The CUDA that a release is built for, by its name's suffix or its local version.
+    """The CUDA version of a build, from the suffix of its name or its local version.
 
-    ``12`` means any of 12; ``None`` that the release names none.
+    ``12`` means any version 12.x; ``None`` means that the release names no CUDA version.
 
     >>> cuda_of("torch", "2.9.0+cu128"), cuda_of("nvidia-cublas-cu12", "12.1"), cuda_of("torch")
     ('12.8', '12', None)
@@ -219,25 +217,22 @@ def cuda_of(name: str, version: str = "") -> str | None:
     ('12', '11', None)
     """
     local = version.partition("+")[2].lower()
-    if found := _CUDA_LOCAL.search(local):
-        return _dotted(found[1])
-    if found := _CUDA_NAME.search(canonicalize_name(name)):
-        return _dotted(found[1])
-    return None
+    suffix = _CUDA_LOCAL.search(local) or _CUDA_NAME.search(canonicalize_name(name))
+    return _dotted(suffix[1]) if suffix else None
 
 
 def _dotted(digits: str) -> str:
-    """``121`` is 12.1; two digits are a major version, for CUDA 9 is long gone from wheels."""
+    """``121`` is 12.1; two digits are a major version, because no current wheel is for CUDA 9."""
     if "." in digits or len(digits) == 2:
         return digits
     return f"{digits[:-1]}.{digits[-1]}"
 
 
 def cuda_runs(needed: str, environment: Environment) -> bool:
-    """Whether the driver runs what is built for CUDA ``needed``; ``False`` without one.
+    """Whether the driver supports builds for CUDA ``needed``; ``False`` without a driver.
 
-    Within a major version older drivers run newer builds ("minor version
-    compatibility", from CUDA 11 on), and newer drivers run all older ones.
+    Within a major version older drivers support newer builds ("minor version compatibility",
+    since CUDA 11), and newer drivers support all older builds.
     """
     if environment.cuda is None:
         return False
@@ -247,13 +242,13 @@ def cuda_runs(needed: str, environment: Environment) -> bool:
 def compatibility(
     wheels: Sequence[str], has_sdist: bool | None, files_complete: bool, environment: Environment
 ) -> Compatibility:
-    """Whether a release can be installed in ``environment`` without building anything.
+    """Whether a release can be installed in ``environment`` without a build.
+
+    Costs one dictionary look-up for each wheel whose tag set was seen before.
 
     :param wheels: compressed tag sets of its wheels, such as ``cp311-cp311-win_amd64``
     :param has_sdist: ``None`` if unknown
     :param files_complete: whether these are all files of the release
-
-    Costs a dictionary look-up a wheel once a tag set was seen.
     """
     known = _known(environment)
     rank, miss = None, None
@@ -294,18 +289,18 @@ def _refused(miss: Miss | None, has_sdist: bool | None, files_complete: bool) ->
 
 @lru_cache(maxsize=32)
 def _known(environment: Environment) -> dict[str, int | Miss]:
-    """Verdicts on the tag sets seen so far."""
+    """Cache of ranks and mismatches, by tag set."""
     return {}
 
 
 def _judged(tag_set: str, environment: Environment) -> int | Miss:
-    """The best rank of a tag set, or why it has none."""
+    """The best rank of a tag set, or why it is incompatible."""
     try:
         tags = parse_tag(tag_set)
     except (InvalidTag, ValueError):
         return len(NEARNESS) - 1, (0, 0), f"tags {tag_set[:80]!r} are not understood"
     ranks = environment.ranks
-    found = [ranks[tag] for tag in tags if tag in ranks]
-    if found:
-        return min(found)
+    compatible = [ranks[tag] for tag in tags if tag in ranks]
+    if compatible:
+        return min(compatible)
     return min(miss_of(tag, environment) for tag in tags)
