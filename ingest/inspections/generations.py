@@ -35,7 +35,7 @@ from common.formats.json_documents import canonical_json, load_json
 from common.inspection import OWN_COLLECTOR, SchemaVersion
 from common.reasons import Reason
 from common.terminal import first_few
-from ingest.parsers.specification import canonical_lock
+from ingest.inspections.specification import canonical_lock
 from ingest.privacy import scrub, scrub_text
 from ingest.sources.documents import RawDocument
 

@@ -38,9 +38,9 @@ from ingest.inspections.generations import (
     delivery_of_body,
 )
 from ingest.inspections.results import UNKNOWN_INDICATOR, observations_of
-from ingest.parsers.specification import (
+from ingest.inspections.specification import (
     UNKNOWN,
-    Specification,
+    InspectionSpecification,
     bare_lock,
     environment_of,
     specification_of,
@@ -58,7 +58,7 @@ _INT32 = 2**31 - 1
 
 
 def observation_of_build(
-    status: Record, canonical: bytes, specification: Specification, now: datetime
+    status: Record, canonical: bytes, specification: InspectionSpecification, now: datetime
 ) -> Observation:
     """What a failed build tells: which stack, why, and when.
 
@@ -171,7 +171,7 @@ def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) ->
     )
 
 
-def _specification(delivery: DeliveredInspection) -> Specification:
+def _specification(delivery: DeliveredInspection) -> InspectionSpecification:
     try:
         if delivery.specification is not None:
             return specification_of(delivery.specification)
@@ -190,7 +190,7 @@ def _created_at(delivery: DeliveredInspection, now: datetime) -> datetime | None
 
 
 def _observations(
-    delivery: DeliveredInspection, specification: Specification, now: datetime
+    delivery: DeliveredInspection, specification: InspectionSpecification, now: datetime
 ) -> list[Observation]:
     if delivery.failed_build is not None:
         return [_failed_build(delivery, delivery.failed_build, specification, now)]
@@ -210,7 +210,10 @@ def _observations(
 
 
 def _failed_build(
-    delivery: DeliveredInspection, build: JobDocument, specification: Specification, now: datetime
+    delivery: DeliveredInspection,
+    build: JobDocument,
+    specification: InspectionSpecification,
+    now: datetime,
 ) -> Observation:
     attempt = b"[%b,%b]" % (build.canonical, delivery.specification or b"null")
     try:

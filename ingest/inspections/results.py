@@ -37,7 +37,11 @@ from common.inspection import (
 from common.job_stability import instability, within_job_spread
 from common.reasons import Exclusion
 from common.units import BYTES_PER_MAXRSS, Unit
-from ingest.parsers.specification import Specification, environment_of, indicator_name
+from ingest.inspections.specification import (
+    InspectionSpecification,
+    environment_of,
+    indicator_name,
+)
 
 _LONGEST = 100
 _MOST_THREADS = 2**20
@@ -124,7 +128,11 @@ class _Facts:
 
 
 def observations_of(
-    result: Record, job_id: str, position: int, specification: Specification, now: datetime
+    result: Record,
+    job_id: str,
+    position: int,
+    specification: InspectionSpecification,
+    now: datetime,
 ) -> list[Observation]:
     """What one job was seen to do.
 
@@ -154,7 +162,7 @@ def _parts_of(document: Record) -> tuple[tuple[Record, str] | None, Record, str]
 def _facts(
     result: Record,
     job_id: str,
-    specification: Specification,
+    specification: InspectionSpecification,
     now: datetime,
     times: tuple[Record, str] | None,
 ) -> _Facts:
@@ -187,7 +195,7 @@ def _usage(usage: Record) -> Record:
 
 
 def _hardware_of(
-    result: Record, specification: Specification, limits: Allowance | None
+    result: Record, specification: InspectionSpecification, limits: Allowance | None
 ) -> Hardware:
     """What the job got counts more than what was asked for."""
     asked = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
@@ -208,7 +216,7 @@ def _times_2019(job: Record, at: str, now: datetime) -> tuple[datetime | None, d
 
 
 def _observations(
-    result: Record, facts: _Facts, position: int, specification: Specification
+    result: Record, facts: _Facts, position: int, specification: InspectionSpecification
 ) -> list[Observation]:
     stdout, stderr = result.get("stdout"), result.get("stderr")
     # A runner keeps whatever JSON a script prints; a list or a number is no measurement.
@@ -229,7 +237,12 @@ def _observations(
 
 
 def _of_output(
-    stdout: Any, stderr: str, sha: str | None, facts: _Facts, position: int, named: Specification
+    stdout: Any,
+    stderr: str,
+    sha: str | None,
+    facts: _Facts,
+    position: int,
+    named: InspectionSpecification,
 ) -> list[Observation]:
     measured = [] if facts.crashed else measurements_of(stdout, stderr, "$.stdout")
     indicator = _indicator_of(stdout, sha, named, bool(measured))
@@ -249,7 +262,7 @@ def _of_output(
     ]
 
 
-def _named(specification: Specification, run: JobRun) -> Specification:
+def _named(specification: InspectionSpecification, run: JobRun) -> InspectionSpecification:
     """The specification, with the indicator named by the runner if it is a bundled one."""
     name = indicator_name(run.bundled)
     return replace(specification, script_name=name) if name else specification
@@ -339,7 +352,7 @@ def _observation(
 
 
 def _indicator_of(
-    stdout: Any, sha: str | None, specification: Specification, measured: bool
+    stdout: Any, sha: str | None, specification: InspectionSpecification, measured: bool
 ) -> Indicator:
     """By what the script said of itself, else by its address, else by what it printed."""
     said = stdout if isinstance(stdout, dict) else {}

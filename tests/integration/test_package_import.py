@@ -17,6 +17,7 @@ from sqlalchemy import func, select, text
 
 from cli.ingest import ingest
 from cli.packages import import_command
+from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
@@ -224,7 +225,7 @@ def test_a_file_of_something_else_is_not_read_to_its_end(
 def test_dates_that_are_none_are_usage_errors(settings: Settings, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", DUMP)
     for date in ("yesterday", "2999-01-01"):
-        assert command(settings, dump, "--as-of", date).exit_code == 2
+        assert isinstance(command(settings, dump, "--as-of", date).exception, InvalidArgument)
 
 
 def test_more_than_a_batch_comes_in_whole(

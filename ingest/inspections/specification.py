@@ -68,7 +68,7 @@ _BUNDLED_COMPONENTS = {**_COMPONENTS, "torch": "torch", "pytorch": "torch"}
 
 
 @dataclass(frozen=True, slots=True)
-class Specification:
+class InspectionSpecification:
     """The parts of a specification that observations are judged by.
 
     :param threads: thread variables that were set, by name
@@ -91,10 +91,10 @@ class Specification:
     script_component: str | None
 
 
-UNKNOWN = Specification(None, NO_SPECIFICATION, {}, None, {}, None, (), None, None, None)
+UNKNOWN = InspectionSpecification(None, NO_SPECIFICATION, {}, None, {}, None, (), None, None, None)
 
 
-def specification_of(canonical: bytes) -> Specification:
+def specification_of(canonical: bytes) -> InspectionSpecification:
     """Read a specification from its canonical JSON; copies of a short one are read once.
 
     :raises InvalidDocument: with fields relative to the specification
@@ -104,7 +104,7 @@ def specification_of(canonical: bytes) -> Specification:
 
 
 @lru_cache(maxsize=_KEPT)
-def _specification_of(canonical: bytes) -> Specification:
+def _specification_of(canonical: bytes) -> InspectionSpecification:
     record = as_record(orjson.loads(canonical), "$")
     python = record_of(record, "python", "$")
     locked = record_of(python, "requirements_locked", "$.python")
@@ -118,7 +118,7 @@ def _specification_of(canonical: bytes) -> Specification:
         parameters = record_of(record, "parameters", "$")
         framework = text_of(parameters, "framework", "$.parameters")
         name, component = _INDICATOR_NAMES[script], framework or _framework_of(stack)
-    return Specification(
+    return InspectionSpecification(
         stack=stack,
         stack_note=note,
         threads=_threads(record),
@@ -136,19 +136,19 @@ def _specification_of(canonical: bytes) -> Specification:
     )
 
 
-def bare_lock(locked: bytes, requirements: bytes) -> Specification:
+def bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
     """What a document of 2020-02 says beside its result: a Pipfile and its lock, no more."""
     kept = len(locked) + len(requirements) <= _KEPT_BYTES
     return (_bare_lock if kept else _bare_lock.__wrapped__)(locked, requirements)
 
 
 @lru_cache(maxsize=_KEPT)
-def _bare_lock(locked: bytes, requirements: bytes) -> Specification:
+def _bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
     lock = as_record(orjson.loads(locked), "$.requirements_locked")
     pipfile = as_record(orjson.loads(requirements), "$.requirements")
     stack, note = stack_of(lock, "$.requirements_locked")
     _, component = script_hints(None, stack)
-    return Specification(
+    return InspectionSpecification(
         stack, note, {}, None, {}, None, (), _requires(pipfile, "$.requirements"), None, component
     )
 
@@ -233,7 +233,7 @@ def _requires(pipfile: Record, at: str) -> str | None:
     return text_of(requires, "python_version", path(at, "requires"))
 
 
-def environment_of(result: Record, specification: Specification) -> RuntimeEnvironment:
+def environment_of(result: Record, specification: InspectionSpecification) -> RuntimeEnvironment:
     """What a job ran in: as the job saw it, else as it was asked for."""
     runtime = record_of(result, "runtime_environment", "$")
     system = record_of(runtime, "operating_system", "$.runtime_environment")
