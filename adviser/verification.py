@@ -37,13 +37,13 @@ from graph.tables import (
     StackPackage,
 )
 from graph.verification.comparison import (
-    Difference,
+    RecordDifference,
     compare_rows,
     shown,
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import Run
+from graph.verification.run import VerificationRun
 
 Report = Mapping[str, Any]
 _Rows = list[tuple[type[Base], dict[str, Any]]]
@@ -56,8 +56,8 @@ class AdviceVerifier:
     """Compares advice by its reports."""
 
     def compare(
-        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
-    ) -> Iterator[Difference]:
+        self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
+    ) -> Iterator[RecordDifference]:
         recorded = _recorded(connection, documents)
         whole: dict[str, _Rows] = {}
         # A report does not hold all claims, and another version of the adviser may make others.
@@ -80,7 +80,7 @@ class AdviceVerifier:
                     yield unreadable(it.document_id, it.schema_version, refusal)
                     continue
                 for problem in problems or ():
-                    yield Difference(
+                    yield RecordDifference(
                         it.document_id, "advice", head.advice_id, "report_document_id",
                         shown(problem), "what the request, the snapshot and the evidence give",
                     )  # fmt: skip
@@ -92,7 +92,7 @@ class AdviceVerifier:
     def settle(
         self,
         connection: Connection,
-        run: Run,
+        run: VerificationRun,
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:
@@ -112,7 +112,11 @@ def _recorded(connection: Connection, documents: Sequence[StoredDocument]) -> di
 
 
 def _check_inputs(
-    connection: Connection, run: Run, head: AdviceHead, report: Report, links: AdviceLinks
+    connection: Connection,
+    run: VerificationRun,
+    head: AdviceHead,
+    report: Report,
+    links: AdviceLinks,
 ) -> tuple[list[str] | None, AdviceLinks]:
     """Check an advice against its inputs.
 
@@ -136,7 +140,7 @@ def _check_inputs(
         return [f"it cannot be followed: {error}"], links
 
 
-def _replay_problems(run: Run, stored: StoredAdvice) -> Iterator[str]:
+def _replay_problems(run: VerificationRun, stored: StoredAdvice) -> Iterator[str]:
     if not run.replays:
         return
     run.replays -= 1

@@ -21,9 +21,9 @@ from common.errors import StoreUnavailable
 from graph.record import analyses
 from graph.record.analyses import (
     Analysis,
-    Kind,
+    AnalysisKind,
+    AnalysisState,
     NewAnalysis,
-    State,
 )
 from graph.record.tokens import Scope
 
@@ -33,13 +33,13 @@ PATIENCE_S = 0.3
 _PAUSE_S = 0.008
 
 
-def new_id(kind: Kind) -> str:
+def new_id(kind: AnalysisKind) -> str:
     """A new identifier, as clients of the original service take it apart."""
     return f"{kind}-{datetime.now(UTC):%y%m%d%H%M%S}-{token_hex(8)}"
 
 
 def new_analysis(
-    kind: Kind, request: Mapping[str, Any], parameters: Mapping[str, Any], cache_key: str
+    kind: AnalysisKind, request: Mapping[str, Any], parameters: Mapping[str, Any], cache_key: str
 ) -> NewAnalysis:
     """A request of the client that is being served, under a new identifier.
 
@@ -90,7 +90,7 @@ def submit(
     return _soon_ended(accepted), cached
 
 
-def found(analysis_id: str, kind: Kind) -> Analysis:
+def found(analysis_id: str, kind: AnalysisKind) -> Analysis:
     """An analysis of a kind by its identifier.
 
     :raises ApiError: 404 if there is none, 400 if it is of another kind
@@ -176,7 +176,10 @@ def _soon_ended(analysis: Analysis) -> Analysis:
     It is accepted: a store that goes away meanwhile changes nothing of that.
     """
     until, pause = time.monotonic() + PATIENCE_S, _PAUSE_S
-    while analysis.state in (State.PENDING, State.RUNNING) and time.monotonic() + pause < until:
+    while (
+        analysis.state in (AnalysisState.PENDING, AnalysisState.RUNNING)
+        and time.monotonic() + pause < until
+    ):
         time.sleep(pause)
         pause *= 1.5
         try:

@@ -9,7 +9,7 @@ from flask import Flask, Response, g, request
 from api.authentication import token
 from api.service import service
 from common.errors import StoreUnavailable
-from graph.record.audit import Write, add_write
+from graph.record.audit import AuditEntry, add_write
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOG = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def _note(response: Response) -> Response:
     if "wrote_nothing" in g:
         return response
     shown = token()
-    write = Write(
+    write = AuditEntry(
         request_id=g.request_id,
         token_id=shown.token_id if shown else None,
         address=request.remote_addr or "unknown",

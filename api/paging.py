@@ -19,7 +19,7 @@ import orjson
 from flask import request
 
 from api.errors import ApiError, ProblemType
-from graph.record.freshness import Progress
+from graph.record.freshness import KnowledgeState
 
 Key = tuple[Any, ...]
 
@@ -95,7 +95,7 @@ def page(
     query: Mapping[str, Any],
     cursor: Cursor,
     find: Callable[..., Sequence[Any]],
-    progress: Progress,
+    progress: KnowledgeState,
     key: Callable[[Any], Key] | None = None,
 ) -> dict[str, Any]:
     """One page of a list, as :class:`api.schema_fields.Page` has it.
@@ -120,7 +120,7 @@ def page(
     }
 
 
-def freshness(progress: Progress) -> dict[str, Any]:
+def freshness(progress: KnowledgeState) -> dict[str, Any]:
     """Of when the knowledge is, as members of an answer."""
     return {"as_of": progress.as_of, "graph_revision": progress.revision}
 

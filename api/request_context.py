@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from api.errors import ApiError, ProblemType
 from api.service import service
 from common import __version__
-from graph.record.freshness import Progress, progress
+from graph.record.freshness import KnowledgeState, progress
 
 REQUEST_ID = "X-Request-Id"
 #: Of the newest knowledge that an answer may rest on.
@@ -31,7 +31,7 @@ def register(app: Flask) -> None:
     app.after_request(_describe)
 
 
-def from_data(progress: Progress) -> None:
+def from_data(progress: KnowledgeState) -> None:
     """Note of when the data is that this request's answer is made of."""
     from_earlier_data(progress.as_of, progress.revision)
 
@@ -42,7 +42,7 @@ def from_earlier_data(as_of: datetime | None, revision: int) -> None:
 
 
 @contextmanager
-def reading() -> Iterator[tuple[Connection, Progress]]:
+def reading() -> Iterator[tuple[Connection, KnowledgeState]]:
     """A connection for questions, and how fresh what they find is.
 
     :raises StoreUnavailable: if PostgreSQL does not answer

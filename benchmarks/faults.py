@@ -38,10 +38,11 @@ from benchmarks.homes import fresh_home
 from benchmarks.load import Client, Visit, offered
 from benchmarks.services import Running, thoth_service, token_of
 from common.formats.locks import stack_of
-from graph.embedded import EmbeddedStores, Service
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import Home
 from graph.embedded.postgresql import PostgreSQL
+from graph.embedded.service import Service
+from graph.embedded.stores import EmbeddedStores
 from graph.engine import open_stores
 from graph.record.documents import UPLOAD
 

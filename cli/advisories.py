@@ -16,7 +16,7 @@ from common.terminal import printable
 if TYPE_CHECKING:
     from common.advisories import AffectedPackage, Range
     from graph.record.advisories import SourceState
-    from graph.record.vulnerabilities import AdvisoryCounts, KnownVulnerability
+    from graph.record.vulnerabilities import AdvisoryCounts, PackageVulnerability
     from ingest.advisories.sync import SyncRun
 
 
@@ -226,7 +226,7 @@ def print_status(counts: AdvisoryCounts, sources: Sequence[SourceState], *, as_j
 
 
 def print_vulnerabilities(
-    found: Sequence[KnownVulnerability], asked: str, *, as_json: bool
+    found: Sequence[PackageVulnerability], asked: str, *, as_json: bool
 ) -> None:
     """The vulnerabilities of a package or a version."""
     from rich.box import SIMPLE_HEAD
@@ -251,13 +251,13 @@ def print_vulnerabilities(
     Console(width=None if Console().is_terminal else 240).print(table)
 
 
-def _names(it: KnownVulnerability) -> str:
+def _names(it: PackageVulnerability) -> str:
     others = [alias for alias in it.aliases if alias != it.vulnerability_id]
     withdrawn = ["(withdrawn)"] if it.withdrawn_at else []
     return "\n".join((it.vulnerability_id, *others, *withdrawn))
 
 
-def _severity(it: KnownVulnerability) -> str:
+def _severity(it: PackageVulnerability) -> str:
     words = it.severity or "unknown"
     return words if it.score is None else f"{words} {it.score:g}"
 
@@ -287,7 +287,7 @@ def _range_text(events: Range) -> str:
     return ", ".join(f"{_SIGNS[it.kind]}{it.version}" for it in events)
 
 
-def _as_json(it: KnownVulnerability) -> dict[str, Any]:
+def _as_json(it: PackageVulnerability) -> dict[str, Any]:
     times = {
         name: moment.isoformat() if (moment := getattr(it, name)) else None
         for name in ("published_at", "modified_at", "withdrawn_at")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from common.releases import ReleaseFile
-    from graph.record.crawls import Watched
+    from graph.record.crawls import WatchedProject
     from graph.record.indexes import IndexStatus
     from graph.record.packages import PackageView, ReleaseVulnerability
     from graph.record.release_merging import KnownRelease
@@ -252,7 +252,7 @@ def _minute(moment: datetime | None) -> str:
     return "" if moment is None else f"{as_json_time(moment) or '':.16}Z"
 
 
-def print_watched(packages: Sequence[Watched]) -> None:
+def print_watched(packages: Sequence[WatchedProject]) -> None:
     """The watch list."""
     from rich.markup import escape
 

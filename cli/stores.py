@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from common.errors import ProjectError
 
 if TYPE_CHECKING:
-    from graph.embedded import Service
+    from graph.embedded.service import Service
     from graph.migrate import SchemaState
 
 
@@ -42,7 +42,7 @@ as_json_option: Callable[[Any], Any] = click.option(
 @click.pass_context
 def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
     """Start the embedded stores, and wait until they answer."""
-    from graph.embedded import EmbeddedStores
+    from graph.embedded.stores import EmbeddedStores
     from graph.engine import to_stderr
 
     if port is not None and not serve:
@@ -58,7 +58,7 @@ def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
 def _served(ctx: click.Context, started: list[Started], port: int | None) -> int:
     """Serve until a signal, then stop the stores, if it was this command that started them."""
     from cli.service import serve_with_workers
-    from graph.embedded import EmbeddedStores
+    from graph.embedded.stores import EmbeddedStores
 
     options = ["--tls-self-signed", *([] if port is None else ["--port", str(port)])]
     try:
@@ -90,7 +90,7 @@ def _tell_started(
 @click.pass_obj
 def down(settings: Settings, as_json: bool) -> None:
     """Stop the embedded stores; their data stays."""
-    from graph.embedded import EmbeddedStores
+    from graph.embedded.stores import EmbeddedStores
 
     stopped = EmbeddedStores(settings).stop()
     if as_json:
@@ -208,7 +208,7 @@ def _status(
     embedded: bool,
     ask: Callable[[Settings, StoreStatus], StoreStatus],
 ) -> StoreStatus:
-    from graph.embedded import EmbeddedStores
+    from graph.embedded.stores import EmbeddedStores
 
     record = EmbeddedStores(settings).record_of(kind) if embedded else None
     status = StoreStatus(name, up=False, embedded=embedded, pid=record.pid if record else None)
@@ -243,7 +243,7 @@ def _ask_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
 
 
 def _ask_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
-    from graph.embedded import EmbeddedStores
+    from graph.embedded.stores import EmbeddedStores
     from graph.engine import graph_database, graph_driver, graph_errors, graph_url, server_agent
     from graph.migrate import graph_state
 

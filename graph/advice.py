@@ -32,7 +32,7 @@ class AdviceHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Recommended:
+class RecommendedStack:
     """One stack of an advice, and its score in points."""
 
     stack: Stack
@@ -40,7 +40,7 @@ class Recommended:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedFor:
+class AdviceRequestSummary:
     """What a request asks for, beside what the head of its advice tells.
 
     :param requirements: by PEP 508
@@ -66,10 +66,10 @@ class AdviceLinks:
     :param asked_for: ``None`` leaves the request out of the graph
     """
 
-    stacks: Sequence[Recommended] = ()
+    stacks: Sequence[RecommendedStack] = ()
     evidence: Collection[str] = ()
     claims: Sequence[RecordedClaim] = ()
-    asked_for: AskedFor | None = None
+    asked_for: AdviceRequestSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,10 +143,10 @@ class Excluded:
     message: str
 
 
-Listed = TypeVar("Listed", Candidate, Excluded)
+CandidateOrExcluded = TypeVar("CandidateOrExcluded", Candidate, Excluded)
 
 
-def newest_first(versions: list[Listed]) -> list[Listed]:
+def newest_first(versions: list[CandidateOrExcluded]) -> list[CandidateOrExcluded]:
     """By version, newest first, what is no version last; then by index."""
     return sorted(sorted(versions, key=_place), key=_age, reverse=True)
 

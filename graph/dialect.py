@@ -29,7 +29,7 @@ _CALL = re.compile(r"\bCALL\s+(`?\w+`?(?:\s*\.\s*`?\w+`?)+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One step of a plan; ``name`` is the procedure's, where it calls one."""
 
     kind: str
@@ -41,7 +41,7 @@ def is_arcadedb(driver: neo4j.Driver) -> bool:
     return "ArcadeDB" in driver.get_server_info().agent
 
 
-def steps_of(summary: neo4j.ResultSummary, query: str) -> list[Step]:
+def steps_of(summary: neo4j.ResultSummary, query: str) -> list[PlanStep]:
     """What the store's own parser made of ``query``; empty for commands that have no plan.
 
     :param summary: of ``EXPLAIN`` and the query
@@ -51,7 +51,7 @@ def steps_of(summary: neo4j.ResultSummary, query: str) -> list[Step]:
         return list(_operators(plan)) if plan else []
     return [
         *_lines(plan["args"][_TEXT]),
-        *(Step(PROCEDURE, name) for name in called_procedures(query)),
+        *(PlanStep(PROCEDURE, name) for name in called_procedures(query)),
     ]
 
 
@@ -64,27 +64,27 @@ def _is_text(plan: dict[str, Any]) -> bool:
     return _TEXT in plan.get("args", {}) and "ArcadeDB" in str(plan.get("operatorType"))
 
 
-def _operators(plan: dict[str, Any]) -> Iterator[Step]:
+def _operators(plan: dict[str, Any]) -> Iterator[PlanStep]:
     """Of a tree such as ``ProduceResults@neo4j`` over ``ProcedureCall@neo4j``."""
     kind = str(plan["operatorType"]).partition("@")[0]
     details = str(plan.get("args", {}).get("Details", ""))
-    yield Step(kind, details.partition("(")[0].strip() if kind == PROCEDURE else "")
+    yield PlanStep(kind, details.partition("(")[0].strip() if kind == PROCEDURE else "")
     for child in plan.get("children", ()):
         yield from _operators(child)
 
 
-def _lines(text: str) -> Iterator[Step]:
+def _lines(text: str) -> Iterator[PlanStep]:
     """Of lines such as ``+ CALL db.labels()`` and ``+ LOAD CSV FROM …``."""
     for line in text.splitlines():
         found = _LINE.match(line)
         if found is None:
             continue
         if found["step"] == "CALL":
-            yield Step(PROCEDURE, found["name"] or "")
+            yield PlanStep(PROCEDURE, found["name"] or "")
         elif found["step"].startswith("LOAD CSV"):
-            yield Step(LOAD)
+            yield PlanStep(LOAD)
         else:
-            yield Step(found["step"])
+            yield PlanStep(found["step"])
 
 
 def called_procedures(query: str) -> list[str]:

@@ -37,10 +37,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from common import __version__
 from common.errors import InvalidSettings, SchemaMismatch, StoreUnavailable
 from common.settings import Settings
-from graph.embedded import EmbeddedStores, Passwords
 from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
+from graph.embedded.home import Passwords
 from graph.embedded.service import Service
+from graph.embedded.stores import EmbeddedStores
 
 POSTGRESQL, GRAPH = "PostgreSQL", "the graph"
 

@@ -69,7 +69,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownHarm:
+class VulnerabilityDetails:
     """What is known of a vulnerability beside what the snapshot has.
 
     :param aliases: every identifier it is known by, its own included, sorted
@@ -99,7 +99,7 @@ class Evidence:
     readings: tuple[Reading, ...] = ()
     stacks: Mapping[str, tuple[Purl, ...]] = field(default_factory=dict)
     hardware: Mapping[str, str] = field(default_factory=dict)
-    vulnerabilities: Mapping[str, KnownHarm] = field(default_factory=dict)
+    vulnerabilities: Mapping[str, VulnerabilityDetails] = field(default_factory=dict)
     sources: Mapping[str, datetime | None] = field(default_factory=dict)
     refused: int = 0
 
@@ -157,7 +157,7 @@ class Evidence:
                 stacks={key: tuple(map(Purl, it)) for key, it in raw["stacks"].items()},
                 hardware=raw["hardware"],
                 vulnerabilities={
-                    key: KnownHarm(tuple(it["aliases"]), it["summary"])
+                    key: VulnerabilityDetails(tuple(it["aliases"]), it["summary"])
                     for key, it in raw["vulnerabilities"].items()
                 },
                 sources={key: _moment(it) for key, it in raw["sources"].items()},
@@ -176,7 +176,7 @@ _READING = tuple(field.name for field in fields(Reading))
 _SEEN_AT = _READING.index("seen_at")
 
 
-def _members(it: Series | KnownHarm) -> dict[str, Any]:
+def _members(it: Series | VulnerabilityDetails) -> dict[str, Any]:
     return {field.name: getattr(it, field.name) for field in fields(it)}
 
 

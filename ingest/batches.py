@@ -17,7 +17,12 @@ from sqlalchemy import Connection, Engine
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.record.quarantine import Refusal, add_refusals, now, resolve_source
+from graph.record.quarantine import (
+    QuarantineReason,
+    add_refusals,
+    now,
+    resolve_source,
+)
 from ingest.sources.documents import RefusedDocument
 from ingest.sources.urls import stored_source
 
@@ -117,7 +122,7 @@ class SourceRecorder(Generic[Delivered, Added]):
 
     def _commit(self, batch: Batch[Delivered]) -> tuple[Batch[Delivered], Added]:
         refusals = [
-            Refusal(
+            QuarantineReason(
                 self.kind, it.source, it.place, it.error.reason, it.error.field, it.error.message
             )
             for it in batch.refusals

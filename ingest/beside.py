@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from common.errors import ServiceFailed
 from common.settings import Settings
-from graph.embedded import EmbeddedStores
+from graph.embedded.stores import EmbeddedStores
 from graph.engine import Stores, graph_errors, relational_errors, to_stderr
 from graph.migrate import migrated_stores
 from graph.projection import sync

@@ -20,8 +20,8 @@ from common.packages import PackageVersion, Purl
 from graph.advice import (
     AdviceHead,
     AdviceLinks,
-    AskedFor,
-    Recommended,
+    AdviceRequestSummary,
+    RecommendedStack,
     RecordedClaim,
 )
 
@@ -75,7 +75,7 @@ def links_in(
     report = result["report"]
     products = report["products"]
     return AdviceLinks(
-        tuple(Recommended(_stack(it["packages"]), it["score"]) for it in products),
+        tuple(RecommendedStack(_stack(it["packages"]), it["score"]) for it in products),
         frozenset(_evidence(report["stack_info"]))
         | {
             one
@@ -101,9 +101,9 @@ def recorded_claim(claim: Claim) -> RecordedClaim:
     )
 
 
-def _asked_for(asked: Asked) -> AskedFor:
+def _asked_for(asked: Asked) -> AdviceRequestSummary:
     wanted = asked.requirements
-    return AskedFor(
+    return AdviceRequestSummary(
         {it.text for it in wanted},
         {it.name for it in wanted},
         asked.hardware,

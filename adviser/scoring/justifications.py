@@ -23,7 +23,7 @@ from common.advisories import Severity
 from common.job_stability import left_out_text
 from common.packages import Purl
 from graph.candidates import Candidate
-from graph.evidence import KnownHarm
+from graph.evidence import VulnerabilityDetails
 from graph.snapshot import Snapshot
 
 #: URL of the page of an advisory.
@@ -44,7 +44,7 @@ _CODES = {
 def justifications_of_stack(
     snapshot: Snapshot,
     claims: Sequence[Claim],
-    known: Mapping[str, KnownHarm],
+    known: Mapping[str, VulnerabilityDetails],
     allowed: AllowList,
     as_of: datetime,
 ) -> Callable[[Collection[Purl]], tuple[Justification, ...]]:
@@ -149,7 +149,7 @@ def _of_package(
 
 
 def _of_vulnerabilities(
-    candidate: Candidate, known: Mapping[str, KnownHarm], allowed: AllowList
+    candidate: Candidate, known: Mapping[str, VulnerabilityDetails], allowed: AllowList
 ) -> Iterator[Justification]:
     for it in candidate.vulnerabilities:
         severity = severity_of(it)

@@ -27,7 +27,7 @@ from api.service import service
 from common import __version__
 from graph.record.analyses import (
     Analysis,
-    Kind,
+    AnalysisKind,
     analyses_of,
     request_of,
 )
@@ -162,7 +162,9 @@ class AmunInspectionsResource(MethodView):
         """List inspections in the order in which they were submitted."""
         limit = query["limit"]
         with service().reading() as connection:
-            found = analyses_of(connection, Kind.INSPECTION, limit, (query["page"] - 1) * limit)
+            found = analyses_of(
+                connection, AnalysisKind.INSPECTION, limit, (query["page"] - 1) * limit
+            )
         return {"inspections": [it.analysis_id for it in found], "parameters": query}
 
 

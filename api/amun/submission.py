@@ -27,7 +27,7 @@ from common import __version__
 from common.errors import InvalidFile
 from graph.record.analyses import (
     Analysis,
-    Kind,
+    AnalysisKind,
     NewAnalysis,
     analysis_of,
 )
@@ -167,7 +167,7 @@ def submitted(value: dict[str, Any]) -> tuple[Analysis, Inspection]:
     shown = token()
     new = NewAnalysis(
         inspection.inspection_id,
-        Kind.INSPECTION,
+        AnalysisKind.INSPECTION,
         {"specification": value, "submission": submission},
         parameters_of(inspection),
         submission,
@@ -189,7 +189,7 @@ def found_inspection(inspection_id: str) -> Analysis:
     """:raises ApiError: 404 if there is none"""
     with service().reading() as connection:
         found = analysis_of(connection, inspection_id)
-    if found is None or found.kind is not Kind.INSPECTION:
+    if found is None or found.kind is not AnalysisKind.INSPECTION:
         raise not_found("inspection", inspection_id)
     return found
 

@@ -30,7 +30,7 @@ from common.errors import (
 from common.formats.json_documents import canonical_json, digest_bytes
 from graph.record.analyses import (
     Analysis,
-    State,
+    AnalysisState,
     add_log,
     finish,
     postpone,
@@ -112,26 +112,26 @@ def run(shop: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -> 
             if waited_s < shop.settings.outage_patience_s:
                 _LOG.warning("%s; it is tried again", words)
                 raise Postponed(pause_s(waited_s)) from error
-            end(State.ERROR, f"given up after {waited_s:.0f} s: {words}")
+            end(AnalysisState.ERROR, f"given up after {waited_s:.0f} s: {words}")
         except PASSING as error:
             _private("attempt_failed", analysis, error)
             if attempt.number < MAX_ATTEMPTS:
                 _LOG.warning("%s; it is tried again", public_words(error))
                 raise
             words = f"given up after {attempt.number} attempts: {public_words(error)}"
-            end(State.ERROR, words)
+            end(AnalysisState.ERROR, words)
         except OURS as error:
             _private("analysis_failed", analysis, error)
-            end(State.ERROR, f"the service cannot answer now: {_words_of_ours(error)}")
+            end(AnalysisState.ERROR, f"the service cannot answer now: {_words_of_ours(error)}")
         except ProjectError as error:
-            end(State.FAILED, str(error))
+            end(AnalysisState.FAILED, str(error))
         except Exception:
             # The cause is in the service's log: it may quote what is nobody else's to know.
             _LOG.exception("analysis_broke", extra={"analysis_id": analysis_id})
-            end(State.ERROR, "the service made a mistake; its log says which")
+            end(AnalysisState.ERROR, "the service made a mistake; its log says which")
         else:
             _LOG.info("done within %.3f s", time.perf_counter() - began)
-            end(State.SUCCEEDED, result=result)
+            end(AnalysisState.SUCCEEDED, result=result)
 
 
 def tell(words: str) -> None:
@@ -167,7 +167,7 @@ class _End(Protocol):
     """Gives an analysis its end, with what its log was told until then."""
 
     def __call__(
-        self, state: State, reason: str | None = None, *, result: str | None = None
+        self, state: AnalysisState, reason: str | None = None, *, result: str | None = None
     ) -> None: ...
 
 
@@ -199,7 +199,7 @@ def _logged(shop: WorkerContext, analysis: Analysis) -> Iterator[_End]:
     """Store what this module's log is told within the block with the analysis."""
     kept = _LogLines()
 
-    def end(state: State, reason: str | None = None, *, result: str | None = None) -> None:
+    def end(state: AnalysisState, reason: str | None = None, *, result: str | None = None) -> None:
         if reason is not None:
             _LOG.error(reason)
         with shop.service.writing() as connection:

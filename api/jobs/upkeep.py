@@ -18,7 +18,7 @@ from api.jobs.worker_context import WorkerContext
 from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.record import analyses
-from graph.record.analyses import State
+from graph.record.analyses import AnalysisState
 from graph.record.documents import (
     UPLOAD,
     forget_body,
@@ -138,14 +138,14 @@ def _give_up(shop: WorkerContext, analysis_id: str | None, reason: str) -> None:
     if analysis_id is None:
         return
     with shop.service.writing() as connection:
-        analyses.finish(connection, analysis_id, State.ERROR, reason=reason)
+        analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason)
 
 
 def _end_lost(shop: WorkerContext) -> None:
     with shop.service.writing() as connection:
         for analysis_id in connection.scalars(_GONE).all():
             reason = "given up: its job is no longer in the queue"
-            if analyses.finish(connection, analysis_id, State.ERROR, reason=reason):
+            if analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason):
                 _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
 
 

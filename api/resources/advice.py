@@ -68,7 +68,7 @@ from graph.record.advice import (
     report_document_of,
     stacks_of,
 )
-from graph.record.analyses import Kind
+from graph.record.analyses import AnalysisKind
 from graph.record.documents import body_of
 from graph.record.tokens import Scope
 
@@ -315,7 +315,7 @@ class AdviceRequestsResource(MethodView):
             "files": sorted(body["files"]),
         }
         new = analyses.new_analysis(
-            Kind.ADVICE, request.to_document(), parameters, request.cache_key
+            AnalysisKind.ADVICE, request.to_document(), parameters, request.cache_key
         )
         job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=query.get("force", False)))
@@ -330,7 +330,7 @@ class ReplaysResource(MethodView):
     def post(self, advice_id: str) -> Any:
         """Answer a recorded request again on what was known then, and compare the bytes."""
         asked = {"advice_id": _known(advice_id)}
-        new = analyses.new_analysis(Kind.REPLAY, asked, asked, digest(asked))
+        new = analyses.new_analysis(AnalysisKind.REPLAY, asked, asked, digest(asked))
         job = QueueJob("advice.replay", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=True))
 
@@ -346,7 +346,7 @@ class WhyNotResource(MethodView):
         """Ask what a requirement would cost the stack, or why it cannot be met now."""
         _parsed(parse_dependencies, [query["requirement"]], "requirement")
         asked = {"advice_id": _known(advice_id), "requirement": query["requirement"]}
-        new = analyses.new_analysis(Kind.WHY_NOT, asked, asked, digest(asked))
+        new = analyses.new_analysis(AnalysisKind.WHY_NOT, asked, asked, digest(asked))
         job = QueueJob("advice.why_not", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=query.get("force", False)))
 

@@ -37,7 +37,7 @@ from api.service import service
 from common.formats.json_documents import digest
 from common.index.configuration import index_of
 from common.releases import ReleaseState
-from graph.record.analyses import Kind
+from graph.record.analyses import AnalysisKind
 from graph.record.indexes import KINDS, browse_events
 from graph.record.packages import browse_packages, package_detail
 from graph.record.release_details import browse_versions
@@ -247,6 +247,6 @@ class FetchesResource(MethodView):
         index = index_of(service().settings, body["index"]).name
         roots_of(body["requirements"])  # what names no package needs no worker to say so
         asked = {**body, "index": index}
-        new = analyses.new_analysis(Kind.FETCH, asked, asked, digest(asked))
+        new = analyses.new_analysis(AnalysisKind.FETCH, asked, asked, digest(asked))
         job = QueueJob(TASK, QueueName.BULK, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=query.get("force", False)))

@@ -26,7 +26,7 @@ from api.schema_fields import (
 from api.service import service
 from graph.record.analyses import (
     Analysis,
-    Kind,
+    AnalysisKind,
     analysis_of,
     log_of,
 )
@@ -75,9 +75,9 @@ blueprint = Resources("requests", __name__, description="Requests that a worker 
 
 #: Who may look at a request is who may make one.
 _SCOPES = {
-    Kind.UPLOAD: Scope.INGEST,
-    Kind.FETCH: Scope.INGEST,
-    Kind.INSPECTION: Scope.INSPECT,
+    AnalysisKind.UPLOAD: Scope.INGEST,
+    AnalysisKind.FETCH: Scope.INGEST,
+    AnalysisKind.INSPECTION: Scope.INSPECT,
 }
 
 

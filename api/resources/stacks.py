@@ -221,11 +221,11 @@ class ComparisonsResource(MethodView):
             return {**found, "items": list(_compared(connection, stacks, found["items"]))}
 
 
-def _asking() -> record.SeenBy:
+def _asking() -> record.StackVisibility:
     shown = token()
     if shown is None:
-        return record.SeenBy()
-    return record.SeenBy(shown.token_id, everything=shown.may(Scope.ADMIN))
+        return record.StackVisibility()
+    return record.StackVisibility(shown.token_id, everything=shown.may(Scope.ADMIN))
 
 
 def _compared(

@@ -24,13 +24,13 @@ from api.schema_fields import (
 )
 from api.service import service
 from common.formats.json_documents import digest_bytes
-from graph.record.analyses import Kind
+from graph.record.analyses import AnalysisKind
 from graph.record.documents import (
     UPLOAD,
     DeliveredDocument,
     add_documents,
 )
-from graph.record.inspections import Delivery, add_inspections
+from graph.record.inspections import InspectionDelivery, add_inspections
 from graph.record.tokens import Scope
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.documents import (
@@ -100,7 +100,9 @@ def _taken_in(body: bytes) -> Response:
     for it in found:
         if isinstance(it, RefusedDocument):
             raise it.error
-    deliveries = [Delivery(it, _SOURCE) for it in found if not isinstance(it, RefusedDocument)]
+    deliveries = [
+        InspectionDelivery(it, _SOURCE) for it in found if not isinstance(it, RefusedDocument)
+    ]
     into = service()
     with into.writing() as connection:
         new = add_inspections(connection, into.settings, deliveries).documents
@@ -122,7 +124,7 @@ def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
     """Keep the upload with its request, in one transaction."""
     content = digest_bytes(body)
     asked = {"document_id": content, "suffix": suffix, "bytes": len(body)}
-    new = analyses.new_analysis(Kind.UPLOAD, asked, asked, content)
+    new = analyses.new_analysis(AnalysisKind.UPLOAD, asked, asked, content)
     document_id = upload_id(new.analysis_id)
     document = DeliveredDocument(document_id, UPLOAD, "upload-1", new.analysis_id, body)
 

@@ -9,8 +9,9 @@ from threading import Event, Thread
 
 from common.errors import ProjectError
 from common.settings import Settings
-from graph.embedded import EmbeddedStores, Service
 from graph.embedded.postgresql import PostgreSQL
+from graph.embedded.service import Service
+from graph.embedded.stores import EmbeddedStores
 
 #: Between two looks.
 LOOK_S = 5.0

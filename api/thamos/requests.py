@@ -19,7 +19,7 @@ from api.schema_fields import LenientSchema, ResultDocumentSchema
 from api.service import service
 from api.thamos.request_adapter import advice_request, provenance_request
 from common.index.configuration import configured_indexes
-from graph.record.analyses import Kind
+from graph.record.analyses import AnalysisKind
 from graph.record.tokens import Scope
 
 #: Of one text within a request.
@@ -212,7 +212,7 @@ class ThamosAdviceResource(MethodView):
         )
         parameters = {name: query[name] for name in _PARAMETERS}
         new = analyses.new_analysis(
-            Kind.ADVICE, request.to_document(), parameters, request.cache_key
+            AnalysisKind.ADVICE, request.to_document(), parameters, request.cache_key
         )
         job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
         return analyses.submitted_document(new, job, force=query["force"])
@@ -233,7 +233,7 @@ class ProvenanceRequestsResource(MethodView):
         request = provenance_request(settings, query, body, token())
         allowed = {name: it.url for name, it in configured_indexes(settings).items()}
         new = analyses.new_analysis(
-            Kind.PROVENANCE,
+            AnalysisKind.PROVENANCE,
             request.to_document(),
             {"debug": query["debug"], "force": query["force"]},
             request.cache_key(allowed),
@@ -247,7 +247,7 @@ def _require_token_for_protected(body: dict[str, Any]) -> None:
         require_token()
 
 
-def _serve_results(blueprint: Routes, kind: Kind) -> None:
+def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
     """Add result, state and log of the requests of ``kind``, by their identifiers."""
 
     @blueprint.route("/<string:analysis_id>")
@@ -283,5 +283,5 @@ def _serve_results(blueprint: Routes, kind: Kind) -> None:
             return analyses.log_document(analyses.found(analysis_id, kind))
 
 
-_serve_results(advice_routes, Kind.ADVICE)
-_serve_results(provenance_routes, Kind.PROVENANCE)
+_serve_results(advice_routes, AnalysisKind.ADVICE)
+_serve_results(provenance_routes, AnalysisKind.PROVENANCE)

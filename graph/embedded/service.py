@@ -16,8 +16,7 @@ import psutil
 from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded import processes
-from graph.embedded.home import Home, read_json, write_private
-from graph.embedded.passwords import Passwords
+from graph.embedded.home import Home, Passwords, read_json, write_private
 
 logger = logging.getLogger(__name__)
 

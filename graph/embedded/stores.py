@@ -12,8 +12,7 @@ from filelock import FileLock, Timeout
 from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
-from graph.embedded.home import Home, unusable
-from graph.embedded.passwords import Passwords
+from graph.embedded.home import Home, Passwords, unusable
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import START_TIMEOUT_S, RunRecord, Service, living, read_record
 

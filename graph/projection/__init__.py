@@ -1,10 +1,10 @@
 """The projection of the record to the graph: safe to repeat, and built anew at any time."""
 
 from graph.projection.sync import SyncReport, lag, rebuild, sync, sync_few
-from graph.projection.verify import Difference, KindReport, VerifyReport, verify
+from graph.projection.verify import ElementDifference, KindReport, VerifyReport, verify
 
 __all__ = [
-    "Difference",
+    "ElementDifference",
     "KindReport",
     "SyncReport",
     "VerifyReport",

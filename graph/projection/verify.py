@@ -30,7 +30,7 @@ from graph.projection.registry import EDGES, NODES
 from graph.projection.sync import WAIT_S
 from graph.record.freshness import Lag, lag_of
 
-Kind = NodeKind | EdgeKind
+ProjectedElement = NodeKind | EdgeKind
 
 _BUCKETS = 4_096
 _MODULUS = 1 << 128
@@ -39,7 +39,7 @@ _NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ElementDifference:
     """One element that differs.
 
     :param how: ``missing`` from the graph, ``extra`` in it, or ``different``
@@ -64,7 +64,7 @@ class KindReport:
     graph_count: int
     record_digest: str
     graph_digest: str
-    differences: tuple[Difference, ...]
+    differences: tuple[ElementDifference, ...]
     truncated: bool
 
     @property
@@ -93,7 +93,7 @@ class _Fingerprint:
     count: int = 0
     buckets: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
 
-    def add(self, kind: Kind, row: Row) -> None:
+    def add(self, kind: ProjectedElement, row: Row) -> None:
         element = hashlib.blake2b(orjson.dumps(row), digest_size=16).digest()
         bucket = _bucket(kind, row)
         self.buckets[bucket] = (self.buckets[bucket] + int.from_bytes(element)) % _MODULUS
@@ -117,7 +117,7 @@ def verify(
 
     :param progress: told the kind in hand, how many are done, and how many there are
     """
-    kinds: tuple[Kind, ...] = (*NODES, *EDGES)
+    kinds: tuple[ProjectedElement, ...] = (*NODES, *EDGES)
     reports = []
     with (
         relational_errors(),
@@ -136,7 +136,7 @@ def verify(
     return VerifyReport(tuple(reports), pending)
 
 
-def _compare(kind: Kind, record: Connection, session: neo4j.Session) -> KindReport:
+def _compare(kind: ProjectedElement, record: Connection, session: neo4j.Session) -> KindReport:
     expected = _fingerprint(kind, _record_rows(kind, record))
     found = _fingerprint(kind, _graph_rows(kind, session))
     differing = [i for i in range(_BUCKETS) if expected.buckets[i] != found.buckets[i]]
@@ -153,42 +153,44 @@ def _compare(kind: Kind, record: Connection, session: neo4j.Session) -> KindRepo
     )
 
 
-def _fingerprint(kind: Kind, rows: Iterable[Row]) -> _Fingerprint:
+def _fingerprint(kind: ProjectedElement, rows: Iterable[Row]) -> _Fingerprint:
     fingerprint = _Fingerprint()
     for row in rows:
         fingerprint.add(kind, row)
     return fingerprint
 
 
-def _record_rows(kind: Kind, record: Connection) -> Iterator[Row]:
+def _record_rows(kind: ProjectedElement, record: Connection) -> Iterator[Row]:
     with record.execute(kind.rows, execution_options={"yield_per": 2_000}) as rows:
         for values in rows:
             yield row_of(kind, values)
 
 
-def _graph_rows(kind: Kind, session: neo4j.Session) -> Iterator[Row]:
+def _graph_rows(kind: ProjectedElement, session: neo4j.Session) -> Iterator[Row]:
     for record in session.run(kind.read):
         yield [plain(value) for value in record]
 
 
-def _key(kind: Kind, row: Row) -> str:
+def _key(kind: ProjectedElement, row: Row) -> str:
     return f"{row[0]} -> {row[1]}" if isinstance(kind, EdgeKind) else str(row[0])
 
 
-def _bucket(kind: Kind, row: Row) -> int:
+def _bucket(kind: ProjectedElement, row: Row) -> int:
     return zlib.crc32(_key(kind, row).encode()) % _BUCKETS
 
 
 def _differences(
-    kind: Kind, record: Connection, session: neo4j.Session, suspects: set[int]
-) -> list[Difference]:
+    kind: ProjectedElement, record: Connection, session: neo4j.Session, suspects: set[int]
+) -> list[ElementDifference]:
     expected = _suspected(kind, _record_rows(kind, record), suspects)
     found = _suspected(kind, _graph_rows(kind, session), suspects)
     keys = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
     return [_difference(kind, key, expected.get(key), found.get(key)) for key in keys]
 
 
-def _suspected(kind: Kind, rows: Iterable[Row], suspects: set[int]) -> dict[str, list[Row]]:
+def _suspected(
+    kind: ProjectedElement, rows: Iterable[Row], suspects: set[int]
+) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in rows:
         if _bucket(kind, row) in suspects:
@@ -197,12 +199,12 @@ def _suspected(kind: Kind, rows: Iterable[Row], suspects: set[int]) -> dict[str,
 
 
 def _difference(
-    kind: Kind, key: str, expected: list[Row] | None, found: list[Row] | None
-) -> Difference:
+    kind: ProjectedElement, key: str, expected: list[Row] | None, found: list[Row] | None
+) -> ElementDifference:
     if expected is None or found is None:
-        return Difference(key, "extra" if expected is None else "missing")
+        return ElementDifference(key, "extra" if expected is None else "missing")
     if len(expected) != len(found):
-        return Difference(key, "extra" if len(expected) < len(found) else "missing")
+        return ElementDifference(key, "extra" if len(expected) < len(found) else "missing")
     # Of several edges between two nodes most may well agree.
     ours_alone = _without(expected, found)
     theirs_alone = _without(found, expected)
@@ -212,7 +214,7 @@ def _difference(
         for name, a, b in zip(kind.properties, ours, theirs, strict=True)
         if a != b
     }
-    return Difference(key, "different", tuple(sorted(names)))
+    return ElementDifference(key, "different", tuple(sorted(names)))
 
 
 def _without(some: list[Row], others: list[Row]) -> list[Row]:

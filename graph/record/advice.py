@@ -15,7 +15,7 @@ from common.settings import Settings
 from graph.advice import (
     AdviceHead,
     AdviceLinks,
-    AskedFor,
+    AdviceRequestSummary,
     StoredAdvice,
 )
 from graph.record.affected_versions import share_advisories
@@ -187,7 +187,10 @@ def _add_links(connection: Connection, advice_id: str, links: AdviceLinks) -> No
 
 
 def _add_request(
-    connection: Connection, document_id: str, head: AdviceHead, asked_for: AskedFor | None
+    connection: Connection,
+    document_id: str,
+    head: AdviceHead,
+    asked_for: AdviceRequestSummary | None,
 ) -> None:
     """Store what was asked for, once, however often it is asked."""
     if asked_for is None:
@@ -199,7 +202,9 @@ def _add_request(
         connection.execute(insert(RequestRow).values(row).on_conflict_do_nothing())
 
 
-def request_row(document_id: str, head: AdviceHead, asked_for: AskedFor) -> dict[str, Any]:
+def request_row(
+    document_id: str, head: AdviceHead, asked_for: AdviceRequestSummary
+) -> dict[str, Any]:
     """The row of what was asked for, by column."""
     return {
         "document_id": document_id,

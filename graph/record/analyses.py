@@ -39,7 +39,7 @@ SCHEMA_VERSION = "analysis-request-1"
 CACHED_FOR = timedelta(hours=3)
 
 
-class Kind(StrEnum):
+class AnalysisKind(StrEnum):
     """What identifiers begin with; the value is stored and never renamed."""
 
     ADVICE = "adviser"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
     FETCH = "package-fetch"
 
 
-class State(StrEnum):
+class AnalysisState(StrEnum):
     """How far a request is; the value is stored and never renamed."""
 
     PENDING = "pending"
@@ -66,7 +66,7 @@ class State(StrEnum):
     @property
     def is_terminal(self) -> bool:
         """Whether it stays as it is."""
-        return self not in (State.PENDING, State.RUNNING)
+        return self not in (AnalysisState.PENDING, AnalysisState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Analysis:
     """
 
     analysis_id: str
-    kind: Kind
-    state: State
+    kind: AnalysisKind
+    state: AnalysisState
     parameters: Mapping[str, Any]
     request_document_id: str
     accepted_at: datetime
@@ -104,7 +104,7 @@ class NewAnalysis:
     """
 
     analysis_id: str
-    kind: Kind
+    kind: AnalysisKind
     request: Mapping[str, Any]
     parameters: Mapping[str, Any]
     cache_key: str
@@ -156,7 +156,9 @@ def analysis_of(connection: Connection, analysis_id: str) -> Analysis | None:
     return None if row is None else _analysis(row)
 
 
-def analyses_of(connection: Connection, kind: Kind, limit: int, offset: int = 0) -> list[Analysis]:
+def analyses_of(
+    connection: Connection, kind: AnalysisKind, limit: int, offset: int = 0
+) -> list[Analysis]:
     """Requests of a kind in the order in which they were accepted."""
     query = (
         select(*_COLUMNS)
@@ -192,7 +194,7 @@ def start(connection: Connection, analysis_id: str) -> Analysis | None:
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state.in_(_OPEN))
         .values(
-            state=State.RUNNING.value,
+            state=AnalysisState.RUNNING.value,
             reason=None,
             started_at=func.coalesce(AnalysisRow.started_at, func.clock_timestamp()),
             attempts=AnalysisRow.attempts + 1,
@@ -216,7 +218,7 @@ def postpone(
     waited = connection.scalar(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state.in_(_OPEN))
-        .values(state=State.PENDING.value, reason=reason, postponed_at=since)
+        .values(state=AnalysisState.PENDING.value, reason=reason, postponed_at=since)
         .returning(func.clock_timestamp() - AnalysisRow.postponed_at)
     )
     return waited or timedelta()
@@ -226,15 +228,17 @@ def give_back(connection: Connection, analysis_id: str) -> None:
     """Note that the worker that was at it had to stop: that was no attempt."""
     connection.execute(
         update(AnalysisRow)
-        .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state == State.RUNNING.value)
-        .values(state=State.PENDING.value, attempts=AnalysisRow.attempts - 1)
+        .where(
+            AnalysisRow.analysis_id == analysis_id, AnalysisRow.state == AnalysisState.RUNNING.value
+        )
+        .values(state=AnalysisState.PENDING.value, attempts=AnalysisRow.attempts - 1)
     )
 
 
 def finish(
     connection: Connection,
     analysis_id: str,
-    state: State,
+    state: AnalysisState,
     *,
     reason: str | None = None,
     result_document_id: str | None = None,
@@ -292,7 +296,7 @@ def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
 
 
 #: States that are left.
-_OPEN = (State.PENDING.value, State.RUNNING.value)
+_OPEN = (AnalysisState.PENDING.value, AnalysisState.RUNNING.value)
 #: All but the log, which may be long.
 _COLUMNS = (
     AnalysisRow.analysis_id,
@@ -318,7 +322,7 @@ _EARLIER = (
         AnalysisRow.kind == bindparam("kind"),
         AnalysisRow.cache_key == bindparam("cache_key"),
         AnalysisRow.accepted_at > func.clock_timestamp() - literal(CACHED_FOR),
-        AnalysisRow.state != State.ERROR.value,
+        AnalysisRow.state != AnalysisState.ERROR.value,
     )
     .order_by(AnalysisRow.accepted_at.desc())
     .limit(1)
@@ -327,13 +331,15 @@ _EARLIER = (
 
 def _analysis(row: Row[Any]) -> Analysis:
     values = dict(row._mapping)
-    return Analysis(**{**values, "kind": Kind(values["kind"]), "state": State(values["state"])})
+    return Analysis(
+        **{**values, "kind": AnalysisKind(values["kind"]), "state": AnalysisState(values["state"])}
+    )
 
 
 #: Ended requests are counted for so long; what waits or runs always is.
 COUNTED_FOR = timedelta(days=1)
 #: All, which is said because the index begins with them.
-_ASKED = {"period": COUNTED_FOR, "kinds": [it.value for it in Kind]}
+_ASKED = {"period": COUNTED_FOR, "kinds": [it.value for it in AnalysisKind]}
 
 _STATES = text(
     """
@@ -364,7 +370,7 @@ _WORKERS = text("SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class RequestTimes:
     """Of the ended requests of one kind: median and 99th percentile, in seconds."""
 
     kind: str
@@ -373,15 +379,15 @@ class Times:
 
 
 def states(connection: Connection) -> list[tuple[str, str, int]]:
-    """Kind, state and number of requests."""
+    """AnalysisKind, state and number of requests."""
     rows = connection.execute(_STATES, _ASKED)
     return [(str(kind), str(state), int(number)) for kind, state, number in rows]
 
 
-def times(connection: Connection) -> list[Times]:
+def times(connection: Connection) -> list[RequestTimes]:
     """How long requests waited for a worker, and how long it took."""
     rows = connection.execute(_TIMES, _ASKED)
-    return [Times(str(kind), _pair(waited), _pair(ran)) for kind, waited, ran in rows]
+    return [RequestTimes(str(kind), _pair(waited), _pair(ran)) for kind, waited, ran in rows]
 
 
 def workers(connection: Connection, alive: timedelta) -> int:

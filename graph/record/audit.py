@@ -11,7 +11,7 @@ from graph.tables import AuditRow
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class AuditEntry:
     """A write that a request caused.
 
     :param address: of the client
@@ -30,7 +30,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotedWrite(Write):
+class StoredAuditEntry(AuditEntry):
     """A write as it was noted.
 
     :param at: when
@@ -39,17 +39,17 @@ class NotedWrite(Write):
     at: datetime
 
 
-def add_write(connection: Connection, write: Write) -> None:
+def add_write(connection: Connection, write: AuditEntry) -> None:
     """Note a write; the caller owns the transaction."""
     values = {it.name: getattr(write, it.name) for it in fields(write)}
     connection.execute(insert(AuditRow).values(**values))
 
 
-def latest_writes(connection: Connection, limit: int = 100) -> list[NotedWrite]:
+def latest_writes(connection: Connection, limit: int = 100) -> list[StoredAuditEntry]:
     """What was written last, newest first."""
     query = (
-        select(*(getattr(AuditRow, it.name) for it in fields(NotedWrite)))
+        select(*(getattr(AuditRow, it.name) for it in fields(StoredAuditEntry)))
         .order_by(AuditRow.entry_id.desc())
         .limit(limit)
     )
-    return [NotedWrite(**row._mapping) for row in connection.execute(query)]
+    return [StoredAuditEntry(**row._mapping) for row in connection.execute(query)]

@@ -64,7 +64,7 @@ class IndexEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedProject:
     """A package whose releases are followed, with the bounds that it was added with."""
 
     index: str
@@ -230,7 +230,7 @@ def add_events(connection: Connection, events: Iterable[IndexEvent]) -> None:
         connection.execute(insert(PackageEvent).values(rows))
 
 
-def watch(connection: Connection, packages: Iterable[Watched]) -> None:
+def watch(connection: Connection, packages: Iterable[WatchedProject]) -> None:
     """Follow releases of packages; bounds given again replace those before."""
     for it in packages:
         values = {
@@ -256,13 +256,13 @@ def unwatch(connection: Connection, index: str, names: Collection[str]) -> set[s
     )
 
 
-def watched(connection: Connection) -> list[Watched]:
+def watched(connection: Connection) -> list[WatchedProject]:
     """The packages that are followed, by index and name."""
     rows = connection.execute(
         select(WatchedPackage).order_by(WatchedPackage.index_name, WatchedPackage.name)
     )
     return [
-        Watched(
+        WatchedProject(
             row.index_name, row.name, row.max_versions, row.newer_than, tuple(row.extras),
             row.prereleases,
         )

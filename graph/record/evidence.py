@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, any_, func, select
 
 from common.formats.json_documents import canonical_json
 from common.packages import Purl
-from graph.evidence import ADVISORIES, Evidence, KnownHarm, Reading, Series
+from graph.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from graph.record.advisories import HAS_ADVISORIES
 from graph.record.observations import (
     measured,
@@ -131,12 +131,14 @@ def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
     return dict(sorted(connection.execute(query)))
 
 
-def _harms(connection: Connection, identifiers: Iterable[str]) -> dict[str, KnownHarm]:
+def _harms(connection: Connection, identifiers: Iterable[str]) -> dict[str, VulnerabilityDetails]:
     query = select(
         VulnerabilityRow.vulnerability_id, VulnerabilityRow.aliases, VulnerabilityRow.summary
     ).where(VulnerabilityRow.vulnerability_id == any_(texts(sorted(identifiers))))
     rows = sorted(connection.execute(query), key=lambda row: row[0])
-    return {key: KnownHarm(tuple(sorted(aliases)), summary) for key, aliases, summary in rows}
+    return {
+        key: VulnerabilityDetails(tuple(sorted(aliases)), summary) for key, aliases, summary in rows
+    }
 
 
 def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime | None]:

@@ -45,7 +45,7 @@ _CHANGES = select(KnowledgeRow.changes)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class KnowledgeState:
     """The state of knowledge that an answer is based on.
 
     :param as_of: when the record last took in a document; ``None`` if it is empty
@@ -87,9 +87,9 @@ class SourceTimes:
     answered_at: datetime | None
 
 
-def progress(connection: Connection) -> Progress:
+def progress(connection: Connection) -> KnowledgeState:
     """The current state of knowledge; one query, whose cost does not grow with the record."""
-    return Progress(*connection.execute(_PROGRESS).one())
+    return KnowledgeState(*connection.execute(_PROGRESS).one())
 
 
 def lag_of(connection: Connection, most: int | None = None) -> Lag:

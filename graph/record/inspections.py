@@ -125,7 +125,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class InspectionDelivery:
     """An inspection and where it was read from."""
 
     document: InspectionDocument
@@ -141,7 +141,7 @@ class InspectionsAdded:
 
 
 def add_inspections(
-    connection: Connection, settings: Settings, deliveries: Sequence[Delivery]
+    connection: Connection, settings: Settings, deliveries: Sequence[InspectionDelivery]
 ) -> InspectionsAdded:
     """Store each inspection once; the caller owns the transaction.
 

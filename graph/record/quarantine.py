@@ -14,7 +14,7 @@ from graph.tables import QuarantinedDocument
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class QuarantineReason:
     """Why one document was not taken in.
 
     :param place: inside ``source``: a member of an archive, a key, or nothing
@@ -30,7 +30,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantineEntry(Refusal):
+class QuarantineEntry(QuarantineReason):
     """A refusal as it is kept."""
 
     quarantine_id: int
@@ -39,7 +39,7 @@ class QuarantineEntry(Refusal):
     last_seen_at: datetime
 
 
-def add_refusals(connection: Connection, refusals: Iterable[Refusal]) -> None:
+def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -> None:
     """Keep each refusal; one that was met before counts another attempt."""
     entries = [
         {

@@ -92,7 +92,7 @@ class StackHead:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenBy:
+class StackVisibility:
     """Whose advice is looked at beside what was measured.
 
     :param token_id: ``None`` for nobody's
@@ -102,7 +102,7 @@ class SeenBy:
     everything: bool = False
 
 
-EVERYTHING = SeenBy(everything=True)
+EVERYTHING = StackVisibility(everything=True)
 
 
 def browse_stacks(
@@ -111,7 +111,7 @@ def browse_stacks(
     package: str | None = None,
     version: str | None = None,
     measured: bool | None = None,
-    seen_by: SeenBy = EVERYTHING,
+    seen_by: StackVisibility = EVERYTHING,
     after: str | None = None,
     limit: int,
 ) -> list[StackHead]:

@@ -141,7 +141,7 @@ class AdvisoryCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownVulnerability:
+class PackageVulnerability:
     """A vulnerability of a package.
 
     :param packages: what its advisories say of the package
@@ -188,7 +188,7 @@ def advisory_counts(connection: Connection) -> AdvisoryCounts:
 
 def vulnerabilities_of(
     connection: Connection, name: str, version: str | None = None
-) -> list[KnownVulnerability]:
+) -> list[PackageVulnerability]:
     """Vulnerabilities of a package, the worst first; withdrawn ones last.
 
     :param version: only those that affect it, whether or not it is known here; such
@@ -213,7 +213,7 @@ def vulnerabilities_of(
         .where(row.vulnerability_id == any_(texts(claims)))
     )  # fmt: skip
     found = [
-        KnownVulnerability(
+        PackageVulnerability(
             it[0], tuple(it[1]), *it[2:], packages=tuple(claims[it[0]]),
             versions=tuple(versions.get(it[0], ())),
         )
@@ -223,7 +223,7 @@ def vulnerabilities_of(
     return sorted(found, key=_place)
 
 
-def _place(it: KnownVulnerability) -> tuple[bool, int, float, str]:
+def _place(it: PackageVulnerability) -> tuple[bool, int, float, str]:
     """By what is said of it in words first: a score may be missing where the words are not."""
     rank = -1 if it.severity is None else Severity(it.severity).rank
     return it.withdrawn_at is not None, -rank, -(it.score or 0.0), it.vulnerability_id
@@ -288,7 +288,7 @@ class VulnerabilityHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Advisory:
+class AdvisorySummary:
     """One advisory about a vulnerability."""
 
     advisory_id: str
@@ -362,7 +362,7 @@ def vulnerability_named(connection: Connection, identifier: str) -> Vulnerabilit
     return None
 
 
-def advisories_about(connection: Connection, vulnerability_id: str) -> list[Advisory]:
+def advisories_about(connection: Connection, vulnerability_id: str) -> list[AdvisorySummary]:
     """The advisories of a vulnerability, by identifier."""
     row = AdvisoryRow
     rows = connection.execute(
@@ -370,7 +370,7 @@ def advisories_about(connection: Connection, vulnerability_id: str) -> list[Advi
         .where(row.vulnerability_id == vulnerability_id)
         .order_by(row.advisory_id)
     )
-    return [Advisory(*it) for it in rows]
+    return [AdvisorySummary(*it) for it in rows]
 
 
 def affected_count(connection: Connection, vulnerability_id: str) -> int:

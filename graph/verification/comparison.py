@@ -51,7 +51,7 @@ NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RecordDifference:
     """One value that is not what a document says.
 
     :param row: key of the row in ``table``; empty for the document's own
@@ -72,25 +72,25 @@ class Difference:
         return f"{self.table}.{self.field}" if self.field else self.table
 
 
-def of_document(document_id: str, field: str, stored: object, expected: object) -> Difference:
+def of_document(document_id: str, field: str, stored: object, expected: object) -> RecordDifference:
     """A difference in a document's own row."""
-    return Difference(document_id, "documents", "", field, shown(stored), shown(expected))
+    return RecordDifference(document_id, "documents", "", field, shown(stored), shown(expected))
 
 
-def unreadable(document_id: str, schema_version: str, error: InvalidDocument) -> Difference:
+def unreadable(document_id: str, schema_version: str, error: InvalidDocument) -> RecordDifference:
     """A document of which no rows can be made: of another schema, or refused by now."""
     expected = f"a schema by which the body can be read: {error}"
     return of_document(document_id, "schema_version", schema_version, expected)
 
 
-def missing_row(document_id: str, table: str, row: str) -> Difference:
+def missing_row(document_id: str, table: str, row: str) -> RecordDifference:
     """A row that a document makes and that is not there."""
-    return Difference(document_id, table, row, "", _NO_ROW, _ROW)
+    return RecordDifference(document_id, table, row, "", _NO_ROW, _ROW)
 
 
-def extra_row(document_id: str, table: str, row: str) -> Difference:
+def extra_row(document_id: str, table: str, row: str) -> RecordDifference:
     """A row that no document makes."""
-    return Difference(document_id, table, row, "", _ROW, _NO_ROW)
+    return RecordDifference(document_id, table, row, "", _ROW, _NO_ROW)
 
 
 def row_differences(
@@ -100,14 +100,16 @@ def row_differences(
     stored: Mapping[str, Any],
     expected: Mapping[str, Any],
     left_out: Collection[str] = (),
-) -> Iterator[Difference]:
+) -> Iterator[RecordDifference]:
     """The columns of ``expected`` in which a stored row has another value.
 
     :param left_out: columns that are not compared
     """
     for field, value in expected.items():
         if field not in left_out and not same(stored[field], value):
-            yield Difference(document_id, table, row, field, shown(stored[field]), shown(value))
+            yield RecordDifference(
+                document_id, table, row, field, shown(stored[field]), shown(value)
+            )
 
 
 def same(stored: Any, expected: Any) -> bool:
@@ -184,7 +186,7 @@ def compare_rows(
     connection: Connection,
     made: Mapping[str, Collection[tuple[type[Base], Row]]],
     parts: Collection[type[Base]] = (),
-) -> Iterator[Difference]:
+) -> Iterator[RecordDifference]:
     """Where stored rows differ from those that documents make; a query for each table.
 
     :param made: by document, the rows that it makes; of rows that belong to one document, all
@@ -262,7 +264,7 @@ def _differences(
     rows: Iterable[tuple[type[Base], Row]],
     parts: Collection[type[Base]],
     stored: _Stored,
-) -> Iterator[Difference]:
+) -> Iterator[RecordDifference]:
     keys: dict[type[Base], set[Key]] = defaultdict(set)
     foreign: set[str] = set()
     for model, row in rows:
@@ -294,7 +296,9 @@ def _differences(
         yield extra_row(document_id, table_of(model).name, _named(key))
 
 
-def _in_row(document_id: str, model: type[Base], stored: Row, row: Row) -> Iterator[Difference]:
+def _in_row(
+    document_id: str, model: type[Base], stored: Row, row: Row
+) -> Iterator[RecordDifference]:
     left_out = {"document_id"} if model in _SHARED else set()
     if model is HardwareRow and stored["document_id"] != document_id:
         # Machines of one class may call themselves differently; the first one's label stays.

@@ -22,7 +22,7 @@ from graph.tables import (
     NativeEnvironmentRow,
     PackageVersionRow,
 )
-from graph.verification.comparison import Difference, of_document
+from graph.verification.comparison import RecordDifference, of_document
 
 #: Documents and bytes of their bodies that are held at a time.
 _DOCUMENTS, _BYTES = 500, 16 * 2**20
@@ -107,7 +107,7 @@ def read_documents(
 
 def wrong_kinds(
     connection: Connection, documents: Sequence[StoredDocument]
-) -> Iterator[Difference]:
+) -> Iterator[RecordDifference]:
     """Documents with rows that only another kind of document makes."""
     for column, kind in _ORIGINS:
         others = {it.document_id: it.kind for it in documents if it.kind != kind}
@@ -118,7 +118,7 @@ def wrong_kinds(
 
 def wrong_uploads(
     connection: Connection, documents: Sequence[StoredDocument]
-) -> Iterator[Difference]:
+) -> Iterator[RecordDifference]:
     """Uploads are named by their request, which has the SHA-256 of the body."""
     uploads = {it.source: it for it in documents if it.kind == UPLOAD and not it.damage}
     if not uploads:

@@ -26,14 +26,14 @@ from graph.engine import relational_errors
 from graph.record.affected_versions import hold_advisories
 from graph.record.freshness import count_change
 from graph.record.quarantine import (
-    Refusal,
+    QuarantineReason,
     add_refusals,
     resolve_sources,
 )
 from graph.tables import Document, QuarantinedDocument, RecordCheckRow
 from graph.verification.comparison import (
     NOTHING,
-    Difference,
+    RecordDifference,
     of_document,
 )
 from graph.verification.documents import (
@@ -103,7 +103,7 @@ def end_round(connection: Connection) -> None:
 
 
 def save_refusals(
-    connection: Connection, document_ids: Collection[str], refusals: Iterable[Refusal]
+    connection: Connection, document_ids: Collection[str], refusals: Iterable[QuarantineReason]
 ) -> None:
     """Keep what differs in some documents, and take off the list what does no more.
 
@@ -144,7 +144,7 @@ class RecordReport:
     documents: Counter[str] = field(default_factory=Counter)
     damaged: int = 0
     tampered: int = 0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[RecordDifference] = field(default_factory=list)
     more: int = 0
     outdated: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
@@ -157,7 +157,7 @@ class RecordReport:
         """Whether nothing differs."""
         return not self.tampered
 
-    def add(self, differences: Iterable[Difference]) -> None:
+    def add(self, differences: Iterable[RecordDifference]) -> None:
         """Name differences, each once."""
         for it in differences:
             key = it.table, it.row or it.document_id, it.field
@@ -196,7 +196,7 @@ class RecordReport:
 
 
 @dataclass(slots=True)
-class Run:
+class VerificationRun:
     """What verifiers are given: where bodies are, and what they may do.
 
     :param replays: advice that may still be answered again
@@ -212,14 +212,14 @@ class Verifier(Protocol):
     """Knows which rows the documents of a kind make."""
 
     def compare(
-        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
-    ) -> Iterable[Difference]:
+        self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
+    ) -> Iterable[RecordDifference]:
         """Where the record differs from what these documents say; nothing is written."""
 
     def settle(
         self,
         connection: Connection,
-        run: Run,
+        run: VerificationRun,
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:
@@ -258,7 +258,7 @@ def verify_record(
     """
     began = time.monotonic()
     report = RecordReport()
-    run = Run(settings, replays, report.counts)
+    run = VerificationRun(settings, replays, report.counts)
     with relational_errors(settings):
         with engine.begin() as connection:
             position = record_check(connection).position
@@ -292,7 +292,7 @@ def verify_record(
 
 
 def _next_batch(
-    engine: Engine, run: Run, report: RecordReport, position: str, most: int
+    engine: Engine, run: VerificationRun, report: RecordReport, position: str, most: int
 ) -> str | None:
     """Compare the next documents, and commit what was found.
 
@@ -337,11 +337,13 @@ def _next_batch(
 
 
 def _told_apart(
-    report: RecordReport, documents: Sequence[StoredDocument], differences: Iterable[Difference]
-) -> dict[str, list[Difference]]:
+    report: RecordReport,
+    documents: Sequence[StoredDocument],
+    differences: Iterable[RecordDifference],
+) -> dict[str, list[RecordDifference]]:
     """Differences by document, without those that a later version of the parsers explains."""
     explained = {it.document_id: changed_since(it.parser_version) for it in documents}
-    tampered: dict[str, list[Difference]] = defaultdict(list)
+    tampered: dict[str, list[RecordDifference]] = defaultdict(list)
     for it in differences:
         names = {it.table, it.column, f"{it.column}={it.expected}"}
         if it.stored == NOTHING:
@@ -356,9 +358,11 @@ def _told_apart(
     return tampered
 
 
-def _refusals(tampered: dict[str, list[Difference]]) -> Iterable[Refusal]:
+def _refusals(tampered: dict[str, list[RecordDifference]]) -> Iterable[QuarantineReason]:
     for document_id, differences in tampered.items():
         for it in differences[:_KEPT]:
             message = f"stored {it.stored}, expected {it.expected}"
             place = f"{it.table} {it.row}".rstrip()
-            yield Refusal(KIND, document_id, place, Reason.TAMPERED, it.field or "$", message)
+            yield QuarantineReason(
+                KIND, document_id, place, Reason.TAMPERED, it.field or "$", message
+            )

@@ -33,7 +33,7 @@ from graph.record.postgresql import texts
 from graph.record.vulnerabilities import merged
 from graph.tables import AdvisoryPackage, AdvisoryRow, Base, VulnerabilityRow
 from graph.verification.comparison import (
-    Difference,
+    RecordDifference,
     Row,
     compare_rows,
     extra_row,
@@ -41,7 +41,7 @@ from graph.verification.comparison import (
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import Run
+from graph.verification.run import VerificationRun
 from ingest.advisories.osv import advisory_of
 
 
@@ -58,8 +58,8 @@ class AdvisoryVerifier:
     """Compares advisories, and writes them again where they differ."""
 
     def compare(
-        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
-    ) -> Iterator[Difference]:
+        self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
+    ) -> Iterator[RecordDifference]:
         advisories: dict[str, Advisory] = {}
         for it in documents:
             try:
@@ -79,7 +79,7 @@ class AdvisoryVerifier:
                 made[document_id] = list(_rows(advisory, member.vulnerability_id))
             elif not _is_newer(member, advisory):
                 stored = member.document_id
-                yield Difference(
+                yield RecordDifference(
                     document_id, "advisories", name, "document_id", stored, document_id
                 )
         yield from compare_rows(connection, made, (AdvisoryPackage,))
@@ -89,7 +89,7 @@ class AdvisoryVerifier:
     def settle(
         self,
         connection: Connection,
-        run: Run,
+        run: VerificationRun,
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:
@@ -143,10 +143,10 @@ def _rows(advisory: Advisory, vulnerability_id: str) -> Iterator[tuple[type[Base
 
 def _of_vulnerabilities(
     connection: Connection,
-    run: Run,
+    run: VerificationRun,
     advisories: Mapping[str, Advisory],
     current: Mapping[str, _Member],
-) -> Iterator[Difference]:
+) -> Iterator[RecordDifference]:
     """Where vulnerabilities are not what all of their advisories say together.
 
     :param current: by document, the advisories that are as the record has them
@@ -175,7 +175,7 @@ def _of_vulnerabilities(
 
 def _groups(
     connection: Connection,
-    run: Run,
+    run: VerificationRun,
     advisories: Mapping[str, Advisory],
     vulnerability_ids: Collection[str],
 ) -> dict[str, list[Advisory]]:

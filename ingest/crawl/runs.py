@@ -20,7 +20,7 @@ from common.settings import Settings
 from graph.engine import relational_errors
 from graph.projection import lag
 from graph.record.crawls import (
-    Watched,
+    WatchedProject,
     known_projects,
     retry_all,
     watch,
@@ -176,7 +176,9 @@ def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) ->
     return CrawlRequest(tuple(roots), bounds)
 
 
-def _refreshing(index: str, known: Sequence[str], followed: Iterable[Watched]) -> CrawlRequest:
+def _refreshing(
+    index: str, known: Sequence[str], followed: Iterable[WatchedProject]
+) -> CrawlRequest:
     """All that is known of an index; of what is watched, within its own bounds."""
     ours = [it for it in followed if it.index == index]
     return CrawlRequest(
@@ -187,7 +189,7 @@ def _refreshing(index: str, known: Sequence[str], followed: Iterable[Watched]) -
     )
 
 
-def _bounds_of(followed: Watched) -> CrawlBounds:
+def _bounds_of(followed: WatchedProject) -> CrawlBounds:
     bounds = CrawlBounds(newer_than=followed.newer_than, prereleases=followed.prereleases)
     if followed.max_versions is None:
         return bounds
@@ -219,7 +221,7 @@ def _watch(
         watch(
             connection,
             [
-                Watched(
+                WatchedProject(
                     index.name, name, bounds.max_versions, bounds.newer_than,
                     tuple(sorted(asked)), bounds.prereleases,
                 )

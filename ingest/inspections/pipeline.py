@@ -13,7 +13,11 @@ from typing import Any
 from sqlalchemy import Engine
 
 from common.settings import Settings
-from graph.record.inspections import Delivery, InspectionsAdded, add_inspections
+from graph.record.inspections import (
+    InspectionDelivery,
+    InspectionsAdded,
+    add_inspections,
+)
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.documents import (
@@ -49,7 +53,7 @@ class IngestReport:
     observations_known: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def count_batch(self, batch: Batch[Delivery], added: InspectionsAdded) -> None:
+    def count_batch(self, batch: Batch[InspectionDelivery], added: InspectionsAdded) -> None:
         """Count a batch and what it added to the record."""
         new_documents, new_observations = set(added.documents), set(added.observations)
         for document in (delivery.document for delivery in batch.deliveries):
@@ -148,7 +152,7 @@ def read_inspections(
     limits: SourceLimits,
     on_document: Callable[[], None] = lambda: None,
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-) -> Iterator[Batch[Delivery]]:
+) -> Iterator[Batch[InspectionDelivery]]:
     """Read and parse ``sources`` into batches of bounded size, in order."""
     parsed = _parsed(sources, limits, on_document, on_skipped)
     return in_batches(parsed, lambda delivery: len(delivery.document.body))
@@ -159,7 +163,7 @@ def _parsed(
     limits: SourceLimits,
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None],
-) -> Iterator[Delivery | RefusedDocument]:
+) -> Iterator[InspectionDelivery | RefusedDocument]:
     """Parse each raw document; a dictionary of inspections gives several."""
     for source in sources:
         for raw in documents_of(source, limits, on_skipped):
@@ -170,7 +174,7 @@ def _parsed(
                     if isinstance(document, RefusedDocument):
                         yield document
                     else:
-                        yield Delivery(document, raw.source)
+                        yield InspectionDelivery(document, raw.source)
             on_document()
 
 

@@ -28,14 +28,14 @@ from graph.tables import (
     table_of,
 )
 from graph.verification.comparison import (
-    Difference,
+    RecordDifference,
     Row,
     compare_rows,
     of_document,
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import Run
+from graph.verification.run import VerificationRun
 from ingest.inspections.parsing import parse_stored
 
 _OF_STACKS = {table_of(it).name for it in (StackRow, StackPackage, PackageVersionRow)}
@@ -57,8 +57,8 @@ class InspectionVerifier:
     """Compares inspections; a document in which anything differs is no evidence."""
 
     def compare(
-        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
-    ) -> Iterator[Difference]:
+        self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
+    ) -> Iterator[RecordDifference]:
         names = _names(connection, documents)
         made: dict[str, list[tuple[type[Base], Row]]] = {}
         # Many inspections are of one stack, which has many rows: it is compared once.
@@ -86,7 +86,7 @@ class InspectionVerifier:
     def settle(
         self,
         connection: Connection,
-        run: Run,
+        run: VerificationRun,
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 from common.errors import InvalidDocument
 from graph.record.native import analysis_rows
 from graph.tables import ArtifactInterface, NativeEnvironmentInterface
-from graph.verification.comparison import Difference, compare_rows, unreadable
+from graph.verification.comparison import RecordDifference, compare_rows, unreadable
 from graph.verification.documents import StoredDocument
-from graph.verification.run import Run
+from graph.verification.run import VerificationRun
 from ingest.native.documents import analysis_of
 
 
@@ -19,8 +19,8 @@ class AnalysisVerifier:
     """Compares analyses."""
 
     def compare(
-        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
-    ) -> Iterator[Difference]:
+        self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
+    ) -> Iterator[RecordDifference]:
         made = {}
         for it in documents:
             try:
@@ -33,7 +33,7 @@ class AnalysisVerifier:
     def settle(
         self,
         connection: Connection,
-        run: Run,
+        run: VerificationRun,
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:

@@ -28,7 +28,7 @@ from graph.record.release_merging import HashAlarm, KnownRelease
 from graph.record.releases import release_rows, restore_releases
 from graph.tables import ReleaseFileRow, RequirementRow
 from graph.verification.comparison import (
-    Difference,
+    RecordDifference,
     compare_rows,
     extra_row,
     missing_row,
@@ -36,7 +36,7 @@ from graph.verification.comparison import (
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import Run
+from graph.verification.run import VerificationRun
 from ingest.releases.parsing import release_of
 
 _TABLE = "package_versions"
@@ -46,8 +46,8 @@ class ReleaseVerifier:
     """Compares releases, and writes them again where they differ."""
 
     def compare(
-        self, connection: Connection, run: Run, documents: Sequence[StoredDocument]
-    ) -> Iterator[Difference]:
+        self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
+    ) -> Iterator[RecordDifference]:
         releases: dict[str, Release] = {}
         for it in documents:
             try:
@@ -74,12 +74,12 @@ class ReleaseVerifier:
         tellers = {release.purl: document_id for document_id, release in known.told.items()}
         for found in untold(connection, known.stored.values()):
             ranks, wanted = shown(" | ".join(found.ranks)), "ranks of stored documents"
-            yield Difference(tellers[found.purl], _TABLE, found.purl, "ranks", ranks, wanted)
+            yield RecordDifference(tellers[found.purl], _TABLE, found.purl, "ranks", ranks, wanted)
 
     def settle(
         self,
         connection: Connection,
-        run: Run,
+        run: VerificationRun,
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:

@@ -17,7 +17,7 @@ from adviser.scoring.target import Target
 from common.formats.json_documents import digest
 from common.packages import Purl, package_version
 from common.units import Unit
-from graph.evidence import Evidence, KnownHarm, Reading, Series
+from graph.evidence import Evidence, Reading, Series, VulnerabilityDetails
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 #: Hardware classes of these tests.
@@ -173,10 +173,10 @@ def standings_about(
     )
 
 
-def harms(**aliases: Iterable[str]) -> Mapping[str, KnownHarm]:
+def harms(**aliases: Iterable[str]) -> Mapping[str, VulnerabilityDetails]:
     """Vulnerabilities by identifier, ``_`` for ``-``, with their aliases."""
     return {
-        name.replace("_", "-"): KnownHarm(tuple(sorted(it)), f"{name} is bad")
+        name.replace("_", "-"): VulnerabilityDetails(tuple(sorted(it)), f"{name} is bad")
         for name, it in aliases.items()
     }
 

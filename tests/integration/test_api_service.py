@@ -24,9 +24,9 @@ from common.settings import Settings
 from graph.embedded.processes import free_port
 from graph.engine import Stores, relational_engine
 from graph.record.analyses import (
-    Kind,
+    AnalysisKind,
+    AnalysisState,
     NewAnalysis,
-    State,
     accept,
     finish,
     start,
@@ -172,15 +172,15 @@ class TestFigures:
         assert figure(client, 'thoth_queue_jobs{queue="people"}') == 1
         assert figure(client, 'thoth_analyses{kind="adviser",state="pending"}') == 1
 
-    @pytest.mark.parametrize("kind", list(Kind))
+    @pytest.mark.parametrize("kind", list(AnalysisKind))
     def test_requests_of_every_kind_are_counted(
-        self, client: FlaskClient, stores: Stores, kind: Kind
+        self, client: FlaskClient, stores: Stores, kind: AnalysisKind
     ) -> None:
         new = NewAnalysis(f"{kind}-1", kind, {}, {}, "key")
         with stores.engine.begin() as connection:
             accept(connection, stores.settings, new)
             start(connection, new.analysis_id)
-            finish(connection, new.analysis_id, State.SUCCEEDED)
+            finish(connection, new.analysis_id, AnalysisState.SUCCEEDED)
         assert figure(client, f'thoth_analyses{{kind="{kind}",state="succeeded"}}') == 1
         took = f'thoth_analysis_run_seconds{{kind="{kind}",quantile="0.5"}}'
         assert figure(client, took) >= 0

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, insert, select, text
 from common.inspection import Stack
 from common.packages import package_version
 from common.settings import Settings
-from graph.advice import AdviceLinks, Recommended
+from graph.advice import AdviceLinks, RecommendedStack
 from graph.analyst_queries import open_reader, run_query
 from graph.engine import Stores, graph_database, relational_engine, relational_url
 from graph.engine import graph_driver as connect
@@ -305,7 +305,7 @@ def _add_earlier_advice(
     advised = ((UNBUILT, evidence), (HARMFUL, ["CVE-2025-0001"]))
     for number, (packages, named) in enumerate(advised):
         stack = Stack.of(tuple(package_version(*it) for it in packages))
-        links = AdviceLinks((Recommended(stack, 1.0),), named, (hasty,) if number == 0 else ())
+        links = AdviceLinks((RecommendedStack(stack, 1.0),), named, (hasty,) if number == 0 else ())
         assert add_advice(connection, settings, stored_advice(number), links)
 
 

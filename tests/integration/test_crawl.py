@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 from common.errors import AlreadyRunning, InvalidArgument
 from common.index.configuration import index_of
 from common.settings import Settings
-from graph.record.crawls import Watched, watch
+from graph.record.crawls import WatchedProject, watch
 from graph.record.freshness import source_times
 from graph.record.indexes import index_status
 from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
@@ -440,7 +440,7 @@ def test_a_refresh_does_not_dig_for_older_releases_and_keeps_to_what_is_watched(
     add(at, relational, "app", bounds=CrawlBounds(max_versions=1))
     assert one(refresh_indexes(at, relational)).read == {}
     with relational.begin() as connection:
-        watch(connection, [Watched("local", "app", 2, extras=("net",))])
+        watch(connection, [WatchedProject("local", "app", 2, extras=("net",))])
     wheels(index, "app", "1.3", metadata=requires("http ; extra == 'net'"))
     wheels(index, "http", "1.0")
     report = one(refresh_indexes(at, relational))

@@ -22,9 +22,10 @@ from sqlalchemy import text
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
-from graph.embedded import EmbeddedStores, processes
+from graph.embedded import processes
 from graph.embedded.home import write_private
 from graph.embedded.service import RunRecord, read_record
+from graph.embedded.stores import EmbeddedStores
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
 from tests.services.waiting import DEADLINE_S, wait_until
 

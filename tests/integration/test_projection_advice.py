@@ -16,8 +16,8 @@ from common.packages import package_version
 from common.settings import Settings
 from graph.advice import (
     AdviceLinks,
-    AskedFor,
-    Recommended,
+    AdviceRequestSummary,
+    RecommendedStack,
 )
 from graph.engine import Stores
 from graph.projection import lag, rebuild, sync_few
@@ -79,7 +79,7 @@ def add(stores: Stores, number: int, links: AdviceLinks, status: str = "optimal"
 
 def test_an_advised_stack_that_was_measured_is_one_node(stores: Stores) -> None:
     named = observations(stores)[:3]
-    stacks = (Recommended(NEW, 1.5), Recommended(MEASURED, -0.25))
+    stacks = (RecommendedStack(NEW, 1.5), RecommendedStack(MEASURED, -0.25))
     assert add(stores, 7, AdviceLinks(stacks, [*named, HARM]))
     assert lag(stores.engine).count >= 2
     project(stores)
@@ -127,12 +127,12 @@ def test_an_advice_without_a_stack_recommends_none(stores: Stores) -> None:
 
 
 def test_twice_is_once_and_a_rebuild_gives_the_same(stores: Stores) -> None:
-    links = AdviceLinks((Recommended(NEW, 1.0),), observations(stores)[:2])
+    links = AdviceLinks((RecommendedStack(NEW, 1.0),), observations(stores)[:2])
     assert add(stores, 9, links)
     project(stores)
     once = verified(stores)
     assert once.equal
-    assert not add(stores, 9, AdviceLinks((Recommended(MEASURED, 2.0),), observations(stores)))
+    assert not add(stores, 9, AdviceLinks((RecommendedStack(MEASURED, 2.0),), observations(stores)))
     assert lag(stores.engine).count == 0
     with stores.engine.begin() as connection:
         entries = [{"kind": "advice", "key": advice_id(9)}, {"kind": "stack", "key": NEW.digest}]
@@ -144,7 +144,7 @@ def test_twice_is_once_and_a_rebuild_gives_the_same(stores: Stores) -> None:
 
 
 def test_an_advice_brings_what_it_points_at_if_the_graph_lost_it(stores: Stores) -> None:
-    links = AdviceLinks((Recommended(MEASURED, 1.0),), observations(stores))
+    links = AdviceLinks((RecommendedStack(MEASURED, 1.0),), observations(stores))
     assert add(stores, 10, links)
     answer(stores, "MATCH (n) WHERE n:Stack OR n:Inspection OR n:Observation DETACH DELETE n")
     project(stores)
@@ -159,9 +159,11 @@ def test_an_advice_brings_what_it_points_at_if_the_graph_lost_it(stores: Stores)
 
 OLDER = Stack.of((package_version("numpy", "1.9.0"),))
 CLAIM = recorded_claim(NEW.digest, OLDER.digest, package=None, interval_low_pct=None)
-ASKED_FOR = AskedFor(["numpy>=1.9", "unheard-of"], ["numpy", "unheard-of"], "sha256:here", 2)
+ASKED_FOR = AdviceRequestSummary(
+    ["numpy>=1.9", "unheard-of"], ["numpy", "unheard-of"], "sha256:here", 2
+)
 CLAIMED = AdviceLinks(
-    (Recommended(NEW, 1.0), Recommended(OLDER, 0.5)), claims=(CLAIM,), asked_for=ASKED_FOR
+    (RecommendedStack(NEW, 1.0), RecommendedStack(OLDER, 0.5)), claims=(CLAIM,), asked_for=ASKED_FOR
 )
 
 
@@ -257,7 +259,9 @@ def test_a_claim_that_drifted_is_found_and_mended(stores: Stores) -> None:
 def test_verify_finds_what_drifted_and_a_rebuild_mends_it(
     stores: Stores, change: str, how: str
 ) -> None:
-    assert add(stores, 11, AdviceLinks((Recommended(MEASURED, 1.0),), observations(stores)[:1]))
+    assert add(
+        stores, 11, AdviceLinks((RecommendedStack(MEASURED, 1.0),), observations(stores)[:1])
+    )
     project(stores)
     done = "SET r.score = 9.0" if change == "SET" else "DELETE r"
     answer(
@@ -272,7 +276,7 @@ def test_verify_finds_what_drifted_and_a_rebuild_mends_it(
 
 
 def test_few_entries_are_projected_at_once_and_many_are_left(stores: Stores) -> None:
-    assert add(stores, 12, AdviceLinks((Recommended(MEASURED, 1.0),)))
+    assert add(stores, 12, AdviceLinks((RecommendedStack(MEASURED, 1.0),)))
     assert not sync_few(stores.engine, stores.driver, most=0, database=stores.database)
     assert lag(stores.engine).count == 1
     assert sync_few(stores.engine, stores.driver, database=stores.database)

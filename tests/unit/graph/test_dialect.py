@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graph.dialect import (
-    Step,
+    PlanStep,
     called_procedures,
     steps_of,
     tells_kind,
@@ -41,17 +41,20 @@ def summary(operator: str, details: dict[str, str], *children: Any) -> Any:
 def test_a_tree_gives_its_operators_and_procedures() -> None:
     call = summary("ProcedureCall@neo4j", {"Details": "db.labels() :: (label :: STRING)"}).plan
     explained = summary("ProduceResults@neo4j", {"Details": "label"}, call)
-    assert steps_of(explained, "") == [Step("ProduceResults"), Step("ProcedureCall", "db.labels")]
+    assert steps_of(explained, "") == [
+        PlanStep("ProduceResults"),
+        PlanStep("ProcedureCall", "db.labels"),
+    ]
     assert tells_kind(explained)
 
 
 def test_a_text_gives_its_lines_and_what_subqueries_call() -> None:
     explained = summary("ArcadeDB.OpenCypher.Plan", {"string-representation": ARCADEDB})
     steps = steps_of(explained, "CALL () { CALL algo.wcc() YIELD node RETURN node } RETURN node")
-    assert Step("ProcedureCall", "dbms.components") in steps
-    assert Step("LoadCSV") in steps
-    assert Step("DETACH DELETE") in steps
-    assert steps[-1] == Step("ProcedureCall", "algo.wcc")
+    assert PlanStep("ProcedureCall", "dbms.components") in steps
+    assert PlanStep("LoadCSV") in steps
+    assert PlanStep("DETACH DELETE") in steps
+    assert steps[-1] == PlanStep("ProcedureCall", "algo.wcc")
     assert not tells_kind(explained)
 
 

@@ -14,10 +14,11 @@ import pytest
 
 from common.errors import ServiceFailed
 from common.settings import Settings
-from graph.embedded import EmbeddedStores, Home, Passwords, processes
+from graph.embedded import processes
 from graph.embedded.arcadedb import groups_of
-from graph.embedded.home import read_json, write_private
+from graph.embedded.home import Home, Passwords, read_json, write_private
 from graph.embedded.service import RunRecord, living, read_record
+from graph.embedded.stores import EmbeddedStores
 from tests.services.waiting import DEADLINE_S, wait_until
 
 
