@@ -11,7 +11,9 @@ from sqlalchemy import Engine, text
 
 #: Far longer than a busy machine needs, and shorter than pytest's limit for a whole test.
 DEADLINE_S = 300.0
-_PAUSE_S = 0.02
+#: Between two looks at a condition: the first and the longest. Looking takes time from what is
+#: waited for.
+_PAUSES_S = (0.01, 0.2)
 
 T = TypeVar("T")
 
@@ -23,11 +25,13 @@ def wait_until(condition: Callable[[], T | None], what: str, *, log: Path | None
     :param log: a file to show in that failure
     """
     deadline = time.monotonic() + DEADLINE_S
+    pause_s, longest_s = _PAUSES_S
     while not (value := condition()):
         if time.monotonic() > deadline:
             shown = f"\n{log.read_text('utf-8', 'replace')}" if log else ""
             raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}{shown}")
-        time.sleep(_PAUSE_S)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, longest_s)
     return value
 
 
