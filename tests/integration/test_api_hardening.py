@@ -11,19 +11,21 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from api.app import create_app
 from api.jobs import uploads
 from api.service import EXTENSION, ServiceStores
 from common.errors import InvalidArgument, StoreUnavailable
 from common.formats.json_documents import canonical_json, digest_bytes
+from common.settings import Settings
 from graph.engine import GRAPH, POSTGRESQL, Stores
 from graph.record.documents import UPLOAD
 from graph.record.tokens import Scope
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts
+from tests.services.databases import new_database
 from tests.services.jobs import client_of, run_jobs
 from tests.services.ports import closed_port
 from tests.services.projection import deliver
@@ -31,6 +33,8 @@ from tests.services.projection import deliver
 ADVISE = "/api/v1/advise/python?recommendation_type=latest"
 PROVENANCE = "/api/v1/provenance/python"
 KNOWN = "https://index.example/simple"
+INDEXES = (("pypi", KNOWN), ("wheels", "file:///srv/secret-wheels"))
+SCOPES = (Scope.ADVISE, Scope.INGEST, Scope.INSPECT, Scope.CYPHER)
 PIPFILE = '[packages]\nweb = "*"\n'
 PYLOCK = """\
 lock-version = "1.0"
@@ -43,8 +47,7 @@ packages = [{name = "web", version = "1.0", wheels = [
 @pytest.fixture
 def known(stores: Stores) -> Stores:
     """A record with one package, an index that nobody serves, and one that is a folder."""
-    indexes = (("pypi", KNOWN), ("wheels", "file:///srv/secret-wheels"))
-    settings = replace(stores.settings, package_indexes=indexes, fetch_missing=False)
+    settings = replace(stores.settings, package_indexes=INDEXES, fetch_missing=False)
     made = replace(stores, settings=replace(settings, rate_limit=None))
     deliver(made, [release("web", "1.0")])
     return made
@@ -53,8 +56,17 @@ def known(stores: Stores) -> Stores:
 @pytest.fixture
 def client(known: Stores) -> Iterator[FlaskClient]:
     """Who may write."""
-    scopes = (Scope.ADVISE, Scope.INGEST, Scope.INSPECT, Scope.CYPHER)
-    with client_of(known.settings, *scopes) as made:
+    with client_of(known.settings, *SCOPES) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def refusing(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskClient]:
+    """The same, of a service that is asked only for what it refuses."""
+    settings = replace(
+        embedded_settings, package_indexes=INDEXES, fetch_missing=False, rate_limit=None
+    )
+    with new_database(postgresql, settings) as own, client_of(own, *SCOPES) as made:
         yield made
 
 
@@ -99,17 +111,17 @@ BROKEN = [
 
 @pytest.mark.parametrize(("path", "body"), BROKEN)
 def test_no_json_makes_the_service_make_a_mistake(
-    client: FlaskClient, path: str, body: bytes
+    refusing: FlaskClient, path: str, body: bytes
 ) -> None:
-    response = client.post(path, data=body, content_type="application/json")
+    response = refusing.post(path, data=body, content_type="application/json")
     assert response.status_code == 400, response.text
     kinds = {"/problems/invalid-request", "/problems/invalid-document"}
     assert response.get_json()["type"] in kinds
 
 
-def test_the_field_is_named(client: FlaskClient) -> None:
+def test_the_field_is_named(refusing: FlaskClient) -> None:
     body = v1(', "runtime_environment": {"x": [1, "a\\u0000"]}')
-    problem = client.post(ADVISE, data=body, content_type="application/json").get_json()
+    problem = refusing.post(ADVISE, data=body, content_type="application/json").get_json()
     assert problem["detail"].startswith("runtime_environment.x[1]: ")
     assert list(problem["errors"]["json"]) == ["runtime_environment.x[1]"]
 
@@ -136,9 +148,9 @@ def test_the_field_is_named(client: FlaskClient) -> None:
     ],
 )
 def test_manifests_are_no_larger_than_people_write(
-    client: FlaskClient, path: str, body: dict[str, Any]
+    refusing: FlaskClient, path: str, body: dict[str, Any]
 ) -> None:
-    response = client.post(path, json=body)
+    response = refusing.post(path, json=body)
     assert response.status_code == 400
     assert "262144" in response.get_json()["detail"]
 
@@ -157,9 +169,9 @@ def test_manifests_are_no_larger_than_people_write(
     ],
 )
 def test_what_takes_long_to_read_is_refused_unread(
-    client: FlaskClient, name: str, text: str, what: str
+    refusing: FlaskClient, name: str, text: str, what: str
 ) -> None:
-    response = client.post("/api/v2/advice", json={"files": {name: text}})
+    response = refusing.post("/api/v2/advice", json={"files": {name: text}})
     assert response.status_code == 400
     errors = response.get_json()["errors"]["json"]
     assert list(errors) == ["files"]
@@ -186,10 +198,10 @@ def test_a_lock_with_every_hash_is_taken(client: FlaskClient) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("field", ["files", "manifest"])
-def test_only_files_of_projects_are_taken(client: FlaskClient, name: str, field: str) -> None:
+def test_only_files_of_projects_are_taken(refusing: FlaskClient, name: str, field: str) -> None:
     files = {"requirements.txt": "web\n"}
     asked = {"files": {**files, name: "web\n"}} if field == "files" else {"manifest": name}
-    response = client.post("/api/v2/advice", json={"files": files, **asked})
+    response = refusing.post("/api/v2/advice", json={"files": files, **asked})
     assert response.status_code == 400
     assert list(response.get_json()["errors"]["json"]) == [field], response.text
     assert len(response.get_data()) < 1000
@@ -204,9 +216,9 @@ def test_names_that_projects_use_are_taken(client: FlaskClient) -> None:
     assert response.status_code == 202, response.text
 
 
-def test_more_files_than_a_project_has_are_refused_in_a_word(client: FlaskClient) -> None:
+def test_more_files_than_a_project_has_are_refused_in_a_word(refusing: FlaskClient) -> None:
     files = {f"../{it}": 5 for it in range(5000)}
-    response = client.post("/api/v2/advice", json={"files": files})
+    response = refusing.post("/api/v2/advice", json={"files": files})
     assert response.status_code == 400
     assert "5000 files" in response.get_json()["detail"]
     assert len(response.get_data()) < 1000
@@ -223,10 +235,10 @@ def test_more_files_than_a_project_has_are_refused_in_a_word(client: FlaskClient
     ],
 )
 def test_a_lock_that_takes_seconds_to_read_is_refused_unread(
-    client: FlaskClient, lock: str
+    refusing: FlaskClient, lock: str
 ) -> None:
     files = {"requirements.in": "web\n", "pylock.toml": lock}
-    response = client.post("/api/v2/advice", json={"files": files})
+    response = refusing.post("/api/v2/advice", json={"files": files})
     assert response.status_code == 400
     assert response.get_json()["detail"].startswith("json.files: pylock.toml: ")
     assert "no real lock has so many" in response.get_json()["detail"]

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-from sqlalchemy import Connection, insert, select, text
+from sqlalchemy import Connection, insert, select
 
 from common.inspection import Stack
 from common.packages import package_version
 from common.settings import Settings
 from graph.advice import AdviceLinks, RecommendedStack
 from graph.analyst_queries import open_reader, run_query
-from graph.engine import Stores, graph_database, relational_engine, relational_url
+from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
@@ -62,6 +62,7 @@ from tests.factories.planted import (
 )
 from tests.factories.releases import UPLOADED, release
 from tests.services.commands import thoth
+from tests.services.databases import new_database
 from tests.services.fixtures import empty
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
@@ -147,24 +148,16 @@ def questions() -> dict[int, re.Match[str]]:
 @pytest.fixture(scope="module")
 def world(
     graph_settings: Settings,
-    embedded_settings: Settings,
     postgresql: sqlalchemy.Engine,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
     """The planted data on one product; tests only read."""
-    name = f"thoth_planted_{'embedded' if graph_settings.graph_url is None else 'other'}"
-    with postgresql.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE thoth_template"))
-    url = relational_url(embedded_settings).set(database=name, drivername="postgresql")
-    settings = replace(graph_settings, database_url=url.render_as_string(hide_password=False))
-    engine = relational_engine(settings)
-    with connect(settings) as driver:
+    with new_database(postgresql, graph_settings) as settings, connect(settings) as driver:
+        engine = relational_engine(settings)
         empty(driver, graph_database(settings))
         migrate_graph(driver, graph_database(settings))
         yield _planted(Stores(settings, engine, driver), tmp_path_factory.mktemp("planted"))
-    engine.dispose()
-    with postgresql.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        engine.dispose()
 
 
 def _planted(stores: Stores, folder: Path) -> World:

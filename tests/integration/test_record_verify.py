@@ -75,12 +75,12 @@ from tests.factories.generations import FOLDER as GENERATIONS
 from tests.factories.inspections import failed_status, inspection_files, write
 from tests.factories.native import elf, layer, write_wheel
 from tests.services.commands import ROOT, thoth, thoth_json
+from tests.services.databases import new_database
 from tests.services.jobs import client_of
 from tests.services.ports import closed_port
 from tests.services.projection import answer, project, verified
 
 SAMPLES = ROOT / "samples"
-TEMPLATE, FILLED = "thoth_template", "thoth_record_filled"
 WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
 #: The machine of the samples.
 MACHINE = "fa9f8e70"
@@ -132,38 +132,24 @@ def filled(
     embedded_settings: Settings,
     embedded_graph: neo4j.Driver,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[None]:
+) -> Iterator[str]:
     """A database with documents of every kind, to be copied."""
     with embedded_graph.session(database=graph_database(embedded_settings)) as session:
         session.run("MATCH (n) WHERE NOT n:SchemaMigration DETACH DELETE n").consume()
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {FILLED} TEMPLATE {TEMPLATE}")
-    try:
-        fill(named(embedded_settings, FILLED), tmp_path_factory.mktemp("filled"))
-        yield
-    finally:
-        with postgresql.connect() as connection:
-            connection.exec_driver_sql(f"DROP DATABASE {FILLED} WITH (FORCE)")
+    with new_database(postgresql, embedded_settings) as settings:
+        fill(settings, tmp_path_factory.mktemp("filled"))
+        yield relational_url(settings).database or ""
 
 
 @pytest.fixture
 def record(
-    filled: None, postgresql: sqlalchemy.Engine, embedded_settings: Settings, graph: neo4j.Driver
+    filled: str, postgresql: sqlalchemy.Engine, embedded_settings: Settings, graph: neo4j.Driver
 ) -> Iterator[Stores]:
     """A record of a test's own; the graph is empty."""
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE thoth_record TEMPLATE {FILLED}")
-    settings = named(embedded_settings, "thoth_record")
-    engine = relational_engine(settings)
-    yield Stores(settings, engine, graph)
-    engine.dispose()
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql("DROP DATABASE thoth_record WITH (FORCE)")
-
-
-def named(settings: Settings, database: str) -> Settings:
-    url = relational_url(settings).set(database=database, drivername="postgresql")
-    return replace(settings, database_url=url.render_as_string(hide_password=False))
+    with new_database(postgresql, embedded_settings, template=filled) as settings:
+        engine = relational_engine(settings)
+        yield Stores(settings, engine, graph)
+        engine.dispose()
 
 
 def fill(settings: Settings, folder: Path) -> None:

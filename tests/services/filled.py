@@ -10,18 +10,16 @@ import neo4j
 import pytest
 import sqlalchemy
 from flask import Flask
-from sqlalchemy import text
 
 from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
-from graph.engine import graph_database, relational_url
+from graph.engine import graph_database
 from tests.factories.advisories import flask_sessions, requests_headers, write_archive
 from tests.services.commands import ROOT, thoth
+from tests.services.databases import new_database
 
 SAMPLES = ROOT / "samples"
-_TEMPLATE = "thoth_template"
-_NAME = "thoth_filled"
 
 
 @pytest.fixture(scope="session")
@@ -37,20 +35,9 @@ def filled(
     """
     with embedded_graph.session(database=graph_database(embedded_settings)) as session:
         session.run("MATCH (n) WHERE NOT n:SchemaMigration DETACH DELETE n").consume()
-    with postgresql.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {_NAME} TEMPLATE {_TEMPLATE}"))
-    url = relational_url(embedded_settings).set(database=_NAME, drivername="postgresql")
-    settings = replace(
-        embedded_settings,
-        database_url=url.render_as_string(hide_password=False),
-        rate_limit=None,
-    )
-    try:
+    with new_database(postgresql, replace(embedded_settings, rate_limit=None)) as settings:
         _fill(settings, tmp_path_factory.mktemp("filled"))
         yield settings
-    finally:
-        with postgresql.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {_NAME} WITH (FORCE)"))
 
 
 @pytest.fixture(scope="session")
