@@ -286,8 +286,8 @@ def _measured_stack(stacks: MeasuredStackIndex, side: _Side) -> str | None:
     return next((it for it in holding if stacks.members[it] == purls), None)
 
 
-def _is_settled(it: Claim) -> bool:
-    return it.verdict is not Verdict.UNDETERMINED
+def _is_settled(claim: Claim) -> bool:
+    return claim.verdict is not Verdict.UNDETERMINED
 
 
 def _only_in(
@@ -330,16 +330,16 @@ def _missing_advisories(
         )
 
 
-def _missing_verdict(it: Claim) -> MissingKnowledge:
+def _missing_verdict(claim: Claim) -> MissingKnowledge:
     return MissingKnowledge(
-        MissingKind.VERDICT, it.package, claim_note(it).message, "thoth inspect"
+        MissingKind.VERDICT, claim.package, claim_note(claim).message, "thoth inspect"
     )
 
 
-def _missing_measurement(it: VersionChange) -> MissingKnowledge:
+def _missing_measurement(change: VersionChange) -> MissingKnowledge:
     return MissingKnowledge(
         MissingKind.MEASUREMENT,
-        it.name,
-        f"{it.name}: {it.forced} and {it.advised} were not compared on this hardware",
+        change.name,
+        f"{change.name}: {change.forced} and {change.advised} were not compared on this hardware",
         "thoth inspect",
     )

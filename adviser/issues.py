@@ -84,14 +84,14 @@ class Issue:
             "digest": self.digest,
             "indexes": list(self.indexes),
         }
-        found = {
+        fields = {
             "type": self.type.value,
             "id": self.id.value,
             "justification": self.justification,
             "remedy": self.remedy,
             "link": f"{REPORTS}#{self.id.value.lower()}",
         }
-        return {**found, **{key: value for key, value in values.items() if value}}
+        return {**fields, **{key: value for key, value in values.items() if value}}
 
 
 def issue_of(

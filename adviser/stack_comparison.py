@@ -209,7 +209,7 @@ def compare_stacks(
     series = all_series(observations)
     baselines = [_baseline_of(it.known, baseline) for it in series]
     compared = compare_all(
-        [_contest(it, base) for it, (base, _) in zip(series, baselines, strict=True)]
+        [_comparison_group(it, base) for it, (base, _) in zip(series, baselines, strict=True)]
     )
     groups = [
         _group(it, *base, comparisons)
@@ -258,36 +258,36 @@ def _starts(digest: str | None, prefix: str) -> bool:
     )
 
 
-def _contest(it: MeasuredSeries, base: StackJobs | None) -> ComparisonGroup:
+def _comparison_group(series: MeasuredSeries, base: StackJobs | None) -> ComparisonGroup:
     """The baseline of a series and its other known stacks, in order."""
     labelled = {
-        stack.digest: replace(it.history.sample(stack.digest or ""), label=stack.label)
-        for stack in it.known
+        stack.digest: replace(series.history.sample(stack.digest or ""), label=stack.label)
+        for stack in series.known
     }
-    nothing = Sample("", (), it.series.comparison_key)
+    nothing = Sample("", (), series.series.comparison_key)
     return ComparisonGroup(
         nothing if base is None else labelled.pop(base.digest),
         () if base is None else tuple(labelled.values()),
-        it.history.identical,
-        it.history.spread,
+        series.history.identical,
+        series.history.spread,
     )
 
 
 def _group(
-    it: MeasuredSeries,
+    measured: MeasuredSeries,
     base: StackJobs | None,
     reason: str,
     comparisons: Sequence[Comparison],
 ) -> StackGroup:
-    series = it.series
+    series = measured.series
     stacks: tuple[StackResult, ...] = ()
     if base is not None:
-        others = [stack for stack in it.known if stack is not base]
+        others = [stack for stack in measured.known if stack is not base]
         results = [
             replace(
                 _result(stack, one),
                 left_out=jobs_left_out(
-                    it.history,
+                    measured.history,
                     [(base.digest or "", one.baseline_used), (stack.digest or "", one.used)],
                 ),
             )
@@ -303,12 +303,12 @@ def _group(
         device=series.device,
         python_version=series.python_version,
         hardware_digest=series.hardware_digest,
-        hardware_label=it.hardware_label,
+        hardware_label=measured.hardware_label,
         baseline=None if base is None else _result(base),
         baseline_reason=reason,
-        delta=smallest_difference(it.history.identical),
+        delta=smallest_difference(measured.history.identical),
         stacks=stacks,
-        unknown=_by_speed(map(_result, it.unknown)),
+        unknown=_by_speed(map(_result, measured.unknown)),
         next_jobs=further_jobs(comparisons),
     )
 

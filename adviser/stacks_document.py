@@ -103,14 +103,14 @@ def _number(value: float, *conditions: float) -> float | None:
     return value if all(map(math.isfinite, (value, *conditions))) else None
 
 
-def self_check_document(it: SelfCheck) -> dict[str, Any]:
+def self_check_document(check: SelfCheck) -> dict[str, Any]:
     """The self-check as JSON values."""
     return {
         "version": DOCUMENT_VERSION,
-        "comparisons": it.comparisons,
-        "faster": it.faster,
-        "slower": it.slower,
-        "intervals": it.settled,
-        "intervals_held": it.held,
-        "problems": list(it.problems),
+        "comparisons": check.comparisons,
+        "faster": check.faster,
+        "slower": check.slower,
+        "intervals": check.settled,
+        "intervals_held": check.held,
+        "problems": list(check.problems),
     }

@@ -62,10 +62,10 @@ class AdviceVerifier:
         whole: dict[str, _Rows] = {}
         # A report does not hold all claims, and another version of the adviser may make others.
         by_report: dict[str, _Rows] = {}
-        for it in documents:
-            for request_id in recorded.get(it.document_id, ()):
+        for document in documents:
+            for request_id in recorded.get(document.document_id, ()):
                 try:
-                    report = orjson.loads(it.body)
+                    report = orjson.loads(document.body)
                     head, links = head_of(report), links_in(report["result"])
                     problems = None
                     if report["metadata"].get("analyzer_version") == __version__:
@@ -73,19 +73,21 @@ class AdviceVerifier:
                     else:
                         run.counts["advice_of_other_versions"] += 1
                 except InvalidDocument as error:
-                    yield unreadable(it.document_id, it.schema_version, error)
+                    yield unreadable(document.document_id, document.schema_version, error)
                     continue
                 except BROKEN as error:
                     refusal = InvalidDocument(Reason.UNREADABLE, f"no report: {fault_in(error)}")
-                    yield unreadable(it.document_id, it.schema_version, refusal)
+                    yield unreadable(document.document_id, document.schema_version, refusal)
                     continue
                 for problem in problems or ():
                     yield RecordDifference(
-                        it.document_id, "advice", head.advice_id, "report_document_id",
+                        document.document_id, "advice", head.advice_id, "report_document_id",
                         shown(problem), "what the request, the snapshot and the evidence give",
                     )  # fmt: skip
                 into = whole if problems == [] else by_report
-                into[it.document_id] = _rows(connection, it.document_id, request_id, head, links)
+                into[document.document_id] = _rows(
+                    connection, document.document_id, request_id, head, links
+                )
         yield from compare_rows(connection, by_report, _PARTS)
         yield from compare_rows(connection, whole, (*_PARTS, *_CLAIMS))
 

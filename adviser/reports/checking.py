@@ -139,49 +139,49 @@ def expect_schema(report: Mapping[str, Any]) -> None:
         )
 
 
-def _problems(report: Mapping[str, Any], it: AdviceInputs) -> Iterator[str]:
+def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     result, inner = report["result"], report["result"]["report"]
     certificate = inner["certificate"]
     if digest(result) != report["metadata"]["result_digest"]:
         yield "the result is not the one that its metadata names"
-    if certificate["snapshot"] != it.snapshot.revision:
-        yield f"it rests on snapshot {certificate['snapshot']}, this is {it.snapshot.revision}"
-    if certificate["evidence"] != it.evidence.revision:
+    if certificate["snapshot"] != inputs.snapshot.revision:
+        yield f"it rests on snapshot {certificate['snapshot']}, this is {inputs.snapshot.revision}"
+    if certificate["evidence"] != inputs.evidence.revision:
         yield "it rests on other evidence than this"
-    assessment = assessed(it.asked, it.snapshot, it.evidence, it.baseline)
-    universe = universe_for(it.asked, it.snapshot, assessment)
+    assessment = assessed(inputs.asked, inputs.snapshot, inputs.evidence, inputs.baseline)
+    universe = universe_for(inputs.asked, inputs.snapshot, assessment)
     resolution = resolution_in(inner)
     wrong = check_resolution(universe, resolution)
     yield from wrong
     if resolution.status is Status.INFEASIBLE and resolution.conflict is None:
         yield "infeasible, and no conflict is told"
-    yield from _hash_problems(inner["products"], it.known)
+    yield from _hash_problems(inner["products"], inputs.known)
     if wrong:
         return  # a stack that may not be chosen cannot be written as a report
     advice = Advice(
-        it.asked, it.snapshot, it.evidence, it.baseline, assessment, universe, resolution,
-        it.baseline_settled,
+        inputs.asked, inputs.snapshot, inputs.evidence, inputs.baseline, assessment, universe,
+        resolution, inputs.baseline_settled,
     )  # fmt: skip
     # Parsed again, so that tuples are lists.
-    expected = orjson.loads(canonical_json(result_document(advice, it.known)))
+    expected = orjson.loads(canonical_json(result_document(advice, inputs.known)))
     yield from shortened(differences(result, expected, "result"))
 
 
 def resolution_in(inner: Mapping[str, Any]) -> Resolution:
     """The result of the search according to the report."""
-    it = inner["certificate"]
+    certificate = inner["certificate"]
     return Resolution(
-        status=Status(it["status"]),
+        status=Status(certificate["status"]),
         stacks=tuple(map(_stack, inner["products"])),
-        objective=it["objective"],
-        bound=it["bound"],
-        settled=it["settled"],
-        complete=it["complete"],
+        objective=certificate["objective"],
+        bound=certificate["bound"],
+        settled=certificate["settled"],
+        complete=certificate["complete"],
         conflict=_conflict(inner),
-        limit=None if it["limit"] is None else Limit(it["limit"]),
+        limit=None if certificate["limit"] is None else Limit(certificate["limit"]),
         sizes=_sizes(inner),
-        model=it["model"],
-        solver=it["solver"],
+        model=certificate["model"],
+        solver=certificate["solver"],
     )
 
 

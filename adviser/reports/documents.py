@@ -248,19 +248,19 @@ def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
     candidates = candidates_of(advice, stack)
     yours = advice.asked.locked or {}
     packages = []
-    for it in stack.choices:
-        rationale = rationales.rationale(it)
+    for choice in stack.choices:
+        rationale = rationales.rationale(choice)
         packages.append(
             {
-                "name": it.name,
-                "version": it.version,
-                "purl": it.purl,
-                "index": candidates[it.name].index,
-                "extras": list(it.extras),
-                "yours": yours.get(it.name),
-                "place": it.place,
-                "score": it.score / SCALE,
-                "contributions": list(it.contributions),
+                "name": choice.name,
+                "version": choice.version,
+                "purl": choice.purl,
+                "index": candidates[choice.name].index,
+                "extras": list(choice.extras),
+                "yours": yours.get(choice.name),
+                "place": choice.place,
+                "score": choice.score / SCALE,
+                "contributions": list(choice.contributions),
                 "why": {
                     "code": rationale.place.value,
                     "message": rationale.message,
@@ -337,22 +337,22 @@ def _conflict(conflict: Conflict | None) -> dict[str, Any] | None:
     return {**plain(conflict), "lines": conflict.lines()}
 
 
-def _next_jobs(it: Claim) -> dict[str, Any]:
+def _next_jobs(claim: Claim) -> dict[str, Any]:
     """An undetermined comparison, and the number of jobs that could settle it."""
     return {
-        "package": it.package,
-        "purl": it.purl,
-        "baseline_purl": it.baseline_purl,
-        "stack": it.stack,
-        "baseline_stack": it.baseline_stack,
-        "indicator": it.indicator,
-        "parameters": dict(it.parameters),
-        "device": it.device,
-        "comparison_key": it.comparison_key,
-        "hardware_digest": it.hardware_digest,
-        "jobs": it.jobs_missing,
-        "baseline_jobs": it.baseline_jobs_missing,
-        "chance": it.chance,
+        "package": claim.package,
+        "purl": claim.purl,
+        "baseline_purl": claim.baseline_purl,
+        "stack": claim.stack,
+        "baseline_stack": claim.baseline_stack,
+        "indicator": claim.indicator,
+        "parameters": dict(claim.parameters),
+        "device": claim.device,
+        "comparison_key": claim.comparison_key,
+        "hardware_digest": claim.hardware_digest,
+        "jobs": claim.jobs_missing,
+        "baseline_jobs": claim.baseline_jobs_missing,
+        "chance": claim.chance,
     }
 
 

@@ -120,11 +120,19 @@ def rationales_of(advice: Advice, stack: Stack) -> VersionRationales:
     return VersionRationales(advice.universe, stack, advice.assessment, above)
 
 
-def note_of(it: Justification) -> ReportNote:
+def note_of(justification: Justification) -> ReportNote:
     """A justification from scoring as a note."""
-    version = it.purl.partition("?")[0].rpartition("@")[2] if it.purl else None
+    version = (
+        justification.purl.partition("?")[0].rpartition("@")[2] if justification.purl else None
+    )
     return ReportNote(
-        it.code.value, it.type, it.message, it.package, version, it.link or "", tuple(it.evidence)
+        justification.code.value,
+        justification.type,
+        justification.message,
+        justification.package,
+        version,
+        justification.link or "",
+        tuple(justification.evidence),
     )
 
 
@@ -257,14 +265,14 @@ def _coverage(advice: Advice) -> Iterator[ReportNote]:
     yield ReportNote(NoteCode.COVERAGE, NoteLevel.INFO, _measured(coverage, advice.asked.hardware))
 
 
-def _measured(it: Coverage, hardware: str | None) -> str:
+def _measured(coverage: Coverage, hardware: str | None) -> str:
     """How much of a stack was measured. The nearest measured stack is in ``coverage``."""
     where = " on this hardware" if hardware is not None else ""
-    measured = it.measured if where else it.measured + it.measured_elsewhere
+    measured = coverage.measured if where else coverage.measured + coverage.measured_elsewhere
     if not measured:
         return f"No stack of this project was measured{where}."
-    packages = "package was" if it.packages == 1 else "packages were"
-    return f"{measured} of {it.packages} {packages} measured in this version{where}."
+    packages = "package was" if coverage.packages == 1 else "packages were"
+    return f"{measured} of {coverage.packages} {packages} measured in this version{where}."
 
 
 def _sources(advice: Advice) -> ReportNote:
@@ -288,13 +296,13 @@ def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
         )
 
 
-def _further(it: Claim) -> str:
-    ours, theirs = (str(purl).partition("@")[2] for purl in (it.purl, it.baseline_purl))
-    chance = f" ({it.chance:.0%} chance of a claim)" if it.chance else ""
-    lacks = f", {it.jobs_missing} and {it.baseline_jobs_missing} more jobs"
-    if it.needs is not Need.JOBS:
-        lacks = need_text(it)
-    return f"{it.package} {ours} next to {theirs} in {it.indicator}{lacks}{chance}"
+def _further(claim: Claim) -> str:
+    ours, theirs = (str(purl).partition("@")[2] for purl in (claim.purl, claim.baseline_purl))
+    chance = f" ({claim.chance:.0%} chance of a claim)" if claim.chance else ""
+    lacks = f", {claim.jobs_missing} and {claim.baseline_jobs_missing} more jobs"
+    if claim.needs is not Need.JOBS:
+        lacks = need_text(claim)
+    return f"{claim.package} {ours} next to {theirs} in {claim.indicator}{lacks}{chance}"
 
 
 def _conflict(advice: Advice) -> Iterator[ReportNote]:
@@ -330,9 +338,9 @@ def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     yield from _allowed(advice)
 
 
-def unfetched_note(it: UnfetchedVersions) -> ReportNote:
+def unfetched_note(versions: UnfetchedVersions) -> ReportNote:
     """Note that a conflict only covers the versions that were read."""
-    return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, it.message, it.name)
+    return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, versions.message, versions.name)
 
 
 def _advisories(advice: Advice) -> Iterator[ReportNote]:
@@ -430,10 +438,10 @@ def _prerelease(
     )
 
 
-def _is_release(it: Refused) -> bool:
+def _is_release(refused: Refused) -> bool:
     return (
-        it.reason in _UNSEEN
-        and it.candidate is not None
-        and not it.candidate.prerelease
-        and not it.candidate.yanked
+        refused.reason in _UNSEEN
+        and refused.candidate is not None
+        and not refused.candidate.prerelease
+        and not refused.candidate.yanked
     )

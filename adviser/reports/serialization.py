@@ -87,18 +87,18 @@ def _sorted(value: Any) -> Any:
     return value
 
 
-def claim_document(it: Claim) -> dict[str, Any]:
+def claim_document(claim: Claim) -> dict[str, Any]:
     """A claim as JSON values.
 
     If the error is unknown, as with a single job in an arm, then ``interval_low_pct``,
     ``interval_high_pct`` and ``effect_pct`` are ``None``. ``observed_pct`` is always given.
     """
-    document: dict[str, Any] = plain(it)
-    if not bounded(it):
+    document: dict[str, Any] = plain(claim)
+    if not bounded(claim):
         document |= {"interval_low_pct": None, "interval_high_pct": None, "effect_pct": None}
     return document
 
 
-def bounded(it: Claim) -> bool:
+def bounded(claim: Claim) -> bool:
     """Whether the error is known, so that both ends of the interval are finite."""
-    return math.isfinite(it.interval_low_pct) and math.isfinite(it.interval_high_pct)
+    return math.isfinite(claim.interval_low_pct) and math.isfinite(claim.interval_high_pct)

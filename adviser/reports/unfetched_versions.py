@@ -182,7 +182,7 @@ def missing_message(asked: Asked, snapshot: Snapshot) -> str | None:
 def without_fetch_hint(message: str) -> str:
     """The message without the hint, for when ``--fetch`` was given and found nothing.
 
-    >>> without_remedy("not known yet: web: `thoth advise --fetch` reads it from …")
+    >>> without_fetch_hint("not known yet: web: `thoth advise --fetch` reads it from …")
     'not known yet: web'
     """
     return message.partition(_REMEDY)[0]

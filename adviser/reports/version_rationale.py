@@ -152,11 +152,11 @@ class VersionRationales:
         return Rationale(RationaleCode.SCORES_BETTER, text, newest.version, newest.purl)
 
     def _needs(self, newest: Candidate) -> Rationale | None:
-        for it in newest.requirements(self._extras[newest.name]):
-            version, text = self._versions.get(it.name), self._universe.asked(it)
+        for dependency in newest.requirements(self._extras[newest.name]):
+            version, text = self._versions.get(dependency.name), self._universe.asked(dependency)
             if version is None or not admits(text, version):
                 has = "the stack has none" if version is None else f"the stack has {version}"
-                wanted = f"{it.name}{it.specifier}{self._instead(it.name)}"
+                wanted = f"{dependency.name}{dependency.specifier}{self._instead(dependency.name)}"
                 message = f"{newest.version} requires {wanted}, and {has}"
                 return Rationale(RationaleCode.NEEDS_OTHERS, message, newest.version, newest.purl)
         return None
@@ -176,13 +176,20 @@ class VersionRationales:
     def _unusable(self, choice: Choice) -> Rationale | None:
         """The newest excluded version, if it is newer."""
         ours = version_of(choice.version)
-        for it in self._universe.refused.get(choice.name, ()):
-            theirs = version_of(it.version)
-            if ours is None or theirs is None or theirs <= ours or it.reason is Rule.OTHER_INDEX:
+        for refused in self._universe.refused.get(choice.name, ()):
+            theirs = version_of(refused.version)
+            if (
+                ours is None
+                or theirs is None
+                or theirs <= ours
+                or refused.reason is Rule.OTHER_INDEX
+            ):
                 continue
             if theirs.is_prerelease and choice.name not in self._universe.prereleases:
                 continue
             return Rationale(
-                RationaleCode.NEWER_UNUSABLE, f"{it.version}: {it.message}", it.version
+                RationaleCode.NEWER_UNUSABLE,
+                f"{refused.version}: {refused.message}",
+                refused.version,
             )
         return None

@@ -303,8 +303,8 @@ def shrunk_effects(effects: Effects, tau_squared: float) -> FloatArray:
 
     :returns: natural log; 0 where the error is unknown
 
-    >>> some = Effects(np.array([0.5, 0.1]), np.array([0.1, 0.1]), np.array([8.0, 8.0]))
-    >>> expected(some, 0.01).round(4).tolist()
+    >>> observed = Effects(np.array([0.5, 0.1]), np.array([0.1, 0.1]), np.array([8.0, 8.0]))
+    >>> shrunk_effects(observed, 0.01).round(4).tolist()
     [0.3355, 0.05]
     """
     known = np.isfinite(effects.standard_error)

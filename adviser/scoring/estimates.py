@@ -171,35 +171,35 @@ def _paired(differences: Moments, priors: Sequence[VariancePrior]) -> Effects:
     return Effects(own.d, np.where(known, error, own.standard_error), np.where(known, freedom, 0.0))
 
 
-def _prior(it: ArmPair, spread: SeriesSpread) -> VariancePrior:
+def _prior(arm_pair: ArmPair, spread: SeriesSpread) -> VariancePrior:
     """The prior of the variance of the differences within one arm pair."""
-    if not it.paired or len(it.hosts) != 1 or (host := it.hosts[0]) is None:
+    if not arm_pair.paired or len(arm_pair.hosts) != 1 or (host := arm_pair.hosts[0]) is None:
         return NO_PRIOR
     return pair_prior(
         spread.turns.get(host, NO_PRIOR),
-        (it.ours.turn_variance, it.theirs.turn_variance),
-        (it.ours.share, it.theirs.share),
+        (arm_pair.ours.turn_variance, arm_pair.theirs.turn_variance),
+        (arm_pair.ours.share, arm_pair.theirs.share),
     )
 
 
-def _estimate(it: ArmPair, effect: Effect, variance: float, spread: RunSpread) -> Estimate:
-    runs = len(it.ours.runs), len(it.theirs.runs)
-    if it.paired:
-        runs = len(it.ours.rates), len(it.theirs.rates)
-    many = it.paired or min(runs) >= MIN_JOBS
+def _estimate(arm_pair: ArmPair, effect: Effect, variance: float, spread: RunSpread) -> Estimate:
+    runs = len(arm_pair.ours.runs), len(arm_pair.theirs.runs)
+    if arm_pair.paired:
+        runs = len(arm_pair.ours.rates), len(arm_pair.theirs.rates)
+    many = arm_pair.paired or min(runs) >= MIN_JOBS
     return Estimate(
         effect=effect,
-        jobs=len(it.ours.rates),
-        baseline_jobs=len(it.theirs.rates),
+        jobs=len(arm_pair.ours.rates),
+        baseline_jobs=len(arm_pair.theirs.rates),
         runs=runs[0],
         baseline_runs=runs[1],
-        tested=(many or spread.known) and it.enough and math.isfinite(effect.standard_error),
+        tested=(many or spread.known) and arm_pair.enough and math.isfinite(effect.standard_error),
         log_variance=variance,
-        method=Method.PAIRED if it.paired else Method.WELCH,
-        pairs=len(it.ours.rates) if it.paired else 0,
-        hosts=it.known_hosts,
-        used=tuple(sorted(it.ours.used)),
-        baseline_used=tuple(sorted(it.theirs.used)),
+        method=Method.PAIRED if arm_pair.paired else Method.WELCH,
+        pairs=len(arm_pair.ours.rates) if arm_pair.paired else 0,
+        hosts=arm_pair.known_hosts,
+        used=tuple(sorted(arm_pair.ours.used)),
+        baseline_used=tuple(sorted(arm_pair.theirs.used)),
         own_freedom=min(runs) - 1.0 if many else effect.degrees_of_freedom,
     )
 

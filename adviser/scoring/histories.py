@@ -298,15 +298,15 @@ def jobs_of(
 _identity = attrgetter("stack", "job_id")
 
 
-def _job(it: Reading, others: Sequence[Reading]) -> MeasuredJob:
-    place = JobPlace(it.host, it.block, it.document_id)
+def _job(reading: Reading, others: Sequence[Reading]) -> MeasuredJob:
+    place = JobPlace(reading.host, reading.block, reading.document_id)
     if not others:  # the usual case
-        rate = job_log_rate((it.rate,))
-        return MeasuredJob(it.job_id, rate, place, it.seen_at, (it.observation_id,))
-    rows = sorted((it, *others), key=lambda row: row.observation_id)
+        rate = job_log_rate((reading.rate,))
+        return MeasuredJob(reading.job_id, rate, place, reading.seen_at, (reading.observation_id,))
+    rows = sorted((reading, *others), key=lambda row: row.observation_id)
     rate = job_log_rate([row.rate for row in rows])
     last = max(filter(None, (row.seen_at for row in rows)), default=None)
-    return MeasuredJob(it.job_id, rate, place, last, tuple(row.observation_id for row in rows))
+    return MeasuredJob(reading.job_id, rate, place, last, tuple(row.observation_id for row in rows))
 
 
 def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:

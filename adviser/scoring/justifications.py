@@ -123,20 +123,26 @@ def _baseline_unavailable(text: str) -> Justification:
     )
 
 
-def _of_release(it: Candidate, as_of: datetime) -> Iterator[Justification]:
-    what = f"{it.name} {it.version}"
-    if it.yanked:
-        reason = f": {it.yanked_reason}" if it.yanked_reason else ""
+def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification]:
+    what = f"{candidate.name} {candidate.version}"
+    if candidate.yanked:
+        reason = f": {candidate.yanked_reason}" if candidate.yanked_reason else ""
         message = f"{what} was yanked by its publisher{reason}"
-        yield Justification(JustificationCode.YANKED, NoteLevel.WARNING, message, it.name, it.purl)
-    if it.prerelease:
+        yield Justification(
+            JustificationCode.YANKED, NoteLevel.WARNING, message, candidate.name, candidate.purl
+        )
+    if candidate.prerelease:
         message = f"{what} is a pre-release"
-        yield Justification(JustificationCode.PRERELEASE, NoteLevel.INFO, message, it.name, it.purl)
-    if it.uploaded_at is not None and as_of - it.uploaded_at < RIPE_AFTER:
+        yield Justification(
+            JustificationCode.PRERELEASE, NoteLevel.INFO, message, candidate.name, candidate.purl
+        )
+    if candidate.uploaded_at is not None and as_of - candidate.uploaded_at < RIPE_AFTER:
         # In calendar days, because only the date of ``as_of`` is known.
-        days = max(0, (as_of.date() - it.uploaded_at.astimezone(UTC).date()).days)
+        days = max(0, (as_of.date() - candidate.uploaded_at.astimezone(UTC).date()).days)
         message = f"{what} was released {days} {'day' if days == 1 else 'days'} ago"
-        yield Justification(JustificationCode.IMMATURE, NoteLevel.INFO, message, it.name, it.purl)
+        yield Justification(
+            JustificationCode.IMMATURE, NoteLevel.INFO, message, candidate.name, candidate.purl
+        )
 
 
 def _of_package(
@@ -151,60 +157,62 @@ def _of_package(
 def _of_vulnerabilities(
     candidate: Candidate, known: Mapping[str, VulnerabilityDetails], allowed: AllowList
 ) -> Iterator[Justification]:
-    for it in candidate.vulnerabilities:
-        severity = severity_of(it)
-        harm = known.get(it.id)
+    for vulnerability in candidate.vulnerabilities:
+        severity = severity_of(vulnerability)
+        harm = known.get(vulnerability.id)
         summary = f": {harm.summary}" if harm and harm.summary else ""
-        accepted = allowed.accepts(it)
+        accepted = allowed.accepts(vulnerability)
         message = (
-            f"{candidate.name} {candidate.version} is affected by {it.id}"
+            f"{candidate.name} {candidate.version} is affected by {vulnerability.id}"
             f" ({severity or 'unrated'}){', which is allowed' if accepted else ''}{summary}"
         )
         grave = severity in _SEVERE and not accepted
         yield Justification(
             JustificationCode.VULNERABILITY_ALLOWED if accepted else JustificationCode.VULNERABLE,
             NoteLevel.ERROR if grave else NoteLevel.INFO if accepted else NoteLevel.WARNING,
-            message, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(it.id), (it.id,),
+            message, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(vulnerability.id),
+            (vulnerability.id,),
         )  # fmt: skip
 
 
-def claim_note(it: Claim) -> Justification:
+def claim_note(claim: Claim) -> Justification:
     """A claim as a message, with its interval and its number of jobs.
 
     The message gives the shrunk effect first, then the observed effect with its interval.
     """
-    code, level = _CODES[it.verdict]
-    if it.confounded:
+    code, level = _CODES[claim.verdict]
+    if claim.confounded:
         code, level = JustificationCode.CONFOUNDED, NoteLevel.INFO
-    subject = it.package or "the measured stack"
+    subject = claim.package or "the measured stack"
     versions = ""
-    if it.purl and it.baseline_purl:
-        versions = f" {_quoted_version(it.purl)} next to {_quoted_version(it.baseline_purl)}"
-    summary = f"{subject}{versions}: {_verdict_text(it)} in {_measure(it)} on {it.hardware_label}"
-    jobs = f"{it.jobs} and {it.baseline_jobs} jobs"
-    if not it.pairs and (it.runs, it.baseline_runs) != (it.jobs, it.baseline_jobs):
-        jobs += f" of {it.runs} and {it.baseline_runs} runs"
+    if claim.purl and claim.baseline_purl:
+        versions = f" {_quoted_version(claim.purl)} next to {_quoted_version(claim.baseline_purl)}"
+    measured = f"{_measure(claim)} on {claim.hardware_label}"
+    summary = f"{subject}{versions}: {_verdict_text(claim)} in {measured}"
+    jobs = f"{claim.jobs} and {claim.baseline_jobs} jobs"
+    if not claim.pairs and (claim.runs, claim.baseline_runs) != (claim.jobs, claim.baseline_jobs):
+        jobs += f" of {claim.runs} and {claim.baseline_runs} runs"
     return Justification(
-        code, level, f"{summary} ({_interval(it)}, {jobs}){_restrictions(it)}",
-        it.package, it.purl, None, it.evidence,
+        code, level, f"{summary} ({_interval(claim)}, {jobs}){_restrictions(claim)}",
+        claim.package, claim.purl, None, claim.evidence,
     )  # fmt: skip
 
 
-def _verdict_text(it: Claim) -> str:
-    if it.verdict is Verdict.UNDETERMINED:
-        return f"undetermined{need_text(it)}"
-    if it.verdict is Verdict.EQUIVALENT:
-        return f"no difference beyond {it.delta_pct:.1f} %"
+def _verdict_text(claim: Claim) -> str:
+    if claim.verdict is Verdict.UNDETERMINED:
+        return f"undetermined{need_text(claim)}"
+    if claim.verdict is Verdict.EQUIVALENT:
+        return f"no difference beyond {claim.delta_pct:.1f} %"
     # Shrinking never changes the sign of a settled difference.
-    return f"{abs(it.effect_pct):.1f} % {it.verdict.value}"
+    return f"{abs(claim.effect_pct):.1f} % {claim.verdict.value}"
 
 
-def need_text(it: Claim) -> str:
+def need_text(claim: Claim) -> str:
     """Message about what an undetermined comparison needs; empty if it needs nothing."""
-    more = max(it.jobs_missing, it.baseline_jobs_missing)
+    more = max(claim.jobs_missing, claim.baseline_jobs_missing)
     texts = {
         None: "",
-        Need.JOBS: f", about {_jobs(it.jobs_missing + it.baseline_jobs_missing)} would tell",
+        Need.JOBS: f", about {_jobs(claim.jobs_missing + claim.baseline_jobs_missing)} would tell",
         Need.TURNS: (
             ", as nothing tells what a run by itself does: run both in turns (`thoth inspect` with"
             f" both specifications), {MIN_JOBS} jobs each or more"
@@ -212,52 +220,56 @@ def need_text(it: Claim) -> str:
         Need.RUNS: f", about {more} more {'run' if more == 1 else 'runs'} of each would tell, or"
         " jobs that run in turns",
         Need.HERE: f" from elsewhere, {MIN_JOBS} jobs of each on this hardware would tell more",
-        Need.HOSTS: f", {_further_hosts(it, more)} would tell",
+        Need.HOSTS: f", {_further_hosts(claim, more)} would tell",
         Need.MARGIN: ", more than 1,000 jobs of each would be needed",
     }
-    return texts[it.needs]
+    return texts[claim.needs]
 
 
 def _jobs(count: int) -> str:
     return f"{count} more {'job' if count == 1 else 'jobs'}"
 
 
-def _further_hosts(it: Claim, more: int) -> str:
-    if it.method is not Method.POOLED:
+def _further_hosts(claim: Claim, more: int) -> str:
+    if claim.method is not Method.POOLED:
         return f"{MIN_JOBS} jobs of each on one and the same host"
     hosts = more // MIN_JOBS
     return f"{MIN_JOBS} jobs of each on about {hosts} further {'host' if hosts == 1 else 'hosts'}"
 
 
-def _interval(it: Claim) -> str:
-    if not math.isfinite(it.interval_high_pct):
+def _interval(claim: Claim) -> str:
+    if not math.isfinite(claim.interval_high_pct):
         return "no interval, as the error is not known"
-    if it.verdict in (Verdict.FASTER, Verdict.SLOWER):
-        observed = f"{it.observed_pct:+.1f} % observed, "
+    if claim.verdict in (Verdict.FASTER, Verdict.SLOWER):
+        observed = f"{claim.observed_pct:+.1f} % observed, "
     else:
         observed = ""
-    return f"{observed}95 % interval {it.interval_low_pct:+.1f} … {it.interval_high_pct:+.1f} %"
+    return (
+        f"{observed}95 % interval {claim.interval_low_pct:+.1f} … {claim.interval_high_pct:+.1f} %"
+    )
 
 
-def _measure(it: Claim) -> str:
+def _measure(claim: Claim) -> str:
     """The indicator with its most important parameters; the claim has all parameters."""
     shown = ", ".join(
-        f"{key} {it.parameters[key]}" for key in _SHOWN_PARAMETERS if key in it.parameters
+        f"{key} {claim.parameters[key]}" for key in _SHOWN_PARAMETERS if key in claim.parameters
     )
-    return f"{it.indicator} ({shown})" if shown else it.indicator
+    return f"{claim.indicator} ({shown})" if shown else claim.indicator
 
 
-def _restrictions(it: Claim) -> str:
+def _restrictions(claim: Claim) -> str:
     """Restrictions of a claim: jobs left out, other hardware, other Python, confounding."""
     parts = []
-    if it.left_out:
-        parts.append(f"left out: {left_out_text(it.left_out)}")
-    if not it.same_hardware:
+    if claim.left_out:
+        parts.append(f"left out: {left_out_text(claim.left_out)}")
+    if not claim.same_hardware:
         parts.append("another hardware class than asked about")
-    if not it.same_python:
-        parts.append(f"Python {it.python_version or 'unknown'}")
-    if it.confounded:
-        parts.append(f"not scored, as {len(it.differs)} packages differ: {', '.join(it.differs)}")
+    if not claim.same_python:
+        parts.append(f"Python {claim.python_version or 'unknown'}")
+    if claim.confounded:
+        parts.append(
+            f"not scored, as {len(claim.differs)} packages differ: {', '.join(claim.differs)}"
+        )
     return f"; {'; '.join(parts)}" if parts else ""
 
 

@@ -73,14 +73,14 @@ def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     )
 
 
-def _race(it: Claim) -> tuple[str | None, str, str]:
-    return it.package, it.comparison_key, it.baseline_stack
+def _race(claim: Claim) -> tuple[str | None, str, str]:
+    return claim.package, claim.comparison_key, claim.baseline_stack
 
 
-def _rank(it: Claim) -> tuple[float, int, str, str]:
-    more = max(it.jobs_missing, it.baseline_jobs_missing)
-    size = abs(math.log1p(it.observed_pct / 100)) if it.chance else 0.0
-    return -it.chance * size / more, more, it.purl or "", it.comparison_key
+def _rank(claim: Claim) -> tuple[float, int, str, str]:
+    more = max(claim.jobs_missing, claim.baseline_jobs_missing)
+    size = abs(math.log1p(claim.observed_pct / 100)) if claim.chance else 0.0
+    return -claim.chance * size / more, more, claim.purl or "", claim.comparison_key
 
 
 def still_in_the_race(comparisons: Sequence[Comparison]) -> list[bool]:

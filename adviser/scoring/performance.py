@@ -268,10 +268,10 @@ def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
     for i, it in enumerate(compared):
         by_series[it.pair.series].append(i)
     for places in by_series.values():
-        some = Effects(
+        alike = Effects(
             effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
         )
-        shrunk[places] = shrunk_effects(some, true_variance(some))
+        shrunk[places] = shrunk_effects(alike, true_variance(alike))
     return shrunk
 
 
@@ -321,8 +321,8 @@ def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
 
 
 def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
-    it = judged.compared
-    pair, series, estimate = it.pair, it.history.series, it.estimate
+    compared = judged.compared
+    pair, series, estimate = compared.pair, compared.history.series, compared.estimate
     place, judgements = judged.place, judged.family.judgements
     verdict, lack = judgements.verdict(place), judged.family.lacks[place]
     low, high, effect, observed = per_cent(
@@ -351,7 +351,7 @@ def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
         observed_pct=observed,
         interval_low_pct=low if math.isfinite(judgements.low[place]) else -math.inf,
         interval_high_pct=high,
-        delta_pct=100 * math.expm1(it.history.log_margin),
+        delta_pct=100 * math.expm1(compared.history.log_margin),
         p_value=float(judgements.p_value[place]),
         jobs=estimate.jobs,
         baseline_jobs=estimate.baseline_jobs,
@@ -368,20 +368,28 @@ def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
         tau=estimate.tau,
         bound=judged.bound,
         scored=judged.one_package and verdict.settled,
-        left_out=jobs_left_out(it.history, it.used),
-        spread_ratio=_spread_ratio(it),
+        left_out=jobs_left_out(compared.history, compared.used),
+        spread_ratio=_spread_ratio(compared),
         evidence=tuple(
-            sorted(one for stack, used in it.used for one in it.history.observed(stack, used))
+            sorted(
+                one
+                for stack, used in compared.used
+                for one in compared.history.observed(stack, used)
+            )
         ),
-        as_of=max((at for one in it.used if (at := it.history.as_of(*one))), default=None),
+        as_of=max(
+            (at for one in compared.used if (at := compared.history.as_of(*one))), default=None
+        ),
     )
 
 
-def _spread_ratio(it: _Compared) -> SpreadRatio | None:
+def _spread_ratio(compared: _Compared) -> SpreadRatio | None:
     """Ratio of the spreads of both stacks; ``None`` below 20 jobs."""
-    if min(it.estimate.jobs, it.estimate.baseline_jobs) < MIN_JOBS_TO_TELL:
+    if min(compared.estimate.jobs, compared.estimate.baseline_jobs) < MIN_JOBS_TO_TELL:
         return None
-    theirs, ours = (within_runs(it.history.sample(stack), used) for stack, used in it.used)
+    theirs, ours = (
+        within_runs(compared.history.sample(stack), used) for stack, used in compared.used
+    )
     return variance_ratio(ours, theirs)
 
 
@@ -484,8 +492,9 @@ def _mean_bound(differences: Sequence[VersionDifference]) -> float:
     return fmean(map(fmean, bounds.values()))
 
 
-def _order(it: Claim) -> tuple[object, ...]:
+def _order(claim: Claim) -> tuple[object, ...]:
     return (
-        it.purl is None, it.package or "", it.purl or "", it.indicator, it.hardware_label,
-        it.comparison_key, it.python_version or "", it.stack, it.baseline_stack,
+        claim.purl is None, claim.package or "", claim.purl or "", claim.indicator,
+        claim.hardware_label, claim.comparison_key, claim.python_version or "", claim.stack,
+        claim.baseline_stack,
     )  # fmt: skip

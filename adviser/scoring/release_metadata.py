@@ -56,22 +56,22 @@ def _values(
     oldest = _lag(newest, min(known)) if newest and known else 0.0
     newer = 0
     seen: set[tuple[int, ...]] = set()
-    for it in served:
-        series = _series(it)
+    for candidate in served:
+        series = _series(candidate)
         yield (
-            it,
+            candidate,
             ReleaseValues(
-                yanked=-float(it.yanked),
-                prerelease=-float(it.prerelease),
-                maturity=-_unripe(it.uploaded_at, as_of),
+                yanked=-float(candidate.yanked),
+                prerelease=-float(candidate.prerelease),
+                maturity=-_unripe(candidate.uploaded_at, as_of),
                 maintenance=-float(series in seen),
                 freshness=-newer / len(counted) if newer else 0.0,
-                age=-_age(it, newest, oldest, newer),
+                age=-_age(candidate, newest, oldest, newer),
             ),
         )
-        if it.purl in pool:
+        if candidate.purl in pool:
             newer += 1
-            if it.purl not in harmful:
+            if candidate.purl not in harmful:
                 seen.add(series)
 
 
@@ -82,8 +82,8 @@ def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
     return plain or kept or list(served)
 
 
-def _series(it: Candidate) -> tuple[int, ...]:
-    parsed = version_of(it.version)
+def _series(candidate: Candidate) -> tuple[int, ...]:
+    parsed = version_of(candidate.version)
     return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
 
 
@@ -93,7 +93,7 @@ def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
     return min(1.0, max(0.0, 1 - (as_of - uploaded_at) / RIPE_AFTER))
 
 
-def _age(it: Candidate, newest: datetime | None, oldest: float, newer: int) -> float:
+def _age(candidate: Candidate, newest: datetime | None, oldest: float, newer: int) -> float:
     """Libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140): time until the newest release.
 
     A version without an upload time is as old as the oldest known version, unless it is the newest.
@@ -101,7 +101,7 @@ def _age(it: Candidate, newest: datetime | None, oldest: float, newer: int) -> f
     """
     if newest is None or not newer:
         return 0.0
-    return oldest if it.uploaded_at is None else _lag(newest, it.uploaded_at)
+    return oldest if candidate.uploaded_at is None else _lag(newest, candidate.uploaded_at)
 
 
 def _lag(newest: datetime, uploaded_at: datetime) -> float:

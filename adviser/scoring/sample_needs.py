@@ -274,14 +274,14 @@ class JudgedFamily:
 
     def _without_jobs(self, i: int) -> SampleNeed | None:
         """What a comparison needs without a prediction; ``None`` if a prediction is required."""
-        it = self.estimates[i]
+        estimate = self.estimates[i]
         if not self.planned[i]:
             return _NOTHING
         if self.elsewhere[i]:
             return SampleNeed(Need.HERE, MIN_JOBS, MIN_JOBS)
-        if it.hosts == 0:
+        if estimate.hosts == 0:
             return SampleNeed(Need.HOSTS, MIN_JOBS, MIN_JOBS)
-        return None if it.tested else _first_jobs(it)
+        return None if estimate.tested else _first_jobs(estimate)
 
     def _with_jobs(
         self, places: Sequence[int], known: Sequence[int]
@@ -302,19 +302,21 @@ class JudgedFamily:
         ]
 
 
-def _units(it: Estimate) -> int:
+def _units(estimate: Estimate) -> int:
     """Number of pairs or runs so far; number of hosts if these disagree."""
-    return min(it.runs, it.baseline_runs) if it.hosts_agree else it.hosts or 1
+    return (
+        min(estimate.runs, estimate.baseline_runs) if estimate.hosts_agree else estimate.hosts or 1
+    )
 
 
-def _further(it: Estimate, more: int, chance: float) -> SampleNeed:
+def _further(estimate: Estimate, more: int, chance: float) -> SampleNeed:
     if not more:
         return SampleNeed(Need.MARGIN)
-    if not it.hosts_agree:
+    if not estimate.hosts_agree:
         return SampleNeed(Need.HOSTS, MIN_JOBS * more, MIN_JOBS * more, chance)
-    so_far = it.runs, it.baseline_runs
+    so_far = estimate.runs, estimate.baseline_runs
     needed = min(so_far) + more
-    clustered = not it.pairs and so_far != (it.jobs, it.baseline_jobs)
+    clustered = not estimate.pairs and so_far != (estimate.jobs, estimate.baseline_jobs)
     ours, theirs = (max(0, needed - each) for each in so_far)
     return SampleNeed(Need.RUNS if clustered else Need.JOBS, ours, theirs, chance)
 
@@ -325,10 +327,12 @@ def _taken(effects: Effects, places: NDArray[np.int64]) -> Effects:
     )
 
 
-def _first_jobs(it: Estimate) -> SampleNeed:
+def _first_jobs(estimate: Estimate) -> SampleNeed:
     """What a comparison needs for its first verdict."""
-    few = max(0, MIN_JOBS - it.jobs), max(0, MIN_JOBS - it.baseline_jobs)
-    if (it.runs, it.baseline_runs) == (it.jobs, it.baseline_jobs) and any(few):
+    few = max(0, MIN_JOBS - estimate.jobs), max(0, MIN_JOBS - estimate.baseline_jobs)
+    if (estimate.runs, estimate.baseline_runs) == (estimate.jobs, estimate.baseline_jobs) and any(
+        few
+    ):
         return SampleNeed(Need.JOBS, *few)
     # Pairs need new jobs of both stacks; existing jobs do not count.
     return SampleNeed(Need.TURNS, MIN_JOBS, MIN_JOBS)
