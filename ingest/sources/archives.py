@@ -1,7 +1,7 @@
-"""Documents in .zip, .tar and .tar.gz, streamed: nothing goes to disk, and little is held.
+"""Streams documents from .zip, .tar and .tar.gz without unpacking them to disk.
 
-An archive is untrusted: names that leave it, links and devices are refused one by one;
-an archive that unpacks to too much is refused as a whole, before it is unpacked.
+An archive is untrusted. Members whose names leave the archive, links and devices are refused one
+by one. An archive that unpacks to too much is refused as a whole before it is unpacked.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ingest.sources.documents import (
     MEBIBYTE,
     RawDocument,
     SkippedFile,
+    SourceItem,
     SourceLimits,
 )
 from ingest.sources.jsonl import documents_in_lines
@@ -49,12 +50,11 @@ from ingest.sources.layout import (
     unreadable,
 )
 
-Found = RawDocument | InvalidDocument | SkippedFile
 Opener = Callable[[], BinaryIO]
 
-#: No header of an archive is that long; a longer read was asked for by a forged one.
+#: No header of a real archive is longer; only forged ones ask for longer reads.
 _LONGEST_READ = 64 * MEBIBYTE
-#: Others are rare, and their decoders take memory by the gigabyte where a header asks for it.
+#: Other methods are rare, and their decoders allocate as many gigabytes as a header asks for.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 _BROKEN = (
@@ -70,7 +70,7 @@ _BROKEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A file of an archive, whichever kind of archive."""
+    """A file of a zip or tar archive."""
 
     name: str
     size: int
@@ -79,14 +79,14 @@ class _Member:
     method: int = zipfile.ZIP_STORED
 
 
-class _Forged(ValueError):
-    """An archive asks for more memory than an honest one needs."""
+class _ForgedHeader(ValueError):
+    """A header asks for more memory than a real archive needs."""
 
 
-class _Bounded(io.RawIOBase):
-    """A stream that never gives more than ``_LONGEST_READ`` at once.
+class _BoundedReads(io.RawIOBase):
+    """A stream that refuses to read more than ``_LONGEST_READ`` at once.
 
-    ``tarfile`` reads a long name's header at the size that the header claims.
+    ``tarfile`` reads the header of a long name in the size that the header claims.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -94,7 +94,7 @@ class _Bounded(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0 or size > _LONGEST_READ:
-            raise _Forged("a header claims to be longer than 64 MiB")
+            raise _ForgedHeader("a header claims to be longer than 64 MiB")
         return self._stream.read(size)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
@@ -106,14 +106,14 @@ class _Bounded(io.RawIOBase):
 
 def documents_in_archive(
     opened: Opener, name: str, source: str, place: str, limits: SourceLimits
-) -> Iterator[Found]:
-    """Every document of an archive, and every skipped file; archives within it are left alone.
+) -> Iterator[SourceItem]:
+    """Yield every document of an archive and every skipped file; inner archives are skipped.
 
-    It is read twice: for the names, which tell when an inspection is complete
-    and whether the archive is a bomb, and for the documents.
+    The archive is read twice. The first pass reads the names, which tell when an inspection is
+    complete and whether the archive is a bomb; the second reads the documents.
 
-    :param opened: gives a new stream of its bytes
-    :param place: where in ``source`` the archive is; empty if it is the source
+    :param opened: opens the archive anew
+    :param place: path of the archive in ``source``; empty if it is the source
     """
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
     skipped: Counter[str] = Counter()
@@ -126,12 +126,12 @@ def documents_in_archive(
             for member in members(stream, limits):
                 survey.add(member)
         with opened() as stream:
-            for found in _Reader(source, place, limits, survey).documents(members(stream, limits)):
-                if isinstance(found, SkippedFile):
-                    skipped[found.reason] += 1
+            for item in _Reader(source, place, limits, survey).documents(members(stream, limits)):
+                if isinstance(item, SkippedFile):
+                    skipped[item.reason] += 1
                 else:
                     has_documents = True
-                yield found
+                yield item
     except InvalidDocument as error:
         error.place = error.place or place
         yield error
@@ -145,21 +145,21 @@ def documents_in_archive(
 
 
 def _is_packing(error: OSError) -> bool:
-    """Whether the bytes were wrong rather than the disk: gzip reports it as ``OSError``."""
+    """Whether the bytes were wrong and not the disk: gzip raises ``OSError`` for both."""
     return isinstance(error, gzip.BadGzipFile) or error.errno is None
 
 
 def _broken(error: Exception, place: str) -> InvalidDocument:
-    reason = Reason.ARCHIVE_BOMB if isinstance(error, _Forged) else Reason.ARCHIVE_BROKEN
+    reason = Reason.ARCHIVE_BOMB if isinstance(error, _ForgedHeader) else Reason.ARCHIVE_BROKEN
     cause = cause_of(error) if str(error) else "ends in the middle"
     return InvalidDocument(reason, cause, place=place)
 
 
 @dataclass(slots=True)
 class _Survey:
-    """What an archive holds, by the names and sizes of its members.
+    """The names and sizes of an archive's members.
 
-    :param parts: files left to read of each inspection folder
+    :param parts: numbers of files of each inspection folder that are still to be read
     """
 
     place: str
@@ -172,7 +172,7 @@ class _Survey:
     def add(self, member: _Member) -> None:
         """Count one member.
 
-        :raises InvalidDocument: if they are too many, or too much in all
+        :raises InvalidDocument: if the members are too many or too large
         """
         self.members += 1
         self.size += max(member.size, 0)
@@ -188,8 +188,8 @@ class _Survey:
 
 
 @dataclass(slots=True)
-class _Pending:
-    """Files of an inspection folder of which more are to come."""
+class _IncompleteFolder:
+    """Files of an inspection folder whose other files were not read yet."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
@@ -201,12 +201,12 @@ class _Reader:
     place: str
     limits: SourceLimits
     survey: _Survey
-    pending: dict[str, _Pending] = field(default_factory=dict)
+    pending: dict[str, _IncompleteFolder] = field(default_factory=dict)
     held: int = 0
     refused: dict[str, InvalidDocument] = field(default_factory=dict)
 
-    def documents(self, members: Iterator[_Member]) -> Iterator[Found]:
-        """Documents as they become complete."""
+    def documents(self, members: Iterator[_Member]) -> Iterator[SourceItem]:
+        """Yield documents as they become complete."""
         for member in members:
             name = _clean(member.name)
             part = inspection_part(name)
@@ -225,7 +225,7 @@ class _Reader:
             else:
                 yield self._other_file(member, name)
 
-    def _document(self, member: _Member, name: str) -> Found:
+    def _document(self, member: _Member, name: str) -> SourceItem:
         inside = self._inside(name)
         try:
             raw = RawDocument(self.source, inside, data=self._read(member, inside))
@@ -233,8 +233,8 @@ class _Reader:
             return error
         return screened(raw, self.limits)
 
-    def _other_file(self, member: _Member, name: str) -> Found:
-        """A file whose name says nothing: an inspection by its content, or skipped."""
+    def _other_file(self, member: _Member, name: str) -> SourceItem:
+        """Read a file whose name does not tell what it is."""
         inside = self._inside(name)
         by_content = self.limits.by_content
         reason = skipped_by_name(name, in_archive=True) if by_content else NOT_NAMED_LIKE_ONE
@@ -250,7 +250,7 @@ class _Reader:
         except (OSError, *_BROKEN):  # such as a password
             return SkippedFile(self.source, inside, NOT_READABLE)
 
-    def _lines(self, member: _Member, name: str) -> Iterator[Found]:
+    def _lines(self, member: _Member, name: str) -> Iterator[SourceItem]:
         inside = self._inside(name)
         try:
             _check_method(member, inside)
@@ -259,7 +259,7 @@ class _Reader:
         else:
             yield from documents_in_lines(member.open, name, self.source, inside, self.limits)
 
-    def _part(self, member: _Member, folder: str, inner: str) -> Iterator[Found]:
+    def _part(self, member: _Member, folder: str, inner: str) -> Iterator[SourceItem]:
         self.survey.parts[folder] -= 1
         if folder not in self.refused:
             try:
@@ -280,7 +280,7 @@ class _Reader:
             raise of_part(error, place, inner) from None
 
     def _keep(self, folder: str, inner: str, data: bytes) -> None:
-        pending = self.pending.setdefault(folder, _Pending())
+        pending = self.pending.setdefault(folder, _IncompleteFolder())
         grown = len(data) - len(pending.files.get(inner, b""))
         pending.files[inner] = data
         pending.size += grown
@@ -288,11 +288,11 @@ class _Reader:
         if pending.size > self.limits.document_bytes:
             raise too_large(self._inside(folder), None, self.limits)
         if self.held > 4 * self.limits.document_bytes:
-            # Honest archives keep a folder's files together, so little is ever pending.
+            # Real archives keep a folder's files together, so that few are incomplete at a time.
             raise bomb("files of too many folders are interleaved", self._inside(folder))
 
     def _release(self, folder: str) -> dict[str, bytes]:
-        pending = self.pending.pop(folder, _Pending())
+        pending = self.pending.pop(folder, _IncompleteFolder())
         self.held -= pending.size
         return pending.files
 
@@ -337,12 +337,12 @@ def _tar_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
     magic = stream.read(2)
     stream.seek(0)
     unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream
-    bounded = cast(BinaryIO, _Bounded(unpacked))
+    bounded = cast(BinaryIO, _BoundedReads(unpacked))
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
         while (info := archive.next()) is not None:
             if not info.isdir():
                 yield _Member(info.name, info.size, info.isreg(), _tar_opener(archive, info))
-            # It would keep every header otherwise; typeshed leaves the attribute out.
+            # Otherwise it keeps every header. typeshed does not know the attribute.
             archive.members = []  # type: ignore[attr-defined]
 
 
@@ -372,7 +372,7 @@ def _zip_opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[],
 
 
 def count_in_zip(path: str) -> int | None:
-    """Documents in a zip file by its directory; ``None`` if it cannot be read."""
+    """Count the documents that a zip file's directory lists; ``None`` if it cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [_clean(name) for name in archive.namelist()]

@@ -1,4 +1,4 @@
-"""What a file is by its content: an inspection, another benchmark's result, or neither.
+"""Tells inspections, results of other benchmarks and other files apart by their content.
 
 Published inspections often have no file extension, and other benchmarks publish ``.json`` too.
 """
@@ -21,7 +21,7 @@ from ingest.sources.documents import (
 )
 from ingest.sources.layout import is_archive, is_unfinished_part, read_bounded, read_up_to
 
-#: Why a file is skipped, unless it is a result of another benchmark.
+#: Reasons why a file is skipped; results of other benchmarks have reasons that name these.
 NOT_AN_INSPECTION = "not an inspection"
 NOT_NAMED_LIKE_ONE = "not named like a document"
 UNFINISHED = "part of an unfinished inspection folder"
@@ -65,7 +65,7 @@ def _is_json(data: bytes) -> bool:
 
 
 def other_content(data: bytes) -> str:
-    """Why a file that is no inspection is skipped; names the benchmark that wrote it if known."""
+    """Return why a file is skipped that is not an inspection; names the benchmark if known."""
     if not data.strip():
         return EMPTY
     system = system_of(data[:HEAD_BYTES])
@@ -73,9 +73,9 @@ def other_content(data: bytes) -> str:
 
 
 def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDocument | SkippedFile:
-    """``raw``, unless another benchmark wrote it: then it is skipped, or refused.
+    """Return ``raw``, or a skipped file or a refusal if another benchmark wrote it.
 
-    It is refused if it is the whole source, since somebody named it.
+    It is refused if it is the whole source, because a person named it.
     """
     if not limits.by_content or raw.data is None or is_inspection(raw.data):
         return raw
@@ -91,9 +91,9 @@ def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDoc
 def recognised(
     stream: BinaryIO, source: str, place: str, limits: SourceLimits
 ) -> RawDocument | SkippedFile:
-    """The inspection in a file whose name says nothing, or why the file is skipped.
+    """Read a file whose name does not tell what it is; return the inspection or a skipped file.
 
-    :raises InvalidDocument: if a file that may be an inspection is larger than a document may be
+    :raises InvalidDocument: if a JSON file is larger than the limit of a document
     """
     head = read_up_to(stream, HEAD_BYTES)
     if not _JSON_OBJECT.match(head):
@@ -105,7 +105,7 @@ def recognised(
 
 
 def skipped_by_name(place: str, *, in_archive: bool = False) -> str | None:
-    """Why a file is skipped before it is opened; ``None`` if its content decides."""
+    """Return why a file is skipped because of its name; ``None`` if its content decides."""
     if is_unfinished_part(place):
         return UNFINISHED
     if in_archive and is_archive(place):

@@ -1,4 +1,4 @@
-"""What sources hand to parsers: the bytes of one document, or why there are none."""
+"""Types that sources hand to parsers: documents, refusals and skipped files, and their limits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """One document as it was found, unread.
+    """The bytes of one document, before it is parsed.
 
     Either ``data`` holds a single file, or ``files`` those of an inspection
     folder by their path in it, such as ``results/0/result``.
 
-    :param source: the file, folder, archive or URL that was asked for
-    :param place: where inside ``source``; empty if it is the source itself
+    :param source: the file, folder, archive or URL that a person named
+    :param place: path inside ``source``; empty if the document is the source itself
     """
 
     source: str
@@ -41,23 +41,24 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class RefusedDocument:
-    """Something in a source that cannot be taken in; the rest of the batch goes on."""
+    """A document that is refused; the rest of its source is still read."""
 
     source: str
     error: InvalidDocument
 
     @property
     def place(self) -> str:
-        """Where inside the source: the place of the whole document, so that it can be mended."""
+        """Path of the whole document inside the source."""
         return self.error.place
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file in a source that is not an inspection; nothing of it is taken in.
+    """A file in a source that is not an inspection.
 
-    :param place: where inside ``source``; the path of a file
-    :param reason: why, in words that are the same for all files of the kind
+    :param place: path of the file inside ``source``
+    :param reason: why it is skipped; files of one kind have the same text, so that they can be
+        counted
     """
 
     source: str
@@ -65,18 +66,22 @@ class SkippedFile:
     reason: str
 
 
+#: What reading a source gives; an error says why a document is refused.
+SourceItem = RawDocument | InvalidDocument | SkippedFile
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """How much a source may make us read.
+    """Limits and options for reading a source.
 
-    :param document_bytes: of one document; for a folder, of its files together
-    :param archive_bytes: of an archive's members together, unpacked
-    :param members: of an archive
-    :param ratio: unpacked to packed bytes; JSON in gzip stays below 60
-    :param allow_http: follow ``http(s)://``: only where a person named the URL
-    :param lines: take ``.jsonl`` and the like too, in which each line is a document
-    :param by_content: take inspections whatever their file name, and give the files that are
-        none as :class:`SkippedFile`; otherwise only the names of files count
+    :param document_bytes: largest document; for an inspection folder, its files together
+    :param archive_bytes: largest sum of an archive's unpacked members
+    :param members: most members of an archive
+    :param ratio: largest ratio of unpacked to packed bytes; JSON in gzip stays below 60
+    :param allow_http: read ``http(s)://``; set only for URLs that the operator named
+    :param lines: read ``.jsonl`` and ``.ndjson`` too, in which each line is a document
+    :param by_content: recognise inspections whatever their file name, and give other files as
+        :class:`SkippedFile`; otherwise the file name decides
     """
 
     document_bytes: int = 64 * MEBIBYTE

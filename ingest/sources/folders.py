@@ -1,4 +1,4 @@
-"""Documents on this machine: a file, or a folder with everything beneath it."""
+"""Reads local files and folders."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ingest.sources.content_detection import (
 from ingest.sources.documents import (
     RawDocument,
     SkippedFile,
+    SourceItem,
     SourceLimits,
 )
 from ingest.sources.jsonl import documents_in_lines
@@ -42,40 +43,38 @@ from ingest.sources.layout import (
     unreadable,
 )
 
-Found = RawDocument | InvalidDocument | SkippedFile
 
-
-def documents_in_file(path: Path, source: str, limits: SourceLimits) -> Iterator[Found]:
-    """The document that a file is, or those of the archive that it is."""
+def documents_in_file(path: Path, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
+    """Yield the document in a file, or those of an archive."""
     yield from _documents_of_file(path, source, "", limits)
 
 
-def documents_in_folder(path: Path, source: str, limits: SourceLimits) -> Iterator[Found]:
-    """Every document beneath a folder, and every skipped file, in the order of their paths.
+def documents_in_folder(path: Path, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
+    """Yield every document beneath a folder and every skipped file, in the order of their paths.
 
-    Links that lead out of the folder are not followed, nor are links to folders.
-    Memory holds one inspection at a time.
+    Links to folders and links out of the folder are not followed. Memory holds one inspection at
+    a time.
     """
     skipped: Counter[str] = Counter()
     has_documents = False
-    for found in _Walk(source, path.resolve(), limits).folder(path, ""):
-        if isinstance(found, SkippedFile):
-            skipped[found.reason] += 1
+    for item in _FolderReader(source, path.resolve(), limits).folder(path, ""):
+        if isinstance(item, SkippedFile):
+            skipped[item.reason] += 1
         else:
             has_documents = True
-        yield found
+        yield item
     if not has_documents:
         yield empty("", skipped)
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class _FolderReader:
     source: str
     root: Path
     limits: SourceLimits
 
-    def folder(self, folder: Path, place: str, depth: int = 0) -> Iterator[Found]:
-        """``folder`` itself as an inspection, then what else is in it."""
+    def folder(self, folder: Path, place: str, depth: int = 0) -> Iterator[SourceItem]:
+        """Yield ``folder`` if it is an inspection, then the other files beneath it."""
         if depth > MAX_DEPTH:
             yield too_deep(place)
             return
@@ -95,16 +94,16 @@ class _Walk:
         for entry in ordered:
             inner = f"{place}/{entry.name}" if place else entry.name
             if entry.name in folders:
-                # Of an inspection these two are read already; elsewhere they are folders.
+                # The inspection itself has these two folders; they were read above.
                 if not (parts and entry.name in ("build", "results")):
                     yield from self.folder(Path(entry.path), inner, depth + 1)
             else:
                 yield from self._file(Path(entry.path), inner)
 
     def _parts(self, folder: Path, names: set[str]) -> tuple[list[str], list[str]]:
-        """Paths of the files that make ``folder`` an inspection, and of files beside these.
+        """Return the paths of files that the layout has, and of others below the same folders.
 
-        Both are empty if the folder is no inspection.
+        Both are empty if ``folder`` is not an inspection.
         """
         parts: list[str] = []
         surplus: list[str] = []
@@ -118,11 +117,13 @@ class _Walk:
                 if inner.count("/") >= 1:
                     surplus += [f"{inner}/{deeper}/" for deeper in folders]
                     folders.clear()
-        # A folder of build logs alone says nothing of an inspection.
-        tells = any(part == "build/specification" or part.endswith("/result") for part in parts)
-        return (parts, surplus) if tells else ([], [])
+        # Build logs alone do not make a folder an inspection.
+        is_inspection = any(
+            part == "build/specification" or part.endswith("/result") for part in parts
+        )
+        return (parts, surplus) if is_inspection else ([], [])
 
-    def _inspection(self, folder: Path, place: str, parts: list[str]) -> Found:
+    def _inspection(self, folder: Path, place: str, parts: list[str]) -> SourceItem:
         files: dict[str, bytes] = {}
         left = self.limits.document_bytes
         for part in parts:
@@ -140,7 +141,7 @@ class _Walk:
                 return too_large(place, None, self.limits)
         return RawDocument(self.source, place, files=files)
 
-    def _file(self, path: Path, place: str) -> Iterator[Found]:
+    def _file(self, path: Path, place: str) -> Iterator[SourceItem]:
         lines = is_lines(path.name, self.limits)
         if not (lines or is_document(path.name) or is_archive(path.name)):
             yield self._other_file(path, place)
@@ -156,8 +157,8 @@ class _Walk:
             return
         yield from _documents_of_file(allowed, self.source, place, self.limits)
 
-    def _other_file(self, path: Path, place: str) -> Found:
-        """A file whose name says nothing: an inspection by its content, or skipped."""
+    def _other_file(self, path: Path, place: str) -> SourceItem:
+        """Read a file whose name does not tell what it is."""
         reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
         if reason is not None:
             return SkippedFile(self.source, place, reason)
@@ -173,10 +174,10 @@ class _Walk:
             return error
 
     def _allowed(self, path: Path) -> Path | None:
-        """The file to read; ``None`` for a link out of the folder, a pipe or a device."""
+        """Return the file to read; ``None`` for a link out of the folder, a pipe or a device."""
         mode = path.lstat().st_mode
         if stat.S_ISREG(mode):
-            return path  # none of its parents is a link, for links to folders are not followed
+            return path  # no parent is a link, because links to folders are not followed
         if not stat.S_ISLNK(mode):
             return None
         resolved = path.resolve(strict=True)
@@ -186,7 +187,7 @@ class _Walk:
 
 def _documents_of_file(
     path: Path, source: str, place: str, limits: SourceLimits
-) -> Iterator[Found]:
+) -> Iterator[SourceItem]:
     def opened() -> BinaryIO:
         return path.open("rb")
 
@@ -218,7 +219,7 @@ def _read(path: Path, place: str, limits: SourceLimits) -> bytes:
 
 
 def count_in_folder(source: str, most: int = 200_000) -> int | None:
-    """Documents beneath a folder by their names; ``None`` beyond ``most`` folders."""
+    """Count documents beneath a folder by their names; ``None`` beyond ``most`` folders."""
     count = 0
     top = source.rstrip(os.sep).count(os.sep)
     for seen, (folder, folders, files) in enumerate(os.walk(source)):

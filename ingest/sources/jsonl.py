@@ -1,6 +1,6 @@
-"""JSON lines: a file in which each line is a document, packed with gzip or not.
+"""Streams JSON lines, optionally gzipped: each line of the file is a document.
 
-It is streamed: whatever the size of the file, one line is held.
+Memory holds one line, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PIECE_BYTES = 64 * 1024
 def documents_in_lines(
     opened: Callable[[], BinaryIO], name: str, source: str, place: str, limits: SourceLimits
 ) -> Iterator[RawDocument | InvalidDocument]:
-    """Every line that is not blank, with its number in its place, such as ``dump.jsonl line 17``.
+    """Yield every line that is not blank; its place has its number: ``dump.jsonl line 17``.
 
-    A line over the limit of a document is refused by itself; a file that breaks off is
-    refused after the lines before.
+    A line over the limit of a document is refused alone. If the file breaks off, the lines before
+    are yielded first.
 
-    :param opened: gives a stream of the file's bytes
-    :param place: where in ``source`` the file is; empty if it is the source
+    :param opened: opens the file
+    :param place: path of the file in ``source``; empty if it is the source
     """
     number = 0
     try:
@@ -44,8 +44,8 @@ def documents_in_lines(
     except InvalidDocument as error:
         yield error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        words = f"after line {number}: {cause_of(error)}"
-        yield InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=place)
+        message = f"after line {number}: {cause_of(error)}"
+        yield InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=place)
     except OSError as error:
         yield unreadable(place, error)
 
@@ -53,9 +53,9 @@ def documents_in_lines(
 def _numbered(
     packed: BinaryIO, name: str, place: str, limits: SourceLimits
 ) -> Iterator[tuple[int, bytes | None]]:
-    """Each line with its number; ``None`` for one over the limit, of which little is held.
+    """Yield each line with its number; ``None`` in place of a line over the limit.
 
-    :raises InvalidDocument: if all of it is more than anybody packs
+    :raises InvalidDocument: if the file unpacks to more than the limits allow
     """
     gzipped = name.lower().endswith(".gz")
     stream = gzip.GzipFile(fileobj=packed) if gzipped else packed

@@ -1,4 +1,4 @@
-"""Which files of a tree belong together as one inspection, and which are none of ours."""
+"""File names and sizes in a source: inspection folders, documents, archives, and their refusals."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _UNFINISHED_FILE = re.compile(
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 DOCUMENT_SUFFIXES = (".json", ".json.gz")
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
-#: Folders within folders beyond which nobody keeps documents.
+#: Levels of folders that are searched.
 MAX_DEPTH = 64
-#: A file that small is no bomb, however well it was packed.
+#: A file that unpacks to less is accepted whatever its ratio.
 BOMB_FLOOR_BYTES = 16 * MEBIBYTE
 _PIECE_BYTES = 256 * 1024
 
 
 def inspection_part(path: str) -> tuple[str, str] | None:
-    """Inspection folder and path within it, of a file that belongs to one.
+    """Split the path of a file of an inspection into the inspection folder and the rest.
 
     >>> inspection_part("2020/inspection-a/results/3/result")
     ('2020/inspection-a', 'results/3/result')
     >>> inspection_part("2020/notes.txt") is None
     True
     """
-    found = _INSPECTION_FILE.match(path)
-    return (found["folder"] or "", found["inner"]) if found else None
+    match = _INSPECTION_FILE.match(path)
+    return (match["folder"] or "", match["inner"]) if match else None
 
 
 def is_unfinished_part(path: str) -> bool:
@@ -52,45 +52,48 @@ def is_unfinished_part(path: str) -> bool:
 
 
 def is_document(name: str) -> bool:
-    """Whether a loose file may be a document, by its name."""
+    """Whether a file is named like a document."""
     return name.lower().endswith(DOCUMENT_SUFFIXES)
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file is an archive, by its name."""
+    """Whether a file is named like an archive."""
     return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
 def is_lines(name: str, limits: SourceLimits) -> bool:
-    """Whether each line of a file is a document, by its name and what was asked for."""
+    """Whether a file is named like JSON lines, and these are to be read."""
     return limits.lines and name.lower().endswith(LINE_SUFFIXES)
 
 
 def is_gzipped_document(name: str) -> bool:
-    """Whether a file is one packed document."""
+    """Whether a file is named like a gzipped document."""
     return name.lower().endswith(".json.gz")
 
 
 def too_large(place: str, size: int | None, limits: SourceLimits) -> InvalidDocument:
-    """The refusal of a document over the limit, made before it is read."""
-    said = "" if size is None else f"{size / MEBIBYTE:.1f} MiB: "
+    """Refuse a document over the limit.
+
+    :param size: bytes, if they are known
+    """
+    prefix = "" if size is None else f"{size / MEBIBYTE:.1f} MiB: "
     return InvalidDocument(
         Reason.FILE_TOO_LARGE,
-        f"{said}more than {limits.document_bytes / MEBIBYTE:g} MiB a document",
+        f"{prefix}more than {limits.document_bytes / MEBIBYTE:g} MiB a document",
         place=place,
     )
 
 
 def unreadable(place: str, error: BaseException | str) -> InvalidDocument:
-    """The refusal of what the system does not let us read."""
+    """Refuse a file that the system refuses to open or to read."""
     cause = error if isinstance(error, str) else cause_of(error)
     return InvalidDocument(Reason.UNREADABLE, cause, place=place)
 
 
 def empty(place: str, others: Counter[str], what: str = "folder") -> InvalidDocument:
-    """The refusal of a folder or archive without a single document.
+    """Refuse a folder or an archive without a document.
 
-    :param others: how many files were skipped, by their reason
+    :param others: numbers of skipped files by their reason
     """
     counted = ", ".join(f"{reason}: {count}" for reason, count in others.most_common(5))
     files = f", only {others.total()} other files ({counted})" if others else ""
@@ -98,33 +101,30 @@ def empty(place: str, others: Counter[str], what: str = "folder") -> InvalidDocu
 
 
 def too_deep(place: str) -> InvalidDocument:
-    """The refusal of a folder below too many others."""
+    """Refuse a folder below :data:`MAX_DEPTH` others."""
     return InvalidDocument(
         Reason.NESTED_TOO_DEEP, f"more than {MAX_DEPTH} folders deep", place=place
     )
 
 
 def of_part(error: InvalidDocument, place: str, part: str) -> InvalidDocument:
-    """The refusal of an inspection folder for one of its files.
-
-    It has the place of the folder, which is the document, and its field names the file.
-    """
+    """Refuse an inspection folder because of one of its files, which the field names."""
     return InvalidDocument(error.reason, error.message, field=f"{part}:$", place=place)
 
 
 def cause_of(error: BaseException) -> str:
-    """What the system said, without a URL that it may repeat, or the query of one."""
+    """Return the message of an error without URLs and their queries, which may hold secrets."""
     strerror = getattr(error, "strerror", None)
-    words = [word for word in str(strerror or error).split() if "://" not in word]
-    said = re.sub(r"\?\S+", "?…", " ".join(words))
-    return said[:300] or type(error).__name__
+    parts = [part for part in str(strerror or error).split() if "://" not in part]
+    message = re.sub(r"\?\S+", "?…", " ".join(parts))
+    return message[:300] or type(error).__name__
 
 
 def read_bounded(stream: BinaryIO, place: str, limits: SourceLimits, head: bytes = b"") -> bytes:
-    """The rest of ``stream``, of which little more than a document's limit is ever held.
+    """Return ``head`` and the rest of ``stream``.
 
-    :param head: what was read of it before; the result begins with it
-    :raises InvalidDocument: if there is more
+    :param head: bytes that were read of the stream before
+    :raises InvalidDocument: if both together exceed the limit of a document
     """
     data = head + read_up_to(stream, limits.document_bytes - len(head))
     if len(data) > limits.document_bytes:
@@ -133,9 +133,9 @@ def read_bounded(stream: BinaryIO, place: str, limits: SourceLimits, head: bytes
 
 
 def read_up_to(stream: BinaryIO, most: int) -> bytes:
-    """The rest of ``stream``, or somewhat more than ``most`` bytes of it.
+    """Return the rest of ``stream``, or somewhat more than ``most`` bytes of it.
 
-    Read in pieces, because one large read sets its whole buffer aside first.
+    It is read in pieces, because one large read allocates its whole buffer first.
     """
     pieces: list[bytes] = []
     held = 0
@@ -148,7 +148,8 @@ def read_up_to(stream: BinaryIO, most: int) -> bytes:
 def unpack_document(stream: BinaryIO, packed: int, place: str, limits: SourceLimits) -> bytes:
     """Unpack a ``.json.gz``.
 
-    :raises InvalidDocument: broken, too large, or packed beyond belief
+    :param packed: size of the packed file in bytes
+    :raises InvalidDocument: if it is broken, too large or a decompression bomb
     """
     try:
         with gzip.GzipFile(fileobj=stream) as unpacked:
@@ -163,5 +164,5 @@ def unpack_document(stream: BinaryIO, packed: int, place: str, limits: SourceLim
 
 
 def bomb(message: str, place: str) -> InvalidDocument:
-    """The refusal of an archive made to fill the machine that opens it."""
+    """Refuse an archive that unpacks to far more than a real one."""
     return InvalidDocument(Reason.ARCHIVE_BOMB, message, place=place)

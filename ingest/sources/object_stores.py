@@ -1,6 +1,6 @@
-"""Documents in an object store or another place that fsspec reaches.
+"""Reads object stores and other places that fsspec reaches.
 
-Credentials come from the environment alone, as the store's own tools take them.
+Credentials come from the environment, as for the store's own tools.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ingest.sources.content_detection import (
 from ingest.sources.documents import (
     RawDocument,
     SkippedFile,
+    SourceItem,
     SourceLimits,
 )
 from ingest.sources.jsonl import documents_in_lines
@@ -46,18 +47,17 @@ from ingest.sources.layout import (
 )
 from ingest.sources.urls import check_url
 
-Found = RawDocument | InvalidDocument | SkippedFile
-
 _STORES = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
 _WEB = ("http", "https")
 
 
-def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[Found]:
-    """Every document under an fsspec URL and every skipped file, one listing an inspection.
+def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
+    """Yield every document under an fsspec URL and every skipped file.
 
-    ``http(s)`` is followed only where ``limits`` allow it, and only to the file named.
+    Each inspection folder costs one listing. ``http(s)`` is read only if ``limits`` allow it, and
+    only the file that the URL names.
 
-    :param source: what of ``url`` may be stored
+    :param source: the part of ``url`` that may be stored
     """
     protocol = url.partition("://")[0]
     allowed = (*_STORES, *_WEB) if limits.allow_http else _STORES
@@ -67,9 +67,9 @@ def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[Fo
         return
     try:
         check_url(url)
-        # Listings are read once, so keeping them would only cost memory.
+        # Each listing is read once, so a cache would only cost memory.
         system, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
-        yield from _Remote(system, source, root.rstrip("/"), limits).documents()
+        yield from _ObjectStore(system, source, root.rstrip("/"), limits).documents()
     except InvalidDocument as error:
         yield error
     except ImportError:
@@ -80,14 +80,14 @@ def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[Fo
 
 
 @dataclass(frozen=True, slots=True)
-class _Remote:
+class _ObjectStore:
     system: Any
     source: str
     root: str
     limits: SourceLimits
 
-    def documents(self) -> Iterator[Found]:
-        """Of a file itself, of a prefix everything beneath it."""
+    def documents(self) -> Iterator[SourceItem]:
+        """Yield the document that the URL names, or everything beneath it."""
         info = self.system.info(self.root)
         if info["type"] == "file":
             name = self.source.removesuffix("?…").rstrip("/").rpartition("/")[2]
@@ -95,16 +95,16 @@ class _Remote:
             return
         skipped: Counter[str] = Counter()
         has_documents = False
-        for found in self._folder(self.root):
-            if isinstance(found, SkippedFile):
-                skipped[found.reason] += 1
+        for item in self._folder(self.root):
+            if isinstance(item, SkippedFile):
+                skipped[item.reason] += 1
             else:
                 has_documents = True
-            yield found
+            yield item
         if not has_documents:
             yield empty("", skipped)
 
-    def _folder(self, folder: str, depth: int = 0) -> Iterator[Found]:
+    def _folder(self, folder: str, depth: int = 0) -> Iterator[SourceItem]:
         if depth > MAX_DEPTH:
             yield too_deep(self._place(folder))
             return
@@ -134,9 +134,9 @@ class _Remote:
                 yield from self._folder(folders[name], depth + 1)
 
     def _parts(self, folder: str) -> tuple[dict[str, Any], list[str]]:
-        """Files that make ``folder`` an inspection, with their sizes, and files beside these.
+        """Return the files that the layout has, by their path, and others below the same folders.
 
-        The first are named by their path in the folder. Both are empty if it is no inspection.
+        Both are empty if ``folder`` is not an inspection.
         """
         prefix = folder.rstrip("/") + "/"
         parts: dict[str, Any] = {}
@@ -152,10 +152,12 @@ class _Remote:
                     parts[inner] = info
                 else:
                     surplus.append(path)
-        tells = any(part == "build/specification" or part.endswith("/result") for part in parts)
-        return (parts, surplus) if tells else ({}, [])
+        is_inspection = any(
+            part == "build/specification" or part.endswith("/result") for part in parts
+        )
+        return (parts, surplus) if is_inspection else ({}, [])
 
-    def _inspection(self, folder: str, parts: dict[str, Any]) -> Found:
+    def _inspection(self, folder: str, parts: dict[str, Any]) -> SourceItem:
         place = self._place(folder)
         size = sum(info["size"] or 0 for info in parts.values())
         if size > self.limits.document_bytes:
@@ -174,7 +176,7 @@ class _Remote:
             files[names[name]] = data
         return RawDocument(self.source, place, files=files)
 
-    def _file(self, info: dict[str, Any], name: str, place: str) -> Iterator[Found]:
+    def _file(self, info: dict[str, Any], name: str, place: str) -> Iterator[SourceItem]:
         path, size = str(info["name"]), info.get("size")
 
         def opened() -> BinaryIO:
@@ -192,8 +194,8 @@ class _Remote:
         else:
             yield self._other_file(path, place)
 
-    def _other_file(self, path: str, place: str) -> Found:
-        """A file whose name says nothing: an inspection by its content, or skipped."""
+    def _other_file(self, path: str, place: str) -> SourceItem:
+        """Read a file whose name does not tell what it is."""
         reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
         if reason is not None:
             return SkippedFile(self.source, place, reason)
@@ -205,7 +207,7 @@ class _Remote:
         except _driver_errors():
             return SkippedFile(self.source, place, NOT_READABLE)
 
-    def _document(self, path: str, size: int | None, name: str, place: str) -> Found:
+    def _document(self, path: str, size: int | None, name: str, place: str) -> SourceItem:
         if size is not None and size > self.limits.document_bytes:
             return too_large(place, size, self.limits)
         try:
@@ -226,7 +228,7 @@ class _Remote:
 
 @cache
 def _driver_errors() -> tuple[type[Exception], ...]:
-    """What the stores' clients raise besides ``OSError``, of those that are installed."""
+    """Return ``OSError`` and the errors of the clients that are installed."""
     errors: list[type[Exception]] = [OSError]
     try:
         from botocore.exceptions import BotoCoreError, ClientError

@@ -1,4 +1,4 @@
-"""Where documents come from: files, folders, archives and object stores, all read alike."""
+"""Reads every document of a source: a file, a folder, an archive or a URL."""
 
 from __future__ import annotations
 
@@ -38,48 +38,48 @@ def documents_of(
     limits: SourceLimits = DEFAULT_LIMITS,
     on_skipped: Callable[[SkippedFile], None] | None = None,
 ) -> Iterator[RawDocument | RefusedDocument]:
-    """Every document of ``source``, one at a time, in a stable order.
+    """Yield every document of ``source``, one at a time, in a stable order.
 
-    What cannot be read comes as a refusal, with its place in ``source``, so that
-    the rest of the batch goes on; nothing is raised for what a source holds.
-
-    They name ``stored_source(source)``, which is the source less any credentials.
+    A document that cannot be read is yielded as a refusal with its place in ``source``. The
+    content of a source never raises an error. Documents and refusals name
+    ``stored_source(source)``, which holds no credentials.
 
     :param source: a file, a folder, an archive or an fsspec URL such as ``s3://bucket/prefix``
-    :param on_skipped: called with each file that is not an inspection. If it is given, files
-        count by their content; otherwise by their names, and the others are passed over
+    :param on_skipped: called with each file that is not an inspection. If given, inspections are
+        recognised by content; otherwise by file name, and other files are ignored
     """
-    named = stored_source(source)
-    for found in _found(source, named, replace(limits, by_content=on_skipped is not None)):
-        if isinstance(found, InvalidDocument):
-            yield RefusedDocument(named, found)
-        elif isinstance(found, RawDocument):
-            yield found
+    public = stored_source(source)
+    limits = replace(limits, by_content=on_skipped is not None)
+    for document in _documents(source, public, limits):
+        if isinstance(document, InvalidDocument):
+            yield RefusedDocument(public, document)
+        elif isinstance(document, RawDocument):
+            yield document
         elif on_skipped is not None:
-            on_skipped(found)
+            on_skipped(document)
 
 
-def _found(
-    source: str, named: str, limits: SourceLimits
+def _documents(
+    source: str, public: str, limits: SourceLimits
 ) -> Iterator[RawDocument | InvalidDocument | SkippedFile]:
     local = local_path(source)
     if local is None:
-        yield from documents_at_url(source, named, limits)
+        yield from documents_at_url(source, public, limits)
         return
     path = Path(local)
     try:
         if path.is_dir():
-            yield from documents_in_folder(path, named, limits)
+            yield from documents_in_folder(path, public, limits)
         elif path.exists() and not path.is_file():
             yield unreadable("", "neither a file nor a folder")
         else:
-            yield from documents_in_file(path, named, limits)
+            yield from documents_in_file(path, public, limits)
     except OSError as error:
         yield unreadable("", error)
 
 
 def count_hint(source: str) -> int | None:
-    """How many documents to expect, for a progress bar; ``None`` where counting is not cheap."""
+    """Return how many documents to expect, for a progress bar; ``None`` if counting is slow."""
     local = local_path(source)
     if local is None:
         return None
@@ -88,5 +88,5 @@ def count_hint(source: str) -> int | None:
         return count_in_folder(local)
     if path.suffix.lower() == ".zip":
         return count_in_zip(local)
-    many = is_archive(path.name) or path.name.lower().endswith(LINE_SUFFIXES)
-    return None if many or not path.is_file() else 1
+    holds_many = is_archive(path.name) or path.name.lower().endswith(LINE_SUFFIXES)
+    return None if holds_many or not path.is_file() else 1

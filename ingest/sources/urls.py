@@ -1,4 +1,4 @@
-"""Source URLs: which are taken, and what of them may be stored and shown."""
+"""Names of sources: paths and URLs, and what of a URL may be stored and shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
 from common.redaction import absolute_source
 
-#: Read as plain paths are, with the same care for links.
+#: Protocols whose URLs are read as paths.
 LOCAL = ("file", "local")
 #: ``abfs://container@account/…`` names no user.
 _CONTAINERS = ("abfs", "az")
@@ -21,7 +21,7 @@ _NOT_KEPT = "…"
 
 
 def local_path(source: str) -> str | None:
-    """The path on this machine that a source means; ``None`` for one elsewhere.
+    """Return the local path that a source names; ``None`` for a source elsewhere.
 
     >>> local_path("/data/inspections"), local_path("file:///data/inspections")
     ('/data/inspections', '/data/inspections')
@@ -35,7 +35,7 @@ def local_path(source: str) -> str | None:
 
 
 def source_argument(source: str) -> str:
-    """A source that a person named on the command line, with an absolute path.
+    """Check a source from the command line, and make a path absolute.
 
     :raises InvalidArgument: if it is empty, or a path of this machine that does not exist
     """
@@ -49,7 +49,7 @@ def source_argument(source: str) -> str:
 
 
 def stored_source(source: str) -> str:
-    """``source`` as it is stored and shown: without what may be a credential.
+    """Return ``source`` as it is stored and shown: without possible credentials.
 
     >>> stored_source("https://host.example/a.json?signature=0a1b")
     'https://host.example/a.json?…'
@@ -65,7 +65,7 @@ def stored_source(source: str) -> str:
 
 
 def has_credentials(source: str) -> bool:
-    """Whether a URL names a user; a password with ``/`` or ``?`` in it counts too."""
+    """Whether a URL names a user, also where the password holds ``/`` or ``?``."""
     protocol, _, rest = source.partition("://")
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if protocol in _CONTAINERS and _CONTAINER.match(authority):
@@ -74,16 +74,16 @@ def has_credentials(source: str) -> bool:
 
 
 def check_url(source: str) -> None:
-    """Refuse what must not be read, in words that do not repeat it.
+    """Refuse a URL that must not be read; the message does not repeat the URL.
 
-    :raises InvalidDocument: a URL with credentials, or of which only a part was stored
+    :raises InvalidDocument: if it holds credentials, or its query was not stored
     """
     if has_credentials(source):
         raise InvalidDocument(
             Reason.UNREADABLE,
-            "credentials within a URL are not taken; they come from the environment",
+            "a URL with credentials is not read; pass them in the environment",
         )
     if source.endswith(_NOT_KEPT):
         raise InvalidDocument(
-            Reason.UNREADABLE, "what follows the ? of this URL was not kept; name it again in full"
+            Reason.UNREADABLE, "the query of this URL was not stored; name the full URL again"
         )
