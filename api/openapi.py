@@ -16,8 +16,6 @@ class ProblemSchema(Schema):
     """A problem document (RFC 9457); what a client of thamos reads has further members."""
 
     class Meta:
-        """Each type of problem may say more."""
-
         unknown = INCLUDE
 
     type = fields.String(

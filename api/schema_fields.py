@@ -1,4 +1,4 @@
-"""How fields are written down: always there, described, with an example."""
+"""Builders for the fields of schemas, and schemas that every resource shares."""
 
 from __future__ import annotations
 
@@ -7,77 +7,77 @@ from typing import Any
 
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, validate
 
-#: Characters of a text in a query; nothing that is known has a longer name.
+#: Maximum length of a text in a query; no stored name is longer.
 _MAX_TEXT = 500
-#: Items on a page, unless told, and at most.
+#: Default and maximum number of items on a page.
 DEFAULT_LIMIT, MAX_LIMIT = 50, 500
-#: Numbered pages beyond hold nothing in any record; PostgreSQL counts no further either.
+#: Maximum page number. No record fills as many pages, and larger offsets overflow in PostgreSQL.
 LAST_PAGE = 1_000_000
 
 
 def text(description: str, example: str | None = None, *, null: bool = False) -> fields.String:
-    """A text of an answer."""
+    """A string of a response."""
     return fields.String(required=True, allow_none=null, metadata=described(description, example))
 
 
 def choice(description: str, values: list[str], *, null: bool = False) -> fields.String:
-    """One of a few words of an answer."""
+    """A string of a response that has one of a few values."""
     allowed = validate.OneOf([*values, None] if null else values)
-    told = described(description, values[0])
-    return fields.String(required=True, allow_none=null, validate=allowed, metadata=told)
+    metadata = described(description, values[0])
+    return fields.String(required=True, allow_none=null, validate=allowed, metadata=metadata)
 
 
 def texts(description: str, example: list[str] | None = None) -> fields.List[Any]:
-    """A list of texts of an answer."""
+    """A list of strings of a response."""
     return fields.List(fields.String(), required=True, metadata=described(description, example))
 
 
 def number(description: str, example: float | None = None, *, null: bool = False) -> fields.Float:
-    """A number of an answer; its unit is in the name or the description."""
+    """A number of a response; the name or the description has its unit."""
     return fields.Float(required=True, allow_none=null, metadata=described(description, example))
 
 
 def count(description: str, example: int | None = None, *, null: bool = False) -> fields.Integer:
-    """A whole number of an answer."""
+    """An integer of a response."""
     return fields.Integer(required=True, allow_none=null, metadata=described(description, example))
 
 
 def flag(description: str, *, null: bool = False) -> fields.Boolean:
-    """Yes or no, in an answer."""
+    """A boolean of a response."""
     return fields.Boolean(required=True, allow_none=null, metadata=described(description, False))
 
 
 def moment(description: str, *, null: bool = False) -> fields.AwareDateTime:
-    """A time of an answer, with its zone."""
-    told = described(description, "2026-01-01T00:00:00+00:00")
+    """A time of a response, with its zone."""
+    metadata = described(description, "2026-01-01T00:00:00+00:00")
     return fields.AwareDateTime(
-        format="iso", default_timezone=UTC, required=True, allow_none=null, metadata=told
+        format="iso", default_timezone=UTC, required=True, allow_none=null, metadata=metadata
     )
 
 
-def free(description: str, *, null: bool = False) -> fields.Dict:
-    """An object of an answer whose members are not ours to name."""
-    told = {"description": description}
-    return fields.Dict(keys=fields.String(), required=True, allow_none=null, metadata=told)
+def json_object(description: str, *, null: bool = False) -> fields.Dict:
+    """An object of a response with members that this service does not define."""
+    metadata = {"description": description}
+    return fields.Dict(keys=fields.String(), required=True, allow_none=null, metadata=metadata)
 
 
-def asked(description: str, example: str | None = None, **more: Any) -> fields.String:
-    """A filter; one that is not given is not there."""
-    told = described(description, example)
-    return fields.String(validate=validate.Length(1, _MAX_TEXT), metadata=told, **more)
+def filter_text(description: str, example: str | None = None, **more: Any) -> fields.String:
+    """A filter of a query; the loaded query has no key for a filter that is not sent."""
+    metadata = described(description, example)
+    return fields.String(validate=validate.Length(1, _MAX_TEXT), metadata=metadata, **more)
 
 
-def asked_choice(description: str, values: list[str]) -> fields.String:
-    """A filter that is one of a few words."""
+def filter_choice(description: str, values: list[str]) -> fields.String:
+    """A filter that has one of a few values."""
     return fields.String(
         validate=validate.OneOf(values), metadata=described(description, values[0])
     )
 
 
-def asked_flag(description: str) -> fields.Boolean:
-    """A filter that is ``true`` or ``false``, and nothing else that could be meant by a slip."""
-    told = {"description": description}
-    return fields.Boolean(truthy={"true"}, falsy={"false"}, metadata=told)
+def filter_flag(description: str) -> fields.Boolean:
+    """A filter that is ``true`` or ``false``; other spellings are refused."""
+    metadata = {"description": description}
+    return fields.Boolean(truthy={"true"}, falsy={"false"}, metadata=metadata)
 
 
 def described(description: str, example: Any) -> dict[str, Any]:
@@ -86,66 +86,60 @@ def described(description: str, example: Any) -> dict[str, Any]:
 
 
 class QuerySchema(Schema):
-    """What may be asked; a filter that nobody knows is refused rather than passed over."""
+    """A query; unknown parameters are refused, because a misspelt filter would match too much."""
 
     class Meta:
-        """A filter that is misspelt would find too much."""
-
         unknown = RAISE
 
 
 class LenientSchema(Schema):
-    """What clients of the original service send: of all times, and more than is read here."""
+    """Input of clients of the original service, old and new; unknown members are ignored."""
 
     class Meta:
-        """Unknown keys are passed over."""
-
         unknown = EXCLUDE
 
 
 class PageQuerySchema(QuerySchema):
-    """Which page is asked for."""
+    """Selects a page of a list."""
 
     limit = fields.Integer(
         load_default=DEFAULT_LIMIT,
         validate=validate.Range(1, MAX_LIMIT),
-        metadata={"description": "Items on the page, at most.", "example": 20},
+        metadata={"description": "Maximum number of items on the page.", "example": 20},
     )
     after = fields.String(
         validate=validate.Length(1, 2000),
-        metadata={"description": "Where the page begins; only ever taken from `next`."},
+        metadata={"description": "Cursor of the page, as `next` gives it."},
     )
 
 
 class FreshnessSchema(Schema):
-    """Of when the knowledge is that an answer is made of."""
+    """How current the data of a response is."""
 
-    as_of = moment("When the record last took knowledge in; null if it has none.", null=True)
-    graph_revision = count("All changes up to this one are in the graph as well.", 1804)
+    as_of = moment("When the newest data was recorded; null if there is none.", null=True)
+    graph_revision = count("The graph contains all changes up to this number.", 1804)
 
 
 class PageSchema(FreshnessSchema):
     """A page of a list."""
 
     next = text(
-        "Address of the page after this one; null on the last.",
+        "Address of the next page; null on the last page.",
         "/api/v2/packages?after=WyJwYWNrYWdlcyIsImZsYXNrIl0&limit=20",
         null=True,
     )
 
 
 def no_nul(value: str) -> None:
-    """Texts are stored, and no store keeps a NUL."""
+    """Refuse NUL characters, which PostgreSQL cannot store."""
     if "\0" in value:
-        raise ValidationError("holds a NUL")
+        raise ValidationError("contains a NUL character")
 
 
 class StrictSchema(Schema):
-    """What is misspelt is refused rather than passed over."""
+    """A body; unknown members are refused, so that a misspelt one is noticed."""
 
     class Meta:
-        """Every member means something."""
-
         unknown = RAISE
 
 
@@ -153,8 +147,6 @@ class ResultDocumentSchema(Schema):
     """A report; docs/reference/report.md describes every key."""
 
     class Meta:
-        """The report has a schema of its own."""
-
         unknown = INCLUDE
 
     metadata = fields.Dict(keys=fields.String(), required=True)

@@ -19,7 +19,7 @@ from api.schema_fields import (
     LenientSchema,
     count,
     flag,
-    free,
+    json_object,
     text,
     texts,
 )
@@ -47,7 +47,7 @@ class AmunPageQuerySchema(LenientSchema):
 class _Answer(Schema):
     """Every answer repeats what was asked."""
 
-    parameters = free("What was asked.")
+    parameters = json_object("What was asked.")
 
 
 class VersionSchema(Schema):
@@ -72,8 +72,8 @@ class InspectionsSchema(_Answer):
 class AmunStatusSchema(Schema):
     """How far an inspection is."""
 
-    build = free("How the build went; null while there is none.", null=True)
-    workflow = free("How far its run is.", null=True)
+    build = json_object("How the build went; null while there is none.", null=True)
+    workflow = json_object("How far its run is.", null=True)
     data_stored = flag("Whether its results were taken in.")
 
 
@@ -86,7 +86,7 @@ class AmunStatusDocumentSchema(_Answer):
 class SpecificationDocumentSchema(_Answer):
     """What was asked for."""
 
-    specification = free("docs/reference/specification.md describes every field.")
+    specification = json_object("docs/reference/specification.md describes every field.")
 
 
 class AmunLogDocumentSchema(_Answer):
@@ -104,7 +104,7 @@ class BatchSizeDocumentSchema(_Answer):
 class JobResultDocumentSchema(_Answer):
     """What one job measured."""
 
-    result = free("docs/reference/inspection-result.md describes every field.")
+    result = json_object("docs/reference/inspection-result.md describes every field.")
 
 
 class DockerfileSchema(_Answer):
@@ -128,8 +128,6 @@ _SPECIFICATION = {
 
 @blueprint.route("/version")
 class VersionResource(MethodView):
-    """Which service this is."""
-
     @blueprint.response(200, VersionSchema)
     def get(self) -> dict[str, str]:
         """Give the version of the service."""
@@ -138,8 +136,6 @@ class VersionResource(MethodView):
 
 @blueprint.route("/inspect")
 class AmunInspectionsResource(MethodView):
-    """All inspections."""
-
     @needs(Scope.INSPECT)
     @blueprint.doc(requestBody=_SPECIFICATION)
     @blueprint.response(202, SubmittedSchema)
@@ -170,8 +166,6 @@ class AmunInspectionsResource(MethodView):
 
 @blueprint.route("/inspect/<string:inspection_id>/status")
 class InspectionStatusResource(MethodView):
-    """How far an inspection is."""
-
     @needs(Scope.INSPECT)
     @blueprint.response(200, AmunStatusDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
@@ -182,8 +176,6 @@ class InspectionStatusResource(MethodView):
 
 @blueprint.route("/_debug/generate-dockerfile")
 class DockerfilesResource(MethodView):
-    """The recipe of an image."""
-
     @needs(Scope.INSPECT)
     @blueprint.doc(requestBody=_SPECIFICATION)
     @blueprint.response(200, DockerfileSchema)
@@ -242,8 +234,6 @@ result_routes = Routes(
 
 @result_routes.route("/specification")
 class SpecificationResource(MethodView):
-    """What was asked for."""
-
     @needs(Scope.INSPECT)
     @result_routes.response(200, SpecificationDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
@@ -255,8 +245,6 @@ class SpecificationResource(MethodView):
 
 @result_routes.route("/build/log")
 class BuildLogResource(MethodView):
-    """What was said while the stack was built."""
-
     @needs(Scope.INSPECT)
     @result_routes.response(200, AmunLogDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
@@ -268,8 +256,6 @@ class BuildLogResource(MethodView):
 
 @result_routes.route("/job/batch-size")
 class BatchSizeResource(MethodView):
-    """How many results there are."""
-
     @needs(Scope.INSPECT)
     @result_routes.response(200, BatchSizeDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
@@ -281,8 +267,6 @@ class BatchSizeResource(MethodView):
 
 @result_routes.route("/job/<int:item>/result")
 class JobResultResource(MethodView):
-    """What one job measured."""
-
     @needs(Scope.INSPECT)
     @result_routes.response(200, JobResultDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
@@ -296,8 +280,6 @@ class JobResultResource(MethodView):
 
 @result_routes.route("/job/<int:item>/log")
 class JobLogResource(MethodView):
-    """What one job printed."""
-
     @needs(Scope.INSPECT)
     @result_routes.response(200, AmunLogDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:

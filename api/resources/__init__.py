@@ -8,7 +8,7 @@ from flask_smorest import Blueprint
 def blueprints() -> tuple[Blueprint, ...]:
     """Everything that is served below ``/api/v2``."""
     from api.resources.advice import blueprint as advice
-    from api.resources.advice import request_routes as advising
+    from api.resources.advice_requests import blueprint as advising
     from api.resources.cypher import blueprint as cypher
     from api.resources.inspections import blueprint as inspections
     from api.resources.inspections import observation_routes as observations

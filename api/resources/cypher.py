@@ -101,8 +101,6 @@ blueprint = Resources("cypher", __name__, description="Questions to the graph.")
 
 @blueprint.route("/cypher")
 class CypherResource(MethodView):
-    """Questions to the graph."""
-
     @needs(Scope.CYPHER)
     @blueprint.arguments(CypherSchema)
     @blueprint.response(200, RowsSchema)

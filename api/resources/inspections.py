@@ -1,4 +1,4 @@
-"""Inspections as they were delivered, and what their jobs came to."""
+"""Inspections, their observations and the hardware classes they ran on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
-    asked,
-    asked_choice,
     choice,
     count,
-    free,
+    filter_choice,
+    filter_text,
+    json_object,
     moment,
     number,
     text,
@@ -50,103 +50,101 @@ _OUTCOMES = [it.value for it in Outcome]
 
 
 class InspectionQuerySchema(PageQuerySchema):
-    """Which inspections are asked for."""
+    """Filters for inspections."""
 
-    stack = asked("Digest of the stack that was tried.", _DIGEST)
-    hardware = asked("Digest of a hardware class that a job ran on.", _DIGEST)
-    indicator = asked("Name of an indicator that a job ran.", "PiMatmul")
+    stack = filter_text("Digest of the inspected stack.", _DIGEST)
+    hardware = filter_text("Digest of a hardware class that a job ran on.", _DIGEST)
+    indicator = filter_text("Name of an indicator that a job ran.", "PiMatmul")
 
 
 class InspectionItemSchema(Schema):
-    """One stack, tried by a number of jobs."""
+    """One inspection in a list."""
 
-    document_id = text("Digest of its document.", _DIGEST)
-    name = text("As it was given.", "inspection-matmul-1f2e3d4c")
-    schema_version = text("Of its document.", "inspection-directory")
-    stack_digest = text("Of the stack that was tried; null if it is not known.", null=True)
-    stack_note = text("Why it is not, or what of its lock is left out.", null=True)
-    job_count = count("Jobs that ran.", 10)
-    created_at = moment("When it was made, if it says so.", null=True)
-    ingested_at = moment("When it came.")
+    document_id = text("Digest of the document.", _DIGEST)
+    name = text("Name in the document.", "inspection-matmul-1f2e3d4c")
+    schema_version = text("Schema version of the document.", "inspection-directory")
+    stack_digest = text("Digest of the inspected stack; null if unknown.", null=True)
+    stack_note = text("Why the stack is unknown, or what of its lock was ignored.", null=True)
+    job_count = count("Number of jobs.", 10)
+    created_at = moment("When the inspection was made, if the document says so.", null=True)
+    ingested_at = moment("When the document was ingested.")
 
 
 class InspectionPageSchema(PageSchema):
-    """Inspections, those first that came last."""
+    """Inspections, last ingested first."""
 
     items = fields.List(fields.Nested(InspectionItemSchema), required=True)
 
 
 class InspectionDetailSchema(FreshnessSchema, InspectionItemSchema):
-    """An inspection."""
+    """One inspection with a summary of its jobs."""
 
     outcomes = fields.Dict(
         keys=fields.String(),
         values=fields.Integer(),
         required=True,
-        metadata={"description": "Jobs by how they ended.", "example": {"measured": 10}},
+        metadata={"description": "Number of jobs by outcome.", "example": {"measured": 10}},
     )
-    indicators = texts("Names of those that ran.", ["PiMatmul"])
-    hardware = texts("Digests of the classes that they ran on.", [_DIGEST])
+    indicators = texts("Names of the indicators that ran.", ["PiMatmul"])
+    hardware = texts("Digests of the hardware classes that jobs ran on.", [_DIGEST])
 
 
 class RawInspectionSchema(Schema):
-    """A document as it was delivered, as canonical JSON; its own schema names its members."""
+    """An inspection document; its members depend on its schema version."""
 
     class Meta:
-        """There are several generations of them."""
-
         unknown = INCLUDE
 
 
 class ObservationQuerySchema(PageQuerySchema):
-    """Which observations are asked for."""
+    """Filters for observations."""
 
-    indicator = asked("Name of the indicator.", "PiMatmul")
-    hardware = asked("Digest of the hardware class.", _DIGEST)
-    stack = asked("Digest of the stack.", _DIGEST)
-    package = asked("Name of a package in the stack.", "numpy")
-    version = asked("Version of that package, normalised.", "2.4.6")
-    outcome = asked_choice("How the job ended.", _OUTCOMES)
-    inspection = asked("Digest of the inspection's document.", _DIGEST)
-    comparison_key = asked("Of what was measured alike.", _DIGEST)
+    indicator = filter_text("Name of the indicator.", "PiMatmul")
+    hardware = filter_text("Digest of the hardware class.", _DIGEST)
+    stack = filter_text("Digest of the stack.", _DIGEST)
+    package = filter_text("Name of a package in the stack.", "numpy")
+    version = filter_text("Version of that package, normalised.", "2.4.6")
+    outcome = filter_choice("Outcome of the job.", _OUTCOMES)
+    inspection = filter_text("Digest of the inspection's document.", _DIGEST)
+    comparison_key = filter_text("Key that comparable observations share.", _DIGEST)
 
 
 class ObservationItemSchema(Schema):
-    """What one job was seen to do, once."""
+    """One observation in a list."""
 
-    observation_id = text("Its identifier.", _DIGEST)
-    document_id = text("The inspection it is from.", _DIGEST)
-    job_id = text("The job of the inspection.", f"{_DIGEST}:0")
-    outcome = choice("How the job ended.", _OUTCOMES)
-    exit_code = count("Of the indicator.", 0)
-    indicator = text("Its name.", "PiMatmul")
-    component = text("The library that it measures.", "numpy", null=True)
-    script_sha256 = text("Digest of its script.", null=True)
-    stack_digest = text("The stack that was tried.", null=True)
-    hardware_digest = text("The hardware class.", _DIGEST)
-    python_version = text("Of the interpreter.", "3.11", null=True)
-    comparison_key = text("Of what was measured alike.", _DIGEST)
-    parameters = free("Of the indicator.")
-    device = text("What it ran on.", "cpu", null=True)
-    elapsed_s = number("Of one call of what is measured, s.", 0.0029, null=True)
-    rate = number("In `unit`; null unless it was measured.", 9.4e10, null=True)
-    unit = text("Of the rate.", "FLOP/s", null=True)
+    observation_id = text("Identifier of the observation.", _DIGEST)
+    document_id = text("Digest of the inspection's document.", _DIGEST)
+    job_id = text("Identifier of the job.", f"{_DIGEST}:0")
+    outcome = choice("Outcome of the job.", _OUTCOMES)
+    exit_code = count("Exit code of the indicator.", 0)
+    indicator = text("Name of the indicator.", "PiMatmul")
+    component = text("Library that the indicator measures.", "numpy", null=True)
+    script_sha256 = text("Digest of the indicator's script.", null=True)
+    stack_digest = text("Digest of the stack.", null=True)
+    hardware_digest = text("Digest of the hardware class.", _DIGEST)
+    python_version = text("Version of the Python interpreter.", "3.11", null=True)
+    comparison_key = text("Key that comparable observations share.", _DIGEST)
+    parameters = json_object("Parameters of the indicator.")
+    device = text("Device that the indicator ran on.", "cpu", null=True)
+    elapsed_s = number("Duration of one measured call, s.", 0.0029, null=True)
+    rate = number("Measured rate in `unit`; null if nothing was measured.", 9.4e10, null=True)
+    unit = text("Unit of the rate.", "FLOP/s", null=True)
     repetitions_s = fields.List(
         fields.Float(),
         required=True,
-        metadata={"description": "Each repetition, s.", "example": [0.0029, 0.0028]},
+        metadata={"description": "Duration of each repetition, s.", "example": [0.0029, 0.0028]},
     )
-    correction = text("How a rate that was published by a wrong definition was mended.", null=True)
-    quarantine_reason = text("Why nothing may be compared with it.", null=True)
-    unstable_reason = text("Why it does not count in comparisons.", null=True)
-    failure_reason = text("Why it crashed: a code.", null=True)
-    failure_message = text("The same, for people.", null=True)
-    host = text("Digest that tells machines of one class apart.", null=True)
-    block = text("Jobs of one block ran in turns.", null=True)
-    turn = count("Place within the block.", 0, null=True)
-    started_at = moment("When the job began.", null=True)
-    ended_at = moment("When it ended.", null=True)
-    memory_bytes = count("The most that it held.", 120000512, null=True)
+    correction = text("How a rate with a wrong definition was corrected.", null=True)
+    quarantine_reason = text("Why the observation is quarantined.", null=True)
+    unstable_reason = text("Why comparisons leave it out as unstable.", null=True)
+    failure_reason = text("Why the job crashed, as a code.", null=True)
+    failure_message = text("Why the job crashed, for people.", null=True)
+    host = text("Digest of the machine within its hardware class.", null=True)
+    block = text("Block of jobs that ran in turns.", null=True)
+    turn = count("Position within the block.", 0, null=True)
+    started_at = moment("When the job started.", null=True)
+    ended_at = moment("When the job ended.", null=True)
+    memory_bytes = count("Peak memory of the job.", 120000512, null=True)
     user_s = number("Processor time in user mode, s.", 3.1, null=True)
     system_s = number("Processor time in the kernel, s.", 0.2, null=True)
 
@@ -158,22 +156,22 @@ class ObservationPageSchema(PageSchema):
 
 
 class ObservationDetailSchema(FreshnessSchema, ObservationItemSchema):
-    """An observation."""
+    """One observation."""
 
 
 class HardwareQuerySchema(PageQuerySchema):
-    """Which hardware classes are asked for."""
+    """Filters for hardware classes."""
 
-    like = asked("Part of a label, in any case.", "epyc")
+    like = filter_text("Part of the label; case does not matter.", "epyc")
 
 
 class HardwareItemSchema(Schema):
-    """Machines whose measurements may be compared."""
+    """A hardware class: machines whose measurements are comparable."""
 
-    digest = text("Its digest.", _DIGEST)
-    label = text("For people.", "AMD EPYC, 2 processors")
-    identity = free("What the digest is made of.")
-    document_id = text("The document that it was first seen in.", _DIGEST)
+    digest = text("Digest of the hardware class.", _DIGEST)
+    label = text("Name for people.", "AMD EPYC, 2 processors")
+    identity = json_object("Properties that the digest covers.")
+    document_id = text("First document that names the class.", _DIGEST)
 
 
 class HardwarePageSchema(PageSchema):
@@ -183,10 +181,10 @@ class HardwarePageSchema(PageSchema):
 
 
 class HardwareDetailSchema(FreshnessSchema, HardwareItemSchema):
-    """A hardware class."""
+    """One hardware class."""
 
 
-blueprint = Resources("inspections", __name__, description="What was tried, and on what.")
+blueprint = Resources("inspections", __name__, description="Inspections and hardware classes.")
 
 _INSPECTIONS = Cursor("inspections", {"ingested_at": datetime, "document_id": str})
 _HARDWARE = Cursor("hardware", {"digest": str})
@@ -194,13 +192,11 @@ _HARDWARE = Cursor("hardware", {"digest": str})
 
 @blueprint.route("/inspections")
 class InspectionsResource(MethodView):
-    """Inspections."""
-
     @needs(Scope.READ)
     @blueprint.arguments(InspectionQuerySchema, location="query")
     @blueprint.response(200, InspectionPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List inspections, those first that came last."""
+        """List inspections, last ingested first."""
         with reading() as (connection, progress):
             find = partial(browse_inspections, connection, **filters(query))
             return page(query, _INSPECTIONS, find, progress)
@@ -208,33 +204,29 @@ class InspectionsResource(MethodView):
 
 @blueprint.route("/inspections/<string:document_id>")
 class InspectionResource(MethodView):
-    """One inspection."""
-
     @needs(Scope.READ)
     @blueprint.response(200, InspectionDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, document_id: str) -> dict[str, Any]:
-        """Say what the jobs of an inspection came to."""
+        """Get one inspection with a summary of its jobs."""
         with reading() as (connection, progress):
-            found = inspection_named(connection, whole_digest(document_id))
-            if found is None:
+            inspection = inspection_named(connection, whole_digest(document_id))
+            if inspection is None:
                 raise not_found("inspection", document_id)
-            summary = inspection_summary(connection, found.document_id)
-        return {**members(found), **members(summary), **freshness(progress)}
+            summary = inspection_summary(connection, inspection.document_id)
+        return {**members(inspection), **members(summary), **freshness(progress)}
 
 
 @blueprint.route("/inspections/<string:document_id>/document")
 class InspectionDocumentResource(MethodView):
-    """The document of an inspection."""
-
     @needs(Scope.READ)
     @blueprint.response(200, RawInspectionSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, document_id: str) -> Response:
-        """Give the document of an inspection, as canonical JSON of what was delivered."""
+        """Get the document of an inspection as canonical JSON."""
         with reading() as (connection, _):
-            found = inspection_named(connection, whole_digest(document_id))
-            body = found and body_of(connection, service().settings, found.document_id)
+            inspection = inspection_named(connection, whole_digest(document_id))
+            body = inspection and body_of(connection, service().settings, inspection.document_id)
         if not body:
             raise not_found("inspection", document_id)
         return Response(body, mimetype="application/json")
@@ -242,13 +234,11 @@ class InspectionDocumentResource(MethodView):
 
 @blueprint.route("/hardware")
 class HardwareClassesResource(MethodView):
-    """Hardware classes."""
-
     @needs(Scope.READ)
     @blueprint.arguments(HardwareQuerySchema, location="query")
     @blueprint.response(200, HardwarePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List the hardware classes that something ran on."""
+        """List the hardware classes that jobs ran on."""
         with reading() as (connection, progress):
             find = partial(browse_hardware, connection, **filters(query))
             return page(query, _HARDWARE, find, progress)
@@ -256,51 +246,45 @@ class HardwareClassesResource(MethodView):
 
 @blueprint.route("/hardware/<string:digest>")
 class HardwareClassResource(MethodView):
-    """One hardware class."""
-
     @needs(Scope.READ)
     @blueprint.response(200, HardwareDetailSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, digest: str) -> dict[str, Any]:
-        """Say what a hardware class is."""
+        """Get one hardware class."""
         with reading() as (connection, progress):
-            found = hardware_named(connection, whole_digest(digest))
-        if found is None:
+            hardware = hardware_named(connection, whole_digest(digest))
+        if hardware is None:
             raise not_found("hardware class", digest)
-        return {**members(found), **freshness(progress)}
+        return {**members(hardware), **freshness(progress)}
 
 
-observation_routes = Resources("observations", __name__, description="What jobs were seen to do.")
+observation_routes = Resources("observations", __name__, description="Observations of jobs.")
 
 _OBSERVATIONS = Cursor("observations", {"observation_id": str})
 
 
 @observation_routes.route("/observations")
 class ObservationsResource(MethodView):
-    """Observations."""
-
     @needs(Scope.READ)
     @observation_routes.arguments(ObservationQuerySchema, location="query")
     @observation_routes.response(200, ObservationPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List observations in the order of their identifiers."""
-        wanted = ObservationFilter(**filters(query))
+        selection = ObservationFilter(**filters(query))
         with reading() as (connection, progress):
-            find = partial(browse_observations, connection, wanted)
+            find = partial(browse_observations, connection, selection)
             return page(query, _OBSERVATIONS, find, progress)
 
 
 @observation_routes.route("/observations/<string:observation_id>")
 class ObservationResource(MethodView):
-    """One observation."""
-
     @needs(Scope.READ)
     @observation_routes.response(200, ObservationDetailSchema)
     @observation_routes.alt_response(404, "NOT_FOUND")
     def get(self, observation_id: str) -> dict[str, Any]:
-        """Say what a job was seen to do."""
+        """Get one observation."""
         with reading() as (connection, progress):
-            found = observation_named(connection, whole_digest(observation_id))
-        if found is None:
+            observation = observation_named(connection, whole_digest(observation_id))
+        if observation is None:
             raise not_found("observation", observation_id)
-        return {**members(found), **freshness(progress)}
+        return {**members(observation), **freshness(progress)}

@@ -1,4 +1,4 @@
-"""Packages, and what changed of them."""
+"""Packages, their releases and events, and requests to fetch packages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from api.schema_fields import (
     PageQuerySchema,
     PageSchema,
     StrictSchema,
-    asked,
-    asked_choice,
     choice,
     count,
     described,
+    filter_choice,
+    filter_text,
     flag,
-    free,
+    json_object,
     moment,
     text,
     texts,
@@ -48,62 +48,62 @@ _STATES = [it.value for it in ReleaseState]
 
 
 class PackageQuerySchema(PageQuerySchema):
-    """Which packages are asked for."""
+    """Filters for packages."""
 
-    like = asked("Part of a name.", "flask")
-    index = asked("Name of an index that serves a version.", "pypi")
+    like = filter_text("Part of the name.", "flask")
+    index = filter_text("Name of an index that serves the package.", "pypi")
 
 
 class PackageItemSchema(Schema):
     """A package in a list."""
 
-    name = text("Name, normalised.", "flask")
-    versions = count("Known versions, on all indexes together.", 6)
-    indexes = texts("Indexes that serve one of them.", ["pypi"])
+    name = text("Normalised name.", "flask")
+    versions = count("Number of known versions on all indexes.", 6)
+    indexes = texts("Indexes that serve the package.", ["pypi"])
 
 
 class PackagePageSchema(PageSchema):
-    """Packages in the order of their names."""
+    """Packages, ordered by name."""
 
     items = fields.List(fields.Nested(PackageItemSchema), required=True)
 
 
 class IndexAnswerSchema(Schema):
-    """What an index last said when it was asked for the package."""
+    """The last answer of an index about the package."""
 
     index = text("Name of the index.", "pypi")
-    state = choice("What it said.", ["known", "missing", "failed"])
-    as_of = moment("When it last answered; null if it never did.", null=True)
-    problem = text("Why it failed: a code.", null=True)
-    message = text("The same, for people.", null=True)
+    state = choice("Whether the index has the package.", ["known", "missing", "failed"])
+    as_of = moment("When the index last answered; null if it never did.", null=True)
+    problem = text("Why the request failed, as a code.", null=True)
+    message = text("Why the request failed, for people.", null=True)
 
 
 class PackageDocumentSchema(FreshnessSchema, PackageItemSchema):
-    """A package."""
+    """One package."""
 
-    revision = text("Digest of all that could change an answer about it.", null=True)
-    document_id = text("The document that it was first seen in.")
+    revision = text("Digest of the package data that advice depends on.", null=True)
+    document_id = text("First document that names the package.")
     answers = fields.List(fields.Nested(IndexAnswerSchema), required=True)
 
 
 class VersionsQuerySchema(PageQuerySchema):
-    """Which releases are asked for."""
+    """Filters for the releases of a package."""
 
-    index = asked("Only those that this index serves.", "pypi")
+    index = filter_text("Name of the index that serves the release.", "pypi")
 
 
 class VersionItemSchema(Schema):
     """A release in a list."""
 
     purl = text("Package URL.", "pkg:pypi/flask@3.1.2")
-    name = text("Name, normalised.", "flask")
-    version = text("Version, normalised.", "3.1.2")
+    name = text("Normalised name.", "flask")
+    version = text("Normalised version.", "3.1.2")
     index = text("Name of the index that serves it.", "pypi")
-    state = choice("What is known; only a solved release is ever advised.", _STATES)
-    yanked = flag("Whether the index withdrew it.")
-    uploaded_at = moment("When it was uploaded.", null=True)
-    requires_python = text("The interpreters that it is for.", ">=3.9", null=True)
-    vulnerabilities = count("How many affect it.", 0)
+    state = choice("What is known of it; only solved releases are recommended.", _STATES)
+    yanked = flag("Whether the release is yanked.")
+    uploaded_at = moment("When its first file was uploaded.", null=True)
+    requires_python = text("Specifier of supported Python versions.", ">=3.9", null=True)
+    vulnerabilities = count("Number of vulnerabilities that affect it.", 0)
 
 
 class VersionsPageSchema(PageSchema):
@@ -113,23 +113,23 @@ class VersionsPageSchema(PageSchema):
 
 
 class EventQuerySchema(PageQuerySchema):
-    """Which events are asked for."""
+    """Filters for events."""
 
-    package = asked("Name of a package.", "flask")
-    index = asked("Name of an index.", "pypi")
-    kind = asked_choice("What happened.", list(KINDS))
+    package = filter_text("Name of a package.", "flask")
+    index = filter_text("Name of an index.", "pypi")
+    kind = filter_choice("AnalysisKind of event.", list(KINDS))
 
 
 class EventItemSchema(Schema):
-    """Something that changed in an index."""
+    """A change in a package index."""
 
-    event_id = count("Grows with time.", 17)
-    kind = choice("What happened.", list(KINDS))
+    event_id = count("Identifier; later events have larger ones.", 17)
+    kind = choice("AnalysisKind of event.", list(KINDS))
     index = text("Name of the index.", "pypi")
-    name = text("The package.", "flask")
-    version = text("The version; empty where it is of the whole project.", "3.1.2")
-    detail = free("What changed, by the kind of event.")
-    occurred_at = moment("When it was noticed.")
+    name = text("Name of the package.", "flask")
+    version = text("Version; empty if the event concerns the whole project.", "3.1.2")
+    detail = json_object("Details, depending on the kind.")
+    occurred_at = moment("When the change was noticed.")
 
 
 class EventPageSchema(PageSchema):
@@ -139,27 +139,29 @@ class EventPageSchema(PageSchema):
 
 
 class FetchSchema(StrictSchema):
-    """Packages that are to be read, with all that they need."""
+    """Packages to fetch, with their dependencies."""
 
     requirements = fields.List(
         fields.String(validate=validate.Length(1, 500)),
         required=True,
         validate=validate.Length(1, 100),
-        metadata=described("Names, with extras and a specifier if need be.", ["flask>=3"]),
+        metadata=described("Names, optionally with extras and a specifier.", ["flask>=3"]),
     )
     index = fields.String(
         load_default=None,
         allow_none=True,
         validate=validate.Length(1, 200),
-        metadata=described("A configured index by name; else the default one.", "pypi"),
+        metadata=described("Name of a configured index; default: the default index.", "pypi"),
     )
     prereleases = fields.Boolean(
         load_default=False,
-        metadata=described("Read pre-releases also where there are others.", False),
+        metadata=described("Fetch pre-releases even if there are other releases.", False),
     )
 
 
-blueprint = Resources("packages", __name__, description="Packages that are known.")
+blueprint = Resources(
+    "packages", __name__, description="Known packages, their releases and events."
+)
 
 _PACKAGES = Cursor("packages", {"name": str})
 _VERSIONS = Cursor("versions", {"version": str, "index": str})
@@ -168,41 +170,35 @@ _EVENTS = Cursor("events", {"event_id": int})
 
 @blueprint.route("/packages")
 class PackagesResource(MethodView):
-    """Packages."""
-
     @needs(Scope.READ)
     @blueprint.arguments(PackageQuerySchema, location="query")
     @blueprint.response(200, PackagePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List the packages that are known: those with versions, and what these require."""
-        asked = filters(query)
-        if "like" in asked:
-            asked["like"] = package_name(asked["like"])
+        """List known packages: those with releases, and those that releases require."""
+        parameters = filters(query)
+        if "like" in parameters:
+            parameters["like"] = package_name(parameters["like"])
         with reading() as (connection, progress):
-            find = partial(browse_packages, connection, **asked)
+            find = partial(browse_packages, connection, **parameters)
             return page(query, _PACKAGES, find, progress)
 
 
 @blueprint.route("/packages/<string:name>")
 class PackageResource(MethodView):
-    """One package."""
-
     @needs(Scope.READ)
     @blueprint.response(200, PackageDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, name: str) -> dict[str, Any]:
-        """Say what is known of a package."""
+        """Get one package."""
         with reading() as (connection, progress):
-            found = package_detail(connection, package_name(name))
-        if found is None:
+            package = package_detail(connection, package_name(name))
+        if package is None:
             raise not_found("package", name)
-        return {**members(found), **freshness(progress)}
+        return {**members(package), **freshness(progress)}
 
 
 @blueprint.route("/packages/<string:name>/versions")
 class VersionsResource(MethodView):
-    """Releases of a package."""
-
     @needs(Scope.READ)
     @blueprint.arguments(VersionsQuerySchema, location="query")
     @blueprint.response(200, VersionsPageSchema)
@@ -219,34 +215,30 @@ class VersionsResource(MethodView):
 
 @blueprint.route("/events")
 class EventsResource(MethodView):
-    """What changed in indexes."""
-
     @needs(Scope.READ)
     @blueprint.arguments(EventQuerySchema, location="query")
     @blueprint.response(200, EventPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List what changed in indexes, newest first: releases, yanks, hashes."""
+        """List changes in indexes, such as new or yanked releases; newest first."""
         with reading() as (connection, progress):
             find = partial(browse_events, connection, **filters(query))
             return page(query, _EVENTS, find, progress)
 
 
-fetch_routes = Resources("fetches", __name__, description="Packages asked for.")
+fetch_routes = Resources("fetches", __name__, description="Requests to fetch packages.")
 
 
 @fetch_routes.route("/packages")
 class FetchesResource(MethodView):
-    """Packages asked for."""
-
     @needs(Scope.INGEST)
     @fetch_routes.arguments(ForceQuerySchema, location="query")
     @fetch_routes.arguments(FetchSchema)
     @fetch_routes.response(202, RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
-        """Ask for packages, and all that they need, to be read from a configured index."""
+        """Request that packages and their dependencies are fetched from a configured index."""
         index = index_of(service().settings, body["index"]).name
-        roots_of(body["requirements"])  # what names no package needs no worker to say so
-        asked = {**body, "index": index}
-        new = analyses.new_analysis(AnalysisKind.FETCH, asked, asked, digest(asked))
+        roots_of(body["requirements"])  # refuses invalid requirements before anything is stored
+        parameters = {**body, "index": index}
+        new = analyses.new_analysis(AnalysisKind.FETCH, parameters, parameters, digest(parameters))
         job = QueueJob(TASK, QueueName.BULK, {"analysis_id": new.analysis_id})
         return accepted(*analyses.submit(new, job, force=query.get("force", False)))

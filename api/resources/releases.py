@@ -1,4 +1,4 @@
-"""Releases: what each requires, its files, and what affects it."""
+"""Releases: their requirements, files and vulnerabilities."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from api.schema_fields import (
     PageQuerySchema,
     PageSchema,
     QuerySchema,
-    asked,
     choice,
     count,
+    filter_text,
     flag,
     moment,
     text,
@@ -39,7 +39,7 @@ from graph.record.vulnerabilities import VulnerabilityFilter, browse_vulnerabili
 
 
 class ReleaseQuerySchema(QuerySchema):
-    """Which index is meant."""
+    """Selects the index that serves a release."""
 
     index = fields.String(
         load_default=DEFAULT_INDEX,
@@ -49,89 +49,92 @@ class ReleaseQuerySchema(QuerySchema):
 
 
 class ReleasePageQuerySchema(ReleaseQuerySchema, PageQuerySchema):
-    """Which index is meant, and which page."""
+    """Selects the index and a page of its release."""
 
 
 class VersionQuerySchema(ReleaseQuerySchema):
-    """Which index is meant, and where the release is to run."""
+    """Selects the index, and an environment for which markers are evaluated."""
 
-    python_version = asked("Evaluate markers for this interpreter.", "3.11")
-    platform = asked(
-        "Evaluate them for this platform; `linux_x86_64` if only an interpreter is named.",
-        "manylinux_2_28_x86_64",
+    python_version = filter_text("Python version of the environment.", "3.11")
+    platform = filter_text(
+        "Platform of the environment; default `linux_x86_64`.", "manylinux_2_28_x86_64"
     )
     extras = fields.List(
         fields.String(validate=validate.Length(1, 100)),
         validate=validate.Length(max=50),
-        metadata={"description": "Extras that are asked of it.", "example": ["async"]},
+        metadata={"description": "Requested extras of the release.", "example": ["async"]},
     )
 
 
 class RequirementSchema(Schema):
-    """One line of what a release requires, as it was written and as it is understood."""
+    """One requirement of a release, as written and as parsed."""
 
-    raw = text("As it was written.", 'colorama; platform_system == "Windows"')
-    name = text("The required package; null if the line is no requirement.", null=True)
-    specifier = text("Versions of it; empty for any.", ">=3.1.2")
-    marker = text("Where it holds; null for everywhere.", null=True)
+    raw = text("The requirement as written.", 'colorama; platform_system == "Windows"')
+    name = text("Name of the required package; null if it cannot be parsed.", null=True)
+    specifier = text("Version specifier; empty for any version.", ">=3.1.2")
+    marker = text("Environment marker; null if it always applies.", null=True)
     extras = texts("Extras of the required package.", [])
-    for_extras = texts("Extras of this release that its marker names.", [])
-    url = text("Where a direct reference points.", null=True)
-    problem = text("Why the line is no requirement.", null=True)
+    for_extras = texts("Extras of this release that the marker names.", [])
+    url = text("URL of a direct reference.", null=True)
+    problem = text("Why it cannot be parsed.", null=True)
     applies = flag(
-        "Whether it holds in the environment that was named; null if none was, or if that cannot"
-        " be told.",
+        "Whether it applies in the selected environment; null if none is selected or the marker"
+        " cannot be evaluated.",
         null=True,
     )
 
 
 class VersionDocumentSchema(FreshnessSchema, Schema):
-    """One release as one index serves it."""
+    """One release on one index."""
 
     purl = text("Package URL.", "pkg:pypi/flask@3.1.2")
-    name = text("Name, normalised.", "flask")
-    version = text("Version, normalised.", "3.1.2")
+    name = text("Normalised name.", "flask")
+    version = text("Normalised version.", "3.1.2")
     index = text("Name of the index that serves it.", "pypi")
-    state = choice("What is known.", [it.value for it in ReleaseState])
-    problem = text("Why it is not solved: a code.", null=True)
-    problem_message = text("The same, for people.", null=True)
-    requires_python = text("The interpreters that it is for.", ">=3.9", null=True)
-    extras = texts("Extras that it offers.", ["async", "dotenv"])
-    license = text("As its metadata says.", "BSD-3-Clause", null=True)
-    yanked = flag("Whether the index withdrew it.")
-    yanked_reason = text("Why.", null=True)
-    uploaded_at = moment("When it was uploaded.", null=True)
+    state = choice("What is known of the release.", [it.value for it in ReleaseState])
+    problem = text("Why it is not solved, as a code.", null=True)
+    problem_message = text("Why it is not solved, for people.", null=True)
+    requires_python = text("Specifier of supported Python versions.", ">=3.9", null=True)
+    extras = texts("Extras that it provides.", ["async", "dotenv"])
+    license = text("License in its metadata.", "BSD-3-Clause", null=True)
+    yanked = flag("Whether the release is yanked.")
+    yanked_reason = text("Why it is yanked.", null=True)
+    uploaded_at = moment("When its first file was uploaded.", null=True)
     metadata_source = text("How its requirements were read.", "metadata-file", null=True)
-    metadata_file = text("The file whose metadata that is.", null=True)
+    metadata_file = text("File that the metadata is from.", null=True)
     wheels = texts("Tag sets of its wheels.", ["py3-none-any"])
     has_sdist = flag("Whether there is a source distribution.", null=True)
     files_complete = flag("Whether all of its files are known.")
-    document_id = text("The document that spoke last.")
-    read_at = moment("When an index spoke last.", null=True)
+    document_id = text("Newest document about the release.")
+    read_at = moment("When an index last served it.", null=True)
     environment = text(
-        "What markers were evaluated for.", "CPython 3.11 on manylinux_2_28_x86_64", null=True
+        "Environment for which markers are evaluated.",
+        "CPython 3.11 on manylinux_2_28_x86_64",
+        null=True,
     )
     requirements = fields.List(fields.Nested(RequirementSchema), required=True)
 
 
 class FileItemSchema(Schema):
-    """A file of a release; the hash that was seen first is never overwritten."""
+    """A file of a release; the first hash is never overwritten."""
 
-    filename = text("Its name.", "flask-3.1.2-py3-none-any.whl")
-    sha256 = text("Hexadecimal digits.", null=True)
-    kind = choice("What it is.", ["wheel", "sdist", "other"])
-    size_bytes = count("Its size.", 103308, null=True)
-    requires_python = text("The interpreters that it is for.", null=True)
-    yanked = flag("Whether the index withdrew it.")
-    yanked_reason = text("Why.", null=True)
+    filename = text("Name of the file.", "flask-3.1.2-py3-none-any.whl")
+    sha256 = text("SHA-256 in hexadecimal.", null=True)
+    kind = choice("Kind of file.", ["wheel", "sdist", "other"])
+    size_bytes = count("Size of the file.", 103308, null=True)
+    requires_python = text("Specifier of supported Python versions.", null=True)
+    yanked = flag("Whether the file is yanked.")
+    yanked_reason = text("Why it is yanked.", null=True)
     uploaded_at = moment("When it was uploaded.", null=True)
-    metadata_sha256 = text("Of the metadata beside it; empty if that has no hash.", null=True)
+    metadata_sha256 = text(
+        "SHA-256 of the metadata file beside it; empty if that has no hash.", null=True
+    )
     attested = flag("Whether the index offers attestations.", null=True)
-    listed = flag("Whether the index offers it still.")
+    listed = flag("Whether the index still lists it.")
 
 
 class FilePageSchema(PageSchema):
-    """Files of a release, by name."""
+    """Files of a release, ordered by name."""
 
     items = fields.List(fields.Nested(FileItemSchema), required=True)
 
@@ -139,58 +142,53 @@ class FilePageSchema(PageSchema):
 blueprint = Resources("releases", __name__, description="Releases of packages.")
 
 _FILES = Cursor("files", {"file.filename": str})
-_HARMS = Cursor("release-vulnerabilities", {"vulnerability_id": str})
-#: What an interpreter without a platform is taken to run on.
+_VULNERABILITIES = Cursor("release-vulnerabilities", {"vulnerability_id": str})
+#: Platform of an environment that names none.
 _PLATFORM = "linux_x86_64"
 
 
 @blueprint.route("/packages/<string:name>/versions/<string:version>")
 class ReleaseResource(MethodView):
-    """One release."""
-
     @needs(Scope.READ)
     @blueprint.arguments(VersionQuerySchema, location="query")
     @blueprint.response(200, VersionDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
-        """Say what is known of a release, and which of its requirements hold somewhere."""
+        """Get one release, and which of its requirements apply in an environment."""
         where = _environment(query)
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
-            found = version_detail(connection, purl)
-        if found is None:
+            release = version_detail(connection, purl)
+        if release is None:
             raise not_found("release", f"{name}=={version}")
+        extras = query.get("extras", ())
         return {
-            **members(found),
-            "read_at": found.as_of,
+            **members(release),
+            "read_at": release.as_of,
             "environment": None if where is None else where.label,
-            "requirements": list(_evaluated(found.requirements, where, query.get("extras", ()))),
+            "requirements": list(_evaluated(release.requirements, where, extras)),
             **freshness(progress),
         }
 
 
 @blueprint.route("/packages/<string:name>/versions/<string:version>/files")
 class FilesResource(MethodView):
-    """Files of a release."""
-
     @needs(Scope.READ)
     @blueprint.arguments(ReleasePageQuerySchema, location="query")
     @blueprint.response(200, FilePageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
-        """List the files of a release by name, with those that are offered no more."""
+        """List the files of a release by name, including those no longer listed by the index."""
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
             find = partial(browse_files, connection, purl)
-            found = page(query, _FILES, find, progress)
-        files = [{**members(it.file), "listed": it.listed} for it in found["items"]]
-        return {**found, "items": files}
+            files = page(query, _FILES, find, progress)
+        items = [{**members(it.file), "listed": it.listed} for it in files["items"]]
+        return {**files, "items": items}
 
 
 @blueprint.route("/packages/<string:name>/versions/<string:version>/vulnerabilities")
-class HarmsResource(MethodView):
-    """Vulnerabilities of a release."""
-
+class ReleaseVulnerabilitiesResource(MethodView):
     @needs(Scope.READ)
     @blueprint.arguments(ReleasePageQuerySchema, location="query")
     @blueprint.response(200, VulnerabilityPageSchema)
@@ -200,7 +198,7 @@ class HarmsResource(MethodView):
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
             find = partial(browse_vulnerabilities, connection, VulnerabilityFilter(purl=purl))
-            return page(query, _HARMS, find, progress)
+            return page(query, _VULNERABILITIES, find, progress)
 
 
 def _purl(connection: Connection, name: str, version: str, index: str) -> str:
@@ -220,16 +218,19 @@ def _evaluated(
     requirements: Iterable[Requirement], where: Environment | None, extras: Iterable[str]
 ) -> Iterable[dict[str, Any]]:
     compiler = None if where is None else CandidateBuilder(where)
-    asked = ("", *map(package_name, extras))
-    for it in requirements:
-        yield {**members(it), "applies": compiler and _applies(it, compiler, asked)}
+    requested = ("", *map(package_name, extras))
+    for requirement in requirements:
+        applies = compiler and _applies(requirement, compiler, requested)
+        yield {**members(requirement), "applies": applies}
 
 
-def _applies(it: Requirement, compiler: CandidateBuilder, extras: Iterable[str]) -> bool | None:
-    """Whether a requirement holds without an extra, or with one of these."""
-    if it.name is None or it.marker is None:
-        return None if it.name is None else True
+def _applies(
+    requirement: Requirement, compiler: CandidateBuilder, extras: Iterable[str]
+) -> bool | None:
+    """Whether a requirement applies with one of these extras; ``""`` means without any."""
+    if requirement.name is None or requirement.marker is None:
+        return None if requirement.name is None else True
     try:
-        return any(compiler.holds(it.marker, extra) for extra in extras)
+        return any(compiler.holds(requirement.marker, extra) for extra in extras)
     except NotACandidate:
         return None

@@ -1,4 +1,4 @@
-"""Requests that a worker answers: how far they are, and what came of them."""
+"""Requests that a worker answers: their state, result and log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from api.errors import not_found
 from api.resources.base import Resources, members
 from api.schema_fields import (
     QuerySchema,
-    asked_flag,
     choice,
     count,
+    filter_flag,
     flag,
-    free,
+    json_object,
     moment,
     text,
 )
@@ -36,44 +36,44 @@ _STATES = ["pending", "running", "succeeded", "failed", "error"]
 
 
 class ForceQuerySchema(QuerySchema):
-    """Whether an equal request of a while ago will do."""
+    """Controls the cache."""
 
-    force = asked_flag("Do it again although the same was asked a while ago.")
+    force = filter_flag("Do not answer from the cache.")
 
 
 class RequestSchema(Schema):
-    """A request that was accepted."""
+    """An accepted request."""
 
-    analysis_id = text("Under which it is found.", "adviser-240611083015-5f0c9d2be417a863")
-    kind = text("What it asks for.", "adviser")
-    state = choice("How far it is; the last three are ends.", _STATES)
-    reason = text("Why it ended otherwise than in success.", null=True)
-    cached = flag("Whether it is an equal request of a while ago.")
-    parameters = free("What was asked.")
+    analysis_id = text("Identifier of the request.", "adviser-240611083015-5f0c9d2be417a863")
+    kind = text("What is requested.", "adviser")
+    state = choice("State of the request; the last three are final.", _STATES)
+    reason = text("Why it did not succeed, or what it waits for.", null=True)
+    cached = flag("Whether it was served from the cache.")
+    parameters = json_object("Parameters of the request.")
     accepted_at = moment("When it was accepted.")
-    started_at = moment("When a worker took it first.", null=True)
+    started_at = moment("When a worker first started it.", null=True)
     finished_at = moment("When it ended.", null=True)
-    attempts = count("How often a worker took it.", 1)
-    as_of = moment("Of the newest knowledge that the result may rest on.", null=True)
-    graph_revision = count("How far the graph was by then.", 1804, null=True)
-    result = text("Address of the result, once there is one.", null=True)
-    log = text("Address of what people are shown of the run.")
+    attempts = count("How often a worker started it.", 1)
+    as_of = moment("Time of the newest data that the result may use.", null=True)
+    graph_revision = count("Revision of the graph when it ended.", 1804, null=True)
+    result = text("Address of the result; null if there is none yet.", null=True)
+    log = text("Address of the log.")
 
 
 class LogSchema(Schema):
-    """What people are shown of a run."""
+    """Log of a request."""
 
-    analysis_id = text("Of the request.", "adviser-240611083015-5f0c9d2be417a863")
+    analysis_id = text("Identifier of the request.", "adviser-240611083015-5f0c9d2be417a863")
     lines = fields.List(
         fields.Dict(keys=fields.String()),
         required=True,
-        metadata={"description": "In order, with `asctime`, `levelname` and `message`."},
+        metadata={"description": "Lines in order, with `asctime`, `levelname` and `message`."},
     )
 
 
 blueprint = Resources("requests", __name__, description="Requests that a worker answers.")
 
-#: Who may look at a request is who may make one.
+#: Reading a request needs the scope that sending one needs; others need `advise`.
 _SCOPES = {
     AnalysisKind.UPLOAD: Scope.INGEST,
     AnalysisKind.FETCH: Scope.INGEST,
@@ -83,66 +83,61 @@ _SCOPES = {
 
 @blueprint.route("/requests/<string:analysis_id>")
 class RequestResource(MethodView):
-    """One request."""
-
     @blueprint.response(200, RequestSchema)
     def get(self, analysis_id: str) -> dict[str, Any]:
-        """Say how far a request is."""
-        return document_of(_found(analysis_id))
+        """Get the state of a request."""
+        return request_document(_analysis(analysis_id))
 
 
 @blueprint.route("/requests/<string:analysis_id>/result")
 class RequestResultResource(MethodView):
-    """What came of a request."""
-
     @blueprint.response(200, {"type": "object"})
-    @blueprint.alt_response(202, description="Not finished: ask again.")
+    @blueprint.alt_response(202, description="Not finished: try again.")
     def get(self, analysis_id: str) -> Response:
-        """Give the result of a request, or say that it is not ready."""
-        return Response(analyses.result(_found(analysis_id)), mimetype="application/json")
+        """Get the result of a request; 202 if it is not finished."""
+        return Response(analyses.result(_analysis(analysis_id)), mimetype="application/json")
 
 
 @blueprint.route("/requests/<string:analysis_id>/log")
 class RequestLogResource(MethodView):
-    """What people are shown of a run."""
-
     @blueprint.response(200, LogSchema)
     def get(self, analysis_id: str) -> dict[str, Any]:
-        """Give the log of a request, which is empty while it has not begun."""
-        found = _found(analysis_id)
+        """Get the log of a request; it is empty until a worker starts."""
+        analysis = _analysis(analysis_id)
         with service().reading() as connection:
-            log = log_of(connection, found.analysis_id)
+            log = log_of(connection, analysis.analysis_id)
         return {
-            "analysis_id": found.analysis_id,
+            "analysis_id": analysis.analysis_id,
             "lines": [orjson.loads(it) for it in log.splitlines()],
         }
 
 
-def accepted(found: Analysis, cached: bool) -> tuple[dict[str, Any], int, dict[str, str]]:
-    """What a submit is answered with: the request, and where it is found."""
-    where = url_for("v2-requests.RequestResource", analysis_id=found.analysis_id)
-    return document_of(found, cached=cached), 202, {"Location": where}
+def accepted(analysis: Analysis, cached: bool) -> tuple[dict[str, Any], int, dict[str, str]]:
+    """The response to a new request: 202 with its state and address."""
+    where = url_for("v2-requests.RequestResource", analysis_id=analysis.analysis_id)
+    return request_document(analysis, cached=cached), 202, {"Location": where}
 
 
-def document_of(found: Analysis, *, cached: bool = False) -> dict[str, Any]:
-    """A request as clients read it."""
-    name = found.analysis_id
-    has_result = found.result_document_id is not None
+def request_document(analysis: Analysis, *, cached: bool = False) -> dict[str, Any]:
+    """A request as :class:`RequestSchema` has it."""
+    name = analysis.analysis_id
+    has_result = analysis.result_document_id is not None
     result = url_for("v2-requests.RequestResultResource", analysis_id=name) if has_result else None
     return {
-        **members(found),
-        "kind": found.kind.value,
-        "state": found.state.value,
+        **members(analysis),
+        "kind": analysis.kind.value,
+        "state": analysis.state.value,
         "cached": cached,
         "result": result,
         "log": url_for("v2-requests.RequestLogResource", analysis_id=name),
     }
 
 
-def _found(analysis_id: str) -> Analysis:
+def _analysis(analysis_id: str) -> Analysis:
+    """:raises ApiError: 404 if there is none, 401 or 403 without the scope for its kind"""
     with service().reading() as connection:
-        found = analysis_of(connection, analysis_id)
-    if found is None:
+        analysis = analysis_of(connection, analysis_id)
+    if analysis is None:
         raise not_found("request", analysis_id)
-    require(_SCOPES.get(found.kind, Scope.ADVISE))
-    return found
+    require(_SCOPES.get(analysis.kind, Scope.ADVISE))
+    return analysis

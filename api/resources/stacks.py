@@ -1,4 +1,4 @@
-"""Stacks, and two of them next to each other."""
+"""Stacks, and comparisons of two stacks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
-    asked,
-    asked_flag,
     choice,
     count,
-    free,
+    filter_flag,
+    filter_text,
+    json_object,
     number,
     text,
     texts,
@@ -43,25 +43,25 @@ _NEEDS = [it.value for it in Need]
 
 
 class StackQuerySchema(PageQuerySchema):
-    """Which stacks are asked for."""
+    """Filters for stacks."""
 
-    package = asked("Name of a package in it.", "numpy")
-    version = asked("Version of that package, normalised.", "2.4.6")
-    measured = asked_flag("Whether it was inspected.")
+    package = filter_text("Name of a package in the stack.", "numpy")
+    version = filter_text("Normalised version of that package.", "2.4.6")
+    measured = filter_flag("Whether the stack was inspected.")
 
 
 class StackItemSchema(Schema):
-    """A set of package versions, named by its digest."""
+    """A stack: a set of package versions."""
 
-    digest = text("Its digest.", _DIGEST)
-    package_count = count("Packages in it.", 3)
-    inspections = count("How often it was inspected.", 1)
-    advised = count("How many advices recommend it.", 0)
-    document_id = text("The document that it was first seen in.", _DIGEST)
+    digest = text("Digest of the stack.", _DIGEST)
+    package_count = count("Number of packages.", 3)
+    inspections = count("Number of inspections.", 1)
+    advised = count("Number of advice reports that recommend it.", 0)
+    document_id = text("First document that names the stack.", _DIGEST)
 
 
 class StackPageSchema(PageSchema):
-    """Stacks in the order of their digests."""
+    """Stacks, ordered by digest."""
 
     items = fields.List(fields.Nested(StackItemSchema), required=True)
 
@@ -73,89 +73,89 @@ class StackDocumentSchema(FreshnessSchema, StackItemSchema):
 
 
 class ComparisonQuerySchema(PageQuerySchema):
-    """Which two stacks are compared."""
+    """Selects the two stacks."""
 
-    # All that was measured by a key is read to compare two stacks by it.
+    # Comparing two stacks by a key reads all observations with this key.
     limit = fields.Integer(
         load_default=10,
         validate=validate.Range(1, 50),
-        metadata={"description": "Comparison keys on the page, at most.", "example": 10},
+        metadata={"description": "Maximum number of comparison keys on the page.", "example": 10},
     )
-    baseline = asked("Digest of the stack that is compared with.", _DIGEST, required=True)
-    candidate = asked("Digest of the stack that is compared.", _DIGEST, required=True)
-    indicator = asked("Only by this indicator.", "PiMatmul")
-    hardware = asked("Only on this hardware class: a digest.", _DIGEST)
+    baseline = filter_text("Digest of the baseline stack.", _DIGEST, required=True)
+    candidate = filter_text("Digest of the candidate stack.", _DIGEST, required=True)
+    indicator = filter_text("Name of the indicator.", "PiMatmul")
+    hardware = filter_text("Digest of the hardware class.", _DIGEST)
 
 
 class HardwareNameSchema(Schema):
-    """A hardware class, named."""
+    """Name of a hardware class."""
 
-    digest = text("Its digest.", _DIGEST)
-    label = text("For people.", "AMD EPYC, 2 processors")
+    digest = text("Digest of the hardware class.", _DIGEST)
+    label = text("Name for people.", "AMD EPYC, 2 processors")
 
 
 class ComparedStackSchema(Schema):
     """One of the two stacks under one comparison key."""
 
-    label = text("For people.", "numpy 2.4.6 (1f2e3d4c)")
-    stack_digest = text("Its digest.", _DIGEST)
-    component = text("The package that is measured.", "numpy", null=True)
-    component_version = text("Its version in the stack.", "2.4.6", null=True)
-    jobs = count("Jobs, with those that were left out.", 10)
-    unstable = texts("Why each job was left out that was.", [])
-    median_rate = number("Of the jobs that count, in `unit`.", 9.4e10, null=True)
-    median_flop_per_s = number("The same in FLOP/s, where that is the unit.", 9.4e10, null=True)
+    label = text("Name for people.", "numpy 2.4.6 (1f2e3d4c)")
+    stack_digest = text("Digest of the stack.", _DIGEST)
+    component = text("Package that the indicator measures.", "numpy", null=True)
+    component_version = text("Version of that package in the stack.", "2.4.6", null=True)
+    jobs = count("Number of jobs, including unstable ones.", 10)
+    unstable = texts("Why each unstable job was left out.", [])
+    median_rate = number("Median rate of the stable jobs, in `unit`.", 9.4e10, null=True)
+    median_flop_per_s = number("Median rate in FLOP/s, if that is the unit.", 9.4e10, null=True)
     spread_pct = number("Coefficient of variation of their rates, %.", 2.1, null=True)
-    left_out = free("How many jobs of both stacks the comparison leaves out, by reason.")
-    warnings = texts("Warnings about the noise of its jobs, for people.", [])
+    left_out = json_object("Number of jobs of both stacks that are left out, by reason.")
+    warnings = texts("Warnings about noise, for people.", [])
 
 
 class EffectSchema(Schema):
-    """How the candidate differs from the baseline, and what may be claimed of it."""
+    """Difference between candidate and baseline, with the verdict."""
 
-    verdict = choice("What may be claimed.", [it.value for it in Verdict])
-    difference_pct = number("By which the candidate's rate is higher, %.", -15.2, null=True)
+    verdict = choice("Verdict about the candidate.", [it.value for it in Verdict])
+    difference_pct = number("How much higher the candidate's rate is, %.", -15.2, null=True)
     interval_low_pct = number("Lower end of the 95 % interval, %.", -18.0, null=True)
-    interval_high_pct = number("Its upper end, %.", -12.3, null=True)
-    d = number("Candidate − baseline, natural log.", -0.165, null=True)
-    standard_error = number("Of d.", 0.02, null=True)
-    degrees_of_freedom = number("Of the standard error.", 17.3, null=True)
-    p_value = number("One-sided, Holm-adjusted over all that the baseline is compared with.", 0.01)
-    runs = count("Inspections that the candidate's jobs were part of; of pairs, the pairs.", 5)
-    baseline_runs = count("The same for the baseline.", 5)
-    needs = choice("What a verdict lacks; null if there is one.", _NEEDS, null=True)
-    jobs_missing = count("Further jobs of the candidate until a verdict can be expected.", 0)
-    baseline_jobs_missing = count("The same for the baseline.", 0)
-    method = text("How d was estimated.", "paired")
-    pairs = count("Of jobs that ran in turns.", 10)
-    hosts = count("That both stacks ran on; null if that is not known.", 1, null=True)
+    interval_high_pct = number("Upper end of the 95 % interval, %.", -12.3, null=True)
+    d = number("Candidate minus baseline, natural logarithm.", -0.165, null=True)
+    standard_error = number("Standard error of d.", 0.02, null=True)
+    degrees_of_freedom = number("Degrees of freedom of the standard error.", 17.3, null=True)
+    p_value = number("One-sided; Holm-adjusted over all comparisons with the baseline.", 0.01)
+    runs = count("Number of inspections with jobs of the candidate; if paired, of pairs.", 5)
+    baseline_runs = count("Number of inspections with jobs of the baseline.", 5)
+    needs = choice("What is missing for a verdict; null if there is one.", _NEEDS, null=True)
+    jobs_missing = count("Estimated number of further jobs of the candidate.", 0)
+    baseline_jobs_missing = count("Estimated number of further jobs of the baseline.", 0)
+    method = text("Estimation method of d.", "paired")
+    pairs = count("Number of pairs of jobs that ran in turns.", 10)
+    hosts = count("Number of hosts that ran both stacks; null if unknown.", 1, null=True)
     tau = number("Standard deviation of the effect between hosts, natural log.", null=True)
 
 
 class ComparisonItemSchema(Schema):
-    """Two stacks by one indicator, measured alike."""
+    """Comparison of two stacks by one comparison key."""
 
     comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
-    indicator = text("Its name.", "PiMatmul")
-    script_sha256 = text("Digest of its script.", null=True)
-    unit = text("Of rates.", "FLOP/s")
-    parameters = free("Of the indicator.")
-    device = text("What it ran on.", "cpu", null=True)
-    python_version = text("Of the interpreter.", "3.11", null=True)
+    indicator = text("Name of the indicator.", "PiMatmul")
+    script_sha256 = text("Digest of the indicator's script.", null=True)
+    unit = text("Unit of the rates.", "FLOP/s")
+    parameters = json_object("Parameters of the indicator.")
+    device = text("Device that the indicator ran on.", "cpu", null=True)
+    python_version = text("Version of the Python interpreter.", "3.11", null=True)
     hardware = fields.Nested(HardwareNameSchema, required=True)
-    delta_pct = number("Differences up to this are of no interest, %.", 2.0)
+    delta_pct = number("Differences up to this count as equivalent, %.", 2.0)
     baseline = fields.Nested(ComparedStackSchema, required=True)
     candidate = fields.Nested(ComparedStackSchema, required=True)
     effect = fields.Nested(EffectSchema, required=True)
 
 
 class ComparisonPageSchema(PageSchema):
-    """Comparisons by comparison key; none if the two were never measured alike."""
+    """Comparisons, ordered by comparison key."""
 
     items = fields.List(fields.Nested(ComparisonItemSchema), required=True)
 
 
-blueprint = Resources("stacks", __name__, description="Stacks that were measured or advised.")
+blueprint = Resources("stacks", __name__, description="Measured and recommended stacks.")
 
 _STACKS = Cursor("stacks", {"digest": str})
 _COMPARISONS = Cursor("comparisons", {"comparison_key": str})
@@ -163,69 +163,66 @@ _COMPARISONS = Cursor("comparisons", {"comparison_key": str})
 
 @blueprint.route("/stacks")
 class StacksResource(MethodView):
-    """Stacks."""
-
     @needs(Scope.READ)
     @blueprint.arguments(StackQuerySchema, location="query")
     @blueprint.response(200, StackPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List stacks in the order of their digests: those measured, and those advised to you.
+        """List measured stacks and those recommended to this token, ordered by digest.
 
-        A token with the scope `admin` sees all that were advised.
+        A token with the scope `admin` sees all recommended stacks.
         """
-        asked = filters(query) | {"seen_by": _asking()}
+        selection = filters(query) | {"seen_by": _visibility()}
         with reading() as (connection, progress):
-            find = partial(record.browse_stacks, connection, **asked)
+            find = partial(record.browse_stacks, connection, **selection)
             return page(query, _STACKS, find, progress)
 
 
 @blueprint.route("/stacks/<string:digest>")
 class StackResource(MethodView):
-    """One stack."""
-
     @needs(Scope.READ)
     @blueprint.response(200, StackDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, digest: str) -> dict[str, Any]:
-        """Say which releases a stack is."""
+        """Get one stack with its packages."""
         with reading() as (connection, progress):
-            found = record.stack_named(connection, whole_digest(digest))
-            if found is None:
+            stack = record.stack_named(connection, whole_digest(digest))
+            if stack is None:
                 raise not_found("stack", digest)
-            packages = record.packages_in(connection, found.digest)
-        return {**members(found), "packages": packages, **freshness(progress)}
+            packages = record.packages_in(connection, stack.digest)
+        return {**members(stack), "packages": packages, **freshness(progress)}
 
 
 @blueprint.route("/comparisons")
 class ComparisonsResource(MethodView):
-    """Two stacks next to each other."""
-
     @needs(Scope.READ)
     @blueprint.arguments(ComparisonQuerySchema, location="query")
     @blueprint.response(200, ComparisonPageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """Compare two stacks by everything that both were measured with.
+        """Compare two stacks by every comparison key that both were measured with.
 
-        Each is tested together with all other stacks that were measured alike, as `thoth stacks`
-        does: a verdict does not depend on which two were picked.
+        Verdicts are those of `thoth stacks`: p-values are adjusted over all stacks with the same
+        key, so a verdict does not depend on which two stacks you select.
         """
-        asked = filters(query)
-        stacks = whole_digest(asked.pop("baseline")), whole_digest(asked.pop("candidate"))
+        selection = filters(query)
+        stacks = (
+            whole_digest(selection.pop("baseline")),
+            whole_digest(selection.pop("candidate")),
+        )
         with reading() as (connection, progress):
             for digest in stacks:
                 if record.stack_named(connection, digest) is None:
                     raise not_found("stack", digest)
-            find = partial(common_keys, connection, stacks, **asked)
-            found = page(query, _COMPARISONS, find, progress, lambda key: (key,))
-            return {**found, "items": list(_compared(connection, stacks, found["items"]))}
+            find = partial(common_keys, connection, stacks, **selection)
+            keys = page(query, _COMPARISONS, find, progress, lambda key: (key,))
+            return {**keys, "items": list(_compared(connection, stacks, keys["items"]))}
 
 
-def _asking() -> record.StackVisibility:
-    shown = token()
-    if shown is None:
+def _visibility() -> record.StackVisibility:
+    client = token()
+    if client is None:
         return record.StackVisibility()
-    return record.StackVisibility(shown.token_id, everything=shown.may(Scope.ADMIN))
+    return record.StackVisibility(client.token_id, everything=client.may(Scope.ADMIN))
 
 
 def _compared(
@@ -237,7 +234,7 @@ def _compared(
     documents = stacks_document(groups)["groups"]
     for group in sorted(documents, key=lambda it: it["comparison_key"]):
         by_digest = {it["stack_digest"]: it for it in group["stacks"]}
-        # One key may hold several Pythons, of which not both stacks need to have each.
+        # A key may cover several Python versions, and a stack may lack some of them.
         if all(it in by_digest for it in stacks) and stacks[0] != stacks[1]:
             baseline, candidate = (by_digest[it] for it in stacks)
             effect = candidate["comparison"]

@@ -1,4 +1,4 @@
-"""How far the graph is behind the record."""
+"""State of the service: its version and how far the graph is behind the record."""
 
 from __future__ import annotations
 
@@ -23,27 +23,25 @@ from graph.record.tokens import Scope
 
 
 class ServiceStatusSchema(FreshnessSchema):
-    """Which release answers, and how far its graph is behind the record."""
+    """Version of the service and state of its graph."""
 
-    version = text("Of the service.", "0.1.0")
-    asked_at = moment("When an index was last asked, whether or not it answered.", null=True)
-    answered_at = moment("When an index or a source of advisories last answered.", null=True)
-    waiting = count("Changes of the record that the graph does not show yet.", 0)
-    waiting_since = moment("When the oldest of them was written.", null=True)
+    version = text("Version of the service.", "0.1.0")
+    asked_at = moment("Time of the last request to an index.", null=True)
+    answered_at = moment("Time of the last answer of an index or advisory source.", null=True)
+    waiting = count("Number of changes that the graph does not contain yet.", 0)
+    waiting_since = moment("When the oldest of these changes was recorded.", null=True)
     lag_s = number("How long ago that was, s; 0 if nothing waits.", 0.0)
 
 
-blueprint = Resources("status", __name__, description="How far the service is.")
+blueprint = Resources("status", __name__, description="State of the service.")
 
 
 @blueprint.route("/status")
 class StatusResource(MethodView):
-    """The projection of the record into the graph."""
-
     @needs(Scope.READ)
     @blueprint.response(200, ServiceStatusSchema)
     def get(self) -> dict[str, Any]:
-        """Say how far the graph is behind the record; only PostgreSQL is asked."""
+        """Get the state of the service; reads PostgreSQL only."""
         with reading() as (connection, progress):
             behind, sources = lag_of(connection, COUNTED), source_times(connection)
         return {

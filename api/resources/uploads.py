@@ -72,8 +72,6 @@ _BODY = {
 
 @blueprint.route("/inspections")
 class UploadsResource(MethodView):
-    """Inspections sent in."""
-
     @needs(Scope.INGEST)
     @blueprint.doc(requestBody=_BODY)
     @blueprint.arguments(ForceQuerySchema, location="query")

@@ -1,4 +1,4 @@
-"""Vulnerabilities, and the releases that they affect."""
+"""Vulnerabilities and the releases they affect."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
-    asked,
-    asked_choice,
-    asked_flag,
     choice,
     count,
+    filter_choice,
+    filter_flag,
+    filter_text,
     moment,
     number,
     text,
@@ -42,31 +42,31 @@ _SEVERITIES = [it.value for it in Severity]
 
 
 class VulnerabilityQuerySchema(PageQuerySchema):
-    """Which vulnerabilities are asked for."""
+    """Filters for vulnerabilities."""
 
-    package = asked("Of which a known version is affected.", "flask")
-    alias = asked("An identifier that it is known by.", "CVE-2023-30861")
-    severity = asked_choice("How bad it is.", _SEVERITIES)
-    withdrawn = asked_flag("Whether all of its advisories are withdrawn.")
+    package = filter_text("Name of a package with an affected release.", "flask")
+    alias = filter_text("Any identifier of the vulnerability.", "CVE-2023-30861")
+    severity = filter_choice("Severity.", _SEVERITIES)
+    withdrawn = filter_flag("Whether all of its advisories are withdrawn.")
 
 
 class VulnerabilityItemSchema(Schema):
-    """A vulnerability: what all advisories about it say together."""
+    """A vulnerability, merged from all advisories about it."""
 
-    vulnerability_id = text("The identifier that names it.", "CVE-2023-30861")
-    aliases = texts("All that it is known by.", ["CVE-2023-30861", "GHSA-m2qf-hxjv-5gpq"])
-    summary = text("One line.", null=True)
-    severity = choice("How bad it is; null if nobody said.", _SEVERITIES, null=True)
+    vulnerability_id = text("Main identifier.", "CVE-2023-30861")
+    aliases = texts("All identifiers.", ["CVE-2023-30861", "GHSA-m2qf-hxjv-5gpq"])
+    summary = text("Summary in one line.", null=True)
+    severity = choice("Severity; null if no advisory states it.", _SEVERITIES, null=True)
     score = number("CVSS base score, 0 to 10.", 7.5, null=True)
-    vector = text("What the score comes from.", null=True)
+    vector = text("CVSS vector of the score.", null=True)
     published_at = moment("When it was first published.", null=True)
     modified_at = moment("When an advisory last changed.", null=True)
-    withdrawn_at = moment("Set if all of its advisories are withdrawn.", null=True)
-    document_id = text("The advisory whose identifier it has.")
+    withdrawn_at = moment("When its last advisory was withdrawn; null if one holds.", null=True)
+    document_id = text("Document of the advisory with the main identifier.")
 
 
 class VulnerabilityPageSchema(PageSchema):
-    """Vulnerabilities in the order of their identifiers."""
+    """Vulnerabilities, ordered by identifier."""
 
     items = fields.List(fields.Nested(VulnerabilityItemSchema), required=True)
 
@@ -74,36 +74,36 @@ class VulnerabilityPageSchema(PageSchema):
 class AdvisoryItemSchema(Schema):
     """One advisory."""
 
-    advisory_id = text("Its identifier.", "GHSA-m2qf-hxjv-5gpq")
-    summary = text("One line.", null=True)
+    advisory_id = text("Identifier of the advisory.", "GHSA-m2qf-hxjv-5gpq")
+    summary = text("Summary in one line.", null=True)
     modified_at = moment("When it last changed.")
     withdrawn_at = moment("When it was withdrawn.", null=True)
-    document_id = text("Its document.")
+    document_id = text("Document of the advisory.")
 
 
 class VulnerabilityDocumentSchema(FreshnessSchema, VulnerabilityItemSchema):
-    """A vulnerability."""
+    """One vulnerability with its advisories."""
 
     advisories = fields.List(fields.Nested(AdvisoryItemSchema), required=True)
-    affected_versions = count("How many of the versions known here it affects.", 3)
+    affected_versions = count("Number of known releases that it affects.", 3)
 
 
 class ReleaseNameSchema(Schema):
-    """A release, named."""
+    """Name of a release."""
 
     purl = text("Package URL.", "pkg:pypi/flask@2.2.2")
-    name = text("Name, normalised.", "flask")
-    version = text("Version, normalised.", "2.2.2")
+    name = text("Normalised name.", "flask")
+    version = text("Normalised version.", "2.2.2")
     index = text("Name of the index that serves it.", "pypi")
 
 
 class ReleaseNamePageSchema(PageSchema):
-    """Releases by package URL."""
+    """Releases, ordered by package URL."""
 
     items = fields.List(fields.Nested(ReleaseNameSchema), required=True)
 
 
-blueprint = Resources("vulnerabilities", __name__, description="Vulnerabilities that are known.")
+blueprint = Resources("vulnerabilities", __name__, description="Known vulnerabilities.")
 
 _VULNERABILITIES = Cursor("vulnerabilities", {"vulnerability_id": str})
 _AFFECTED = Cursor("affected", {"purl": str})
@@ -111,53 +111,47 @@ _AFFECTED = Cursor("affected", {"purl": str})
 
 @blueprint.route("/vulnerabilities")
 class VulnerabilitiesResource(MethodView):
-    """Vulnerabilities."""
-
     @needs(Scope.READ)
     @blueprint.arguments(VulnerabilityQuerySchema, location="query")
     @blueprint.response(200, VulnerabilityPageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List vulnerabilities in the order of their identifiers."""
-        wanted = VulnerabilityFilter(**filters(query))
+        """List vulnerabilities, ordered by identifier."""
+        selection = VulnerabilityFilter(**filters(query))
         with reading() as (connection, progress):
-            find = partial(browse_vulnerabilities, connection, wanted)
+            find = partial(browse_vulnerabilities, connection, selection)
             return page(query, _VULNERABILITIES, find, progress)
 
 
 @blueprint.route("/vulnerabilities/<string:identifier>")
 class VulnerabilityResource(MethodView):
-    """One vulnerability."""
-
     @needs(Scope.READ)
     @blueprint.response(200, VulnerabilityDocumentSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, identifier: str) -> dict[str, Any]:
-        """Say what is known of a vulnerability; any of its aliases finds it."""
+        """Get one vulnerability by any of its identifiers."""
         with reading() as (connection, progress):
-            found = vulnerability_named(connection, identifier)
-            if found is None:
+            vulnerability = vulnerability_named(connection, identifier)
+            if vulnerability is None:
                 raise not_found("vulnerability", identifier)
             return {
-                **members(found),
-                "advisories": advisories_about(connection, found.vulnerability_id),
-                "affected_versions": affected_count(connection, found.vulnerability_id),
+                **members(vulnerability),
+                "advisories": advisories_about(connection, vulnerability.vulnerability_id),
+                "affected_versions": affected_count(connection, vulnerability.vulnerability_id),
                 **freshness(progress),
             }
 
 
 @blueprint.route("/vulnerabilities/<string:identifier>/versions")
 class AffectedResource(MethodView):
-    """What a vulnerability affects."""
-
     @needs(Scope.READ)
     @blueprint.arguments(PageQuerySchema, location="query")
     @blueprint.response(200, ReleaseNamePageSchema)
     @blueprint.alt_response(404, "NOT_FOUND")
     def get(self, query: dict[str, Any], identifier: str) -> dict[str, Any]:
-        """List the releases that a vulnerability affects, of those that are known."""
+        """List the known releases that a vulnerability affects."""
         with reading() as (connection, progress):
-            found = vulnerability_named(connection, identifier)
-            if found is None:
+            vulnerability = vulnerability_named(connection, identifier)
+            if vulnerability is None:
                 raise not_found("vulnerability", identifier)
-            find = partial(browse_affected, connection, found.vulnerability_id)
+            find = partial(browse_affected, connection, vulnerability.vulnerability_id)
             return page(query, _AFFECTED, find, progress)

@@ -93,8 +93,6 @@ class RuntimeEnvironmentSchema(Schema):
     """An entry of ``.thoth.yaml`` as it stands; what is not known is kept."""
 
     class Meta:
-        """The user may have written more keys."""
-
         unknown = INCLUDE
 
     name = fields.String(allow_none=True)
@@ -195,8 +193,6 @@ _PARAMETERS = ("recommendation_type", "dev", "debug", "force")
 
 @advice_routes.route("")
 class ThamosAdviceResource(MethodView):
-    """Requests for advice."""
-
     @needs(Scope.ADVISE)
     @advice_routes.arguments(AdviceQuerySchema, location="query")
     @advice_routes.arguments(AdviceRequestSchema)
@@ -220,8 +216,6 @@ class ThamosAdviceResource(MethodView):
 
 @provenance_routes.route("")
 class ProvenanceRequestsResource(MethodView):
-    """Requests for provenance checks."""
-
     @needs(Scope.ADVISE)
     @provenance_routes.arguments(ProvenanceQuerySchema, location="query")
     @provenance_routes.arguments(ProvenanceRequestSchema)

@@ -1,0 +1,300 @@
+"""Requests for advice, replays and why-not questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from flask.views import MethodView
+from marshmallow import fields, validate
+from packaging.utils import canonicalize_name
+
+from adviser.answering.indexes import asked_indexes
+from adviser.asked import Asked, Options
+from adviser.projects.indexes import public_values
+from adviser.projects.project import Project
+from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
+from adviser.scoring.criteria import RecommendationType
+from api import analyses
+from api.accepted_requests import AdviceRequest
+from api.authentication import needs
+from api.credential_removal import public_project
+from api.errors import not_found
+from api.index_policy import refuse_foreign_indexes
+from api.jobs.queue import QueueJob, QueueName
+from api.project_files import (
+    MAX_FILES,
+    MAX_NAME,
+    ProjectFiles,
+    check_name,
+)
+from api.resources.base import Resources
+from api.resources.requests import (
+    ForceQuerySchema,
+    RequestSchema,
+    accepted,
+)
+from api.schema_fields import (
+    StrictSchema,
+    described,
+    no_nul,
+)
+from api.service import service
+from common.environments import Environment, environment
+from common.errors import InvalidArgument
+from common.formats.json_documents import digest
+from common.settings import Settings
+from graph.record.advice import (
+    report_document_of,
+)
+from graph.record.analyses import AnalysisKind
+from graph.record.tokens import Scope
+
+Text = TypeVar("Text")
+Value = TypeVar("Value")
+
+#: Platform of a request that names none; never that of the machine that serves.
+_PLATFORM = "linux_x86_64"
+#: Maximum length of one file and of one list.
+_MAX_TEXT = 3 * 1024**2
+_MAX_ITEMS = 1_000
+#: Maximum time limit of a search, s. Longer searches belong on the user's own machine.
+_MAX_TIME_S = 60.0
+
+
+def _names(description: str, example: str) -> fields.List[Any]:
+    return fields.List(
+        fields.String(validate=validate.Length(1, 500)),
+        load_default=list,
+        validate=validate.Length(max=_MAX_ITEMS),
+        metadata={"description": description, "example": [example]},
+    )
+
+
+class WhereSchema(StrictSchema):
+    """Environment in which a stack is to run."""
+
+    python = fields.String(
+        validate=validate.Length(1, 50),
+        metadata=described(
+            "Python version; by default the project's, else that of the service.", "3.11"
+        ),
+    )
+    platform = fields.String(
+        validate=validate.Length(1, 100),
+        metadata=described(
+            "Platform as a wheel tag; default linux_x86_64.", "manylinux_2_28_x86_64"
+        ),
+    )
+    cuda = fields.String(
+        validate=validate.Length(1, 20),
+        metadata=described("Newest CUDA version that the driver supports.", "12.4"),
+    )
+    hardware = fields.String(
+        validate=validate.Regexp(r"(?:sha256:)?[0-9a-f]{1,64}\Z"),
+        metadata=described("Digest of a hardware class, or its first digits.", "sha256:1f2e"),
+    )
+
+
+class ProjectSchema(StrictSchema):
+    """A project as files, and the options of ``thoth advise``."""
+
+    files = ProjectFiles(
+        keys=fields.String(),
+        values=fields.String(validate=validate.And(validate.Length(max=_MAX_TEXT), no_nul)),
+        required=True,
+        metadata={
+            **described(
+                "Content of files by path within the project.", {"requirements.txt": "flask>=3\n"}
+            ),
+            "minProperties": 1,
+            "maxProperties": MAX_FILES,
+        },
+    )
+    manifest = fields.String(
+        validate=validate.And(validate.Length(1, MAX_NAME), check_name),
+        metadata=described("File that lists the requirements; detected by default.", "Pipfile"),
+    )
+    type = fields.String(
+        load_default="latest",
+        validate=validate.OneOf([it.value for it in RecommendationType]),
+        metadata=described("Recommendation type.", "stable"),
+    )
+    count = fields.Integer(
+        load_default=1,
+        strict=True,
+        validate=validate.Range(1, 20),
+        metadata=described("Number of stacks to return, best first.", 1),
+    )
+    environment = fields.Nested(WhereSchema, load_default=dict)
+    dev = fields.Boolean(
+        load_default=False, metadata=described("Include development requirements.", False)
+    )
+    extras = _names("Extras of the project to include.", "docs")
+    groups = _names("Dependency groups of the project to include.", "test")
+    constraints = _names("Constraints on packages, which do not install them.", "numpy<2")
+    exclusions = _names("Versions to exclude.", "flask==3.0.1")
+    overrides = _names("Requirements that replace all others for the same package.", "protobuf<5")
+    prereleases = _names("Packages whose pre-releases are allowed.", "torch")
+    allowed_vulnerabilities = _names("Vulnerabilities to accept, by identifier.", "CVE-2024-0001")
+    indexes = _names(
+        "Names of configured indexes in order of preference; by default the project's.", "pypi"
+    )
+    newer_than = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(1, 50),
+        metadata=described("Only releases after a date, or of the last days.", "90d"),
+    )
+    older_than = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(1, 50),
+        metadata=described("Only releases before a date, or of at least this age.", "7d"),
+    )
+    labels = fields.Dict(
+        keys=fields.String(validate=validate.And(validate.Length(1, 200), no_nul)),
+        values=fields.String(validate=validate.And(validate.Length(max=500), no_nul)),
+        load_default=dict,
+        validate=validate.Length(max=100),
+        metadata=described("Labels to store with the advice.", {"team": "blue"}),
+    )
+    time_limit_s = fields.Float(
+        load_default=10.0,
+        validate=validate.Range(0, _MAX_TIME_S, min_inclusive=False),
+        metadata=described("Time limit of the search, s.", 10.0),
+    )
+
+
+class WhyNotQuerySchema(ForceQuerySchema):
+    """A why-not question."""
+
+    requirement = fields.String(
+        required=True,
+        validate=validate.And(validate.Length(1, 500), no_nul),
+        metadata=described("Package name with a specifier.", "numpy==1.26.4"),
+    )
+
+
+blueprint = Resources("advising", __name__, description="Requests for advice.")
+
+
+@blueprint.route("/advice")
+class AdviceRequestsResource(MethodView):
+    @needs(Scope.ADVISE)
+    @blueprint.arguments(ForceQuerySchema, location="query")
+    @blueprint.arguments(ProjectSchema)
+    @blueprint.response(202, RequestSchema)
+    def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
+        """Request the best stacks for a project."""
+        request = advice_request(service().settings, body, may_fetch=analyses.may_fetch())
+        parameters = {
+            "recommendation_type": body["type"],
+            "dev": body["dev"],
+            "count": body["count"],
+            "files": sorted(body["files"]),
+        }
+        new = analyses.new_analysis(
+            AnalysisKind.ADVICE, request.to_document(), parameters, request.cache_key
+        )
+        job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        return accepted(*analyses.submit(new, job, force=query.get("force", False)))
+
+
+@blueprint.route("/advice/<string:advice_id>/replay")
+class ReplaysResource(MethodView):
+    @needs(Scope.ADVISE)
+    @blueprint.response(202, RequestSchema)
+    def post(self, advice_id: str) -> Any:
+        """Answer a recorded request again with the data of that time, and compare the reports."""
+        parameters = {"advice_id": _existing(advice_id)}
+        new = analyses.new_analysis(AnalysisKind.REPLAY, parameters, parameters, digest(parameters))
+        job = QueueJob("advice.replay", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        return accepted(*analyses.submit(new, job, force=True))
+
+
+@blueprint.route("/advice/<string:advice_id>/why-not")
+class WhyNotResource(MethodView):
+    @needs(Scope.ADVISE)
+    @blueprint.arguments(WhyNotQuerySchema, location="query")
+    @blueprint.response(202, RequestSchema)
+    def post(self, query: dict[str, Any], advice_id: str) -> Any:
+        """Request what a requirement would change in the stack, or why it cannot be met."""
+        _parsed(parse_dependencies, [query["requirement"]], "requirement")
+        parameters = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
+        new = analyses.new_analysis(
+            AnalysisKind.WHY_NOT, parameters, parameters, digest(parameters)
+        )
+        job = QueueJob("advice.why_not", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
+        return accepted(*analyses.submit(new, job, force=query.get("force", False)))
+
+
+def _existing(advice_id: str) -> str:
+    """:raises ApiError: 404 if there is no such advice"""
+    with service().reading() as connection:
+        known = report_document_of(connection, advice_id)
+    if known is None:
+        raise not_found("advice", advice_id)
+    return advice_id
+
+
+def advice_request(
+    settings: Settings, body: Mapping[str, Any], *, may_fetch: bool
+) -> AdviceRequest:
+    """Parse a request for advice; a number of days counts from now.
+
+    :raises InvalidFile: naming file, field and remedy
+    :raises InvalidArgument: naming the field
+    :raises ApiError: 400 if an index is not configured
+    """
+    project = public_project(body["files"], body.get("manifest"))
+    refuse_foreign_indexes(settings, project)
+    fields = {name: public_values(value) for name, value in body.items() if name != "files"}
+    now = datetime.now(UTC)
+
+    def moment_of(name: str) -> datetime | None:
+        return _parsed(lambda text: parse_moment(text, now), fields[name], name)
+
+    options = Options(
+        count=fields["count"],
+        dev=fields["dev"],
+        extras=tuple(fields["extras"]),
+        groups=tuple(fields["groups"]),
+        constraints=_parsed(parse_bounds, fields["constraints"], "constraints"),
+        exclusions=_parsed(parse_bounds, fields["exclusions"], "exclusions"),
+        overrides=_parsed(parse_overrides, fields["overrides"], "overrides"),
+        prereleases=frozenset(map(canonicalize_name, fields["prereleases"])),
+        published_before=moment_of("older_than") or project.published_before,
+        published_after=moment_of("newer_than"),
+        allowed_vulnerabilities=frozenset(fields["allowed_vulnerabilities"]),
+        indexes=asked_indexes(settings, project, fields["indexes"]),
+        labels=fields["labels"],
+        time_s=fields["time_limit_s"],
+    )
+    where = fields["environment"]
+    asked = Asked(
+        project, _environment(project, where), RecommendationType(fields["type"]), options
+    )
+    _ = asked.roots  # refuses invalid requirements and extras before anything is stored
+    return AdviceRequest(asked, hardware_prefix=where.get("hardware"), may_fetch=may_fetch)
+
+
+def _parsed(parse: Callable[[Text], Value], text: Text, field: str) -> Value:
+    """:raises InvalidArgument: naming the field"""
+    try:
+        return parse(text)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{field}: {error}") from error
+
+
+def _environment(project: Project, given: Mapping[str, Any]) -> Environment:
+    """The requested environment; without a Python, the project's if that is a full version."""
+    platform, cuda = given.get("platform") or _PLATFORM, given.get("cuda")
+    python = given.get("python")
+    if python is None and project.python is not None:
+        try:
+            return environment(project.python, platform, cuda)
+        except InvalidArgument:
+            pass  # a project may name less than a version, such as "3"
+    return environment(python, platform, cuda)
