@@ -37,7 +37,7 @@ from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPack
 from ingest.crawl.crawl_request import CrawlRequest
 from ingest.crawl.failures import INTERNAL, CircuitBreaker, IndexLost, bug_words, retry_at, together
 from ingest.crawl.record_writer import ReadRelease, RecordWriter
-from ingest.crawl.release_metadata import read_release, release_document, release_from
+from ingest.crawl.release_metadata import read_release, release_draft, release_from
 from ingest.crawl.release_selection import (
     ListedRelease,
     ProjectNeeds,
@@ -234,7 +234,7 @@ class _Crawler:
         made = plan(index, page, ask, known, queue, before, datetime.now(UTC))
         told = [
             ReadRelease(release, page.as_of)
-            for release in filter(None, map(release_from, made.documents))
+            for release in filter(None, map(release_from, made.drafts))
             if release.version not in known
             or known[release.version].document_id != release.document_id
         ]
@@ -273,7 +273,7 @@ class _Crawler:
         told = await self._patience.ask(
             lambda: read_release(self._client.metadata, page.name, version, files)
         )
-        return release_from(release_document(self._index, page.name, version, files, told))
+        return release_from(release_draft(self._index, page.name, version, files, told))
 
     def _take(
         self, page: ProjectPage, version: str, queued: QueueRow | None, release: Release | None

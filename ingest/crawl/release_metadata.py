@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -15,9 +14,10 @@ from common.formats.core_metadata import CoreMetadata, parse_core_metadata
 from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
 from common.packages import version_of
-from common.releases import Release, ReleaseProblem
+from common.releases import Release, ReleaseFile, ReleaseProblem
 from graph.record.release_merging import KnownRelease
-from ingest.releases.parsing import release_of
+from ingest.releases.files import public_reason
+from ingest.releases.parsing import ReleaseDraft, checked_release
 
 logger = logging.getLogger(__name__)
 
@@ -91,52 +91,67 @@ def broken(file: IndexFile, message: str) -> ReleaseMetadata:
     )
 
 
-def release_document(
-    index: str, name: str, version: str, files: Iterable[IndexFile], told: ReleaseMetadata
-) -> dict[str, Any]:
-    """The document of one release: all its files as the index lists them, and what was told."""
-    return {
-        "index": index,
-        "name": name,
-        "version": version,
-        "files": [file.as_document() for file in files],
-        "files_complete": True,
-        "requires_dist": None if told.requires_dist is None else list(told.requires_dist),
-        "requires_python": told.requires_python,
-        "provides_extra": list(told.provides_extra),
-        "license": told.license,
-        "metadata_source": told.metadata_source,
-        "metadata_file": told.metadata_file,
-        "problem": told.problem,
-        "problem_message": told.problem_message,
-    }
+def release_draft(
+    index: str, name: str, version: str, files: Iterable[IndexFile], metadata: ReleaseMetadata
+) -> ReleaseDraft:
+    """A release with all files that the index lists."""
+    return ReleaseDraft(
+        name,
+        version,
+        index,
+        requires_dist=metadata.requires_dist,
+        requires_python=metadata.requires_python,
+        provides_extra=metadata.provides_extra,
+        license=metadata.license,
+        metadata_source=metadata.metadata_source,
+        metadata_file=metadata.metadata_file,
+        files=[_release_file(file) for file in files],
+        files_complete=True,
+        problem=metadata.problem,
+        problem_message=metadata.problem_message,
+    )
 
 
-def release_from(document: dict[str, Any]) -> Release | None:
-    """The release of a document; without what its metadata says if that is refused.
+def _release_file(file: IndexFile) -> ReleaseFile:
+    return ReleaseFile(
+        filename=file.filename,
+        sha256=file.sha256,
+        kind=file.kind,
+        size_bytes=file.size_bytes,
+        requires_python=file.requires_python or None,
+        yanked=file.yanked,
+        yanked_reason=public_reason(file.yanked_reason) if file.yanked else None,
+        uploaded_at=file.uploaded_at if file.uploaded_at and file.uploaded_at.year > 1 else None,
+        metadata_sha256=file.metadata_sha256,
+        attested=file.attested,
+    )
 
-    :returns: ``None`` if not even its name and version can be taken in
+
+def release_from(draft: ReleaseDraft) -> Release | None:
+    """The checked release; if it is refused, the release with its problem and nothing else.
+
+    :returns: ``None`` if even its name or version is invalid
     """
     try:
-        return release_of(document)
+        return checked_release(draft)
     except InvalidDocument as error:
         reason = str(error)
     try:
-        return release_of(refused(document, reason))
+        return checked_release(refused_draft(draft, reason))
     except InvalidDocument:
-        logger.warning("release_refused", extra={"package": document["name"], "cause": reason})
+        logger.warning("release_refused", extra={"package": draft.name, "cause": reason})
         return None
 
 
-def refused(document: Mapping[str, Any], reason: str) -> dict[str, Any]:
-    """A document in place of one that cannot be taken in, so that the release is on record."""
-    identity = {key: document[key] for key in ("index", "name", "version")}
-    return {
-        **identity,
-        "requires_dist": None,
-        "problem": ReleaseProblem.BROKEN_METADATA,
-        "problem_message": reason,
-    }
+def refused_draft(draft: ReleaseDraft, reason: str) -> ReleaseDraft:
+    """A draft in place of a refused one, so that the release is on record."""
+    return ReleaseDraft(
+        draft.name,
+        draft.version,
+        draft.index,
+        problem=ReleaseProblem.BROKEN_METADATA,
+        problem_message=reason,
+    )
 
 
 def _wrong_with(

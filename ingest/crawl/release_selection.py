@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -25,9 +24,10 @@ from ingest.crawl.release_metadata import (
     NO_FILES,
     ReleaseMetadata,
     metadata_files,
-    release_document,
+    release_draft,
     told_by_record,
 )
+from ingest.releases.parsing import ReleaseDraft
 
 #: Releases that are read for a requirement which none of the newest meets.
 CANDIDATES = 2
@@ -164,14 +164,14 @@ class ProjectPlan:
 
     :param selected: versions whose requirements are followed
     :param to_read: those of them whose metadata is not known
-    :param documents: releases of which the page alone tells something new
+    :param drafts: releases that changed and need no metadata
     :param waiting: versions that failed and whose time has not come, or that were given up
     :param stale: versions in the queue that the index lists no more
     """
 
     selected: frozenset[str]
     to_read: tuple[str, ...]
-    documents: tuple[dict[str, Any], ...] = ()
+    drafts: tuple[ReleaseDraft, ...] = ()
     waiting: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     events: tuple[IndexEvent, ...] = ()
@@ -224,10 +224,10 @@ def plan(
     gone = set() if before is None else set(before.listed) - offered
     told = _told_of_unknown(selected - unread, known)
     told |= _told_again(page, known, before, unread - waiting)
-    documents = [
-        *(release_document(index, page.name, it, page.releases[it], told[it]) for it in told),
+    drafts = [
+        *(release_draft(index, page.name, it, page.releases[it], told[it]) for it in told),
         *(
-            release_document(index, page.name, it, (), told_by_record(known[it]))
+            release_draft(index, page.name, it, (), told_by_record(known[it]))
             for it in sorted(gone)
             if it in known and it not in told and _is_read(known[it])
         ),
@@ -235,7 +235,7 @@ def plan(
     return ProjectPlan(
         selected=frozenset(selected),
         to_read=tuple(sorted(unread - waiting)),
-        documents=tuple(documents),
+        drafts=tuple(drafts),
         waiting=tuple(sorted(waiting)),
         stale=tuple(sorted(queue.keys() - (unread if ask.all_known else offered))),
         events=(*_conflicts(index, page, before), *_events(index, page, offered, before, gone)),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from common.errors import InvalidDocument
 from common.formats.fields import (
+    FUTURE_TOLERANCE,
+    MAX_NAME_LENGTH,
     Record,
     as_record,
     integer_of,
@@ -27,42 +31,66 @@ MAX_FILENAME_BYTES = 255
 #: Ten times what the release with the most wheels has.
 MAX_FILES = 10_000
 _MAX_REASON_LENGTH = 1_000
+_MAX_SIZE = 2**53
+#: Bounded by the size of the document.
+_ANY_LENGTH = 2**26
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
-def release_files_of(record: Record, now: datetime) -> tuple[ReleaseFile, ...]:
-    """The files in ``record``, in the order of their names, each once.
+def release_files_of(record: Record, now: datetime) -> list[ReleaseFile]:
+    """The files in a release document; their values are not checked yet.
 
-    :raises InvalidDocument: a field of another type, or one file with two hashes
+    :raises InvalidDocument: if a field has the wrong type
     """
-    listed = list_of(record, "files", "$")
-    if len(listed) > MAX_FILES:
-        raise InvalidDocument(Reason.OUT_OF_RANGE, f"more than {MAX_FILES} files", field="$.files")
-    files: dict[str, ReleaseFile] = {}
-    for position, item in enumerate(listed):
+    files = []
+    for position, item in enumerate(list_of(record, "files", "$")):
         at = f"$.files[{position}]"
-        file = _file(as_record(item, at), at, now)
-        known = files.setdefault(file.filename, file)
+        files.append(_file(as_record(item, at), at, now))
+    return files
+
+
+def checked_files(files: Sequence[ReleaseFile], now: datetime) -> tuple[ReleaseFile, ...]:
+    """Check the files of a release; returns each once, sorted by name.
+
+    :param now: upper bound of upload times; later ones are removed, because one wrong clock must
+        not cost all other data
+    :raises InvalidDocument: if a value is invalid, or a file is listed with two hashes
+    """
+    if len(files) > MAX_FILES:
+        raise InvalidDocument(Reason.OUT_OF_RANGE, f"more than {MAX_FILES} files", field="$.files")
+    by_name: dict[str, ReleaseFile] = {}
+    for position, file in enumerate(files):
+        at = f"$.files[{position}]"
+        if checked_filename(file.filename, path(at, "filename")) is None:
+            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=path(at, "filename"))
+        if len(file.requires_python or "") > MAX_NAME_LENGTH:
+            raise too_long(path(at, "requires_python"))
+        if not 0 <= (file.size_bytes or 0) <= _MAX_SIZE:
+            raise InvalidDocument(
+                Reason.OUT_OF_RANGE, f"not within 0 … {_MAX_SIZE}", field=path(at, "size")
+            )
+        in_future = file.uploaded_at is not None and file.uploaded_at > now + FUTURE_TOLERANCE
+        known = by_name.setdefault(
+            file.filename, replace(file, uploaded_at=None) if in_future else file
+        )
         if known.sha256 != file.sha256:
             raise InvalidDocument(
                 Reason.CONFLICTING_FIELDS,
                 f"{file.filename!r} is listed with two hashes",
                 field=path(at, "sha256"),
             )
-    return tuple(files[name] for name in sorted(files))
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def _file(record: Record, at: str, now: datetime) -> ReleaseFile:
-    filename = filename_of(record, "filename", at)
-    if filename is None:
-        raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=path(at, "filename"))
+    filename = text_of(record, "filename", at, _ANY_LENGTH) or ""
     yanked, reason = yanked_of(record, at)
     return ReleaseFile(
         filename=filename,
         sha256=_sha256_of(record, "sha256", at) or None,
         kind=kind_of_file(filename),
-        size_bytes=integer_of(record, "size", at, 0, 2**53),
+        size_bytes=integer_of(record, "size", at, 0, _MAX_SIZE),
         requires_python=text_of(record, "requires_python", at),
         yanked=yanked,
         yanked_reason=reason,
@@ -82,17 +110,14 @@ def _uploaded_at(record: Record, at: str, now: datetime) -> datetime | None:
         return None
 
 
-def filename_of(record: Record, key: str, at: str) -> str | None:
-    """The name of a file, which is no path."""
-    name = text_of(record, key, at)
-    if name is None:
+def checked_filename(name: str | None, field: str) -> str | None:
+    """The name of a file, which must not be a path; ``None`` if it is missing."""
+    if not name:
         return None
-    if not name.isascii() and len(name.encode("utf-8", "replace")) > MAX_FILENAME_BYTES:
-        raise too_long(path(at, key), MAX_FILENAME_BYTES)
-    if len(name) > MAX_FILENAME_BYTES:
-        raise too_long(path(at, key), MAX_FILENAME_BYTES)
+    if len(name.encode("utf-8", "replace")) > MAX_FILENAME_BYTES:
+        raise too_long(field, MAX_FILENAME_BYTES)
     if "/" in name or "\\" in name or not name.isprintable():
-        raise InvalidDocument(Reason.WRONG_TYPE, "not the name of a file", field=path(at, key))
+        raise InvalidDocument(Reason.WRONG_TYPE, "not the name of a file", field=field)
     return name
 
 
@@ -112,11 +137,16 @@ def _sha256_of(record: Record, key: str, at: str) -> str | None:
 def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
     """Whether it is yanked and why; an index may write the reason in place of the flag."""
     value = record.get("yanked")
-    reason = text_of(record, "yanked_reason", at, 2**26)
+    reason = text_of(record, "yanked_reason", at, _ANY_LENGTH)
     if isinstance(value, str):
         reason = value or reason
     elif not (value is None or isinstance(value, bool)):
         raise wrong_type(value, "a boolean", path(at, "yanked"))
     if value is None or value is False:
         return False, None
-    return True, scrub_words(reason, _MAX_REASON_LENGTH) or None if reason else None
+    return True, public_reason(reason)
+
+
+def public_reason(reason: str | None) -> str | None:
+    """The reason of a yank, shortened, without e-mail addresses and secrets."""
+    return scrub_words(reason, _MAX_REASON_LENGTH) or None if reason else None

@@ -1,13 +1,14 @@
 """Parses release documents: what one index says of one release.
 
-Crawls, metadata dumps and results of solvers all write such documents. :func:`release_of` checks
-and normalises them.
+:func:`release_of` reads documents of metadata dumps and solvers. A crawl has typed values already
+and calls :func:`checked_release`, which checks and normalises all releases.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -46,11 +47,7 @@ from common.releases import (
     release_identity,
 )
 from ingest.privacy import scrub_words
-from ingest.releases.files import (
-    filename_of,
-    release_files_of,
-    yanked_of,
-)
+from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
 
 MAX_INDEX_LENGTH = 128
 
@@ -116,38 +113,92 @@ _BROKEN = frozenset(
 )
 
 
-def release_of(document: Any, *, now: datetime | None = None) -> Release:
-    """The release that ``document`` tells of.
+@dataclass(frozen=True, slots=True)
+class ReleaseDraft:
+    """Content of a release before its values are checked, from a document or from an index.
 
-    A version, a requirement or a Requires-Python that is none by the standards makes the
-    release ``unparsable``, and requirements that are ``null`` make it ``unsolvable``, or
-    ``unparsable`` where ``problem`` says that its metadata is broken. Reading the body of a
-    release gives the same release again. Keys that are not known are passed over.
+    :param requires_dist: lines as they are written; ``None`` if they are unknown
+    :param yanked: ``None`` if only the files say so
+    """
+
+    name: str
+    version: str
+    index: str | None = None
+    requires_dist: Sequence[str] | None = None
+    requires_python: str | None = None
+    provides_extra: Sequence[str] = ()
+    license: str | None = None
+    yanked: bool | None = None
+    yanked_reason: str | None = None
+    uploaded_at: datetime | None = None
+    metadata_source: str | None = None
+    metadata_file: str | None = None
+    files: Sequence[ReleaseFile] = ()
+    files_complete: bool = False
+    problem: ReleaseProblem | None = None
+    problem_message: str | None = None
+
+
+def release_of(document: Any, *, now: datetime | None = None) -> Release:
+    """Parse and check a release document.
+
+    Reading the body of a release gives the same release again. Unknown keys are ignored.
 
     :param document: ``name`` and ``version``; the other keys may be missing
-    :param now: what times are checked against
-    :raises InvalidDocument: if it is no release at all, or a field has another type
+    :param now: upper bound of times
+    :raises InvalidDocument: if it is not a release, or a field is invalid
     """
-    record = as_record(document, "$")
     moment = datetime.now(UTC) if now is None else now
-    purl, name, version, index = _identity(record)
-    lines = _lines_of(record)
+    record = as_record(document, "$")
+    yanked, yanked_reason = yanked_of(record, "$")
+    draft = ReleaseDraft(
+        name=text_of(record, "name", "$", _ANY_LENGTH) or "",
+        version=text_of(record, "version", "$", _ANY_LENGTH) or "",
+        index=text_of(record, "index", "$", 2_000),
+        requires_dist=_lines_of(record),
+        requires_python=text_of(record, "requires_python", "$", _ANY_LENGTH),
+        provides_extra=_texts_of(record, "provides_extra"),
+        license=text_of(record, "license", "$", _ANY_LENGTH),
+        yanked=None if record.get("yanked") is None else yanked,
+        yanked_reason=yanked_reason,
+        uploaded_at=time_of(record, "upload_time", "$", moment),
+        metadata_source=text_of(record, "metadata_source", "$", _ANY_LENGTH),
+        metadata_file=text_of(record, "metadata_file", "$", _ANY_LENGTH),
+        files=release_files_of(record, moment),
+        files_complete=flag_of(record, "files_complete", "$"),
+        problem=_problem_of(record),
+        problem_message=text_of(record, "problem_message", "$", _ANY_LENGTH),
+    )
+    return checked_release(draft, now=moment)
+
+
+def checked_release(draft: ReleaseDraft, *, now: datetime | None = None) -> Release:
+    """Check and normalise a release.
+
+    An invalid version, requirement or Requires-Python makes the release ``unparsable``. Unknown
+    requirements make it ``unsolvable``, or ``unparsable`` if its ``problem`` is broken metadata.
+
+    :param now: upper bound of the upload times of files
+    :raises InvalidDocument: if a value is invalid; ``field`` is its path in a release document
+    """
+    purl, name, version, index = _identity(draft)
+    lines = _public_lines(draft.requires_dist)
     requirements = tuple(map(parse_requirement, lines or ()))
-    requires_python = text_of(record, "requires_python", "$")
-    state, problem, message = _judged(record, version, lines, requirements, requires_python)
-    files = release_files_of(record, moment)
-    yanked, yanked_reason = _yanked(record, files)
+    requires_python = _bounded(draft.requires_python, "$.requires_python", MAX_NAME_LENGTH)
+    state, problem, message = _judged(draft, version, lines, requirements, requires_python)
+    files = checked_files(draft.files, datetime.now(UTC) if now is None else now)
+    yanked, yanked_reason = _yanked(draft, files)
     facts: dict[str, Any] = {
         "requires_python": requires_python,
-        "extras": _extras_of(record),
-        "license": _license_of(record),
+        "extras": _extras_of(draft.provides_extra),
+        "license": _license_of(draft.license),
         "yanked": yanked,
         "yanked_reason": yanked_reason,
-        "uploaded_at": time_of(record, "upload_time", "$", moment) or _first_upload(files),
-        "metadata_source": text_of(record, "metadata_source", "$", 100),
-        "metadata_file": filename_of(record, "metadata_file", "$"),
+        "uploaded_at": draft.uploaded_at or _first_upload(files),
+        "metadata_source": _bounded(draft.metadata_source, "$.metadata_source", 100),
+        "metadata_file": checked_filename(draft.metadata_file or None, "$.metadata_file"),
         "files": files,
-        "files_complete": flag_of(record, "files_complete", "$"),
+        "files_complete": draft.files_complete,
         "problem": problem,
         "problem_message": message,
     }
@@ -158,38 +209,51 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
     )  # fmt: skip
 
 
-def _identity(record: Record) -> tuple[Purl, str, str, str]:
-    name = text_of(record, "name", "$", MAX_PROJECT_LENGTH)
+def _bounded(text: str | None, field: str, most: int) -> str | None:
+    if text is not None and len(text) > most:
+        raise too_long(field, most)
+    return text or None
+
+
+def _identity(draft: ReleaseDraft) -> tuple[Purl, str, str, str]:
+    name = _bounded(draft.name, "$.name", MAX_PROJECT_LENGTH)
     if name is None:
         raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field="$.name")
     if not _PROJECT_NAME.match(name):
         raise InvalidDocument(
             Reason.WRONG_TYPE, f"{name[:80]!r} is not the name of a package", field="$.name"
         )
-    # A number of thousands of digits is none to Python, and no release has that long a name.
-    version = (text_of(record, "version", "$", MAX_VERSION_LENGTH) or "").strip()
+    # Python refuses to convert numbers of thousands of digits; real versions are short.
+    version = (_bounded(draft.version, "$.version", MAX_VERSION_LENGTH) or "").strip()
     if not version:
         raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field="$.version")
     if not version.isprintable():
         raise InvalidDocument(Reason.WRONG_TYPE, "is not printable", field="$.version")
-    index = index_name(text_of(record, "index", "$", 2_000))
-    return release_identity(name, version, index)
+    return release_identity(name, version, index_name(draft.index))
 
 
 def _lines_of(record: Record) -> list[str] | None:
-    """Requirements as they were written, less what is secret; ``None`` if they are unknown."""
-    if record.get("requires_dist") is None:
+    return None if record.get("requires_dist") is None else _texts_of(record, "requires_dist")
+
+
+def _texts_of(record: Record, key: str) -> list[str]:
+    texts = list_of(record, key, "$")
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise wrong_type(text, "text", path(path("$", key), position))
+    return texts
+
+
+def _public_lines(lines: Sequence[str] | None) -> list[str] | None:
+    """Requirements as they are written, without secrets."""
+    if lines is None:
         return None
-    lines = list_of(record, "requires_dist", "$")
     if len(lines) > MAX_REQUIREMENTS:
         raise InvalidDocument(
             Reason.OUT_OF_RANGE,
             f"more than {MAX_REQUIREMENTS} requirements",
             field="$.requires_dist",
         )
-    for position, line in enumerate(lines):
-        if not isinstance(line, str):
-            raise wrong_type(line, "text", f"$.requires_dist[{position}]")
     return list(map(without_secrets, lines))
 
 
@@ -197,7 +261,7 @@ _Judgement = tuple[ReleaseState, ReleaseProblem | None, str | None]
 
 
 def _judged(
-    record: Record,
+    draft: ReleaseDraft,
     version: str,
     lines: list[str] | None,
     requirements: Iterable[Requirement],
@@ -209,10 +273,9 @@ def _judged(
         return ReleaseState.UNPARSABLE, *wrong
     if lines is not None:
         return ReleaseState.SOLVED, None, None
-    problem = _problem_of(record)
-    message = text_of(record, "problem_message", "$", _ANY_LENGTH)
+    problem = draft.problem or ReleaseProblem.NOT_RECORDED
     state = ReleaseState.UNPARSABLE if problem in _BROKEN else ReleaseState.UNSOLVABLE
-    return state, problem, _short(message, _MAX_MESSAGE_LENGTH)
+    return state, problem, _short(draft.problem_message, _MAX_MESSAGE_LENGTH)
 
 
 def _what_is_wrong(
@@ -247,34 +310,25 @@ def _is_specifier(text: str) -> bool:
     return True
 
 
-def _problem_of(record: Record) -> ReleaseProblem:
+def _problem_of(record: Record) -> ReleaseProblem | None:
     value = text_of(record, "problem", "$")
     try:
-        return ReleaseProblem.NOT_RECORDED if value is None else ReleaseProblem(value)
+        return None if value is None else ReleaseProblem(value)
     except ValueError:
         raise InvalidDocument(
             Reason.OUT_OF_RANGE, f"{value!r} is no known problem", field="$.problem"
         ) from None
 
 
-def _extras_of(record: Record) -> tuple[str, ...]:
-    extras: set[str] = set()
-    for position, extra in enumerate(list_of(record, "provides_extra", "$")):
-        at = path("$.provides_extra", position)
-        if not isinstance(extra, str):
-            raise wrong_type(extra, "text", at)
-        if len(extra) > MAX_NAME_LENGTH:
-            raise too_long(at)
-        extras.add(canonicalize_name(extra))
-    return tuple(sorted(extras))
+def _extras_of(names: Sequence[str]) -> tuple[str, ...]:
+    for position, name in enumerate(names):
+        _bounded(name, path("$.provides_extra", position), MAX_NAME_LENGTH)
+    return tuple(sorted(set(map(canonicalize_name, names))))
 
 
-def _license_of(record: Record) -> str | None:
-    """The first line: many projects have a whole licence where its name should be."""
-    text = text_of(record, "license", "$", _ANY_LENGTH)
-    if text is None:
-        return None
-    lines = text.strip().splitlines()
+def _license_of(text: str | None) -> str | None:
+    """The first line, because many projects put the whole text of a licence there."""
+    lines = (text or "").strip().splitlines()
     return _short(lines[0], _MAX_LICENSE_LENGTH) if lines else None
 
 
@@ -283,10 +337,10 @@ def _short(text: str | None, most: int) -> str | None:
     return scrub_words(text, most) or None if text else None
 
 
-def _yanked(record: Record, files: Sequence[ReleaseFile]) -> tuple[bool, str | None]:
-    """What the document says; if it does not, a release is yanked with all its files."""
-    if record.get("yanked") is not None:
-        return yanked_of(record, "$")
+def _yanked(draft: ReleaseDraft, files: Sequence[ReleaseFile]) -> tuple[bool, str | None]:
+    """Whether and why the release is yanked; if it does not say so, it is yanked with all files."""
+    if draft.yanked is not None:
+        return draft.yanked, draft.yanked_reason
     if not files or not all(file.yanked for file in files):
         return False, None
     return True, next((file.yanked_reason for file in files if file.yanked_reason), None)

@@ -20,7 +20,7 @@ from ingest.crawl.release_selection import (
     needs_reading,
     plan,
 )
-from ingest.releases.parsing import release_of
+from ingest.releases.parsing import checked_release
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
@@ -95,16 +95,16 @@ def test_a_second_look_takes_only_what_the_specifier_needs() -> None:
 def test_without_anything_to_install_there_is_nothing_to_read() -> None:
     made = planned(page(IndexFile("demo-1-py3.7.egg", "1", "other", None)))
     assert made.to_read == ()
-    assert [it["problem"] for it in made.documents] == [ReleaseProblem.NO_FILES]
-    assert release_of(made.documents[0]).state is ReleaseState.UNSOLVABLE
+    assert [it.problem for it in made.drafts] == [ReleaseProblem.NO_FILES]
+    assert checked_release(made.drafts[0]).state is ReleaseState.UNSOLVABLE
 
 
 def test_a_version_that_is_none_is_kept_and_never_read() -> None:
     made = planned(page(wheel("1"), wheel("2004b-final")))
     assert made.to_read == ("1",)
-    (document,) = made.documents
-    assert release_of(document).state is ReleaseState.UNPARSABLE
-    assert release_of(document).files
+    (draft,) = made.drafts
+    assert checked_release(draft).state is ReleaseState.UNPARSABLE
+    assert checked_release(draft).files
 
 
 def test_a_release_that_a_stack_named_is_read() -> None:
@@ -114,14 +114,14 @@ def test_a_release_that_a_stack_named_is_read() -> None:
 
 def test_a_page_that_says_the_same_tells_nothing() -> None:
     made = planned(page(wheel("1")), None, known("1"), before=seen("1", digest="sha256:1"))
-    assert (made.documents, made.to_read, made.events) == ((), (), ())
+    assert (made.drafts, made.to_read, made.events) == ((), (), ())
 
 
 def test_a_page_that_changed_tells_of_known_releases_without_reading_them() -> None:
     yanked = page(wheel("1", yanked=True))
     made = planned(yanked, None, known("1"), before=seen("1"))
-    (document,) = made.documents
-    release = release_of(document)
+    (draft,) = made.drafts
+    release = checked_release(draft)
     assert release.yanked
     assert release.state is ReleaseState.SOLVED
     assert made.to_read == ()
@@ -130,13 +130,13 @@ def test_a_page_that_changed_tells_of_known_releases_without_reading_them() -> N
 def test_of_a_release_from_a_dump_all_files_are_told() -> None:
     partial = known("1", files_complete=False)
     made = planned(page(wheel("1")), None, partial, before=seen("1", digest="sha256:1"))
-    assert [it["files_complete"] for it in made.documents] == [True]
+    assert [it.files_complete for it in made.drafts] == [True]
 
 
 def test_a_release_that_vanished_keeps_what_it_required_and_has_no_files() -> None:
     made = planned(page(wheel("2")), None, known("1"), known("2"), before=seen("1", "2"))
     assert [(it.kind, it.version) for it in made.events] == [("removed", "1")]
-    gone = [it for it in map(release_of, made.documents) if it.version == "1"]
+    gone = [it for it in map(checked_release, made.drafts) if it.version == "1"]
     assert [(it.state, it.files, it.files_complete) for it in gone] == [
         (ReleaseState.SOLVED, (), True)
     ]
@@ -226,7 +226,7 @@ def test_what_a_solver_told_is_read_from_the_index_and_not_told_again_in_its_nam
     )
     ask = ProjectNeeds(CrawlBounds(max_versions=1))
     made = planned(page(wheel("1"), wheel("2")), ask, SOLVED_ONCE, known("2"), before=seen("1"))
-    assert {it["version"]: it["requires_dist"] for it in made.documents} == {"1": None, "2": []}
+    assert {it.version: it.requires_dist for it in made.drafts} == {"1": None, "2": ()}
 
 
 def test_a_version_is_known_however_it_is_spelt() -> None:

@@ -17,10 +17,10 @@ from ingest.crawl.release_metadata import (
     ReleaseMetadata,
     metadata_files,
     read_release,
-    refused,
-    release_document,
+    refused_draft,
+    release_draft,
 )
-from ingest.releases.parsing import release_of
+from ingest.releases.parsing import checked_release
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
@@ -91,7 +91,7 @@ def test_what_a_wheel_says_is_told() -> None:
 def test_a_source_distribution_whose_metadata_may_change_says_nothing() -> None:
     told = read({SDIST.filename: MetadataRead(text(), "sdist", static=False)}, SDIST)
     assert (told.problem, told.requires_dist) == (ReleaseProblem.DYNAMIC_METADATA, None)
-    release = release_of(release_document("local", "demo", "1.0", (SDIST,), told))
+    release = checked_release(release_draft("local", "demo", "1.0", (SDIST,), told))
     assert release.state is ReleaseState.UNSOLVABLE
 
 
@@ -112,7 +112,7 @@ def test_a_broken_wheel_makes_way_for_another_file() -> None:
     assert read(said, WHEEL, SDIST).metadata_file == SDIST.filename
     told = read({WHEEL.filename: problem}, WHEEL)
     assert (told.problem, told.problem_message) == (ReleaseProblem.BROKEN_METADATA, "no archive")
-    release = release_of(release_document("local", "demo", "1.0", (WHEEL,), told))
+    release = checked_release(release_draft("local", "demo", "1.0", (WHEEL,), told))
     assert release.state is ReleaseState.UNPARSABLE
 
 
@@ -138,10 +138,8 @@ def test_a_file_that_is_not_there_or_has_another_hash_is_tried_again_later() -> 
 
 
 def test_a_refused_document_leaves_the_release_on_record() -> None:
-    document = release_document(
-        "local", "demo", "1.0", (WHEEL,), ReleaseMetadata(requires_dist=("a",))
-    )
-    release = release_of(refused(document, "text holds a NUL"))
+    draft = release_draft("local", "demo", "1.0", (WHEEL,), ReleaseMetadata(requires_dist=("a",)))
+    release = checked_release(refused_draft(draft, "text holds a NUL"))
     assert (release.state, release.problem) == (
         ReleaseState.UNPARSABLE, ReleaseProblem.BROKEN_METADATA,
     )  # fmt: skip
