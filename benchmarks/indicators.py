@@ -14,8 +14,8 @@ from statistics import median
 
 from common.settings import Settings
 from pis.amun.environments import Environment, build_environment
+from pis.amun.job_limits import Limits
 from pis.amun.jobs import run_job
-from pis.amun.limits import Limits
 from pis.amun.pinning import pinned_specification
 from pis.amun.specification import load_specification
 

@@ -139,9 +139,9 @@ def _lacks_sandbox(outcome: Outcome) -> bool:
 
 def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:
     """Every specification; the problems of all of them are told at once."""
-    from pis.amun.files import read_specification
-    from pis.amun.problems import InvalidSpecification, Problem
+    from pis.amun.schema import InvalidSpecification, Problem
     from pis.amun.specification import load_specification
+    from pis.amun.specification_files import read_specification
 
     indexes, checked, problems = dict(settings.package_indexes), [], []
     for name in names:

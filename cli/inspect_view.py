@@ -76,7 +76,7 @@ class _Bar(Lines):
         )
 
     def ran(self, job: Job, result: Mapping[str, Any]) -> None:
-        from pis.amun.readings import readings_of
+        from pis.amun.job_output import readings_of
 
         if readings_of(result).rates:
             self._left -= 1
@@ -184,7 +184,7 @@ def _rate(outcome: Outcome) -> str:
 
 
 def _ending(result: Mapping[str, Any]) -> str:
-    from pis.amun.readings import readings_of
+    from pis.amun.job_output import readings_of
 
     readings = readings_of(result)
     if readings.rates:

@@ -61,7 +61,7 @@ def pin(
     """
     from common.packages import DEFAULT_INDEX
     from pis.amun.pinning import pinned_specification
-    from pis.amun.problems import InvalidSpecification
+    from pis.amun.schema import InvalidSpecification
 
     if python_version is not None and not _VERSION.fullmatch(python_version):
         raise UnusableSpecification(f"--python: {python_version!r} is no version such as 3.11")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from pis.amun.confinement import CannotConfine, require_confinement
 from pis.amun.launchers import BuildFailed
 from pis.amun.launchers.images import find_engine
+from pis.amun.sandbox import CannotConfine, require_confinement
 from tests.services.neo4j import server as neo4j
 
 #: What ``.ci/run`` installs: there, a test that needs it fails instead of being skipped.

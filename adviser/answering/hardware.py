@@ -51,7 +51,7 @@ def own_hardware() -> Hardware:
     As the executor writes it and :mod:`ingest` reads it: processors that may be used, the quota
     of the control groups, and the thread variables that jobs inherit.
     """
-    from pis.amun.cgroups import read_limits
+    from pis.amun.control_groups import read_limits
     from pis.amun.hardware import hwinfo, runtime_environment
 
     allowance = Allowance(

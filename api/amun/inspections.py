@@ -32,7 +32,11 @@ from graph.record.analyses import (
     request_of,
 )
 from graph.record.tokens import Scope
-from pis.amun.documents import finished_jobs, read_build, read_job
+from pis.amun.inspection_folder import (
+    finished_jobs,
+    read_build,
+    read_job,
+)
 from pis.amun.launchers.containerfile import InvalidRecipe, render
 from pis.amun.launchers.images import recipe_of
 

@@ -33,7 +33,7 @@ from graph.record.analyses import (
 )
 from pis.amun.inspect import inspections_of
 from pis.amun.launchers import Inspection
-from pis.amun.problems import InvalidSpecification, Problem
+from pis.amun.schema import InvalidSpecification, Problem
 from pis.amun.specification import load_specification
 
 #: What people and tools call variables that hold a secret; `TOKENIZERS_PARALLELISM` is none.

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 
 from pis.amun import nvidia
-from pis.amun.cgroups import throttled_periods
-from pis.amun.texts import text_of
+from pis.amun.control_groups import throttled_periods
+from pis.amun.system_files import text_of
 
 #: Below one MiB of pages it was the housekeeping of other processes.
 SWAPPED_PAGES = 256

@@ -19,7 +19,7 @@ from shutil import which
 from typing import Any
 
 from pis.amun import nvidia
-from pis.amun.texts import text_of
+from pis.amun.system_files import text_of
 
 #: So that a published host cannot be looked up among machine identifiers from elsewhere.
 _SALT = b"thoth host "

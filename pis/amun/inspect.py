@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from common.errors import AlreadyRunning, InvalidArgument, ProjectError
 from common.formats.json_documents import digest
 from common.host_problems import HOST_FAILED, reason_of
-from pis.amun.documents import (
+from pis.amun.inspection_folder import (
     BuildStatus,
     attributed,
     environments_of,

@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from pis.amun.conditions import Conditions, conditions_between, read_conditions
-from pis.amun.limits import KIBIBYTE, MEBIBYTE, Limits
+from pis.amun.job_limits import (
+    KIBIBYTE,
+    MEBIBYTE,
+    Limits,
+)
 from pis.amun.processes import dying_with_us, pinned, wait_until_gone
 
 #: What is kept of a job's output; the rest is counted, and the result says that it was cut.

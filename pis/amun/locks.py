@@ -26,7 +26,7 @@ from common.packages import DEFAULT_INDEX
 from common.reasons import Reason
 from common.releases import parse_requirement
 from pis.amun.indexes import index_name
-from pis.amun.problems import Problem, inside
+from pis.amun.schema import Problem, inside
 
 NEEDS_HASHES = (
     "missing: only what a lock names by its hash is installed; lock it with hashes, "

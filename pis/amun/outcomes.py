@@ -10,9 +10,13 @@ from statistics import median
 
 from common.job_stability import noise_warnings, robust_variation
 from common.packages import distributions_of
-from pis.amun.documents import finished_jobs, is_host_result, read_job
+from pis.amun.inspection_folder import (
+    finished_jobs,
+    is_host_result,
+    read_job,
+)
+from pis.amun.job_output import Readings, readings_of
 from pis.amun.launchers import BuildFailed, Inspection
-from pis.amun.readings import Readings, readings_of
 
 
 @dataclass(frozen=True, slots=True)

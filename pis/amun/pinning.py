@@ -13,7 +13,7 @@ from common.packages import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, Say, run_installer
 from pis.amun.locks import Lock, pipfile_lock_of, read_requirements
-from pis.amun.problems import InvalidSpecification, Problem
+from pis.amun.schema import InvalidSpecification, Problem
 from pis.amun.specification import load_specification
 from pis.scratch import scratch_folder
 

@@ -1,14 +1,64 @@
-"""The shape of a specification; ``docs/reference/specification.md`` explains every field."""
+"""The schema of a specification and the checks of its values.
+
+All problems of a specification are collected, each with the path of its field.
+``docs/reference/specification.md`` explains every field.
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from marshmallow import RAISE, Schema, ValidationError, fields, validate
 
-from pis.amun.problems import Problem, inside
+from common.errors import ProjectError
+from pis.catalogue import INDICATORS
+
+_PLAIN = re.compile(r"[\w@.+-]{1,80}\Z")
+
+
+class Problem(NamedTuple):
+    """One field that cannot be used as it is.
+
+    :param field: its path, such as ``python.requirements_locked.default.numpy.hashes``
+    :param message: what is wrong, and where one is known the remedy
+    """
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class InvalidSpecification(ProjectError):
+    """A specification that cannot be used; it has all of its problems.
+
+    :param place: the file that it came from
+    """
+
+    def __init__(self, problems: Sequence[Problem], place: str = "") -> None:
+        super().__init__(problems, place)
+        self.problems = tuple(problems)
+        self.place = place
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        return "\n".join(f"{where}{problem}" for problem in self.problems)
+
+
+def inside(at: str, key: str | int) -> str:
+    """The path of ``key`` in the record at ``at``.
+
+    >>> inside("", "run"), inside("run", "requests"), inside("files", 0), inside("run", "a b")
+    ('run', 'run.requests', 'files[0]', "run['a b']")
+    """
+    if isinstance(key, int) or not _PLAIN.match(key):
+        return f"{at}[{key if isinstance(key, int) else key[:80]!r}]"
+    return f"{at}.{key}" if at else key
+
 
 _CPU = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(m?)\Z")
 _MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([EPTGMK]i|[EPTGMk])?\Z")
@@ -279,3 +329,93 @@ def _schema_of(schema: Any, key: Any) -> Any:
     field = next((f for n, f in schema.fields.items() if (f.data_key or n) == key), None)
     inner = field.inner if isinstance(field, fields.List) else field
     return inner.schema if isinstance(inner, fields.Nested) else None
+
+
+#: Asked for by older specifications to install a stack with; ours needs none of them.
+INSTALLERS = frozenset({"pip", "micropipenv", "pipenv", "uv", "setuptools", "wheel"})
+#: The name of a package of the system: nothing that a shell or an installer takes for more.
+NATIVE_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:-]*")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+#: An indicator runs without walls, so a specification may tune libraries and nothing else:
+#: other variables, and paths in these, could have it load or write what is not its own.
+_TUNING = re.compile(
+    r"(?:OMP|MKL|OPENBLAS|GOTO|BLIS|KMP|ONEDNN|DNNL|TF|TORCH|PYTORCH|ATEN|NPY|CUBLAS|CUDNN|NVIDIA"
+    r"|MATMUL|CONV|CONV1D|CONV2D|TENSOR|FILTER)_[A-Z0-9_]+|CUDA_VISIBLE_DEVICES|BATCH|MINI_BATCH"
+)
+_PLAIN_VALUE = re.compile(r"[\w.,:;=+ -]*")
+
+#: What file systems hold (NAME_MAX), and what of a path (PATH_MAX) is left for the specification.
+_NAME_BYTES = 255
+_PATH_BYTES = 2_000
+
+
+def script_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+    """A script that is missing, an address, or a word that names no indicator."""
+    script = record.get("script")
+    if script is None:
+        yield Problem("script", "missing: name an indicator or give a script's text")
+    elif re.match(r"\s*[a-z][a-z0-9+.-]*://\S+\s*\Z", script, re.IGNORECASE):
+        yield Problem("script", "addresses are not fetched; name an indicator or give the text")
+    elif re.fullmatch(r"[\w.-]*", script) and script not in INDICATORS:
+        known = ", ".join(INDICATORS)
+        yield Problem("script", f"{script!r} is no indicator; there are: {known}")
+
+
+def own_code_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+    """An indicator is trusted because nothing of the specification runs in its process."""
+    if record.get("script") not in INDICATORS:
+        return
+    if record.get("files"):
+        yield Problem("files", "only a script has files; an indicator takes parameters")
+    for number, variable in enumerate(record.get("environment", ())):
+        if not _TUNING.fullmatch(variable["name"]):
+            words = "an indicator takes only variables that tune numeric libraries"
+            yield Problem(f"environment[{number}].name", f"{variable['name']}: {words}")
+        elif not _PLAIN_VALUE.fullmatch(variable["value"]):
+            words = "letters, digits and `.,:;=+-_` were expected; paths are not followed"
+            yield Problem(f"environment[{number}].value", words)
+
+
+def environment_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+    """Variables that are set twice."""
+    seen: set[str] = set()
+    for number, variable in enumerate(record.get("environment", ())):
+        name = variable["name"]
+        if name in seen:
+            yield Problem(f"environment[{number}].name", f"{name[:80]}: is set twice")
+        seen.add(name)
+
+
+def file_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+    """Files that would lie outside the working folder, or that cannot lie there together."""
+    files: set[str] = set()
+    folders: set[str] = set()
+    for number, file in enumerate(record.get("files", ())):
+        at, path = f"files[{number}].path", posixpath.normpath(file["path"])
+        parents = {path[: place.start()] for place in re.finditer("/", path)}
+        if path.startswith("/") or ".." in file["path"].split("/") or path == ".":
+            yield Problem(at, "a path below the working folder was expected, such as data/x.json")
+            continue
+        if max(len(it.encode()) for it in path.split("/")) > _NAME_BYTES:
+            yield Problem(at, f"a name over {_NAME_BYTES} bytes")
+        elif len(path.encode()) > _PATH_BYTES:
+            yield Problem(at, f"over {_PATH_BYTES} bytes")
+        elif path in files:
+            yield Problem(at, f"{path[:80]!r} is given twice")
+        elif path in folders or parents & files:
+            yield Problem(at, f"{path[:80]!r} would be a file and a folder")
+        files.add(path)
+        folders |= parents
+
+
+def package_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+    """Packages that are no names, and Python packages that no lock holds to a hash."""
+    for number, package in enumerate(record.get("packages", ())):
+        if not NATIVE_PACKAGE.fullmatch(package):
+            yield Problem(f"packages[{number}]", f"{package[:80]!r} is no native package's name")
+    for number, package in enumerate(record.get("python_packages", ())):
+        name = _TOOL_NAME.match(package)
+        if name is None or name[0].lower() not in INSTALLERS:
+            words = f"{package[:80]!r} would be installed without a hash: add it to the lock"
+            yield Problem(f"python_packages[{number}]", words)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pis.amun.locks import read_pylock, read_requirements
-from pis.amun.problems import InvalidSpecification, Problem
-from pis.amun.schema import field_paths
+from pis.amun.schema import InvalidSpecification, Problem, field_paths
 from pis.amun.specification import load_specification
 from tests.effort import examples
 from tests.factories.specifications import HASH, SCRIPT, specification

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from pis.amun.confinement import confined, interpreter_folders
+from pis.amun.job_limits import MEBIBYTE, Limits
 from pis.amun.jobs import Finished, run_job
-from pis.amun.limits import MEBIBYTE, Limits
-from pis.amun.watch import Watch
+from pis.amun.limit_watch import Watch
+from pis.amun.sandbox import confined, interpreter_folders
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,9 +14,14 @@ from typing import Any
 
 from common.settings import Settings
 from common.units import THREAD_VARIABLES
-from pis.amun.documents import Ran, job_result
 from pis.amun.hardware import hwinfo
+from pis.amun.inspection_folder import Ran, job_result
 from pis.amun.installer import BuildLog, Say, failed
+from pis.amun.job_limits import (
+    CONFINED,
+    MEBIBYTE,
+    Limits,
+)
 from pis.amun.jobs import Ended, Finished, run_job
 from pis.amun.launchers import Inspection, Job, JobResult, Prepared
 from pis.amun.launchers.containerfile import PYTHON, SCRIPT
@@ -29,7 +34,6 @@ from pis.amun.launchers.images import (
     prepared_of,
 )
 from pis.amun.launchers.local import unmet_requests
-from pis.amun.limits import CONFINED, MEBIBYTE, Limits
 from pis.amun.specification import Specification
 from pis.scratch import scratch_folder
 

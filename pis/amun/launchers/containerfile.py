@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pis.amun.checks import NATIVE_PACKAGE
+from pis.amun.schema import NATIVE_PACKAGE
 
 #: The folder of ours in an image, and the interpreter of the stack in it.
 HOME = "/opt/thoth"

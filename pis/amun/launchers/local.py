@@ -16,23 +16,23 @@ import psutil
 
 from common.settings import Settings
 from common.units import THREAD_VARIABLES
-from pis.amun.cgroups import read_limits
-from pis.amun.confinement import (
+from pis.amun.control_groups import read_limits
+from pis.amun.environments import build_environment
+from pis.amun.hardware import hwinfo, separate_cores
+from pis.amun.inspection_folder import Ran, job_result
+from pis.amun.installer import BuildLog, Say, failed
+from pis.amun.job_limits import CONFINED, Limits
+from pis.amun.jobs import Finished, run_job
+from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared, Script
+from pis.amun.limit_watch import Watch
+from pis.amun.sandbox import (
     CannotConfine,
     confined,
     interpreter_folders,
     of_job,
     require_confinement,
 )
-from pis.amun.documents import Ran, job_result
-from pis.amun.environments import build_environment
-from pis.amun.hardware import hwinfo, separate_cores
-from pis.amun.installer import BuildLog, Say, failed
-from pis.amun.jobs import Finished, run_job
-from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared, Script
-from pis.amun.limits import CONFINED, Limits
 from pis.amun.specification import Requests, Specification
-from pis.amun.watch import Watch
 from pis.scratch import scratch_folder
 
 #: What a job gets of the runner's own environment; secrets of the runner are not in it.

@@ -17,7 +17,7 @@ from typing import Any
 
 from common.errors import ProjectError
 from common.settings import Settings
-from pis.amun.documents import attributed
+from pis.amun.inspection_folder import attributed
 from pis.amun.installer import Say
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared
 from pis.amun.launchers.local import prepare_here, run_here

@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from pis.amun.job_limits import GIBIBYTE, MEBIBYTE
 from pis.amun.jobs import Ended
-from pis.amun.limits import GIBIBYTE, MEBIBYTE
 from tests.requirements import needs
 from tests.services.confined import LIMITS, refusals, run
 

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pis.amun.confinement import CannotConfine, of_job, require_confinement
 from pis.amun.hardware import host
 from pis.amun.jobs import Ended
 from pis.amun.launchers import Inspection, Job, Prepared, Script
 from pis.amun.launchers.local import run_here
+from pis.amun.sandbox import (
+    CannotConfine,
+    of_job,
+    require_confinement,
+)
 from pis.amun.specification import load_specification
 from tests.requirements import needs
 from tests.services.confined import run

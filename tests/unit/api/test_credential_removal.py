@@ -18,7 +18,7 @@ from api.amun.submission import public_specification, refuse_secrets
 from api.credential_removal import public_file, public_project
 from common.errors import InvalidFile
 from common.redaction import holds_user, without_secrets
-from pis.amun.problems import InvalidSpecification
+from pis.amun.schema import InvalidSpecification
 
 SECRET = "tops3cret"
 PIPFILE = f"""\

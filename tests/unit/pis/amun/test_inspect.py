@@ -16,11 +16,11 @@ from api.jobs.inspections import order_of
 from common.errors import AlreadyRunning, InvalidArgument
 from common.settings import Settings
 from pis.amun import nvidia
-from pis.amun.documents import read_build, recover
 from pis.amun.inspect import Order, inspect, inspections_of
+from pis.amun.inspection_folder import read_build, recover
+from pis.amun.job_output import parsed_output
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.kubernetes import _gone_or_now
-from pis.amun.output import parsed_output
 from pis.amun.specification import Specification, load_specification
 from tests.factories.specifications import (
     SCRIPT,

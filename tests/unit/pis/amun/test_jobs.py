@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from pis.amun import jobs
+from pis.amun.job_limits import Limits
 from pis.amun.jobs import STDOUT_BYTES, Ended, Finished, run_job
-from pis.amun.limits import Limits
 from tests.services.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
@@ -199,7 +199,7 @@ def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "from pis.amun.jobs import run_job\n"
-        "from pis.amun.limits import Limits\n"
+        "from pis.amun.limit_watch import Limits\n"
         "run_job(['/bin/sh', '-c', 'echo $$ > pid; exec sleep 120'], environment={},"
         f" limits=Limits(), workdir=Path({str(tmp_path)!r}))\n"
     )

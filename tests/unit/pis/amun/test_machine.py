@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from pis.amun import hardware
-from pis.amun.cgroups import CgroupLimits, read_limits, throttled_periods
 from pis.amun.conditions import SWAPPED_PAGES, Conditions, conditions_between, read_conditions
+from pis.amun.control_groups import (
+    CgroupLimits,
+    read_limits,
+    throttled_periods,
+)
 from pis.amun.hardware import cpu_info, first_processor, host, hwinfo, os_release, separate_cores
 from pis.amun.launchers.local import unmet_requests
 from pis.amun.specification import HardwareRequest, Requests

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from pis.amun.files import read_specification
-from pis.amun.problems import InvalidSpecification
-from pis.amun.schema import field_paths
+from pis.amun.schema import InvalidSpecification, field_paths
 from pis.amun.specification import load_specification
+from pis.amun.specification_files import read_specification
 from tests.factories.specifications import HASH, SCRIPT, locked, pipfile_lock, specification
 
 ROOT = Path(__file__).parents[4]

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from pis.amun.syscalls import MACHINES, filter_of
+from pis.amun.sandbox import MACHINES, filter_of
 
 _INSTRUCTION = struct.Struct("=HBBI")
 ALLOW, KILL = 0x7FFF0000, 0x80000000

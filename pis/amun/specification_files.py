@@ -16,8 +16,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pis.amun.limits import MEBIBYTE
-from pis.amun.problems import InvalidSpecification, Problem, inside
+from pis.amun.job_limits import MEBIBYTE
+from pis.amun.schema import (
+    InvalidSpecification,
+    Problem,
+    inside,
+)
 
 STDIN = "-"
 #: Of the specification, and of all the files together that it names.

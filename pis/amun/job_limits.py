@@ -1,11 +1,15 @@
-"""What one job may take; the runner sets it, never the script."""
+"""Limits of one job. The runner sets them, never the script."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 KIBIBYTE = 1024
+
+
 MEBIBYTE = 1024 * KIBIBYTE
+
+
 GIBIBYTE = 1024 * MEBIBYTE
 
 

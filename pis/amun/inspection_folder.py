@@ -19,10 +19,9 @@ from typing import Any
 from common.formats.job_results import DOCUMENT_VERSION
 from common.host_problems import is_host_build, is_host_end
 from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
+from pis.amun.job_output import decoded, parsed_output, readings_of
 from pis.amun.jobs import Ended, Finished
 from pis.amun.launchers import Inspection, Job, JobResult, Prepared
-from pis.amun.output import decoded, parsed_output
-from pis.amun.readings import readings_of
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _PART = ".part"

@@ -11,12 +11,15 @@ import pytest
 
 from common.inspection import Outcome
 from ingest.inspections.parsing import parse_inspections
-from pis.amun.documents import failed_to_launch, job_result, unknown_run
 from pis.amun.inspect import Order, inspections_of
+from pis.amun.inspection_folder import (
+    failed_to_launch,
+    job_result,
+    unknown_run,
+)
+from pis.amun.job_output import parsed_output, readings_of
 from pis.amun.jobs import Ended, Finished
 from pis.amun.launchers import Job
-from pis.amun.output import parsed_output
-from pis.amun.readings import readings_of
 from pis.amun.specification import load_specification
 from tests.factories.inspections import inspection, job_document, measured, printed
 from tests.factories.specifications import SCRIPT, specification

@@ -1,4 +1,4 @@
-"""Holds a job's processes together to their limits, where the kernel counts each alone."""
+"""The watch that enforces limits over all processes of a job; the kernel counts each alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from pathlib import Path
 
 import psutil
 
+from pis.amun.job_limits import (
+    KIBIBYTE,
+    MEBIBYTE,
+    Limits,
+)
 from pis.amun.jobs import Ended
-from pis.amun.limits import KIBIBYTE, MEBIBYTE, Limits
 
 _PROC = Path("/proc")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -41,7 +45,7 @@ class Watch:
     """Looks at a job's processes whenever it is asked; a look costs some 0.1 ms.
 
     :param pid: the job's first process; its descendants are found from it, and inside the
-        walls of :mod:`pis.amun.confinement` none can leave it
+        walls of :mod:`pis.amun.sandbox` none can leave it
     """
 
     def __init__(self, pid: int, limits: Limits) -> None:

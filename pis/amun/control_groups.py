@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from pis.amun.texts import text_of
+from pis.amun.system_files import text_of
 
 _ROOT = Path("/sys/fs/cgroup")
+
+
 _OWN = Path("/proc/self/cgroup")
+
+
 #: Version 1 writes "no limit" as the largest multiple of a page.
 _NO_LIMIT = 2**60
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pis.amun.confinement import of_job
-from pis.amun.documents import failed_to_launch
+from pis.amun.inspection_folder import failed_to_launch
 from pis.amun.jobs import Ended, Finished
+from pis.amun.sandbox import of_job
 
 ENDED = replace(
     failed_to_launch("", datetime(2024, 5, 1, tzinfo=UTC)), exit_code=0, ended=Ended.EXITED

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pis.amun.job_limits import MEBIBYTE
 from pis.amun.launchers.container import Allotment
 from pis.amun.launchers.containerfile import PYTHON, SCRIPT, USER
-from pis.amun.limits import MEBIBYTE
 from pis.amun.specification import HardwareRequest
 
 #: Names of objects and values of labels: a DNS label (RFC 1123), short enough for the

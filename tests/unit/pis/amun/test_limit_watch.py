@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from pis.amun import watch
+from pis.amun import limit_watch
+from pis.amun.job_limits import CONFINED
 from pis.amun.jobs import Ended
-from pis.amun.limits import CONFINED
-from pis.amun.watch import Watch
+from pis.amun.limit_watch import Watch
 
 PLENTY = replace(CONFINED, memory_bytes=1 << 60, processes=1 << 30)
 
@@ -20,7 +20,7 @@ def breach(**limits: int) -> Ended | None:
 
 
 def test_within_its_limits_a_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "available_bytes", lambda: 1 << 60)
+    monkeypatch.setattr(limit_watch, "available_bytes", lambda: 1 << 60)
     assert breach() is None
     assert breach(memory_bytes=1) is Ended.MEMORY_LIMIT
     assert breach(processes=1) is Ended.PROCESS_LIMIT
@@ -29,6 +29,6 @@ def test_within_its_limits_a_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_machine_that_runs_short_is_told_from_a_job_that_takes_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "available_bytes", lambda: 0)
+    monkeypatch.setattr(limit_watch, "available_bytes", lambda: 0)
     assert breach() is Ended.HOST_MEMORY
     assert breach(memory_bytes=1) is Ended.MEMORY_LIMIT
