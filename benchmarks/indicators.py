@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from common.settings import Settings
-from pis.amun.environments import Environment, build_environment
-from pis.amun.job_limits import Limits
+from pis.amun.environments import BuiltEnvironment, build_environment
+from pis.amun.job_limits import JobLimits
 from pis.amun.jobs import run_job
 from pis.amun.pinning import pinned_specification
 from pis.amun.specification import load_specification
@@ -34,12 +34,12 @@ def main() -> None:
     _print_overhead()
 
 
-def _environment(requirement: str, settings: Settings) -> Environment:
+def _environment(requirement: str, settings: Settings) -> BuiltEnvironment:
     specification = load_specification(pinned_specification("matmul", [requirement]))
     return build_environment(specification.lock, settings, None)
 
 
-def _print_rates(framework: str, requirement: str, environment: Environment) -> None:
+def _print_rates(framework: str, requirement: str, environment: BuiltEnvironment) -> None:
     reference = REFERENCES[framework]
     print(f"matmul float32, {requirement}, by turns in one process; reference: {reference}")
     script = ROOT / "benchmarks" / "rates.py"
@@ -65,7 +65,7 @@ def _print_overhead() -> None:
         workdir = Path(folder)
 
         def executed() -> object:
-            return run_job(command, environment={}, limits=Limits(), workdir=workdir)
+            return run_job(command, environment={}, limits=JobLimits(), workdir=workdir)
 
         def bare() -> object:
             return subprocess.run(command, env={}, cwd=workdir, capture_output=True, check=True)

@@ -18,7 +18,7 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from pis.amun.launchers import Launcher
-    from pis.amun.outcomes import Outcome
+    from pis.amun.outcomes import InspectionOutcome
     from pis.amun.specification import Specification
 
 _LAUNCHERS = ("local", "ray", "container", "kubernetes")
@@ -133,13 +133,13 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         context.exit(1)
 
 
-def _lacks_sandbox(outcome: Outcome) -> bool:
+def _lacks_sandbox(outcome: InspectionOutcome) -> bool:
     return outcome.failure is not None and outcome.failure.reason == "cannot-confine"
 
 
 def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:
     """Every specification; the problems of all of them are told at once."""
-    from pis.amun.schema import InvalidSpecification, Problem
+    from pis.amun.schema import InvalidSpecification, SpecificationProblem
     from pis.amun.specification import load_specification
     from pis.amun.specification_files import read_specification
 
@@ -149,7 +149,7 @@ def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Sp
             specification = load_specification(read_specification(name), indexes)
             if launcher in _WITH_IMAGES and specification.base is None:
                 words = f"missing: the launcher {launcher} needs the image to start from"
-                raise InvalidSpecification([Problem("base", words)])
+                raise InvalidSpecification([SpecificationProblem("base", words)])
             checked.append(specification)
         except InvalidSpecification as error:
             problems += [str(InvalidSpecification([it], name)) for it in error.problems]
@@ -247,7 +247,7 @@ def _telling_how_to_resume() -> Iterator[None]:
         raise click.ClickException(f"{error}\n{resume}") from error
 
 
-def _ingest(settings: Settings, outcomes: Sequence[Outcome], *, as_json: bool) -> bool:
+def _ingest(settings: Settings, outcomes: Sequence[InspectionOutcome], *, as_json: bool) -> bool:
     """Ingest the folders of ``outcomes``; whether every document was accepted.
 
     With ``--json`` standard output holds one document, so the report goes to standard error.

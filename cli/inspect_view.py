@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pis.amun.launchers import BuildFailed, Inspection, Job
-    from pis.amun.outcomes import Outcome
+    from pis.amun.outcomes import InspectionOutcome
 
 
 #: Grows when a key changes its meaning or goes away, not when one is added.
@@ -99,7 +99,7 @@ def bar() -> Iterator[Lines]:
 
 
 def print_outcomes(
-    outcomes: Sequence[Outcome], out: Path, *, as_json: bool, ingested: bool
+    outcomes: Sequence[InspectionOutcome], out: Path, *, as_json: bool, ingested: bool
 ) -> None:
     """The table of what was measured, and what to do next."""
     from common.job_stability import left_out_text
@@ -142,7 +142,7 @@ def _jobs(number: int) -> str:
     return "1 job" if number == 1 else f"{number} jobs"
 
 
-def _table(outcomes: Sequence[Outcome]) -> Table:
+def _table(outcomes: Sequence[InspectionOutcome]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
@@ -165,19 +165,19 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _stack(outcome: Outcome) -> str:
+def _stack(outcome: InspectionOutcome) -> str:
     if outcome.failure is not None:
         return f"not built: {outcome.failure.reason}"
     return printable(outcome.label)
 
 
-def _spread(outcome: Outcome) -> str:
+def _spread(outcome: InspectionOutcome) -> str:
     """The largest of all measurements."""
     known = [it.variation for it in outcome.noise if it.variation is not None]
     return f"{max(known):.1%}" if known else "–"
 
 
-def _rate(outcome: Outcome) -> str:
+def _rate(outcome: InspectionOutcome) -> str:
     if outcome.median_rate is None:
         return "–"
     return f"{outcome.median_rate:,.4g} {printable(outcome.unit or '')}"
@@ -197,7 +197,7 @@ def _ending(result: Mapping[str, Any]) -> str:
     return f"{ended}, exit code {exit_code}{said}"
 
 
-def _document(outcomes: Sequence[Outcome], out: Path) -> dict[str, Any]:
+def _document(outcomes: Sequence[InspectionOutcome], out: Path) -> dict[str, Any]:
     return {
         "document_version": DOCUMENT_VERSION,
         "out": str(out),

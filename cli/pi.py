@@ -21,7 +21,7 @@ from common.terminal import printable
 
 if TYPE_CHECKING:
     from pis.indicators.harness import Indicator
-    from pis.scripts import Finished
+    from pis.scripts import ScriptRun
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -226,7 +226,7 @@ def _progress(name: str) -> Iterator[Callable[[str], object]]:
         yield show
 
 
-def _explain(finished: Finished) -> None:
+def _explain(finished: ScriptRun) -> None:
     message = finished.error or "it said nothing"
     if finished.exit_code < 0:
         message = f"signal {-finished.exit_code} ended the script: {message}"

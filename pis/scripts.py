@@ -27,7 +27,7 @@ class CannotStart(InvalidArgument):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ScriptRun:
     """A script that ended.
 
     :param exit_code: negative if a signal ended it
@@ -47,7 +47,7 @@ class Finished:
 
 def run_script(
     name: str, python: str, arguments: Sequence[str], on_line: Callable[[str], object]
-) -> Finished:
+) -> ScriptRun:
     """Run the indicator called ``name`` and wait for it; it ends when this process does.
 
     :param on_line: gets each line of standard error when it comes
@@ -69,7 +69,7 @@ def run_script(
             finally:
                 wait_until_gone(process.pid)
         stdout.seek(0)
-        return Finished(process.returncode, stdout.read(), errors)
+        return ScriptRun(process.returncode, stdout.read(), errors)
 
 
 def _started(command: list[str], stdout: int) -> subprocess.Popen[str]:

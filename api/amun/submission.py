@@ -33,7 +33,7 @@ from graph.record.analyses import (
 )
 from pis.amun.inspect import inspections_of
 from pis.amun.launchers import Inspection
-from pis.amun.schema import InvalidSpecification, Problem
+from pis.amun.schema import InvalidSpecification, SpecificationProblem
 from pis.amun.specification import load_specification
 
 #: What people and tools call variables that hold a secret; `TOKENIZERS_PARALLELISM` is none.
@@ -69,19 +69,19 @@ def public_specification(value: Mapping[str, Any]) -> dict[str, Any]:
     return public
 
 
-def _of_environment(variables: Any) -> Iterator[Problem]:
+def _of_environment(variables: Any) -> Iterator[SpecificationProblem]:
     for number, it in enumerate(variables if isinstance(variables, list) else ()):
         name, content = (it.get("name"), it.get("value")) if isinstance(it, Mapping) else ("", "")
         at = f"environment[{number}]"
         if isinstance(name, str) and _SECRET.search(name) and content:
             words = f"{name[:80]} holds a secret, and specifications are kept and shown"
-            yield Problem(at, f"{words}: leave it out")
+            yield SpecificationProblem(at, f"{words}: leave it out")
         elif isinstance(content, str) and public_text(content) != content:
             words = "an address with credentials, and specifications are kept and shown"
-            yield Problem(f"{at}.value", f"{words}: take them out")
+            yield SpecificationProblem(f"{at}.value", f"{words}: take them out")
 
 
-def _of_lock(python: Any) -> Iterator[Problem]:
+def _of_lock(python: Any) -> Iterator[SpecificationProblem]:
     given = python if isinstance(python, Mapping) else {}
     for key, problem in (("requirements_txt", list_problem), ("pylock_toml", toml_problem)):
         if not isinstance(text := given.get(key), str):
@@ -90,7 +90,7 @@ def _of_lock(python: Any) -> Iterator[Problem]:
         if wrong is None and key == "requirements_txt":
             wrong = _hidden(text)
         if wrong is not None:
-            yield Problem(f"python.{key}", wrong)
+            yield SpecificationProblem(f"python.{key}", wrong)
 
 
 def _hidden(requirements: str) -> str | None:

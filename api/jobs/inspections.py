@@ -16,7 +16,7 @@ from graph.record.analyses import Analysis
 from pis.amun.inspect import Order, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.local import LocalLauncher
-from pis.amun.outcomes import Outcome
+from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
 
 #: How long to wait for another run on this machine: two at a time would measure each other.
@@ -62,7 +62,7 @@ def run_inspection(shop: WorkerContext, analysis: Analysis, request: dict[str, A
     return store_result(shop, analysis, result)
 
 
-def _in_turn(specification: Specification, order: Order, settings: Settings) -> Outcome:
+def _in_turn(specification: Specification, order: Order, settings: Settings) -> InspectionOutcome:
     """Run it once nobody else measures on this machine.
 
     :raises AlreadyRunning: if somebody does for too long

@@ -126,7 +126,7 @@ _MORE_INDEXES = frozenset(("UV_INDEX", "UV_EXTRA_INDEX_URL"))
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class BuiltEnvironment:
     """An environment that stands.
 
     :param python: its interpreter
@@ -147,7 +147,7 @@ class Environment:
 
 def build_environment(
     lock: Lock, settings: Settings, python_version: str | None = None, say: Say | None = None
-) -> Environment:
+) -> BuiltEnvironment:
     """The environment of ``lock`` below ``HOME/environments``; built unless it is there.
 
     :param python_version: such as ``3.11`` or ``3.11.7``; the lock's, else the running
@@ -194,10 +194,10 @@ def _sweep(home: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _standing(path: Path, name: str, log: BuildLog) -> Environment | None:
+def _standing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
     try:
         described = json.loads((path / _DESCRIPTION).read_text(encoding="utf-8"))
-        environment = Environment(
+        environment = BuiltEnvironment(
             path=path,
             python=path / "bin" / "python",
             base=Path(described["base"]),
@@ -217,7 +217,7 @@ def _standing(path: Path, name: str, log: BuildLog) -> Environment | None:
 
 def _build(
     lock: Lock, interpreter: Interpreter, path: Path, name: str, settings: Settings, log: BuildLog
-) -> Environment:
+) -> BuiltEnvironment:
     """Build beside ``path`` and rename: a folder of that name is complete."""
     temporary = Path(f"{path}.{os.getpid()}{_PART}")
     try:

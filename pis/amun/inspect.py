@@ -38,8 +38,8 @@ from pis.amun.inspection_folder import (
     write_job,
 )
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Launcher, Prepared, Script
-from pis.amun.outcomes import Outcome, outcome_of
-from pis.amun.schedule import Plan, blocks, reference_jobs
+from pis.amun.outcomes import InspectionOutcome, outcome_of
+from pis.amun.schedule import MissingJobs, blocks, reference_jobs
 from pis.amun.specification import Specification
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, arguments_of
@@ -99,7 +99,7 @@ class Observer(Protocol):
 
 def inspect(
     specifications: Sequence[Specification], launcher: Launcher, order: Order, observer: Observer
-) -> list[Outcome]:
+) -> list[InspectionOutcome]:
     """Build what ``specifications`` need, run what is missing of their jobs, write it all.
 
     :returns: one outcome a specification, in their order
@@ -209,7 +209,7 @@ def _run(
     return failures
 
 
-def _plan(inspection: Inspection, folder: Path, per_block: int) -> Plan:
+def _plan(inspection: Inspection, folder: Path, per_block: int) -> MissingJobs:
     """What is missing: jobs without a result, and those that never began.
 
     What an interrupted run left is put in order first.
@@ -218,7 +218,7 @@ def _plan(inspection: Inspection, folder: Path, per_block: int) -> Plan:
     done = measured_jobs(folder)
     numbers = range(inspection.specification.batch_size)
     missing = tuple(n for n in numbers if n not in done)
-    return Plan(inspection.inspection_id, missing, per_block)
+    return MissingJobs(inspection.inspection_id, missing, per_block)
 
 
 def _recorded_per_block(folder: Path) -> int | None:

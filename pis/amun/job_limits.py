@@ -1,4 +1,4 @@
-"""Limits of one job. The runner sets them, never the script."""
+"""JobLimits of one job. The runner sets them, never the script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIBIBYTE = 1024 * MEBIBYTE
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JobLimits:
     """Bounds of one job; ``None`` leaves one open, as for the bundled scripts.
 
     :param wall_s: from start to end; SIGTERM, then SIGKILL to the whole group
@@ -34,7 +34,7 @@ class Limits:
 
 
 #: What a submitted script gets, unless its specification asks for other memory or time.
-CONFINED = Limits(
+CONFINED = JobLimits(
     memory_bytes=2 * GIBIBYTE,
     processes=256,
     file_bytes=256 * MEBIBYTE,

@@ -19,7 +19,7 @@ from pis.amun.conditions import Conditions, conditions_between, read_conditions
 from pis.amun.job_limits import (
     KIBIBYTE,
     MEBIBYTE,
-    Limits,
+    JobLimits,
 )
 from pis.amun.processes import dying_with_us, pinned, wait_until_gone
 
@@ -88,10 +88,10 @@ def run_job(
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
-    limits: Limits,
+    limits: JobLimits,
     workdir: Path,
     cpus: Sequence[int] | None = None,
-    watch: Callable[[int, Limits], Watcher] | None = None,
+    watch: Callable[[int, JobLimits], Watcher] | None = None,
 ) -> Finished:
     """Run ``command`` and wait until nothing of its process group is left alive.
 
@@ -170,7 +170,7 @@ class _Running:
     """A process until it is gone: its pipes, its clock, and its group's end."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], limits: Limits, watcher: Watcher | None
+        self, process: subprocess.Popen[bytes], limits: JobLimits, watcher: Watcher | None
     ) -> None:
         self.process = process
         self.limits = limits

@@ -14,7 +14,7 @@ import psutil
 from pis.amun.job_limits import (
     KIBIBYTE,
     MEBIBYTE,
-    Limits,
+    JobLimits,
 )
 from pis.amun.jobs import Ended
 
@@ -48,7 +48,7 @@ class Watch:
         walls of :mod:`pis.amun.sandbox` none can leave it
     """
 
-    def __init__(self, pid: int, limits: Limits) -> None:
+    def __init__(self, pid: int, limits: JobLimits) -> None:
         self.pid = pid
         self.limits = limits
 

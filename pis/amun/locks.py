@@ -26,7 +26,7 @@ from common.packages import DEFAULT_INDEX
 from common.reasons import Reason
 from common.releases import parse_requirement
 from pis.amun.indexes import index_name
-from pis.amun.schema import Problem, inside
+from pis.amun.schema import SpecificationProblem, inside
 
 NEEDS_HASHES = (
     "missing: only what a lock names by its hash is installed; lock it with hashes, "
@@ -107,16 +107,20 @@ class Lock:
 
 def read_pipfile_lock(
     value: Any, at: str, python_version: str | None = None
-) -> tuple[Lock, list[Problem]]:
+) -> tuple[Lock, list[SpecificationProblem]]:
     """Read a ``Pipfile.lock`` without its ``develop`` section, which is never installed.
 
     :param python_version: overrides the version in the lock
     """
     if not isinstance(value, Mapping):
-        return Lock(), [Problem(at, "not an object: the content of a Pipfile.lock was expected")]
+        return Lock(), [
+            SpecificationProblem(at, "not an object: the content of a Pipfile.lock was expected")
+        ]
     default = value.get("default")
     if not isinstance(default, Mapping):
-        return Lock(), [Problem(inside(at, "default"), "missing: the object of locked packages")]
+        return Lock(), [
+            SpecificationProblem(inside(at, "default"), "missing: the object of locked packages")
+        ]
     meta = value.get("_meta")
     requires = meta.get("requires") if isinstance(meta, Mapping) else None
     python = requires.get("python_version") if isinstance(requires, Mapping) else None
@@ -130,7 +134,7 @@ def read_pipfile_lock(
 
 def read_requirements(
     text: str, at: str, python_version: str | None = None
-) -> tuple[Lock, list[Problem]]:
+) -> tuple[Lock, list[SpecificationProblem]]:
     """Read a requirements file in which every line has its hashes."""
     reader = _Reader()
     for number, line in logical_lines(text):
@@ -143,7 +147,7 @@ def read_requirements(
 
 def read_pylock(
     text: str, at: str, indexes: Mapping[str, str], python_version: str | None = None
-) -> tuple[Lock, list[Problem]]:
+) -> tuple[Lock, list[SpecificationProblem]]:
     """Read a ``pylock.toml`` (PEP 751). Its hashes are used, its URLs are not.
 
     :param indexes: configured indexes, name to URL; any other URL means the default index
@@ -151,11 +155,11 @@ def read_pylock(
     try:
         pylock = parse_pylock(tomllib.loads(text))
     except RecursionError:
-        return Lock(), [Problem(at, "not a pylock.toml: nested too deep")]
+        return Lock(), [SpecificationProblem(at, "not a pylock.toml: nested too deep")]
     except InvalidDocument as error:
-        return Lock(), [Problem(at, f"not a pylock.toml: {error.message}")]
+        return Lock(), [SpecificationProblem(at, f"not a pylock.toml: {error.message}")]
     except ValueError as error:
-        return Lock(), [Problem(at, f"not a pylock.toml: {str(error)[:300]}")]
+        return Lock(), [SpecificationProblem(at, f"not a pylock.toml: {str(error)[:300]}")]
     reader = _Reader()
     for number, package in enumerate(pylock.packages):
         field = f"{inside(f'{at}: packages', number)} ({package.name})"
@@ -171,7 +175,7 @@ class _Reader:
     """Collects valid packages, and every problem of the others."""
 
     def __init__(self) -> None:
-        self._problems: list[Problem] = []
+        self._problems: list[SpecificationProblem] = []
         self._packages: list[tuple[str, LockedPackage]] = []
 
     @contextmanager
@@ -183,7 +187,7 @@ class _Reader:
         try:
             yield
         except InvalidDocument as error:
-            self._problems.append(Problem(field or error.field, error.message))
+            self._problems.append(SpecificationProblem(field or error.field, error.message))
 
     def add(self, entry: LockEntry, at: str) -> None:
         """Take an entry if all its parts are valid."""
@@ -191,7 +195,7 @@ class _Reader:
         hashes = tuple(sorted({it for it in entry.hashes if not it.startswith("md5:")}))
         faults = list(_faults(entry, release, hashes))
         for key, message in faults:
-            self._problems.append(Problem(inside(at, key) if key else at, message))
+            self._problems.append(SpecificationProblem(inside(at, key) if key else at, message))
         if not faults and release is not None:
             package = LockedPackage(
                 name=canonicalize_name(entry.name),
@@ -203,7 +207,7 @@ class _Reader:
             )
             self._packages.append((entry.origin, package))
 
-    def lock(self, python_version: str | None) -> tuple[Lock, list[Problem]]:
+    def lock(self, python_version: str | None) -> tuple[Lock, list[SpecificationProblem]]:
         """One entry for each package: of several, the one whose marker holds on this platform."""
         environment = environment_of(python_version)
         by_name: dict[str, list[tuple[str, LockedPackage]]] = defaultdict(list)
@@ -214,7 +218,7 @@ class _Reader:
             held = [it for it in entries if len(entries) == 1 or holds(it[1].marker, environment)]
             if len(held) > 1:
                 message = f"{name} is locked {len(held)} times for this platform"
-                self._problems.append(Problem(held[1][0], message))
+                self._problems.append(SpecificationProblem(held[1][0], message))
             kept += [package for _, package in held[:1]]
         return Lock(tuple(kept), python_version), self._problems
 

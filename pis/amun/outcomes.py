@@ -35,7 +35,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class InspectionOutcome:
     """One inspection after an invocation.
 
     :param state: ``measured`` if every job was, ``failed`` if one was not,
@@ -84,7 +84,7 @@ class Outcome:
         return median(self.rates) if self.rates else None
 
 
-def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -> Outcome:
+def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -> InspectionOutcome:
     """What the folder of an inspection says of it."""
     folder = out / inspection.inspection_id
     numbers = finished_jobs(folder) & set(range(inspection.specification.batch_size))
@@ -96,7 +96,7 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
     failed = len(results) - len(said)
     host_problems = sum(map(is_host_result, results))
     locked = inspection.specification.lock.version_of(*distributions_of(_historic(component)))
-    return Outcome(
+    return InspectionOutcome(
         inspection_id=inspection.inspection_id,
         folder=folder,
         state=_state(failure, failed, host_problems),

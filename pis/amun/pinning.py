@@ -13,7 +13,7 @@ from common.packages import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, Say, run_installer
 from pis.amun.locks import Lock, pipfile_lock_of, read_requirements
-from pis.amun.schema import InvalidSpecification, Problem
+from pis.amun.schema import InvalidSpecification, SpecificationProblem
 from pis.amun.specification import load_specification
 from pis.scratch import scratch_folder
 
@@ -68,10 +68,12 @@ def _requirements(texts: Sequence[str]) -> list[Requirement]:
         try:
             requirement = Requirement(text)
         except InvalidRequirement as error:
-            problems.append(Problem(text, str(error).partition("\n")[0]))
+            problems.append(SpecificationProblem(text, str(error).partition("\n")[0]))
             continue
         if requirement.url:
-            problems.append(Problem(text, "only releases that an index serves can be pinned"))
+            problems.append(
+                SpecificationProblem(text, "only releases that an index serves can be pinned")
+            )
         read.append(requirement)
     if problems:
         raise InvalidSpecification(problems)
@@ -98,7 +100,7 @@ def _locked(
     if index != DEFAULT_INDEX and index not in indexes:
         known = ", ".join([DEFAULT_INDEX, *sorted(indexes)])
         words = f"{index!r} is not configured here (there are: {known})"
-        raise InvalidSpecification([Problem("index", words)])
+        raise InvalidSpecification([SpecificationProblem("index", words)])
     with scratch_folder("uv") as folder:
         (folder / "wanted.txt").write_text("".join(f"{it}\n" for it in wanted), encoding="utf-8")
         arguments = [*_COMPILE, "--python-version", python, "wanted.txt"]

@@ -27,7 +27,7 @@ from common.errors import ProjectError
 from pis.amun.job_limits import (
     CONFINED,
     GIBIBYTE,
-    Limits,
+    JobLimits,
 )
 from pis.amun.jobs import Ended, Finished
 
@@ -293,7 +293,7 @@ def confined(
     *,
     workdir: Path,
     readable: Sequence[Path],
-    limits: Limits,
+    limits: JobLimits,
     environment: Mapping[str, str] | None = None,
     devices: Sequence[Path] = (),
 ) -> list[str]:
@@ -370,7 +370,7 @@ def _notes(workdir: Path, user: int) -> Path:
 def _user() -> int:
     """Who the job is: ourselves, or, for root, a user that no other process has.
 
-    Limits of processes are counted per user, and do not bind root.
+    JobLimits of processes are counted per user, and do not bind root.
     """
     if os.geteuid() != 0:
         return os.geteuid()
@@ -394,8 +394,8 @@ def _dropped(user: int) -> Iterator[str]:
         yield from ("--bounding-set=-all", "--")
 
 
-def _rlimits(limits: Limits, *, gpu: bool) -> Iterator[str]:
-    """Limits of the kernel, each of one process but the number of them.
+def _rlimits(limits: JobLimits, *, gpu: bool) -> Iterator[str]:
+    """JobLimits of the kernel, each of one process but the number of them.
 
     Memory is held over the whole group by the watch; a process' own limit keeps one leap
     short. It counts what is asked for, not what is used, and libraries ask for much more:

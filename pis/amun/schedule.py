@@ -15,7 +15,7 @@ from pis.amun.launchers import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MissingJobs:
     """What is still to be done for one inspection.
 
     :param missing: numbers of the jobs that have no result yet
@@ -44,7 +44,7 @@ def reference_jobs(others: int) -> int:
 
 
 def blocks(
-    plans: Sequence[Plan], run: str, *, interleaved: bool, slots: int = 1
+    plans: Sequence[MissingJobs], run: str, *, interleaved: bool, slots: int = 1
 ) -> list[tuple[Job, ...]]:
     """The jobs in the order in which they run; jobs of a block run one after another.
 
@@ -52,7 +52,7 @@ def blocks(
     :param interleaved: else inspection after inspection, every job a block of its own
     :param slots: blocks that may run at a time; each slot's own blocks alternate
 
-    >>> plans = [Plan("a", (0, 1)), Plan("b", (0, 1))]
+    >>> plans = [MissingJobs("a", (0, 1)), MissingJobs("b", (0, 1))]
     >>> [[job.inspection_id for job in block] for block in blocks(plans, "r", interleaved=True)]
     [['a', 'b'], ['b', 'a']]
     """
@@ -70,11 +70,11 @@ def blocks(
 _Block = tuple[int, list[tuple[str, int]]]
 
 
-def _one_by_one(plans: Sequence[Plan]) -> list[_Block]:
+def _one_by_one(plans: Sequence[MissingJobs]) -> list[_Block]:
     return [(number, [(plan.inspection_id, number)]) for plan in plans for number in plan.missing]
 
 
-def _interleaved(plans: Sequence[Plan], slots: int) -> list[_Block]:
+def _interleaved(plans: Sequence[MissingJobs], slots: int) -> list[_Block]:
     """The direction turns with a block's place, so that a resumed run alternates too."""
     names = sorted({number // plan.per_block for plan in plans for number in plan.missing})
     made = []

@@ -19,7 +19,7 @@ from pis.catalogue import INDICATORS
 _PLAIN = re.compile(r"[\w@.+-]{1,80}\Z")
 
 
-class Problem(NamedTuple):
+class SpecificationProblem(NamedTuple):
     """One field that cannot be used as it is.
 
     :param field: its path, such as ``python.requirements_locked.default.numpy.hashes``
@@ -39,7 +39,7 @@ class InvalidSpecification(ProjectError):
     :param place: the file that it came from
     """
 
-    def __init__(self, problems: Sequence[Problem], place: str = "") -> None:
+    def __init__(self, problems: Sequence[SpecificationProblem], place: str = "") -> None:
         super().__init__(problems, place)
         self.problems = tuple(problems)
         self.place = place
@@ -162,7 +162,7 @@ class Strict(Schema):
         unknown = RAISE
 
 
-class Hardware(Strict):
+class HardwareSchema(Strict):
     """``run.requests.hardware``: what the machine has to be."""
 
     cpu_family = Whole(0, 10_000)
@@ -171,18 +171,18 @@ class Hardware(Strict):
     physical_cpus = Whole(1, 100_000)
 
 
-class Requests(Strict):
+class RequestsSchema(Strict):
     """``build.requests`` and ``run.requests``."""
 
     cpu = Cpus()
     memory = Memory()
-    hardware = fields.Nested(Hardware)
+    hardware = fields.Nested(HardwareSchema)
 
 
-class Resources(Strict):
+class ResourcesSchema(Strict):
     """``build`` and ``run``."""
 
-    requests = fields.Nested(Requests)
+    requests = fields.Nested(RequestsSchema)
 
 
 class PythonStack(Strict):
@@ -237,8 +237,8 @@ class SpecificationSchema(Strict):
     )
     files = fields.List(fields.Nested(File))
     environment = fields.List(fields.Nested(Variable))
-    build = fields.Nested(Resources)
-    run = fields.Nested(Resources)
+    build = fields.Nested(ResourcesSchema)
+    run = fields.Nested(ResourcesSchema)
     update = Flag()
     upgrade_pip = Flag()
     force_sync = Flag()
@@ -249,7 +249,7 @@ class SpecificationSchema(Strict):
     amun_deployment_name = Text(data_key="@amun_deployment_name")
 
 
-def unwritable_problems(value: Any) -> list[Problem]:
+def unwritable_problems(value: Any) -> list[SpecificationProblem]:
     """Texts that no document could hold, and what few programs read: huge numbers, deep nests.
 
     JSON may escape half of a surrogate pair, which UTF-8 has no bytes for.
@@ -259,16 +259,18 @@ def unwritable_problems(value: Any) -> list[Problem]:
     while left:
         inner, at, depth = left.pop()
         if depth > _DEEPEST:
-            problems.append(Problem(at, f"nested deeper than {_DEEPEST} levels"))
+            problems.append(SpecificationProblem(at, f"nested deeper than {_DEEPEST} levels"))
         elif isinstance(inner, str) and not _is_unicode(inner):
-            problems.append(Problem(at or _WHOLE, "holds half of a surrogate pair"))
+            problems.append(SpecificationProblem(at or _WHOLE, "holds half of a surrogate pair"))
         elif isinstance(inner, int) and inner not in _WHOLE_NUMBERS:
-            problems.append(Problem(at or _WHOLE, "a whole number of more than 64 bits"))
+            problems.append(
+                SpecificationProblem(at or _WHOLE, "a whole number of more than 64 bits")
+            )
         elif isinstance(inner, dict):
             for key in inner:
                 if not _is_unicode(key):
                     words = "a name that holds half of a surrogate pair"
-                    problems.append(Problem(inside(at, key), words))
+                    problems.append(SpecificationProblem(inside(at, key), words))
             left += [(it, inside(at, key), depth + 1) for key, it in inner.items()]
         elif isinstance(inner, list):
             left += [(it, inside(at, number), depth + 1) for number, it in enumerate(inner)]
@@ -283,10 +285,10 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def shape_problems(value: Any) -> list[Problem]:
+def shape_problems(value: Any) -> list[SpecificationProblem]:
     """What the schema has against ``value``, by path; nothing if it has the right shape."""
     if not isinstance(value, dict):
-        return [Problem(_WHOLE, "a JSON object was expected")]
+        return [SpecificationProblem(_WHOLE, "a JSON object was expected")]
     return list(_flat(SpecificationSchema().validate(value), "", SpecificationSchema()))
 
 
@@ -304,14 +306,14 @@ def field_paths(schema: Schema | None = None, at: str = "") -> list[str]:
     return paths
 
 
-def _flat(errors: Mapping[Any, Any], at: str, schema: Any) -> list[Problem]:
+def _flat(errors: Mapping[Any, Any], at: str, schema: Any) -> list[SpecificationProblem]:
     problems = []
     for key, inner in errors.items():
         path = at if key == "_schema" else inside(at, key)
         if isinstance(inner, Mapping):
             problems += _flat(inner, path, _schema_of(schema, key))
         else:
-            problems += [Problem(path, _said(str(words), schema)) for words in inner]
+            problems += [SpecificationProblem(path, _said(str(words), schema)) for words in inner]
     return problems
 
 
@@ -350,44 +352,50 @@ _NAME_BYTES = 255
 _PATH_BYTES = 2_000
 
 
-def script_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+def script_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
     """A script that is missing, an address, or a word that names no indicator."""
     script = record.get("script")
     if script is None:
-        yield Problem("script", "missing: name an indicator or give a script's text")
+        yield SpecificationProblem("script", "missing: name an indicator or give a script's text")
     elif re.match(r"\s*[a-z][a-z0-9+.-]*://\S+\s*\Z", script, re.IGNORECASE):
-        yield Problem("script", "addresses are not fetched; name an indicator or give the text")
+        yield SpecificationProblem(
+            "script", "addresses are not fetched; name an indicator or give the text"
+        )
     elif re.fullmatch(r"[\w.-]*", script) and script not in INDICATORS:
         known = ", ".join(INDICATORS)
-        yield Problem("script", f"{script!r} is no indicator; there are: {known}")
+        yield SpecificationProblem("script", f"{script!r} is no indicator; there are: {known}")
 
 
-def own_code_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+def own_code_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
     """An indicator is trusted because nothing of the specification runs in its process."""
     if record.get("script") not in INDICATORS:
         return
     if record.get("files"):
-        yield Problem("files", "only a script has files; an indicator takes parameters")
+        yield SpecificationProblem(
+            "files", "only a script has files; an indicator takes parameters"
+        )
     for number, variable in enumerate(record.get("environment", ())):
         if not _TUNING.fullmatch(variable["name"]):
             words = "an indicator takes only variables that tune numeric libraries"
-            yield Problem(f"environment[{number}].name", f"{variable['name']}: {words}")
+            yield SpecificationProblem(
+                f"environment[{number}].name", f"{variable['name']}: {words}"
+            )
         elif not _PLAIN_VALUE.fullmatch(variable["value"]):
             words = "letters, digits and `.,:;=+-_` were expected; paths are not followed"
-            yield Problem(f"environment[{number}].value", words)
+            yield SpecificationProblem(f"environment[{number}].value", words)
 
 
-def environment_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+def environment_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
     """Variables that are set twice."""
     seen: set[str] = set()
     for number, variable in enumerate(record.get("environment", ())):
         name = variable["name"]
         if name in seen:
-            yield Problem(f"environment[{number}].name", f"{name[:80]}: is set twice")
+            yield SpecificationProblem(f"environment[{number}].name", f"{name[:80]}: is set twice")
         seen.add(name)
 
 
-def file_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+def file_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
     """Files that would lie outside the working folder, or that cannot lie there together."""
     files: set[str] = set()
     folders: set[str] = set()
@@ -395,27 +403,31 @@ def file_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
         at, path = f"files[{number}].path", posixpath.normpath(file["path"])
         parents = {path[: place.start()] for place in re.finditer("/", path)}
         if path.startswith("/") or ".." in file["path"].split("/") or path == ".":
-            yield Problem(at, "a path below the working folder was expected, such as data/x.json")
+            yield SpecificationProblem(
+                at, "a path below the working folder was expected, such as data/x.json"
+            )
             continue
         if max(len(it.encode()) for it in path.split("/")) > _NAME_BYTES:
-            yield Problem(at, f"a name over {_NAME_BYTES} bytes")
+            yield SpecificationProblem(at, f"a name over {_NAME_BYTES} bytes")
         elif len(path.encode()) > _PATH_BYTES:
-            yield Problem(at, f"over {_PATH_BYTES} bytes")
+            yield SpecificationProblem(at, f"over {_PATH_BYTES} bytes")
         elif path in files:
-            yield Problem(at, f"{path[:80]!r} is given twice")
+            yield SpecificationProblem(at, f"{path[:80]!r} is given twice")
         elif path in folders or parents & files:
-            yield Problem(at, f"{path[:80]!r} would be a file and a folder")
+            yield SpecificationProblem(at, f"{path[:80]!r} would be a file and a folder")
         files.add(path)
         folders |= parents
 
 
-def package_problems(record: Mapping[str, Any]) -> Iterable[Problem]:
+def package_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
     """Packages that are no names, and Python packages that no lock holds to a hash."""
     for number, package in enumerate(record.get("packages", ())):
         if not NATIVE_PACKAGE.fullmatch(package):
-            yield Problem(f"packages[{number}]", f"{package[:80]!r} is no native package's name")
+            yield SpecificationProblem(
+                f"packages[{number}]", f"{package[:80]!r} is no native package's name"
+            )
     for number, package in enumerate(record.get("python_packages", ())):
         name = _TOOL_NAME.match(package)
         if name is None or name[0].lower() not in INSTALLERS:
             words = f"{package[:80]!r} would be installed without a hash: add it to the lock"
-            yield Problem(f"python_packages[{number}]", words)
+            yield SpecificationProblem(f"python_packages[{number}]", words)

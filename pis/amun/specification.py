@@ -14,7 +14,7 @@ from pis.amun.schema import (
     Cpus,
     InvalidSpecification,
     Memory,
-    Problem,
+    SpecificationProblem,
     environment_problems,
     file_problems,
     inside,
@@ -45,7 +45,7 @@ def framework_of(lock: Lock) -> str:
 
 def combination_problems(
     record: Mapping[str, Any], indicator: Indicator, lock: Lock | None
-) -> Iterator[Problem]:
+) -> Iterator[SpecificationProblem]:
     """A framework that is not locked, and what the framework or the indicator refuses to do.
 
     :param record: of a specification whose parameters are ones of ``indicator``
@@ -60,16 +60,18 @@ def combination_problems(
         try:
             chosen[parameter.name], places[parameter.name] = parameter.checked(value), at
         except ValueError as error:
-            yield Problem(at, f"{parameter.name}: {error}")
+            yield SpecificationProblem(at, f"{parameter.name}: {error}")
     framework = chosen.get("framework")
     if framework is None:
         return
     if lock is not None and not _has(lock, framework):
         words = f"the lock has no {framework}, which {indicator.name} would measure"
-        yield Problem(places["framework"], words)
+        yield SpecificationProblem(places["framework"], words)
     for name, value in _NUMPY_LACKS if framework == "numpy" else ():
         if chosen.get(name) == value:
-            yield Problem(places[name], f"{value}: numpy has none; choose torch or tensorflow")
+            yield SpecificationProblem(
+                places[name], f"{value}: numpy has none; choose torch or tensorflow"
+            )
 
 
 def _has(lock: Lock, framework: str) -> bool:
@@ -110,7 +112,7 @@ class HardwareRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class ResourceRequests:
     """Resources that were asked for; ``None`` where nothing was.
 
     :param cpus: processors, such as 0.5
@@ -150,8 +152,8 @@ class Specification:
     python_packages: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    build: Requests = field(default_factory=Requests)
-    run: Requests = field(default_factory=Requests)
+    build: ResourceRequests = field(default_factory=ResourceRequests)
+    run: ResourceRequests = field(default_factory=ResourceRequests)
 
 
 def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> Specification:
@@ -187,30 +189,36 @@ def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> 
     return _specification(record, lock, parameters)
 
 
-def _parameters_of(record: Mapping[str, Any], lock: Lock) -> tuple[dict[str, Any], list[Problem]]:
+def _parameters_of(
+    record: Mapping[str, Any], lock: Lock
+) -> tuple[dict[str, Any], list[SpecificationProblem]]:
     """The parameters of an indicator in their own types, with the framework it measures."""
     given, script = record.get("parameters", {}), record.get("script")
     if script not in INDICATORS:
         words = "only an indicator takes them; a script has its files and its environment"
-        return {}, [Problem("parameters", words)] if given else []
+        return {}, [SpecificationProblem("parameters", words)] if given else []
     known = {parameter.name: parameter for parameter in indicator_of(script).all_parameters()}
     parameters = {"framework": framework_of(lock)} | given
     try:
         arguments_of(script, parameters)
     except InvalidParameters as error:
         found = error.problems.items()
-        return {}, [Problem(inside("parameters", name), words) for name, words in found]
+        return {}, [
+            SpecificationProblem(inside("parameters", name), words) for name, words in found
+        ]
     return {name: known[name].checked(value) for name, value in parameters.items()}, []
 
 
-def _lock_of(record: Mapping[str, Any], indexes: Mapping[str, str]) -> tuple[Lock, list[Problem]]:
+def _lock_of(
+    record: Mapping[str, Any], indexes: Mapping[str, str]
+) -> tuple[Lock, list[SpecificationProblem]]:
     python = record.get("python")
     if python is None:
         return Lock(), []
     given = [name for name in _LOCKS if name in python]
     if not given:
         words = f"missing: give the lock as one of {', '.join(_LOCKS)}"
-        return Lock(), [Problem("python", words)]
+        return Lock(), [SpecificationProblem("python", words)]
     version, problems = _python_version(python)
     locks = []
     for name in given:
@@ -218,14 +226,16 @@ def _lock_of(record: Mapping[str, Any], indexes: Mapping[str, str]) -> tuple[Loc
         problems += found
         locks.append(lock)
     if not problems and any(lock.packages != locks[0].packages for lock in locks[1:]):
-        problems.append(Problem("python", f"{' and '.join(given)} say different things: give one"))
+        problems.append(
+            SpecificationProblem("python", f"{' and '.join(given)} say different things: give one")
+        )
     problems += _index_problems(locks[0], given[0], indexes)
     return Lock(locks[0].packages, version), problems
 
 
 def _read(
     name: str, value: Any, indexes: Mapping[str, str], version: str | None
-) -> tuple[Lock, list[Problem]]:
+) -> tuple[Lock, list[SpecificationProblem]]:
     at = inside("python", name)
     if name == "requirements_txt":
         return read_requirements(value, at, version)
@@ -234,7 +244,7 @@ def _read(
     return read_pipfile_lock(value, at, version)
 
 
-def _python_version(python: Mapping[str, Any]) -> tuple[str | None, list[Problem]]:
+def _python_version(python: Mapping[str, Any]) -> tuple[str | None, list[SpecificationProblem]]:
     """The version that was asked for; where several fields say one, they have to agree."""
     said: dict[str, str] = {}
     problems = []
@@ -248,21 +258,25 @@ def _python_version(python: Mapping[str, Any]) -> tuple[str | None, list[Problem
             version = record.get(key) if isinstance(record, Mapping) else None
             at = f"python.{path}.{key}"
             if version is not None and not (isinstance(version, str) and _PYTHON.match(version)):
-                problems.append(Problem(at, "a version such as 3.11 was expected"))
+                problems.append(SpecificationProblem(at, "a version such as 3.11 was expected"))
             elif version is not None:
                 said[at] = version
     longest = max(said.values(), key=len, default=None)
     for at, version in said.items():
         if longest != version and not str(longest).startswith(f"{version}."):
-            problems.append(Problem(at, f"{version}, but another field says {longest}"))
+            problems.append(
+                SpecificationProblem(at, f"{version}, but another field says {longest}")
+            )
     return longest, problems
 
 
-def _index_problems(lock: Lock, name: str, indexes: Mapping[str, str]) -> list[Problem]:
+def _index_problems(
+    lock: Lock, name: str, indexes: Mapping[str, str]
+) -> list[SpecificationProblem]:
     known = ", ".join([DEFAULT_INDEX, *sorted(indexes)])
     at = inside("python", name)
     return [
-        Problem(
+        SpecificationProblem(
             f"{at}.default.{package.name}.index" if name == "requirements_locked" else at,
             f"the index {package.index!r} is not configured here (there are: {known}); "
             "PACKAGE_INDEXES names others",
@@ -294,10 +308,10 @@ def _specification(
     )
 
 
-def _requests(resources: Mapping[str, Any]) -> Requests:
+def _requests(resources: Mapping[str, Any]) -> ResourceRequests:
     requests = resources.get("requests", {})
     cpu, memory = requests.get("cpu"), requests.get("memory")
-    return Requests(
+    return ResourceRequests(
         cpus=None if cpu is None else Cpus().deserialize(cpu),
         memory_bytes=None if memory is None else Memory().deserialize(memory),
         hardware=HardwareRequest(**requests.get("hardware", {})),

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from pis.amun.job_limits import MEBIBYTE
 from pis.amun.schema import (
     InvalidSpecification,
-    Problem,
+    SpecificationProblem,
     inside,
 )
 
@@ -101,7 +101,7 @@ def _whole(digits: str) -> int:
 
 
 def _invalid(name: str, where: str, message: str) -> InvalidSpecification:
-    return InvalidSpecification([Problem(where, message)], name)
+    return InvalidSpecification([SpecificationProblem(where, message)], name)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -141,7 +141,7 @@ class _Beside:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._left = _MOST_BYTES
-        self.problems: list[Problem] = []
+        self.problems: list[SpecificationProblem] = []
 
     def content(self, name: Any, read: Callable[[str], Any], at: str) -> Any:
         """What ``read`` makes of the file ``name``; ``None``, and a problem, if it cannot."""
@@ -155,7 +155,7 @@ class _Beside:
             words = f"{name[:80]!r}: nested too deep"
         except ValueError as error:  # of every parser, and of what is not UTF-8
             words = f"{name[:80]!r}: {error}" if isinstance(name, str) else str(error)
-        self.problems.append(Problem(at, words))
+        self.problems.append(SpecificationProblem(at, words))
         return None
 
     def _text(self, name: str) -> str:

@@ -18,8 +18,8 @@ from common.settings import Settings
 from pis.amun.installer import BuildLog
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared, Script
 from pis.amun.launchers.containerfile import PYTHON
-from pis.amun.launchers.images import Image
-from pis.amun.launchers.kubernetes import ClusterUnavailable, KubernetesLauncher, push
+from pis.amun.launchers.images import BuiltImage
+from pis.amun.launchers.kubernetes import KubernetesLauncher, KubernetesUnavailable, push
 from pis.amun.specification import load_specification
 
 pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
@@ -206,12 +206,12 @@ def test_a_cluster_that_refuses_is_an_error_with_its_words(
     api: Api, launcher: KubernetesLauncher
 ) -> None:
     api.forbidden = True
-    with pytest.raises(ClusterUnavailable, match="403"):
+    with pytest.raises(KubernetesUnavailable, match="403"):
         run(launcher)
 
 
 def test_without_a_registry_nothing_can_be_pushed() -> None:
-    image = Image("sha256:00", "3.12.1", {})
+    image = BuiltImage("sha256:00", "3.12.1", {})
     for registry in (None, "no registry", "-x"):
         with pytest.raises(BuildFailed, match="registry") as refused:
             push(image, registry, BuildLog())
@@ -223,7 +223,7 @@ def test_without_a_configuration_the_error_says_what_to_do(
 ) -> None:
     use_configuration(monkeypatch, tmp_path / "none")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(ClusterUnavailable, match="no cluster is configured") as refused:
+    with pytest.raises(KubernetesUnavailable, match="no cluster is configured") as refused:
         KubernetesLauncher(Settings.from_env({}))
     assert "KUBECONFIG" in str(refused.value.hint)
     assert capsys.readouterr().out == ""

@@ -20,7 +20,7 @@ import pytest
 from common.settings import Settings
 from pis.amun.inspect import Order, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job, Script
-from pis.amun.launchers.ray import ClusterUnavailable, NodeLost, RayLauncher
+from pis.amun.launchers.ray import NodeLost, RayLauncher, RayUnavailable
 from pis.amun.specification import Specification, load_specification
 from tests.requirements import needs
 from tests.services.waiting import DEADLINE_S, wait_until
@@ -311,6 +311,6 @@ def test_a_node_that_goes_away_costs_one_job(cluster: Cluster) -> None:
 
 
 def test_without_a_cluster_the_error_says_how_to_start_one() -> None:
-    with pytest.raises(ClusterUnavailable, match="no Ray cluster answers") as refused:
+    with pytest.raises(RayUnavailable, match="no Ray cluster answers") as refused:
         RayLauncher(Settings.from_env({}), address=f"127.0.0.1:{free_port()}")
     assert "ray start --head" in str(refused.value.hint)

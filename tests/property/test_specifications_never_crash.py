@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pis.amun.locks import read_pylock, read_requirements
-from pis.amun.schema import InvalidSpecification, Problem, field_paths
+from pis.amun.schema import InvalidSpecification, SpecificationProblem, field_paths
 from pis.amun.specification import load_specification
 from tests.effort import examples
 from tests.factories.specifications import HASH, SCRIPT, specification
@@ -58,7 +58,7 @@ def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
 
 
 def taken_or_refused(value: Any) -> None:
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[SpecificationProblem, ...] = ()
     try:
         document = json.loads(json.dumps(load_specification(value).document))
     except InvalidSpecification as error:

@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from pis.amun.job_limits import MEBIBYTE, Limits
+from pis.amun.job_limits import MEBIBYTE, JobLimits
 from pis.amun.jobs import Finished, run_job
 from pis.amun.limit_watch import Watch
 from pis.amun.sandbox import confined, interpreter_folders
 
 ROOT = Path(__file__).parents[2]
 
-LIMITS = Limits(
+LIMITS = JobLimits(
     wall_s=60,
     output_bytes=4 * MEBIBYTE,
     memory_bytes=256 * MEBIBYTE,
@@ -54,7 +54,7 @@ def run(
     text: str,
     tmp_path: Path,
     *words: str,
-    limits: Limits = LIMITS,
+    limits: JobLimits = LIMITS,
     environment: dict[str, str] | None = None,
 ) -> Finished:
     """What becomes of the script ``text``, called with ``words``."""

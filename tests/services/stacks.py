@@ -18,7 +18,7 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 
 from common.settings import Settings
-from pis.amun.environments import Environment, build_environment
+from pis.amun.environments import BuiltEnvironment, build_environment
 from pis.amun.pinning import pinned_specification
 from pis.amun.specification import load_specification
 from tests.effort import is_thorough
@@ -47,7 +47,7 @@ def missing(name: str) -> str | None:
     return f"{' '.join(STACKS[name])} is not in {_cache()}; `make test-all` installs it"
 
 
-def stack_environment(name: str) -> Environment:
+def stack_environment(name: str) -> BuiltEnvironment:
     """The environment of one of :data:`STACKS`, from a lock with hashes."""
     lock = load_specification(_specification(STACKS[name])).lock
     built = build_environment(lock, replace(Settings.from_env({}), home=_cache()))

@@ -20,14 +20,14 @@ from pis.amun.installer import BuildLog, Say, failed
 from pis.amun.job_limits import (
     CONFINED,
     MEBIBYTE,
-    Limits,
+    JobLimits,
 )
 from pis.amun.jobs import Ended, Finished, run_job
 from pis.amun.launchers import Inspection, Job, JobResult, Prepared
 from pis.amun.launchers.containerfile import PYTHON, SCRIPT
 from pis.amun.launchers.images import (
+    BuiltImage,
     Engine,
-    Image,
     build_image,
     find_engine,
     isolation,
@@ -55,7 +55,7 @@ class Allotment:
     """
 
     cpus: float
-    limits: Limits
+    limits: JobLimits
     threads: Mapping[str, str]
 
 
@@ -70,7 +70,7 @@ class ContainerLauncher:
     def __init__(self, settings: Settings, say: Say | None = None) -> None:
         self._settings = settings
         self._say = say
-        self._images: dict[str, Image] = {}
+        self._images: dict[str, BuiltImage] = {}
 
     def slots(self) -> int:
         """One: containers of one machine would disturb each other."""

@@ -84,7 +84,7 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class BuiltImage:
     """An image that stands, and what it says of itself.
 
     :param identifier: ``sha256:…``
@@ -111,7 +111,7 @@ def find_engine() -> Engine:
 
 
 def prepared_of(
-    inspection: Inspection, image: Image, log: BuildLog, reference: str | None = None
+    inspection: Inspection, image: BuiltImage, log: BuildLog, reference: str | None = None
 ) -> Prepared:
     """An inspection whose image stands, under ``reference`` or its identifier."""
     return Prepared(
@@ -142,7 +142,7 @@ def recipe_of(inspection: Inspection) -> Recipe:
     )
 
 
-def build_image(inspection: Inspection, settings: Settings, log: BuildLog) -> Image:
+def build_image(inspection: Inspection, settings: Settings, log: BuildLog) -> BuiltImage:
     """Build the image of ``inspection``; layers that stand are used again.
 
     :raises BuildFailed: with the log
@@ -195,7 +195,9 @@ def _build(
     return identifier.read_text(encoding="ascii").strip()
 
 
-def _ask(engine: Engine, identifier: str, specification: Specification, log: BuildLog) -> Image:
+def _ask(
+    engine: Engine, identifier: str, specification: Specification, log: BuildLog
+) -> BuiltImage:
     done = engine.call("run", "--rm", *isolation(), identifier, PYTHON, "-I", "-c", _ASK)
     if done.returncode:
         log.write(done.stderr)
@@ -205,7 +207,7 @@ def _ask(engine: Engine, identifier: str, specification: Specification, log: Bui
     if wanted is not None and found != wanted and not found.startswith(f"{wanted}."):
         message = f"Python {wanted} was asked for, {specification.base} has {found}"
         raise failed("python-not-found", message, log)
-    return Image(identifier, found, _os_release(said["os_release"]))
+    return BuiltImage(identifier, found, _os_release(said["os_release"]))
 
 
 def _os_release(text: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pis.amun.jobs import STDOUT_BYTES, Ended, Finished
 from pis.amun.launchers import Inspection, Job, JobResult, Prepared
 from pis.amun.launchers.container import allotment_of, of_image, ran_within
 from pis.amun.launchers.containerfile import is_reference
-from pis.amun.launchers.images import Image, build_image, find_engine, prepared_of
+from pis.amun.launchers.images import BuiltImage, build_image, find_engine, prepared_of
 from pis.amun.launchers.kubernetes_manifest import (
     HARDWARE_CONTAINER,
     JOB_CONTAINER,
@@ -155,7 +155,7 @@ _CONFIGURE = "point KUBECONFIG to a cluster, or run in a pod that may make Jobs"
 _REGISTRY = "set IMAGE_REGISTRY to where this machine pushes and the cluster's nodes pull"
 
 
-class ClusterUnavailable(ProjectError):
+class KubernetesUnavailable(ProjectError):
     """No cluster is configured, or it refuses or does not answer."""
 
     def __init__(self, message: str, hint: str = _CONFIGURE) -> None:
@@ -167,7 +167,7 @@ class KubernetesLauncher:
     """Builds and pushes an image for each stack, and runs each job as a Job of the cluster.
 
     :param say: called with each line of a build's log
-    :raises ClusterUnavailable: also if the client is not installed
+    :raises KubernetesUnavailable: also if the client is not installed
     """
 
     name = "kubernetes"
@@ -176,7 +176,7 @@ class KubernetesLauncher:
         self._settings = settings
         self._say = say
         self._namespace = _configured()
-        self._images: dict[str, Image] = {}
+        self._images: dict[str, BuiltImage] = {}
 
     def slots(self) -> int:
         """One: where the cluster puts two pods is its own choice, and it may be one node."""
@@ -199,7 +199,7 @@ class KubernetesLauncher:
     def run(self, prepared: Prepared, job: Job) -> JobResult:
         """Run one job, and remove what it left in the cluster.
 
-        :raises ClusterUnavailable: if the cluster refuses
+        :raises KubernetesUnavailable: if the cluster refuses
         """
         inspection, reference = prepared.inspection, prepared.image or ""
         allotment = allotment_of(inspection.specification)
@@ -214,7 +214,7 @@ class KubernetesLauncher:
         """Nothing is held."""
 
 
-def push(image: Image, registry: str | None, log: BuildLog) -> str:
+def push(image: BuiltImage, registry: str | None, log: BuildLog) -> str:
     """Push ``image``.
 
     :returns: the reference under which the cluster pulls it
@@ -240,7 +240,7 @@ def push(image: Image, registry: str | None, log: BuildLog) -> str:
 def run_in_cluster(namespace: str, image: str, inspection: Inspection, job: Job) -> Pod:
     """Run ``job`` as a Job of one completion, wait for it, and remove it.
 
-    :raises ClusterUnavailable: if the cluster refuses
+    :raises KubernetesUnavailable: if the cluster refuses
     """
     from kubernetes import client
 
@@ -263,7 +263,7 @@ def run_in_cluster(namespace: str, image: str, inspection: Inspection, job: Job)
             if pods and pods[0].status.phase in {"Succeeded", "Failed"}:
                 return read_pod(core, namespace, pods[0])
             if time.monotonic() > deadline:
-                raise ClusterUnavailable(f"the job {object_name(name)} did not come to its end")
+                raise KubernetesUnavailable(f"the job {object_name(name)} did not come to its end")
             time.sleep(_LOOK_S)
 
 
@@ -276,13 +276,13 @@ def _configured() -> str:
         from kubernetes import config
     except ImportError as error:
         hint = "install the extra `kubernetes`"
-        raise ClusterUnavailable("the client of Kubernetes is not installed", hint) from error
+        raise KubernetesUnavailable("the client of Kubernetes is not installed", hint) from error
     try:
         # Standard output is for the answer; the client prints there what it tries.
         with contextlib.redirect_stdout(io.StringIO()):
             config.load_config()
     except (config.ConfigException, TypeError) as error:
-        raise ClusterUnavailable(f"no cluster is configured: {error}") from error
+        raise KubernetesUnavailable(f"no cluster is configured: {error}") from error
     with contextlib.suppress(config.ConfigException):
         _, current = config.list_kube_config_contexts()
         return str(current["context"].get("namespace") or "default")
@@ -330,6 +330,8 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except client.ApiException as error:
-        raise ClusterUnavailable(f"the cluster refuses: {error.status} {error.reason}") from error
+        raise KubernetesUnavailable(
+            f"the cluster refuses: {error.status} {error.reason}"
+        ) from error
     except urllib3.exceptions.HTTPError as error:
-        raise ClusterUnavailable(f"the cluster does not answer: {error}") from error
+        raise KubernetesUnavailable(f"the cluster does not answer: {error}") from error

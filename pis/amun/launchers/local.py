@@ -21,7 +21,7 @@ from pis.amun.environments import build_environment
 from pis.amun.hardware import hwinfo, separate_cores
 from pis.amun.inspection_folder import Ran, job_result
 from pis.amun.installer import BuildLog, Say, failed
-from pis.amun.job_limits import CONFINED, Limits
+from pis.amun.job_limits import CONFINED, JobLimits
 from pis.amun.jobs import Finished, run_job
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared, Script
 from pis.amun.limit_watch import Watch
@@ -32,7 +32,7 @@ from pis.amun.sandbox import (
     of_job,
     require_confinement,
 )
-from pis.amun.specification import Requests, Specification
+from pis.amun.specification import ResourceRequests, Specification
 from pis.scratch import scratch_folder
 
 #: What a job gets of the runner's own environment; secrets of the runner are not in it.
@@ -127,10 +127,10 @@ def run_here(prepared: Prepared, job: Job, launcher: str) -> JobResult:
     return job_result(prepared.inspection, job, finished, ran)
 
 
-def limits_of(specification: Specification, script: Script) -> Limits:
+def limits_of(specification: Specification, script: Script) -> JobLimits:
     """What one job may take; a script without a sandbox has no limits but time and output."""
     if not script.confined:
-        return Limits(wall_s=specification.timeout_s)
+        return JobLimits(wall_s=specification.timeout_s)
     memory_bytes = specification.run.memory_bytes or CONFINED.memory_bytes
     return replace(CONFINED, wall_s=specification.timeout_s, memory_bytes=memory_bytes)
 
@@ -138,7 +138,7 @@ def limits_of(specification: Specification, script: Script) -> Limits:
 def _unconfined(
     prepared: Prepared,
     folder: Path,
-    limits: Limits,
+    limits: JobLimits,
     variables: Mapping[str, str],
     cpus: list[int] | None,
 ) -> Finished:
@@ -154,7 +154,7 @@ def _unconfined(
 def _confined(
     prepared: Prepared,
     folder: Path,
-    limits: Limits,
+    limits: JobLimits,
     variables: Mapping[str, str],
     cpus: list[int] | None,
 ) -> Finished:
@@ -225,13 +225,13 @@ def _notes(specification: Specification) -> Iterator[str]:
         yield f"{wanted:g} processors were asked for; jobs are pinned to {math.ceil(wanted)}"
 
 
-def _require_hardware(requests: Requests, log: BuildLog) -> None:
+def _require_hardware(requests: ResourceRequests, log: BuildLog) -> None:
     unmet = list(unmet_requests(requests, hwinfo()))
     if unmet:
         raise failed("hardware-not-met", "; ".join(unmet), log)
 
 
-def unmet_requests(requests: Requests, info: Mapping[str, Any]) -> Iterator[str]:
+def unmet_requests(requests: ResourceRequests, info: Mapping[str, Any]) -> Iterator[str]:
     """What was asked for and the machine described by ``info`` is not."""
     cpu, wanted = info["cpu_info"], requests.hardware
     for name, value, has in (

@@ -35,7 +35,7 @@ _START = (
 )
 
 
-class ClusterUnavailable(ProjectError):
+class RayUnavailable(ProjectError):
     """No cluster answers, or none of its nodes can be had."""
 
     def __init__(self, message: str, hint: str = _START) -> None:
@@ -83,7 +83,7 @@ class RayLauncher:
     """Builds and runs on every node of a cluster that nothing else is using.
 
     :param address: of the cluster; by default what ``RAY_ADDRESS`` says, else this machine's
-    :raises ClusterUnavailable: also if Ray is not installed
+    :raises RayUnavailable: also if Ray is not installed
     """
 
     name = "ray"
@@ -171,7 +171,7 @@ def _connect(address: str) -> None:
     try:
         import ray
     except ImportError as error:
-        raise ClusterUnavailable("Ray is not installed", "install the extra `ray`") from error
+        raise RayUnavailable("Ray is not installed", "install the extra `ray`") from error
     try:
         _require_answer(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
         _join(address, {})
@@ -180,7 +180,7 @@ def _connect(address: str) -> None:
             root = Path(__file__).parents[3]
             _join(address, {"py_modules": [str(root / room) for room in _ROOMS]})
     except (OSError, RuntimeError, ValueError) as error:
-        raise ClusterUnavailable(f"no Ray cluster answers: {error}") from error
+        raise RayUnavailable(f"no Ray cluster answers: {error}") from error
 
 
 def _require_answer(address: str) -> None:
@@ -254,7 +254,7 @@ def _claimed(settings: Settings) -> list[Node]:
 def _sound(ready: Sequence[Any], waiting: Mapping[Any, Node]) -> list[Any]:
     """Those on which the worker came up.
 
-    :raises ClusterUnavailable: if it did on none
+    :raises RayUnavailable: if it did on none
     """
     import ray
 
@@ -270,7 +270,7 @@ def _sound(ready: Sequence[Any], waiting: Mapping[Any, Node]) -> list[Any]:
         sound.append(reference)
     if not sound:
         ray.shutdown()
-        raise ClusterUnavailable(f"no node of the cluster can be had: {words}")
+        raise RayUnavailable(f"no node of the cluster can be had: {words}")
     return sound
 
 

@@ -12,15 +12,15 @@ import pytest
 from cli.inspect_view import Lines, print_outcomes
 from pis.amun.installer import BuildLog, failed, reason_of
 from pis.amun.launchers import BuildFailed, Job
-from pis.amun.outcomes import Noise, Outcome
+from pis.amun.outcomes import InspectionOutcome, Noise
 from tests.factories.specifications import measured
 
 OUT = Path("/out dir")
-MEASURED = Outcome(
+MEASURED = InspectionOutcome(
     "inspection-matmul-1f2e3d4c", OUT / "inspection-matmul-1f2e3d4c", "measured", "numpy", "2.2.6",
     3, 0, (10.0, 1234.5, 2000.0), "GFLOPS",
 )  # fmt: skip
-NOT_BUILT = Outcome(
+NOT_BUILT = InspectionOutcome(
     "inspection-matmul-00000000", OUT / "inspection-matmul-00000000", "build_failed", None, None,
     0, 0, (), None, BuildFailed("no-wheel", "there is none"),
 )  # fmt: skip

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from pis.amun import jobs
-from pis.amun.job_limits import Limits
+from pis.amun.job_limits import JobLimits
 from pis.amun.jobs import STDOUT_BYTES, Ended, Finished, run_job
 from tests.services.waiting import wait_until
 
@@ -25,14 +25,14 @@ PATH = {"PATH": "/usr/bin:/bin"}
 
 
 def run(program: str, tmp_path: Path, **options: Any) -> Finished:
-    limits = options.pop("limits", Limits(wall_s=60.0))
+    limits = options.pop("limits", JobLimits(wall_s=60.0))
     environment = options.pop("environment", PATH)
     command = [sys.executable, "-c", program]
     return run_job(command, environment=environment, limits=limits, workdir=tmp_path, **options)
 
 
 def shell(program: str, tmp_path: Path, **options: Any) -> Finished:
-    limits = options.pop("limits", Limits(wall_s=60.0))
+    limits = options.pop("limits", JobLimits(wall_s=60.0))
     command = ["/bin/sh", "-c", program]
     return run_job(command, environment=PATH, limits=limits, workdir=tmp_path, **options)
 
@@ -69,7 +69,9 @@ def test_a_job_sees_only_the_environment_that_it_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
-    finished = run_job(["/usr/bin/env"], environment={"A": "b"}, limits=Limits(), workdir=tmp_path)
+    finished = run_job(
+        ["/usr/bin/env"], environment={"A": "b"}, limits=JobLimits(), workdir=tmp_path
+    )
     assert finished.stdout == b"A=b\n"
 
 
@@ -122,7 +124,7 @@ def test_of_much_output_the_beginning_is_kept(tmp_path: Path) -> None:
 
 
 def test_endless_output_ends_the_job(tmp_path: Path) -> None:
-    limits = Limits(wall_s=60.0, output_bytes=4_000_000)
+    limits = JobLimits(wall_s=60.0, output_bytes=4_000_000)
     finished = shell("yes; sleep 60", tmp_path, limits=limits)
     assert finished.ended is Ended.OUTPUT_LIMIT
     assert finished.exit_code < 0
@@ -154,7 +156,7 @@ def test_a_child_that_left_the_group_does_not_hold_the_job_up(tmp_path: Path) ->
 
 def test_what_cannot_be_started_is_a_result(tmp_path: Path) -> None:
     finished = run_job(
-        ["/no/such/program"], environment=PATH, limits=Limits(), workdir=tmp_path / "none"
+        ["/no/such/program"], environment=PATH, limits=JobLimits(), workdir=tmp_path / "none"
     )
     assert (finished.exit_code, finished.ended) == (127, Ended.LAUNCH_FAILED)
     assert b"none" in finished.stderr
@@ -162,7 +164,7 @@ def test_what_cannot_be_started_is_a_result(tmp_path: Path) -> None:
 
 def test_a_breach_that_the_watch_sees_ends_the_job(tmp_path: Path) -> None:
     class Strict:
-        def __init__(self, pid: int, limits: Limits) -> None:
+        def __init__(self, pid: int, limits: JobLimits) -> None:
             self.looks = 0
 
         def breach(self) -> Ended | None:
@@ -183,7 +185,7 @@ def test_a_job_is_pinned_and_the_runner_is_not(tmp_path: Path) -> None:
 
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
     class Interrupted:
-        def __init__(self, pid: int, limits: Limits) -> None:
+        def __init__(self, pid: int, limits: JobLimits) -> None:
             self.pid = pid
             (tmp_path / "pid").write_text(str(pid))
 
@@ -201,7 +203,7 @@ def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
         "from pis.amun.jobs import run_job\n"
         "from pis.amun.limit_watch import Limits\n"
         "run_job(['/bin/sh', '-c', 'echo $$ > pid; exec sleep 120'], environment={},"
-        f" limits=Limits(), workdir=Path({str(tmp_path)!r}))\n"
+        f" limits=JobLimits(), workdir=Path({str(tmp_path)!r}))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", program], env=environment) as runner:

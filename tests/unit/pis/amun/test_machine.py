@@ -16,7 +16,7 @@ from pis.amun.control_groups import (
 )
 from pis.amun.hardware import cpu_info, first_processor, host, hwinfo, os_release, separate_cores
 from pis.amun.launchers.local import unmet_requests
-from pis.amun.specification import HardwareRequest, Requests
+from pis.amun.specification import HardwareRequest, ResourceRequests
 
 CALM = Conditions((0.5, 0.4, 0.3), 10, 1000, 0, 0, 0, 0, ())
 
@@ -163,7 +163,7 @@ def test_what_was_asked_for_and_is_not_here_is_all_told() -> None:
     info = {
         "cpu_info": {"family": 6, "model": 85, "brand_raw": "A (R) B", "sockets": 1, "cores": 2}
     }
-    fits = Requests(1, 1024, HardwareRequest(6, 85, "b", 2))
+    fits = ResourceRequests(1, 1024, HardwareRequest(6, 85, "b", 2))
     assert list(unmet_requests(fits, info)) == []
-    other = Requests(1e6, 2**60, HardwareRequest(25, 1, "Abacus", 3))
+    other = ResourceRequests(1e6, 2**60, HardwareRequest(25, 1, "Abacus", 3))
     assert len(list(unmet_requests(other, info))) == 6

@@ -7,15 +7,15 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pis.amun.schedule import Plan, blocks
+from pis.amun.schedule import MissingJobs, blocks
 
 plans = st.lists(st.sets(st.integers(0, 8), max_size=8), min_size=1, max_size=5).map(
-    lambda sets: [Plan(f"i{n}", tuple(sorted(numbers))) for n, numbers in enumerate(sets)]
+    lambda sets: [MissingJobs(f"i{n}", tuple(sorted(numbers))) for n, numbers in enumerate(sets)]
 )
 
 
 def order(*jobs: int, interleaved: bool = True, slots: int = 1) -> list[str]:
-    wanted = [Plan("abc"[n], tuple(range(count))) for n, count in enumerate(jobs)]
+    wanted = [MissingJobs("abc"[n], tuple(range(count))) for n, count in enumerate(jobs)]
     made = blocks(wanted, "run", interleaved=interleaved, slots=slots)
     return ["".join(job.inspection_id for job in block) for block in made]
 
@@ -35,7 +35,10 @@ def test_without_interleaving_one_stack_follows_the_other() -> None:
 
 def test_every_slot_has_its_own_turns() -> None:
     made = blocks(
-        [Plan("a", tuple(range(6))), Plan("b", tuple(range(6)))], "r", interleaved=True, slots=2
+        [MissingJobs("a", tuple(range(6))), MissingJobs("b", tuple(range(6)))],
+        "r",
+        interleaved=True,
+        slots=2,
     )
     of_slot = [
         ["".join(job.inspection_id for job in block) for block in made if block[0].slot == slot]
@@ -45,14 +48,14 @@ def test_every_slot_has_its_own_turns() -> None:
 
 
 def test_a_resumed_run_has_what_is_missing() -> None:
-    made = blocks([Plan("a", (2, 3)), Plan("b", (1, 3))], "r", interleaved=True)
+    made = blocks([MissingJobs("a", (2, 3)), MissingJobs("b", (1, 3))], "r", interleaved=True)
     jobs = [(job.inspection_id, job.number, job.block, job.turn) for block in made for job in block]
     assert jobs == [("b", 1, 1, 1), ("a", 2, 2, 1), ("a", 3, 3, 1), ("b", 3, 3, 2)]
 
 
 @given(plans, st.booleans(), st.integers(1, 3))
 def test_every_missing_job_runs_exactly_once(
-    wanted: list[Plan], interleaved: bool, slots: int
+    wanted: list[MissingJobs], interleaved: bool, slots: int
 ) -> None:
     made = blocks(wanted, "r", interleaved=interleaved, slots=slots)
     ran = [(job.inspection_id, job.number) for block in made for job in block]
@@ -61,7 +64,7 @@ def test_every_missing_job_runs_exactly_once(
 
 
 @given(plans, st.integers(1, 3))
-def test_a_block_has_one_job_a_stack_in_one_slot(wanted: list[Plan], slots: int) -> None:
+def test_a_block_has_one_job_a_stack_in_one_slot(wanted: list[MissingJobs], slots: int) -> None:
     for block in blocks(wanted, "r", interleaved=True, slots=slots):
         assert len({job.inspection_id for job in block}) == len(block)
         assert len({(job.slot, job.block) for job in block}) == 1
@@ -70,14 +73,14 @@ def test_a_block_has_one_job_a_stack_in_one_slot(wanted: list[Plan], slots: int)
 
 @given(st.integers(2, 4), st.integers(1, 6))
 def test_neighbouring_blocks_run_in_opposite_directions(stacks: int, jobs: int) -> None:
-    wanted = [Plan(str(n), tuple(range(jobs))) for n in range(stacks)]
+    wanted = [MissingJobs(str(n), tuple(range(jobs))) for n in range(stacks)]
     made = blocks(wanted, "r", interleaved=True)
     for one, other in pairwise(made):
         assert [it.inspection_id for it in one] == [it.inspection_id for it in reversed(other)]
 
 
 def test_the_reference_runs_several_times_a_block_between_the_others() -> None:
-    wanted = [Plan("r", tuple(range(6)), 3), *(Plan(it, (0, 1)) for it in "abcde")]
+    wanted = [MissingJobs("r", tuple(range(6)), 3), *(MissingJobs(it, (0, 1)) for it in "abcde")]
     made = blocks(wanted, "run", interleaved=True)
     assert ["".join(job.inspection_id for job in block) for block in made] == [
         # The others at 0.1, 0.3, 0.5, 0.7 and 0.9 of the block, the reference at 1/6, 1/2 and 5/6.
@@ -89,7 +92,7 @@ def test_the_reference_runs_several_times_a_block_between_the_others() -> None:
 
 
 def test_a_resumed_run_goes_on_within_a_block_of_several_jobs() -> None:
-    made = blocks([Plan("r", (2, 3), 2), Plan("a", (1,))], "run", interleaved=True)
+    made = blocks([MissingJobs("r", (2, 3), 2), MissingJobs("a", (1,))], "run", interleaved=True)
     assert [[(job.inspection_id, job.number, job.block) for job in block] for block in made] == [
         [("r", 2, 1), ("a", 1, 1), ("r", 3, 1)]
     ]
