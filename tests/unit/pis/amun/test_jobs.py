@@ -201,7 +201,7 @@ def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "from pis.amun.jobs import run_job\n"
-        "from pis.amun.limit_watch import Limits\n"
+        "from pis.amun.job_limits import JobLimits\n"
         "run_job(['/bin/sh', '-c', 'echo $$ > pid; exec sleep 120'], environment={},"
         f" limits=JobLimits(), workdir=Path({str(tmp_path)!r}))\n"
     )
