@@ -15,18 +15,16 @@ import neo4j
 import sqlalchemy
 from sqlalchemy import text
 
-from common.errors import SchemaMismatch
+from common.errors import SchemaMismatch, StoreUnavailable
 from common.settings import Settings
-from graph.engine import GRAPH, POSTGRESQL, Stores, open_stores
+from graph.engine import GRAPH, POSTGRESQL, STATEMENT_TIMEOUT_S, Stores, open_stores
+from graph.record.postgresql import AdvisoryLock, session_lock
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 #: Beside this package in a checkout and in an installed environment alike.
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
-
-#: Names the advisory lock that a migrating process holds: "thoth" in ASCII.
-_LOCK = 0x74686F7468
 
 _NUMBERED = re.compile(r"(\d{4})_(\w+)")
 
@@ -197,7 +195,11 @@ def migrate(stores: Stores) -> tuple[SchemaState, ...]:
         before = states(stores)
         migrate_graph(stores.driver, stores.database)
         return before
-    with _one_at_a_time(stores.engine):
+    with session_lock(stores.engine, AdvisoryLock.MIGRATION, STATEMENT_TIMEOUT_S) as connection:
+        if connection is None:
+            raise StoreUnavailable(
+                POSTGRESQL, "another process is still migrating", "wait for it, then try again"
+            )
         before = states(stores)
         if before[0].pending:
             migrate_relational(stores.engine)
@@ -259,17 +261,6 @@ def write_revision(engine: sqlalchemy.Engine, subject: str) -> Path:
         config = alembic_config(connection)
         command.revision(config, subject, autogenerate=True, rev_id=number)
     return next((MIGRATIONS / "versions").glob(f"{number}_*.py"))
-
-
-@contextmanager
-def _one_at_a_time(engine: sqlalchemy.Engine) -> Iterator[None]:
-    """Hold the advisory lock; PostgreSQL frees it when its holder's connection ends."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": _LOCK})
-        try:
-            yield
-        finally:
-            connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": _LOCK})
 
 
 def _too_new(store: str, version: str, known: tuple[str, ...]) -> SchemaMismatch:

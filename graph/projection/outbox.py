@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import neo4j
@@ -17,13 +17,12 @@ from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from graph.projection.kinds import NodeKind
 from graph.projection.packages import invalidate_all_revisions
 from graph.projection.registry import NODES, PROJECTED
+from graph.record.postgresql import AdvisoryLock, session_lock
 from graph.tables import OutboxEntry
 
 #: An entry of this kind stands for everything: the projection is emptied when its turn comes.
 REBUILD = "rebuild"
 
-#: Names the advisory lock that the one projector holds.
-_LOCK = 0x70726F6A
 _POLL_S = 0.1
 _ATTEMPTS = 5
 _DELETE = text("DELETE FROM outbox WHERE entry_id = ANY(:ids)")
@@ -81,23 +80,11 @@ def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
 
     :raises StoreUnavailable: if another projector is still at work after ``wait_s``
     """
-    with engine.connect() as connection:
-        # Not handed back to the pool: closing it is what frees the lock.
-        connection.detach()
-        deadline = time.monotonic() + wait_s
-        while not connection.scalar(select(func.pg_try_advisory_lock(_LOCK))):
-            connection.rollback()
-            if time.monotonic() > deadline:
-                cause = f"another process has been projecting for {wait_s:.0f} s"
-                raise StoreUnavailable("the graph", cause, "wait for it to end, then try again")
-            time.sleep(_POLL_S)
-        connection.commit()
+    with session_lock(engine, AdvisoryLock.PROJECTION, wait_s) as connection:
+        if connection is None:
+            cause = f"another process has been projecting for {wait_s:.0f} s"
+            raise StoreUnavailable("the graph", cause, "wait for it to end, then try again")
         yield connection
-        with suppress(DBAPIError):
-            # The server notices that a connection was closed a moment later; who comes then
-            # and does not wait should not find the lock held by nobody.
-            connection.rollback()
-            connection.execute(select(func.pg_advisory_unlock(_LOCK)))
 
 
 def drain(

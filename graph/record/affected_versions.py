@@ -12,7 +12,6 @@ from sqlalchemy import (
     Text,
     any_,
     bindparam,
-    func,
     select,
     text,
 )
@@ -24,7 +23,7 @@ from common.advisories import (
     VersionLine,
 )
 from graph.record.bulk import copy_rows
-from graph.record.postgresql import texts
+from graph.record.postgresql import AdvisoryLock, lock_transaction, texts
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -33,9 +32,6 @@ from graph.tables import (
     PackageVersionRow,
     table_of,
 )
-
-#: Names the advisory lock between those who add versions and those who add advisories.
-_LOCK = 0x61647669
 
 #: A vulnerability and the package URL of a version that it affects.
 Pair = tuple[str, str]
@@ -57,12 +53,12 @@ def share_advisories(connection: Connection) -> None:
     meet. Called before the first write of a transaction, nobody can wait in a circle;
     called again, it costs a round trip.
     """
-    connection.execute(select(func.pg_advisory_xact_lock_shared(_LOCK)))
+    lock_transaction(connection, AdvisoryLock.ADVISORIES, shared=True)
 
 
 def hold_advisories(connection: Connection) -> None:
     """Nobody else adds advisories or versions until this transaction ends."""
-    connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    lock_transaction(connection, AdvisoryLock.ADVISORIES)
 
 
 def match_versions(connection: Connection, purls: Collection[str]) -> set[str]:

@@ -29,6 +29,7 @@ from graph.record.documents import (
     body_of,
 )
 from graph.record.freshness import progress
+from graph.record.postgresql import lock_name
 from graph.tables import (
     AnalysisRow,
 )
@@ -122,10 +123,7 @@ def accept(
     :param force: accept it in any case; from then on it is the one that others are given
     :returns: the analysis, and whether it is an earlier one
     """
-    connection.execute(
-        text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))"),
-        {"key": f"{new.kind}:{new.cache_key}"},
-    )
+    lock_name(connection, f"{new.kind}:{new.cache_key}")
     earlier = None if force else earlier_than(connection, new)
     if earlier is not None:
         return earlier, True

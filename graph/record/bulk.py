@@ -29,6 +29,12 @@ _ESCAPES = str.maketrans(
 )
 
 
+@cache
+def columns_of(model: type[Base]) -> tuple[str, ...]:
+    """Names of the columns, in the order of the table; the primary key comes first."""
+    return tuple(table_of(model).columns.keys())
+
+
 def copy_new(
     connection: Connection,
     model: type[Base],

@@ -25,7 +25,6 @@ from sqlalchemy import (
     func,
     literal,
     select,
-    text,
     update,
 )
 
@@ -35,7 +34,7 @@ from common.inspection import OWN_COLLECTOR
 from common.parser_version import PARSER_VERSION
 from common.settings import Settings
 from graph.record.bulk import copy_new
-from graph.record.postgresql import storable
+from graph.record.postgresql import lock_name, storable
 from graph.tables import Document, QuarantinedDocument
 
 #: Compressed bodies above this many bytes go to the document store, so that the
@@ -61,9 +60,8 @@ _BODY = select(
 #: Kind of the documents that are named by their request and not by their content.
 UPLOAD = "upload"
 
-# The place of a large body: held by whoever writes one there, and alone by who deletes it.
-_WITH_OTHERS = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:wanted, 1))")
-_ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended(:wanted, 1))")
+#: Namespace of the locks of large bodies: writers share the lock, deleting needs it alone.
+_BODIES = 1
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
 
 _COLUMNS = (
@@ -221,10 +219,9 @@ def _replace_damaged(
 def _row(
     connection: Connection, settings: Settings, document: DeliveredDocument
 ) -> tuple[str | int | bytes | None, ...]:
-    wanted = {"wanted": document.document_id}
     stored = store_body(
         settings, document.document_id, document.body,
-        lambda: connection.execute(_WITH_OTHERS, wanted),
+        lambda: lock_name(connection, document.document_id, namespace=_BODIES, shared=True),
     )  # fmt: skip
     return (
         document.document_id, document.kind, document.schema_version, storable(document.source),
@@ -269,7 +266,7 @@ def forget_body(connection: Connection, settings: Settings, document_id: str) ->
     again in the meantime holds its place until the end of the transaction.
     """
     wanted = {"wanted": document_id}
-    connection.execute(_ALONE, wanted)
+    lock_name(connection, document_id, namespace=_BODIES)
     if connection.scalar(_KNOWN, wanted):
         return
     # What stays behind is an object that nobody names.

@@ -1,4 +1,4 @@
-"""Inspections into the record: rows and their outbox entries in one transaction."""
+"""Inspections: their rows, the outbox entries for the graph, and the queries of the API."""
 
 from __future__ import annotations
 
@@ -22,19 +22,16 @@ from sqlalchemy import (
 )
 
 from common.inspection import (
-    Hardware,
-    Indicator,
     InspectionDocument,
     Observation,
     Outcome,
-    RuntimeEnvironment,
 )
 from common.reasons import Reason
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
 from graph.record.bulk import (
+    columns_of,
     copy_new,
-    copy_rows,
     insert_new,
 )
 from graph.record.documents import DeliveredDocument, add_documents
@@ -48,67 +45,11 @@ from graph.tables import (
     IndicatorRow,
     InspectionRow,
     ObservationRow,
-    OutboxEntry,
     RuntimeEnvironmentRow,
-    table_of,
 )
 
-_HARDWARE_COLUMNS = ("digest", "label", "identity", "document_id")
-_ENVIRONMENT_COLUMNS = (
-    "digest", "os_name", "os_version", "python_version", "cuda_version", "base_image",
-    "native_packages", "document_id",
-)  # fmt: skip
-_INDICATOR_COLUMNS = ("indicator_id", "name", "component", "script_sha256", "document_id")
-_INSPECTION_COLUMNS = (
-    "document_id", "name", "stack_digest", "stack_note", "job_count", "created_at",
-)  # fmt: skip
-_OBSERVATION_COLUMNS = (
-    "observation_id",
-    "document_id",
-    "job_id",
-    "position",
-    "outcome",
-    "exit_code",
-    "indicator_id",
-    "hardware_digest",
-    "environment_digest",
-    "comparison_key",
-    "parameters",
-    "device",
-    "elapsed_s",
-    "rate",
-    "reported_rate",
-    "unit",
-    "repetitions_s",
-    "correction",
-    "quarantine_reason",
-    "unstable_reason",
-    "failure_reason",
-    "failure_message",
-    "host",
-    "block",
-    "turn",
-    "steal_share",
-    "started_at",
-    "ended_at",
-    "memory_bytes",
-    "user_s",
-    "system_s",
-    "spread",
-    "minor_faults",
-    "major_faults",
-    "voluntary_switches",
-    "involuntary_switches",
-    "blocks_read",
-    "blocks_written",
-    "throttled",
-    "swapped",
-    "load",
-    "launcher",
-    "threads",
-    "blas",
-)
-
+#: A row's values by column.
+Row = dict[str, Any]
 
 _MARK_HOST_PROBLEMS = text(
     "UPDATE observations SET outcome = 'host_problem', quarantine_reason = 'host-problem'"
@@ -119,14 +60,23 @@ _COUNT_JOBS = text(
     "UPDATE inspections SET job_count = counted.jobs"
     " FROM unnest(:ids, :jobs) AS counted (id, jobs) WHERE document_id = counted.id"
 ).bindparams(bindparam("ids", type_=ARRAY(Text)), bindparam("jobs", type_=ARRAY(Integer)))
-
-#: A row's values by column.
-Row = dict[str, Any]
+_REFUSE = text(
+    "UPDATE observations SET quarantine_reason = :reason"
+    " WHERE document_id = ANY(:documents) AND quarantine_reason IS DISTINCT FROM :reason"
+    " RETURNING document_id"
+)
+_ACCEPT = text(
+    "UPDATE observations SET quarantine_reason = new.reason"
+    " FROM unnest(:observations, :reasons) AS new (observation_id, reason)"
+    " WHERE observations.observation_id = new.observation_id AND document_id = :document"
+    " AND quarantine_reason = 'tampered'"
+    " RETURNING document_id"
+).bindparams(bindparam("observations", type_=ARRAY(Text)), bindparam("reasons", type_=ARRAY(Text)))
 
 
 @dataclass(frozen=True, slots=True)
 class InspectionDelivery:
-    """An inspection and where it was read from."""
+    """An inspection and the source it was read from."""
 
     document: InspectionDocument
     source: str
@@ -134,7 +84,7 @@ class InspectionDelivery:
 
 @dataclass(frozen=True, slots=True)
 class InspectionsAdded:
-    """What the record did not have before, by identifier."""
+    """Identifiers of documents and observations that are new in the record."""
 
     documents: set[str]
     observations: set[str]
@@ -145,12 +95,10 @@ def add_inspections(
 ) -> InspectionsAdded:
     """Store each inspection once; the caller owns the transaction.
 
-    Of inspections that were stored before, problems of the host are set right: earlier releases
-    stored them as failures of the stack.
-
-    Whatever the number of deliveries, the number of statements is the same.
-
-    Different documents may hold the same observations, which are stored with the first of them.
+    Different documents may hold the same observation; it is stored with the first of them.
+    Inspections that are stored already are corrected if the document reports problems of the host,
+    because earlier releases stored these as failures of the stack. The number of statements does
+    not depend on the number of deliveries.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -165,133 +113,123 @@ def add_inspections(
     )  # fmt: skip
     added = add_documents(connection, settings, delivered)
     documents = [it.document for key, it in unique.items() if key in added]
-    entries = [*_add_stacks(connection, documents), *_add_circumstances(connection, documents)]
-    observations = _add_measurements(connection, documents)
-    entries += [
-        *_entries("inspection", (it.document_id for it in documents)),
-        *_set_host_problems_right(connection, [it.document for it in unique.values()]),
+    stacks = ((it.stack, it.document_id) for it in documents if it.stack is not None)
+    entries: dict[str, Iterable[str]] = {
+        "stack": add_stacks(connection, stacks),
+        **_add_circumstances(connection, documents),
+    }
+    inspections = [_inspection_row(it) for it in documents]
+    copy_new(connection, InspectionRow, *_values(InspectionRow, inspections))
+    observations = [
+        _observation_row(document.document_id, observation)
+        for document in documents
+        for observation in document.observations
     ]
-    outbox = table_of(OutboxEntry)
-    copy_rows(connection, outbox.name, outbox, entries, ("kind", "key"))
-    return InspectionsAdded(added, set(observations))
-
-
-def _entries(kind: str, keys: Iterable[str]) -> list[tuple[str, str]]:
-    return [(kind, key) for key in keys]
-
-
-def _add_stacks(
-    connection: Connection, documents: Sequence[InspectionDocument]
-) -> list[tuple[str, str]]:
-    new = add_stacks(
-        connection, ((it.stack, it.document_id) for it in documents if it.stack is not None)
+    # A smaller delivery of the same inspection may have stored some of its jobs before.
+    new = copy_new(connection, ObservationRow, *_values(ObservationRow, observations))
+    entries["inspection"] = [it.document_id for it in documents]
+    entries["corrected_inspection"] = _correct_host_problems(
+        connection, [it.document for it in unique.values()]
     )
-    return _entries("stack", new)
+    add_entries(connection, entries)
+    return InspectionsAdded(added, set(new))
+
+
+def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row]]:
+    """Every row that :func:`add_inspections` makes of ``document``, except those of its stack.
+
+    Rows of hardware, environments and indicators may repeat, and other documents may make the
+    same ones: their ``document_id`` is that of the first document.
+    """
+    yield InspectionRow, _inspection_row(document)
+    for observation in document.observations:
+        yield from _circumstances(observation, document.document_id)
+        yield ObservationRow, _observation_row(document.document_id, observation)
+
+
+def _row(model: type[Base], source: object, **values: Any) -> Row:
+    """A row of ``model``: each column out of ``values``, else the attribute of that name."""
+    return {
+        name: values[name] if name in values else getattr(source, name)
+        for name in columns_of(model)
+    }
+
+
+def _inspection_row(document: InspectionDocument) -> Row:
+    digest = document.stack.digest if document.stack else None
+    return _row(InspectionRow, document, stack_digest=digest)
+
+
+def _observation_row(document_id: str, observation: Observation) -> Row:
+    return _row(
+        ObservationRow,
+        observation,
+        document_id=document_id,
+        outcome=observation.outcome.value,
+        indicator_id=observation.indicator.indicator_id,
+        hardware_digest=observation.hardware.digest,
+        environment_digest=observation.environment.digest,
+    )
+
+
+def _circumstances(observation: Observation, document_id: str) -> list[tuple[type[Base], Row]]:
+    return [
+        (HardwareRow, _row(HardwareRow, observation.hardware, document_id=document_id)),
+        (
+            RuntimeEnvironmentRow,
+            _row(RuntimeEnvironmentRow, observation.environment, document_id=document_id),
+        ),
+        (IndicatorRow, _row(IndicatorRow, observation.indicator, document_id=document_id)),
+    ]
+
+
+def _values(model: type[Base], rows: Iterable[Row]) -> tuple[list[list[Any]], tuple[str, ...]]:
+    return [list(row.values()) for row in rows], columns_of(model)
 
 
 def _add_circumstances(
     connection: Connection, documents: Sequence[InspectionDocument]
-) -> list[tuple[str, str]]:
-    """Hardware classes, runtime environments and indicators: few, and met again and again."""
-    hardware: dict[str, tuple[Hardware, str]] = {}
-    environments: dict[str, tuple[RuntimeEnvironment, str]] = {}
-    indicators: dict[str, tuple[Indicator, str]] = {}
-    for document in documents:
-        origin = document.document_id
-        for seen in document.observations:
-            hardware.setdefault(seen.hardware.digest, (seen.hardware, origin))
-            environments.setdefault(seen.environment.digest, (seen.environment, origin))
-            indicators.setdefault(seen.indicator.indicator_id, (seen.indicator, origin))
-    new_hardware = insert_new(
-        connection, HardwareRow,
-        [_hardware_row(it, origin) for it, origin in hardware.values()],
-        _HARDWARE_COLUMNS, "digest",
-    )  # fmt: skip
-    new_environments = insert_new(
-        connection, RuntimeEnvironmentRow,
-        [_environment_row(it, origin) for it, origin in environments.values()],
-        _ENVIRONMENT_COLUMNS, "digest",
-    )  # fmt: skip
-    new_indicators = insert_new(
-        connection, IndicatorRow,
-        [_indicator_row(it, origin) for it, origin in indicators.values()],
-        _INDICATOR_COLUMNS, "indicator_id",
-    )  # fmt: skip
-    return [
-        *_entries("hardware", new_hardware),
-        *_entries("runtime_environment", new_environments),
-        *_entries("indicator", new_indicators),
-    ]
+) -> dict[str, list[str]]:
+    """Add hardware classes, runtime environments and indicators; there are few distinct ones.
 
-
-def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row]]:
-    """Every row that :func:`add_inspections` makes of ``document``, by column; without its stack.
-
-    Rows of hardware, environments and indicators may come several times, and other documents may
-    make the same ones: their ``document_id`` is that of whichever came first.
+    :returns: keys of new rows by the kind of their outbox entry
     """
-    origin = document.document_id
-    yield InspectionRow, _by_column(_INSPECTION_COLUMNS, _inspection_row(document))
-    for seen in document.observations:
-        yield HardwareRow, _by_column(_HARDWARE_COLUMNS, _hardware_row(seen.hardware, origin))
-        environment = _environment_row(seen.environment, origin)
-        yield RuntimeEnvironmentRow, _by_column(_ENVIRONMENT_COLUMNS, environment)
-        yield IndicatorRow, _by_column(_INDICATOR_COLUMNS, _indicator_row(seen.indicator, origin))
-        yield ObservationRow, _by_column(_OBSERVATION_COLUMNS, _observation_row(origin, seen))
+    # Most observations of an inspection share these objects, so rows are made of distinct ones.
+    hardware: dict[str, Row] = {}
+    environments: dict[str, Row] = {}
+    indicators: dict[str, Row] = {}
+    for document in documents:
+        for it in document.observations:
+            origin = document.document_id
+            if it.hardware.digest not in hardware:
+                row = _row(HardwareRow, it.hardware, document_id=origin)
+                hardware[it.hardware.digest] = row
+            if it.environment.digest not in environments:
+                row = _row(RuntimeEnvironmentRow, it.environment, document_id=origin)
+                environments[it.environment.digest] = row
+            if it.indicator.indicator_id not in indicators:
+                row = _row(IndicatorRow, it.indicator, document_id=origin)
+                indicators[it.indicator.indicator_id] = row
+    return {
+        kind: insert_new(connection, model, *_values(model, rows.values()), key)
+        for kind, model, rows, key in (
+            ("hardware", HardwareRow, hardware, "digest"),
+            ("runtime_environment", RuntimeEnvironmentRow, environments, "digest"),
+            ("indicator", IndicatorRow, indicators, "indicator_id"),
+        )
+    }
 
 
-def _by_column(columns: Sequence[str], values: Sequence[Any]) -> Row:
-    return dict(zip(columns, values, strict=True))
-
-
-def _hardware_row(hardware: Hardware, document_id: str) -> tuple[Any, ...]:
-    return hardware.digest, hardware.label, hardware.identity, document_id
-
-
-def _indicator_row(indicator: Indicator, document_id: str) -> tuple[Any, ...]:
-    return (
-        indicator.indicator_id, indicator.name, indicator.component, indicator.script_sha256,
-        document_id,
-    )  # fmt: skip
-
-
-def _inspection_row(it: InspectionDocument) -> tuple[Any, ...]:
-    return (
-        it.document_id, it.name, it.stack.digest if it.stack else None, it.stack_note,
-        it.job_count, it.created_at,
-    )  # fmt: skip
-
-
-def _environment_row(environment: RuntimeEnvironment, document_id: str) -> tuple[Any, ...]:
-    return (
-        environment.digest, environment.os_name, environment.os_version,
-        environment.python_version, environment.cuda_version, environment.base_image,
-        environment.native_packages, document_id,
-    )  # fmt: skip
-
-
-def _add_measurements(connection: Connection, documents: Sequence[InspectionDocument]) -> list[str]:
-    """Add inspections and their observations; returns the identifiers of new observations."""
-    copy_new(connection, InspectionRow, [*map(_inspection_row, documents)], _INSPECTION_COLUMNS)
-    # Jobs of a smaller delivery of the same inspection are there already.
-    return copy_new(
-        connection, ObservationRow,
-        [_observation_row(document.document_id, seen)
-         for document in documents for seen in document.observations],
-        _OBSERVATION_COLUMNS,
-    )  # fmt: skip
-
-
-def _set_host_problems_right(
+def _correct_host_problems(
     connection: Connection, documents: Sequence[InspectionDocument]
-) -> list[tuple[str, str]]:
+) -> set[str]:
     counts = {
         it.document_id: it.job_count
         for it in documents
         if any(seen.outcome is Outcome.HOST_PROBLEM for seen in it.observations)
     }
     if not counts:
-        return []
+        return set()
     observations = [
         seen.observation_id
         for it in documents
@@ -302,52 +240,22 @@ def _set_host_problems_right(
     if changed:
         ids, jobs = list(counts), list(counts.values())
         connection.execute(_COUNT_JOBS, {"ids": ids, "jobs": jobs})
-    return _entries("corrected_inspection", sorted(set(changed)))
-
-
-def _observation_row(document_id: str, seen: Observation) -> tuple[Any, ...]:
-    return (
-        seen.observation_id, document_id, seen.job_id, seen.position, seen.outcome.value,
-        seen.exit_code, seen.indicator.indicator_id, seen.hardware.digest,
-        seen.environment.digest, seen.comparison_key, seen.parameters, seen.device,
-        seen.elapsed_s, seen.rate, seen.reported_rate, seen.unit, seen.repetitions_s,
-        seen.correction, seen.quarantine_reason, seen.unstable_reason, seen.failure_reason,
-        seen.failure_message, seen.host, seen.block, seen.turn, seen.steal_share,
-        seen.started_at, seen.ended_at, seen.memory_bytes, seen.user_s, seen.system_s,
-        seen.spread, seen.minor_faults, seen.major_faults, seen.voluntary_switches,
-        seen.involuntary_switches, seen.blocks_read, seen.blocks_written, seen.throttled,
-        seen.swapped, seen.load, seen.launcher, seen.threads, seen.blas,
-    )  # fmt: skip
-
-
-_REFUSE = text(
-    "UPDATE observations SET quarantine_reason = :reason"
-    " WHERE document_id = ANY(:documents) AND quarantine_reason IS DISTINCT FROM :reason"
-    " RETURNING document_id"
-)
-
-_ACCEPT = text(
-    "UPDATE observations SET quarantine_reason = new.reason"
-    " FROM unnest(:observations, :reasons) AS new (observation_id, reason)"
-    " WHERE observations.observation_id = new.observation_id AND document_id = :document"
-    " AND quarantine_reason = 'tampered'"
-    " RETURNING document_id"
-).bindparams(bindparam("observations", type_=ARRAY(Text)), bindparam("reasons", type_=ARRAY(Text)))
+    return set(changed)
 
 
 def refuse_observations(connection: Connection, document_ids: Collection[str]) -> int:
-    """Have no observation of these documents count; the caller owns the transaction.
+    """Quarantine all observations of these documents; the caller owns the transaction.
 
-    :returns: how many counted until now, or were refused for another reason
+    :returns: number of observations that were not quarantined for this reason before
     """
     values = {"reason": Reason.TAMPERED.value, "documents": list(document_ids)}
     changed = connection.scalars(_REFUSE, values).all() if document_ids else []
-    _tell(connection, changed)
+    add_entries(connection, {"corrected_inspection": set(changed)})
     return len(changed)
 
 
 def refused_documents(connection: Connection, document_ids: Collection[str]) -> set[str]:
-    """Those of some documents that have refused observations."""
+    """Those of the documents whose observations are quarantined as tampered with."""
     query = select(ObservationRow.document_id).where(
         ObservationRow.document_id == any_(texts(document_ids)),
         ObservationRow.quarantine_reason == Reason.TAMPERED.value,
@@ -358,23 +266,17 @@ def refused_documents(connection: Connection, document_ids: Collection[str]) -> 
 def accept_observations(
     connection: Connection, document_id: str, reasons: Mapping[str, str | None]
 ) -> int:
-    """Have the observations of a document count again as it says.
+    """Undo :func:`refuse_observations` for a document.
 
-    :param reasons: by observation, why nothing is compared with it, if there is a reason
-    :returns: how many were refused until now
+    :param reasons: the quarantine reason of each observation according to the document
+    :returns: number of observations that were refused
     """
     values = {
         "document": document_id, "observations": list(reasons), "reasons": list(reasons.values()),
     }  # fmt: skip
     changed = connection.scalars(_ACCEPT, values).all()
-    _tell(connection, changed)
+    add_entries(connection, {"corrected_inspection": set(changed)})
     return len(changed)
-
-
-def _tell(connection: Connection, document_ids: Iterable[str]) -> None:
-    """Have the graph follow."""
-    if changed := set(document_ids):
-        add_entries(connection, {"corrected_inspection": changed})
 
 
 @dataclass(frozen=True, slots=True)

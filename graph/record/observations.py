@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -336,18 +336,20 @@ def common_keys(
 
 
 def _observations() -> Select[*tuple[Any, ...]]:
-    row, job, script, place = ObservationRow, InspectionRow, IndicatorRow, RuntimeEnvironmentRow
+    joined = {
+        "indicator": IndicatorRow.name,
+        "component": IndicatorRow.component,
+        "script_sha256": IndicatorRow.script_sha256,
+        "stack_digest": InspectionRow.stack_digest,
+        "python_version": RuntimeEnvironmentRow.python_version,
+    }
+    names = [field.name for field in fields(RecordedObservation)]
+    columns = [joined[it] if it in joined else getattr(ObservationRow, it) for it in names]
     return (
-        select(
-            row.observation_id, row.document_id, row.job_id, row.outcome, row.exit_code,
-            script.name, script.component, script.script_sha256, job.stack_digest,
-            row.hardware_digest, place.python_version, row.comparison_key, row.parameters,
-            row.device, row.elapsed_s, row.rate, row.unit, row.repetitions_s, row.correction,
-            row.quarantine_reason, row.unstable_reason, row.failure_reason, row.failure_message,
-            row.host, row.block, row.turn, row.started_at, row.ended_at, row.memory_bytes,
-            row.user_s, row.system_s,
+        select(*columns)
+        .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+        .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
+        .join(
+            RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == ObservationRow.environment_digest
         )
-        .join(job, job.document_id == row.document_id)
-        .join(script, script.indicator_id == row.indicator_id)
-        .join(place, place.digest == row.environment_digest)
-    )  # fmt: skip
+    )
