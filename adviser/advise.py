@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from adviser.asked import Asked
 from adviser.resolver.admission import choosable, universe_of
-from adviser.resolver.requests import Budget
-from adviser.resolver.results import Resolution, Stack, Status
+from adviser.resolver.resolver_request import Budget
+from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import penalties_of
 from adviser.scoring.target import Target
+from adviser.stack_request import StackRequest
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
@@ -50,7 +50,7 @@ class Advice:
         reached its limit
     """
 
-    asked: Asked
+    asked: StackRequest
     snapshot: Snapshot
     evidence: Evidence
     baseline: Mapping[str, str] | None
@@ -69,13 +69,13 @@ class Advice:
         return "the newest version of each package"
 
     @property
-    def best(self) -> Stack | None:
+    def best(self) -> ResolvedStack | None:
         """The advised stack, if there is one."""
         return self.resolution.stacks[0] if self.resolution.stacks else None
 
 
 def advise(
-    asked: Asked,
+    asked: StackRequest,
     snapshot: Snapshot,
     evidence: Evidence,
     *,
@@ -97,7 +97,7 @@ def advise(
     return Advice(asked, snapshot, evidence, baseline, assessment, universe, resolution, settled)
 
 
-def universe_for(asked: Asked, snapshot: Snapshot, assessment: Assessment) -> Universe:
+def universe_for(asked: StackRequest, snapshot: Snapshot, assessment: Assessment) -> Universe:
     """The versions that the request may choose from, with their scores."""
     request = asked.resolver_request(assessment.refused)
     penalties = penalties_of(assessment.criteria)
@@ -105,7 +105,7 @@ def universe_for(asked: Asked, snapshot: Snapshot, assessment: Assessment) -> Un
 
 
 def assessed(
-    asked: Asked, snapshot: Snapshot, evidence: Evidence, baseline: Mapping[str, str] | None
+    asked: StackRequest, snapshot: Snapshot, evidence: Evidence, baseline: Mapping[str, str] | None
 ) -> Assessment:
     """The assessment of all versions that the request may choose from."""
     return assess(
@@ -120,7 +120,7 @@ def assessed(
 
 
 def baseline_of(
-    asked: Asked, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
+    asked: StackRequest, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
 ) -> tuple[Mapping[str, str] | None, bool]:
     """The stack to compare with: the project's lock, or the newest stack that meets the request.
 
@@ -136,6 +136,6 @@ def baseline_of(
 
 def is_settled(resolution: Resolution) -> bool:
     """Whether every search gives the same result: these stacks in this order, or this conflict."""
-    if resolution.status is Status.INFEASIBLE:
+    if resolution.status is ResolutionStatus.INFEASIBLE:
         return resolution.conflict is None or resolution.conflict.minimal
     return resolution.settled

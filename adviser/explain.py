@@ -13,8 +13,8 @@ from functools import partial
 
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.version_rationale import Rationale, VersionRationales
-from adviser.resolver.results import Conflict, Resolution, Stack, Status
-from adviser.resolver.universe import Refused, Rule, Universe
+from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, ResolvedStack
+from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.scoring.criteria import SCALE
 from graph.candidates import Dependency
 
@@ -128,7 +128,8 @@ def _offering(universe: Universe, wanted: Dependency) -> Universe:
         return universe
     rule = f"versions of {name} without {', '.join(wanted.extras)}"
     refused = [
-        Refused(it.version, Rule.EXCLUSION, "does not have the extra", it, rule) for it in lacking
+        RefusedVersion(it.version, RequestRule.EXCLUSION, "does not have the extra", it, rule)
+        for it in lacking
     ]
     left = [it for it in usable if extras.issubset(it.extras)]
     return replace(
@@ -163,7 +164,7 @@ def why(
     )
 
 
-def changes_between(advised: Stack, forced: Stack) -> tuple[VersionChange, ...]:
+def changes_between(advised: ResolvedStack, forced: ResolvedStack) -> tuple[VersionChange, ...]:
     """The packages that differ, by name."""
     ours, theirs = advised.versions(), forced.versions()
     return tuple(
@@ -188,7 +189,7 @@ def _forced(
 ) -> ForcedStack:
     resolution = resolver(universe, advice.asked.options.budget(threads))
     if not resolution.stacks:
-        infeasible = resolution.status is Status.INFEASIBLE
+        infeasible = resolution.status is ResolutionStatus.INFEASIBLE
         outcome = ForcedOutcome.CONFLICT if infeasible else ForcedOutcome.UNKNOWN
         return ForcedStack(what, outcome, conflict=resolution.conflict)
     return _compared(advice, what, resolution)
@@ -212,7 +213,7 @@ def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
     )
 
 
-def _total(stack: Stack, place: int) -> int:
+def _total(stack: ResolvedStack, place: int) -> int:
     return sum(it.contributions[place] for it in stack.choices)
 
 

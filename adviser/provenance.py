@@ -2,25 +2,169 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from adviser.issues import Issue, IssueId, issue_of
-from adviser.locked_files import of_files
-from adviser.places import Place
 from adviser.projects.locks import names_indexes
-from adviser.projects.project import FromElsewhere, Project, ProjectIndex, WarningCode
+from adviser.projects.project import NonIndexPackage, Project, ProjectIndex, WarningCode
+from adviser.provenance_issues import IssueId, ProvenanceIssue, issue_of
 from adviser.scoring.assessments import NoteLevel
-from common.formats.locks import LockEntry
+from common.formats.locks import LockedFile, LockEntry
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseFile
 
+_PORTS = {"http": 80, "https": 443, "ftp": 21}
+
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class IndexLocation:
+    """Where an index is.
+
+    :param url: its own, without secrets
+    :param file_hosts: ``host`` or ``host:port`` that it may send us to for files
+    """
+
+    url: str
+    file_hosts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FileAddress:
+    """An address in parts, less user, query and fragment.
+
+    :param host: in lower case, with the port if it is not the scheme's own
+    """
+
+    scheme: str
+    host: str
+    path: str
+
+
+def address_of(url: str) -> FileAddress | None:
+    """The parts of an address; ``None`` of what is none.
+
+    >>> address_of("HTTPS://me@H.example:443/a%2Bb.whl?x#y")
+    FileAddress(scheme='https', host='h.example', path='/a+b.whl')
+    """
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.scheme or not (parts.hostname or parts.path.startswith("/")):
+        return None
+    own = port is None or port == _PORTS.get(parts.scheme)
+    host = parts.hostname or ""
+    return FileAddress(parts.scheme, host if own else f"{host}:{port}", unquote(parts.path))
+
+
+def may_serve(place: IndexLocation, address: FileAddress) -> bool:
+    """Whether files of an index may be at an address: on its own host, or one of its file hosts."""
+    index = address_of(place.url)
+    if index is None:
+        return False
+    if address.scheme == "file":
+        path = posixpath.normpath(address.path)
+        return index.scheme == "file" and path.startswith(f"{index.path.rstrip('/')}/")
+    bare = address.host.partition(":")[0]
+    hosts = {it.lower() for it in place.file_hosts}
+    return index.scheme != "file" and (
+        address.host == index.host or bool(hosts & {address.host, bare})
+    )
+
+
+#: Told once of all files of a package that are at one host.
+_UNKNOWN_PLACE = "check with --live, or name the host in PACKAGE_FILE_HOSTS if it is meant"
+#: The other one's addresses are not this machine's.
+_MIRRORED = "check it where that index itself is read: this machine reads it by a mirror"
+
+
+def file_issues(
+    locked: LockEntry, listings: Sequence[ReleaseListing], served: KnownIndexes
+) -> Iterator[ProvenanceIssue]:
+    """What is wrong with where a lock says that its files are, and with their sizes."""
+    named = served.index_of(locked.index)
+    ours = [it for it in listings if it.index == named] or list(listings)
+    for it in locked.files:
+        tell = partial(
+            issue_of, package=locked.name, version=locked.version,
+            digest=f"sha256:{it.sha256}" if it.sha256 else None,
+        )  # fmt: skip
+        sizes = {
+            file.size_bytes
+            for listing in ours
+            for file in listing.files
+            if it.sha256 and file.sha256 == it.sha256 and file.size_bytes is not None
+        }
+        if it.size_bytes is not None and sizes and it.size_bytes not in sizes:
+            message = f"the lock gives {it.filename} {it.size_bytes} bytes, and it has {max(sizes)}"
+            yield tell(IssueId.INVALID_ARTIFACT_SIZE, message)
+        if it.url is not None:
+            yield from _of_address(locked, it, it.url, ours, served)
+
+
+def _of_address(
+    locked: LockEntry,
+    file: LockedFile,
+    url: str,
+    ours: Sequence[ReleaseListing],
+    served: KnownIndexes,
+) -> Iterator[ProvenanceIssue]:
+    tell = partial(issue_of, package=locked.name, version=locked.version)
+    place = address_of(url)
+    where = url.partition("://")[0] + "://" + (place.host if place else "")
+    if place is not None and place.scheme in ("http", "ftp"):
+        message = f"the lock takes files from {where}, which is not reached by verified https"
+        yield tell(IssueId.INSECURE_SOURCE, message)
+    known = [
+        (it.index, it.addresses[name])
+        for it in ours
+        for name in sorted(_names_of(file, it) & it.addresses.keys())
+    ]
+    if place is not None and any(address_of(it) == place for _, it in known):
+        return
+    at = tuple(sorted({it.index for it in ours}))
+    mirrored = any(_is_mirrored(locked, served.places.get(it)) for it in at)
+    if known and not mirrored:
+        index, address = known[0]
+        message = f"the lock takes {file.filename} from {url}, and {index} serves it at {address}"
+        digest = f"sha256:{file.sha256}" if file.sha256 else None
+        yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at, digest=digest)
+    # Of what no index has nothing can be compared, and that is told already.
+    elif at and (mirrored or not any(_may_serve(it, place, served) for it in ours)):
+        message = f"whether {served.shown_all(at)} serves files at {where} is not known"
+        found = tell(IssueId.UNVERIFIABLE, message, indexes=at, level=NoteLevel.WARNING)
+        yield replace(found, remedy=_MIRRORED if mirrored else _UNKNOWN_PLACE)
+
+
+def _names_of(file: LockedFile, listing: ReleaseListing) -> set[str]:
+    """What an index calls a file: a lock may call the same bytes as it likes."""
+    same = (it.filename for it in listing.files if it.sha256 and it.sha256 == file.sha256)
+    return {file.filename, *same}
+
+
+def _is_mirrored(locked: LockEntry, place: IndexLocation | None) -> bool:
+    """Whether a lock names the address of an index that this machine reads elsewhere."""
+    said, ours = address_of(locked.index or ""), address_of(place.url) if place else None
+    return bool(said and ours and said.scheme and said.host != ours.host)
+
+
+def _may_serve(listing: ReleaseListing, address: FileAddress | None, served: KnownIndexes) -> bool:
+    """Whether an index may have files at an address, or is known to have others there."""
+    if address is None:
+        return False
+    place = served.places.get(listing.index)
+    others = map(address_of, listing.addresses.values())
+    there = any(it and (it.scheme, it.host) == (address.scheme, address.host) for it in others)
+    return there or (place is not None and may_serve(place, address))
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseListing:
     """A release as one index serves it.
 
     :param files: those that it offers
@@ -41,7 +185,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class KnownIndexes:
     """What indexes serve, and which of them may be used.
 
     :param listings: by package name and locked version, on each index that has it
@@ -51,10 +195,10 @@ class Served:
     :param places: of each index, where this machine knows it to be, by name
     """
 
-    listings: Mapping[tuple[str, str], Sequence[Listing]]
+    listings: Mapping[tuple[str, str], Sequence[ReleaseListing]]
     allowed: Collection[str] = (DEFAULT_INDEX,)
     called: Mapping[str, str] | None = None
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, IndexLocation] = field(default_factory=dict)
 
     def index_of(self, name: str | None) -> str | None:
         """The index that a lock means."""
@@ -80,7 +224,7 @@ class Served:
         return f"{locked.index} ({address})" if locked.index != address else address
 
 
-def check_lock(project: Project, served: Served) -> list[Issue]:
+def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
     """What is wrong with the lock of a project: errors first, then by package.
 
     Every entry of the lock counts, whatever environment or section it is for.
@@ -90,7 +234,7 @@ def check_lock(project: Project, served: Served) -> list[Issue]:
     for it in sorted(project.lock_entries, key=lambda it: (it.name, it.version, it.origin)):
         listings = served.listings.get((it.name, it.version), ())
         issues += _of_package(it, listings, served, names)
-        issues += of_files(it, listings, served)
+        issues += file_issues(it, listings, served)
     for other in project.lock_elsewhere:
         issues.append(_of_elsewhere(other))
     levels = list(reversed(NoteLevel))
@@ -100,7 +244,7 @@ def check_lock(project: Project, served: Served) -> list[Issue]:
     )
 
 
-def _of_project(project: Project, served: Served) -> Iterator[Issue]:
+def _of_project(project: Project, served: KnownIndexes) -> Iterator[ProvenanceIssue]:
     for warning in project.warnings:
         if warning.code is WarningCode.LOCK_OUTDATED:
             yield issue_of(IssueId.INVALID_LOCK_HASH, f"{warning.field}: {warning.message}")
@@ -120,7 +264,7 @@ def _is_insecure(index: ProjectIndex) -> bool:
     return urlsplit(index.url).scheme in ("http", "ftp") or not index.verify_ssl
 
 
-def _of_elsewhere(it: FromElsewhere) -> Issue:
+def _of_elsewhere(it: NonIndexPackage) -> ProvenanceIssue:
     if it.code is WarningCode.LOCK_INCOMPLETE:
         return issue_of(IssueId.UNVERIFIABLE, f"{it.origin}: {it.what} leaves its version open")
     message = f"{it.origin}: {it.what} comes from no index, so nothing is known of it"
@@ -129,8 +273,8 @@ def _of_elsewhere(it: FromElsewhere) -> Issue:
 
 
 def _of_package(
-    locked: LockEntry, listings: Sequence[Listing], served: Served, names: bool
-) -> Iterator[Issue]:
+    locked: LockEntry, listings: Sequence[ReleaseListing], served: KnownIndexes, names: bool
+) -> Iterator[ProvenanceIssue]:
     name, named = locked.name, served.index_of(locked.index)
     tell = partial(issue_of, package=name, version=locked.version)
     if named is not None and named not in served.allowed:
@@ -166,8 +310,12 @@ def _of_package(
 
 
 def _of_file(
-    locked: LockEntry, text: str, listings: Sequence[Listing], served: Served, names: bool
-) -> Iterator[Issue]:
+    locked: LockEntry,
+    text: str,
+    listings: Sequence[ReleaseListing],
+    served: KnownIndexes,
+    names: bool,
+) -> Iterator[ProvenanceIssue]:
     named = served.index_of(locked.index)
     tell = partial(issue_of, package=locked.name, version=locked.version, digest=text)
     wanted = text.removeprefix("sha256:")
@@ -202,5 +350,5 @@ def _of_file(
         yield tell(IssueId.NOT_ATTESTED, message, indexes=at)
 
 
-def _hashes(listing: Listing) -> frozenset[str]:
+def _hashes(listing: ReleaseListing) -> frozenset[str]:
     return frozenset(it.sha256 for it in listing.files if it.sha256)

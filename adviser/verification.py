@@ -9,7 +9,12 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, any_, select
 
-from adviser.answering.recorded import check_stored, claims_in, replayed, why_it_may_differ
+from adviser.answering.recorded_advice import (
+    check_stored,
+    claims_in,
+    replayed,
+    why_it_may_differ,
+)
 from adviser.reports.checking import BROKEN
 from adviser.reports.record_links import head_of, links_in
 from common import __version__

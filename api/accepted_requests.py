@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from adviser.asked import Asked
 from adviser.projects.project import Project
 from adviser.reports.serialization import plain, restored
+from adviser.stack_request import StackRequest
 from common.errors import InvalidArgument, InvalidDocument
 from common.formats.json_documents import digest
 
@@ -64,7 +64,7 @@ class AdviceRequest(_StoredRequest):
 
     SCHEMA_VERSION: ClassVar[str] = "advice-request-2"
 
-    asked: Asked
+    asked: StackRequest
     hardware_prefix: str | None = None
     described_hardware: Mapping[str, Any] = field(default_factory=dict)
     may_fetch: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adviser.answering.indexes import foreign_indexes
+from adviser.answering.index_selection import foreign_indexes
 from adviser.projects.project import Project
 from api.errors import ApiError, ProblemType
 from common.index.configuration import configured_indexes

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from adviser.resolver.search import LARGE
+from adviser.resolver.cp_sat_search import LARGE
 from adviser.scoring.stack_pairs import name_of
 from benchmarks.dumps import VERSIONS, write_dump
 from benchmarks.homes import THOTH, fresh_home

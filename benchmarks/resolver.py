@@ -18,11 +18,11 @@ from typing import Any
 
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.requests import Budget, Request
 from adviser.resolver.resolve import resolve
+from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
-from adviser.resolver.worker import Worker
+from adviser.resolver.worker import ResolverWorker
 from benchmarks.local_index import served, write_index
 from graph.snapshot import Snapshot
 from tests.factories.installers import resolved
@@ -50,13 +50,13 @@ COLD = """
 import resource, sys
 from pathlib import Path
 from adviser.resolver.admission import universe_of
-from adviser.resolver.requests import Request
+from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.resolve import resolve
 from graph.snapshot import Snapshot
 snapshot = Snapshot.from_json(Path(sys.argv[1]).read_bytes())
 scores = {it.purl: (-1000 * place,) for candidates in snapshot.packages.values()
           for place, it in enumerate(candidates)}
-assert resolve(universe_of(snapshot, Request(), scores)).settled
+assert resolve(universe_of(snapshot, ResolverRequest(), scores)).settled
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
@@ -73,7 +73,7 @@ def main() -> None:
 
 def _real() -> None:
     index = dump_index(DUMP)
-    with tempfile.TemporaryDirectory(prefix="thoth-bench-") as name, Worker() as worker:
+    with tempfile.TemporaryDirectory(prefix="thoth-bench-") as name, ResolverWorker() as worker:
         folder = Path(name)
         write_index(folder / "index", index)
         with served(folder / "index") as url:
@@ -86,12 +86,12 @@ def _closure(
     roots: tuple[str, ...],
     index: Mapping[str, Mapping[str, Any]],
     folder: Path,
-    others: tuple[Worker, str],
+    others: tuple[ResolverWorker, str],
 ) -> None:
     worker, url = others
     snapshot = snapshot_of(index, roots)
     scores = newest_scores(snapshot)
-    universe = universe_of(snapshot, Request(), scores)
+    universe = universe_of(snapshot, ResolverRequest(), scores)
     answer = resolve(universe)
     assert answer.settled, answer.status
     assert check_resolution(universe, answer) == []
@@ -102,10 +102,12 @@ def _closure(
         f"{sizes.packages}, {sizes.kept} of {sizes.versions} versions kept, score "
         f"{answer.objective} = bound {answer.bound}, {answer.solver}"
     )
-    warm = _median_ms(lambda: resolve(universe_of(snapshot, Request(), scores)))
+    warm = _median_ms(lambda: resolve(universe_of(snapshot, ResolverRequest(), scores)))
     solver = Budget(steps=0)
-    alone = _median_ms(lambda: resolve(universe_of(snapshot, Request(), scores), solver))
-    child = _median_ms(lambda: worker.resolve(universe_of(snapshot, Request(), scores), solver))
+    alone = _median_ms(lambda: resolve(universe_of(snapshot, ResolverRequest(), scores), solver))
+    child = _median_ms(
+        lambda: worker.resolve(universe_of(snapshot, ResolverRequest(), scores), solver)
+    )
     cold, memory = _cold(folder, snapshot)
     _line("snapshot warm", warm, f"goal {GOAL_WARM_MS}")
     _line("by the solver, without branch and bound", alone, "")
@@ -200,7 +202,7 @@ def _large() -> None:
 
 def _generated(packages: int, versions: int, *, era: int, seed: int) -> Universe:
     snapshot = snapshot_of(*synthetic_index(packages, versions, era=era, seed=seed))
-    return universe_of(snapshot, Request(), drawn_scores(snapshot, seed))
+    return universe_of(snapshot, ResolverRequest(), drawn_scores(snapshot, seed))
 
 
 def _told(answer: Resolution) -> str:

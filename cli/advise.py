@@ -11,11 +11,11 @@ from cli.options import NamedPath, request_options
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.locks.stacks import LockFile, LockFormat
+    from adviser.locks.lock_model import LockFile, LockFormat
     from adviser.projects.project import Project
 
 
-#: The values of ``adviser.locks.stacks.LockFormat``.
+#: The values of ``adviser.locks.lock_model.LockFormat``.
 FORMATS = ("pipfile-lock", "requirements", "pylock", "constraints")
 _BY_NAME = {"Pipfile.lock": "pipfile-lock"}
 #: By which a file says that it is a lock, and not which; what is expected under some.
@@ -92,8 +92,8 @@ def project_command(
     it again, `thoth advise check` verifies its report. Exit codes as of `thoth advise`.
     """  # fmt: skip
     from adviser.answering.answers import answer, on_hardware, store
-    from adviser.locks.stacks import LockFormat
-    from adviser.resolver.worker import Worker
+    from adviser.locks.lock_model import LockFormat
+    from adviser.resolver.worker import ResolverWorker
     from cli.console import (
         print_json,
         print_note,
@@ -107,7 +107,7 @@ def project_command(
     settings: Settings = context.obj
     if output is not None and not output.absolute().parent.is_dir():
         raise InvalidArgument(f"there is no folder {output.parent}")
-    with Worker() as worker:
+    with ResolverWorker() as worker:
         asked = asked_of(settings, path, given, count=count)
         if output is not None:
             keep_manifest(output, path, asked.project)
@@ -170,7 +170,11 @@ def check(
     could be verified and what could not. Exit code 1 if something does not hold; 2 if nothing is
     wrong and not all of it could be verified.
     """  # fmt: skip
-    from adviser.answering.recorded import check_recorded, read_report, unrepeated
+    from adviser.answering.recorded_advice import (
+        check_recorded,
+        read_report,
+        unrepeated,
+    )
     from adviser.reports.serialization import plain
     from cli.console import print_json, print_lines
     from cli.project_files import refusing_files
@@ -228,7 +232,7 @@ def _format_of(output: Path | None, project: Project) -> str:
 
 def _odd_name(output: Path, form: LockFormat) -> str | None:
     """What a person should know of a file whose name is that of another format."""
-    from adviser.locks.stacks import LockFormat
+    from adviser.locks.lock_model import LockFormat
     from adviser.projects.locks import is_pylock
 
     if form is LockFormat.PYLOCK and not is_pylock(output.name):
@@ -278,7 +282,11 @@ def replay(
     Exit code 1 if it differs, which it may only do where the search ended at its limit, or
     another version of the solver or of this code answers.
     """  # fmt: skip
-    from adviser.answering.recorded import recorded, replayed, why_it_may_differ
+    from adviser.answering.recorded_advice import (
+        recorded,
+        replayed,
+        why_it_may_differ,
+    )
     from cli.project_files import write_file
     from graph.migrate import migrated_stores
 

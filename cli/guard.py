@@ -58,7 +58,11 @@ def guard(
     Exit code 0 otherwise: no harm is settled, and nothing is missing.
     """
     from adviser.answering.answers import hardware_in
-    from adviser.answering.upgrades import changed_versions, guarded, request_of_locks
+    from adviser.guard import (
+        changed_versions,
+        guarded,
+        request_of_locks,
+    )
     from adviser.reports.serialization import claim_document, plain
     from adviser.scoring.verdicts import family_document
     from cli.console import (

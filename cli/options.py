@@ -15,8 +15,8 @@ from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.asked import Asked
     from adviser.projects.project import Project
+    from adviser.stack_request import StackRequest
     from common.environments import Environment
     from graph.candidates import Dependency
 import sys
@@ -25,7 +25,7 @@ from contextlib import ExitStack, redirect_stdout
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adviser.asked import Asked
+    from adviser.stack_request import StackRequest
     from graph.candidates import Dependency
     from graph.engine import Stores
 
@@ -132,23 +132,25 @@ def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:
     return command
 
 
-def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count: int = 1) -> Asked:
+def asked_of(
+    settings: Settings, path: Path, given: Mapping[str, Any], *, count: int = 1
+) -> StackRequest:
     """The request that a project and options make; the hardware class is found out later.
 
     :param given: the values of :func:`request_options` by name
     """
     from packaging.utils import canonicalize_name
 
-    from adviser.answering.indexes import asked_indexes
-    from adviser.asked import Asked, Options
+    from adviser.answering.index_selection import asked_indexes
     from adviser.request_values import parse_bounds, parse_overrides
     from adviser.scoring.criteria import RecommendationType
+    from adviser.stack_request import RequestOptions, StackRequest
     from cli.project_files import read_project
     from common.formats.file_fields import refuse
     from common.reasons import Reason
 
     project, now = read_project(path), datetime.now(UTC)
-    options = Options(
+    options = RequestOptions(
         count=count,
         dev=given["dev"],
         extras=tuple(given["extras"]),
@@ -167,7 +169,7 @@ def asked_of(settings: Settings, path: Path, given: Mapping[str, Any], *, count:
         memory_bytes=given["memory_limit"] * 2**20,
     )
     where = asked_environment(project, given)
-    asked = Asked(project, where, RecommendationType(given["kind"]), options)
+    asked = StackRequest(project, where, RecommendationType(given["kind"]), options)
     # What is no requirement, extra or group needs no store to say so.
     if not asked.roots:
         refuse(
@@ -241,12 +243,12 @@ def labels(text: str) -> dict[str, str]:
     return found
 
 
-def fetch(stores: Stores, asked: Asked, more: Iterable[Dependency] = ()) -> None:
+def fetch(stores: Stores, asked: StackRequest, more: Iterable[Dependency] = ()) -> None:
     """Read the missing packages of a request; everything is reported on standard error.
 
     :param more: packages to look at besides those of the request
     """
-    from adviser.answering.fetching import fetch_missing
+    from adviser.answering.missing_packages import fetch_missing
     from cli.packages import progress_bars
     from cli.packages_view import print_crawls
     from ingest.crawl.crawl_request import CrawlBounds

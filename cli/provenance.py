@@ -12,8 +12,8 @@ from cli.options import NamedPath
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.issues import Issue
     from adviser.projects.project import Project
+    from adviser.provenance_issues import ProvenanceIssue
 
 
 @click.command()
@@ -36,10 +36,9 @@ def provenance(
     Each issue has an identifier, a severity and a remedy. Exit code 1 if one is an error; 3 if
     an index or a store does not answer.
     """  # fmt: skip
-    from adviser.answering.addresses import places_of
-    from adviser.answering.indexes import called_indexes
-    from adviser.answering.listings import recorded_listings, served_listings
-    from adviser.provenance import Served, check_lock
+    from adviser.answering.file_listings import places_of, recorded_listings, served_listings
+    from adviser.answering.index_selection import called_indexes
+    from adviser.provenance import KnownIndexes, check_lock
     from adviser.scoring.assessments import NoteLevel
     from cli.console import print_json, print_lines
     from common.errors import InvalidArgument
@@ -58,7 +57,7 @@ def provenance(
         with migrated_stores(settings, graph=False) as stores:
             listings = recorded_listings(stores, project.lock_entries)
     called = called_indexes(settings, project)
-    issues = check_lock(project, Served(listings, allowed, called, places_of(settings)))
+    issues = check_lock(project, KnownIndexes(listings, allowed, called, places_of(settings)))
     if as_json:
         print_json([it.document() for it in issues])
     else:
@@ -82,7 +81,7 @@ def _project_of(path: Path) -> Project:
     return found if found.lock_source == path.name else read_project(path)
 
 
-def _lines(issues: list[Issue]) -> Iterator[str]:
+def _lines(issues: list[ProvenanceIssue]) -> Iterator[str]:
     for it in issues:
         what = f"{it.package_name} {it.package_version}: " if it.package_name else ""
         digest = f" ({it.digest})" if it.digest else ""

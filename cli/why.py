@@ -33,12 +33,11 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     Exit code 1 if it is not in the stack, or there is none.
     """
     from adviser.advise import advise
-    from adviser.answering.answers import knowledge, on_hardware
-    from adviser.answering.unread import listed_unread
+    from adviser.answering.answers import knowledge, listed_unread, on_hardware
     from adviser.explain import why as explained
     from adviser.reports.serialization import plain
     from adviser.reports.unfetched_versions import missing_message, unfetched_in
-    from adviser.resolver.worker import Worker
+    from adviser.resolver.worker import ResolverWorker
     from cli.console import (
         presence_lines,
         print_json,
@@ -54,7 +53,7 @@ def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given
     if it.specifier or it.extras:
         message = f"{name!r} is more than a package's name; `thoth why-not` takes versions"
         raise InvalidArgument(f"NAME: {message}")
-    with Worker() as worker:
+    with ResolverWorker() as worker:
         asked = asked_of(settings, path, given)
         with migrated_stores(settings) as stores:
             if given["fetch"]:
@@ -88,13 +87,12 @@ def why_not(
     Exit code 1 if no stack can have it.
     """
     from adviser.advise import advise
-    from adviser.answering.answers import knowledge, on_hardware
-    from adviser.answering.unread import listed_unread
+    from adviser.answering.answers import knowledge, listed_unread, on_hardware
     from adviser.explain import ForcedOutcome
     from adviser.explain import why_not as explained
     from adviser.reports.serialization import plain
     from adviser.reports.unfetched_versions import missing_message, unfetched_in
-    from adviser.resolver.worker import Worker
+    from adviser.resolver.worker import ResolverWorker
     from cli.console import (
         forced_lines,
         print_json,
@@ -107,7 +105,7 @@ def why_not(
 
     settings: Settings = context.obj
     (wanted,) = dependencies([requirement], "REQUIREMENT")
-    with Worker() as worker:
+    with ResolverWorker() as worker:
         asked = asked_of(settings, path, given)
         with migrated_stores(settings) as stores:
             if given["fetch"]:

@@ -13,9 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adviser.advise import Advice, Resolver, advise
-from adviser.answering.hardware import AskedHardware, asked_hardware
-from adviser.answering.unread import listed_unread
-from adviser.asked import Asked
+from adviser.answering.target_hardware import TargetHardware, asked_hardware
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -25,7 +23,8 @@ from adviser.reports.documents import (
 )
 from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import packed
-from adviser.reports.unfetched_versions import unfetched_in
+from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
+from adviser.stack_request import StackRequest
 from common import __version__
 from common.environments import Environment
 from common.formats.json_documents import digest, digest_bytes
@@ -36,10 +35,17 @@ from graph.evidence import Evidence
 from graph.projection import sync_few
 from graph.record.advice import add_advice
 from graph.record.evidence import evidence_for
-from graph.record.release_details import files_of
+from graph.record.release_details import files_of, unread_of
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
 from graph.watchdog import watchdog
+
+
+def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
+    """Versions that nobody has read, of every package of a snapshot; one question."""
+    with stores.engine.connect() as connection:
+        return unread_of(connection, list(snapshot.revisions))
+
 
 #: Reads the snapshot of some requirements in an environment, and the evidence for it.
 Reader = Callable[[Stores, Iterable[str], Environment], tuple[Snapshot, Evidence]]
@@ -63,7 +69,7 @@ class Answer:
 
 def answer(
     stores: Stores,
-    asked: Asked,
+    asked: StackRequest,
     resolver: Resolver,
     *,
     threads: int = 1,
@@ -99,7 +105,7 @@ def answer(
 
 def knowledge(
     stores: Stores,
-    asked: Asked,
+    asked: StackRequest,
     timings: dict[str, float] | None = None,
     more: Iterable[Dependency] = (),
 ) -> tuple[Snapshot, Evidence]:
@@ -211,7 +217,7 @@ def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[
     }
 
 
-def hardware_in(stores: Stores, prefix: str | None) -> AskedHardware:
+def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
     """The hardware class that is named, else the one that this host is of."""
     from graph.record.hardware import recorded_hardware
 
@@ -219,7 +225,7 @@ def hardware_in(stores: Stores, prefix: str | None) -> AskedHardware:
         return asked_hardware(recorded_hardware(connection), prefix)
 
 
-def on_hardware(stores: Stores, asked: Asked, prefix: str | None) -> Asked:
+def on_hardware(stores: Stores, asked: StackRequest, prefix: str | None) -> StackRequest:
     """A request about the hardware class that is named, else about this host's."""
     found = hardware_in(stores, prefix)
     return replace(asked, hardware=found.digest, hardware_note=found.note)
@@ -231,7 +237,7 @@ def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:
 
 
 def _with_addresses(stores: Stores, known: ReleaseKnowledge, advice: Advice) -> ReleaseKnowledge:
-    from adviser.answering.addresses import addresses_of
+    from adviser.answering.file_listings import addresses_of
 
     wanted = {
         (candidate.index, it.name, it.version)

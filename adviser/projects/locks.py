@@ -13,9 +13,9 @@ from packaging.version import InvalidVersion, Version
 from adviser.projects.documents import check_sizes, json_of, toml_of
 from adviser.projects.indexes import index_named, public_address
 from adviser.projects.project import (
-    AskedRequirement,
-    FromElsewhere,
+    NonIndexPackage,
     ProjectIndex,
+    ProjectRequirement,
     ProjectWarning,
     WarningCode,
 )
@@ -62,13 +62,13 @@ class ProjectLock:
     entries: tuple[LockEntry, ...]
     source: str
     complete: bool = True
-    elsewhere: tuple[FromElsewhere, ...] = ()
+    elsewhere: tuple[NonIndexPackage, ...] = ()
     indexes: tuple[ProjectIndex, ...] = ()
     manifest_hash: str | None = None
     python: str | None = None
     requires_python: str | None = None
     warnings: tuple[ProjectWarning, ...] = ()
-    unpinned: AskedRequirement | None = None
+    unpinned: ProjectRequirement | None = None
 
     def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockEntry]:
         """What it installs in an environment, by name.

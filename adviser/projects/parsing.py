@@ -12,9 +12,9 @@ from adviser.projects.documents import check_sizes, requirements_text_of, toml_o
 from adviser.projects.locks import ProjectLock, is_pylock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import (
-    AskedRequirement,
     Project,
     ProjectFormat,
+    ProjectRequirement,
     WarningCode,
 )
 from adviser.projects.pyproject import has_requirements, read_pyproject
@@ -175,7 +175,7 @@ def _of_lock(lock: ProjectLock, context: ParseContext) -> Project:
     )
     always = {(it.name, it.marker) for it in roots if not it.dev}
     asked = [
-        (it.dev, AskedRequirement(it.name, "", it.extras, it.marker, it.index, origin=it.origin))
+        (it.dev, ProjectRequirement(it.name, "", it.extras, it.marker, it.index, origin=it.origin))
         for it in roots
         if not (it.dev and (it.name, it.marker) in always)
     ]
@@ -304,7 +304,7 @@ def _bounded(project: Project, files: Mapping[str, bytes], context: ParseContext
 
 def _tell_of_doubles(project: Project, context: ParseContext) -> None:
     for asked in (project.requirements, project.dev):
-        seen: dict[str, AskedRequirement] = {}
+        seen: dict[str, ProjectRequirement] = {}
         for it in asked:
             first = seen.setdefault(canonicalize_name(it.name), it)
             if first is not it and first.marker == it.marker:

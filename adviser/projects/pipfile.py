@@ -14,10 +14,10 @@ from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from adviser.projects.indexes import index_named, public_address, public_text, public_values
 from adviser.projects.project import (
-    AskedRequirement,
     Project,
     ProjectFormat,
     ProjectIndex,
+    ProjectRequirement,
     WarningCode,
 )
 from adviser.projects.requirement_parsing import ParseContext, parse_asked
@@ -170,7 +170,7 @@ def _normalised(section: Any) -> Any:
     return {canonicalize_name(key): value for key, value in section.items()}
 
 
-def _entries(asked: tuple[AskedRequirement, ...]) -> dict[str, Any]:
+def _entries(asked: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
     """Entries of a Pipfile; of a package that is asked for twice all that is asked counts."""
     entries: dict[str, Any] = {}
     for it in asked:
@@ -237,9 +237,9 @@ def _section(
     indexes: tuple[ProjectIndex, ...],
     welcome: frozenset[str],
     context: ParseContext,
-) -> tuple[AskedRequirement, ...]:
+) -> tuple[ProjectRequirement, ...]:
     section = table_in(manifest, key, name)
-    at, seen, asked = inside(name, key), dict[str, str](), list[AskedRequirement]()
+    at, seen, asked = inside(name, key), dict[str, str](), list[ProjectRequirement]()
     for package, entry in section.items():
         here = inside(at, package)
         if (first := seen.setdefault(canonicalize_name(package), package)) != package:
@@ -254,13 +254,13 @@ def _section(
     return tuple(asked)
 
 
-def _welcoming(asked: AskedRequirement, welcome: frozenset[str]) -> AskedRequirement:
+def _welcoming(asked: ProjectRequirement, welcome: frozenset[str]) -> ProjectRequirement:
     return replace(asked, prereleases=True) if asked.name in welcome else asked
 
 
 def _entry(
     package: str, entry: Any, at: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
-) -> AskedRequirement | None:
+) -> ProjectRequirement | None:
     if isinstance(entry, str):
         entry = {"version": entry}
     if not isinstance(entry, Mapping):
@@ -302,12 +302,12 @@ def _marker(entry: Mapping[str, Any], at: str) -> str:
 
 
 def _from_index(
-    asked: AskedRequirement,
+    asked: ProjectRequirement,
     entry: Mapping[str, Any],
     at: str,
     indexes: tuple[ProjectIndex, ...],
     context: ParseContext,
-) -> AskedRequirement:
+) -> ProjectRequirement:
     index = text_in(entry, "index", at)
     if index is None:
         return asked

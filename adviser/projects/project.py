@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -69,7 +69,7 @@ class ProjectWarning:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedRequirement:
+class ProjectRequirement:
     """One requirement of a project.
 
     :param name: normalised (PEP 503)
@@ -98,7 +98,7 @@ class AskedRequirement:
     def text(self) -> str:
         """By PEP 508.
 
-        >>> AskedRequirement("flask", ">=3", ("async",), 'os_name == "nt"').text
+        >>> ProjectRequirement("flask", ">=3", ("async",), 'os_name == "nt"').text
         'flask[async]>=3 ; os_name == "nt"'
         """
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
@@ -111,7 +111,7 @@ class AskedRequirement:
 
 
 @dataclass(frozen=True, slots=True)
-class FromElsewhere:
+class NonIndexPackage:
     """An entry that no index serves, or that leaves its version open.
 
     :param what: it is, without secrets: a name, an address or a path
@@ -171,19 +171,19 @@ class Project:
     :param source: name of the file
     """
 
-    requirements: tuple[AskedRequirement, ...] = ()
-    dev: tuple[AskedRequirement, ...] = ()
-    extras: Mapping[str, tuple[AskedRequirement, ...]] = field(default_factory=dict)
-    groups: Mapping[str, tuple[AskedRequirement, ...]] = field(default_factory=dict)
-    constraints: tuple[AskedRequirement, ...] = ()
-    overrides: tuple[AskedRequirement, ...] = ()
+    requirements: tuple[ProjectRequirement, ...] = ()
+    dev: tuple[ProjectRequirement, ...] = ()
+    extras: Mapping[str, tuple[ProjectRequirement, ...]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[ProjectRequirement, ...]] = field(default_factory=dict)
+    constraints: tuple[ProjectRequirement, ...] = ()
+    overrides: tuple[ProjectRequirement, ...] = ()
     removed: frozenset[str] = frozenset()
     published_before: datetime | None = None
     locked: Mapping[str, LockEntry] | None = None
     lock_entries: tuple[LockEntry, ...] = ()
     lock_source: str | None = None
     lock_indexes: tuple[ProjectIndex, ...] = ()
-    lock_elsewhere: tuple[FromElsewhere, ...] = ()
+    lock_elsewhere: tuple[NonIndexPackage, ...] = ()
     indexes: tuple[ProjectIndex, ...] = ()
     places: tuple[ProjectIndex, ...] = ()
     prereleases: frozenset[str] = frozenset()
@@ -195,17 +195,6 @@ class Project:
     manifest_hashes: tuple[str, ...] = ()
     python: str | None = None
     requires_python: str | None = None
-
-    def asked(
-        self, *, dev: bool = False, extras: Iterable[str] = (), groups: Iterable[str] = ()
-    ) -> tuple[AskedRequirement, ...]:
-        """The requirements of one request; the same one is there once.
-
-        :raises InvalidFile: naming what there is, if an extra or a group is none of the project
-        """
-        from adviser.projects.choosing import asked_of
-
-        return asked_of(self, dev=dev, extras=extras, groups=groups)
 
     def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockEntry] | None:
         """What the lock installs where PEP 508's variables are these, by name."""

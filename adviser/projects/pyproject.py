@@ -9,7 +9,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from adviser.projects.project import AskedRequirement, Project, ProjectFormat, WarningCode
+from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import ParseContext, parse_asked
 from adviser.projects.uv_table import read_uv
 from common.formats.file_fields import (
@@ -24,7 +24,7 @@ from common.formats.file_fields import (
 from common.reasons import Reason
 from common.terminal import first_few
 
-_Asked = tuple[AskedRequirement, ...]
+_Asked = tuple[ProjectRequirement, ...]
 
 #: How often something may be followed in all: real projects need some thousands of steps.
 _MAX_STEPS = 200_000
@@ -92,12 +92,12 @@ class _Extras:
         self._own, self._extras, self._base, self._at = own, extras, base, at
         self._steps = _Steps(at)
 
-    def of(self, asked: Iterable[AskedRequirement], extra: str | None = None) -> _Asked:
+    def of(self, asked: Iterable[ProjectRequirement], extra: str | None = None) -> _Asked:
         """In their order, each once.
 
         :param extra: of which these are the requirements
         """
-        found: dict[AskedRequirement, None] = {}
+        found: dict[ProjectRequirement, None] = {}
         seen: dict[str | None, list[_Condition]] = {extra: [frozenset()]} if extra else {}
         pending = [(it, _Condition()) for it in asked][::-1]
         while pending:
@@ -152,7 +152,7 @@ class _Steps:
             )
 
 
-def _narrowed(asked: AskedRequirement, condition: _Condition) -> AskedRequirement:
+def _narrowed(asked: ProjectRequirement, condition: _Condition) -> ProjectRequirement:
     if not condition:
         return asked
     markers = sorted(condition | ({asked.marker} if asked.marker else frozenset()))
@@ -226,7 +226,7 @@ def _groups(table: Mapping[str, Any], name: str, context: ParseContext) -> dict[
 
 def _members(
     table: Mapping[str, Any], key: str, at: str, context: ParseContext
-) -> Iterator[AskedRequirement | str]:
+) -> Iterator[ProjectRequirement | str]:
     """Requirements of a group, and names of groups that it includes."""
     place, members = inside(at, key), table[key]
     if not isinstance(members, list):
@@ -243,10 +243,10 @@ def _members(
 
 
 def _flat(
-    group: str, lines: Mapping[str, list[AskedRequirement | str]], name: str, steps: _Steps
+    group: str, lines: Mapping[str, list[ProjectRequirement | str]], name: str, steps: _Steps
 ) -> _Asked:
     """A group with its includes, where they stand."""
-    found: dict[AskedRequirement, None] = {}
+    found: dict[ProjectRequirement, None] = {}
     seen, path = {group}, {group: None}  # a dictionary, for it is ordered and quick to ask
     stack = [iter(lines[group])]
     while stack:
@@ -254,7 +254,7 @@ def _flat(
         member = next(stack[-1], None)
         if member is None:
             stack.pop(), path.popitem()
-        elif isinstance(member, AskedRequirement):
+        elif isinstance(member, ProjectRequirement):
             found[member] = None
         elif member in path:
             cycle = [*path, member][list(path).index(member) :]

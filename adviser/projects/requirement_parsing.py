@@ -11,7 +11,12 @@ from typing import NoReturn
 from packaging.markers import UndefinedComparison
 
 from adviser.projects.documents import MAX_REQUIREMENTS
-from adviser.projects.project import AskedRequirement, FromElsewhere, ProjectWarning, WarningCode
+from adviser.projects.project import (
+    NonIndexPackage,
+    ProjectRequirement,
+    ProjectWarning,
+    WarningCode,
+)
 from common.formats.file_fields import refuse, shown
 from common.formats.locks import marker_holds
 from common.formats.requirements_files import has_variable, is_remote, kind_of_reference
@@ -43,7 +48,7 @@ class ParseContext:
     """
 
     warnings: list[ProjectWarning] = field(default_factory=list)
-    elsewhere: list[FromElsewhere] = field(default_factory=list)
+    elsewhere: list[NonIndexPackage] = field(default_factory=list)
     _seen: set[tuple[WarningCode, str]] = field(default_factory=set)
     _count: int = 0
 
@@ -65,7 +70,7 @@ class ParseContext:
         """
         public = without_secrets(what)
         beside = _is_local(code, what) if local is None else local
-        self.elsewhere.append(FromElsewhere(public[:200], code, beside, at))
+        self.elsewhere.append(NonIndexPackage(public[:200], code, beside, at))
         # What is public already: cleaning it anew would take the quote for part of the address.
         self._tell(
             code,
@@ -99,7 +104,7 @@ class ParseContext:
 
     def leave_open(self, what: str, at: str) -> None:
         """Tell of an entry of a lock that names no single version."""
-        self.elsewhere.append(FromElsewhere(what[:200], WarningCode.LOCK_INCOMPLETE, False, at))
+        self.elsewhere.append(NonIndexPackage(what[:200], WarningCode.LOCK_INCOMPLETE, False, at))
         self.warn(WarningCode.LOCK_INCOMPLETE, f"{shown(what)} pins no version", at)
 
     def count(self, at: str) -> None:
@@ -114,7 +119,7 @@ class ParseContext:
             )
 
 
-def parse_asked(text: str, at: str, context: ParseContext) -> AskedRequirement | None:
+def parse_asked(text: str, at: str, context: ParseContext) -> ProjectRequirement | None:
     """A requirement by PEP 508, or ``None`` for one that leads to no index, with a warning.
 
     :raises InvalidFile: if it is neither
@@ -127,7 +132,9 @@ def parse_asked(text: str, at: str, context: ParseContext) -> AskedRequirement |
         context.leave_out(WarningCode(kind_of_reference(parsed.url)), parsed.raw, at)
         return None
     check_marker(parsed.marker, at)
-    return AskedRequirement(parsed.name, parsed.specifier, parsed.extras, parsed.marker, origin=at)
+    return ProjectRequirement(
+        parsed.name, parsed.specifier, parsed.extras, parsed.marker, origin=at
+    )
 
 
 def check_marker(marker: str | None, at: str) -> None:

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.documents import requirements_text_of
 from adviser.projects.indexes import index_named
-from adviser.projects.project import AskedRequirement, ProjectIndex, WarningCode
+from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import (
     ParseContext,
     checked_hashes,
@@ -40,8 +40,8 @@ class RequirementList:
     :param places: addresses of files that are no indexes (``--find-links``)
     """
 
-    requirements: list[AskedRequirement] = field(default_factory=list)
-    constraints: list[AskedRequirement] = field(default_factory=list)
+    requirements: list[ProjectRequirement] = field(default_factory=list)
+    constraints: list[ProjectRequirement] = field(default_factory=list)
     pins: list[LockEntry] = field(default_factory=list)
     default: list[ProjectIndex] = field(default_factory=list)
     further: list[ProjectIndex] = field(default_factory=list)
@@ -136,7 +136,7 @@ class _Reader:
                 at,
             )
 
-    def _constraint(self, asked: AskedRequirement, at: str) -> None:
+    def _constraint(self, asked: ProjectRequirement, at: str) -> None:
         if asked.extras:
             refuse(
                 Reason.INVALID_REQUIREMENT,

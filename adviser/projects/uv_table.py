@@ -10,7 +10,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from adviser.projects.indexes import index_named
-from adviser.projects.project import AskedRequirement, ProjectIndex, WarningCode
+from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import ParseContext, parse_asked
 from common.formats.file_fields import (
     flag_in,
@@ -24,7 +24,7 @@ from common.formats.file_fields import (
 )
 from common.reasons import Reason
 
-_Asked = tuple[AskedRequirement, ...]
+_Asked = tuple[ProjectRequirement, ...]
 
 _ELSEWHERE = {
     "git": WarningCode.REPOSITORY, "path": WarningCode.LOCAL_PATH,
@@ -57,7 +57,7 @@ class UvTable:
     index_of: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, tuple[WarningCode, str, str]] = field(default_factory=dict)
 
-    def placed(self, asked: Iterable[AskedRequirement], context: ParseContext) -> _Asked:
+    def placed(self, asked: Iterable[ProjectRequirement], context: ParseContext) -> _Asked:
         """Requirements with their index; those from elsewhere are left out and told."""
         kept = []
         for it in asked:

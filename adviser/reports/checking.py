@@ -19,12 +19,12 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, assessed, universe_for
-from adviser.asked import Asked
+from adviser.stack_request import StackRequest
 from adviser.reports.documents import SCHEMA_VERSION, ReleaseKnowledge, result_document
 from adviser.reports.serialization import unpacked
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.problems import Sizes
-from adviser.resolver.results import Choice, Conflict, Limit, Resolution, Stack, Status
+from adviser.resolver.problem import ProblemSizes
+from adviser.resolver.results import Choice, Conflict, SearchLimit, Resolution, ResolvedStack, ResolutionStatus
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest, fault_in
 from common.packages import Purl
@@ -93,7 +93,7 @@ class AdviceInputs:
     :param baseline_settled: whether every search finds this baseline
     """
 
-    asked: Asked
+    asked: StackRequest
     snapshot: Snapshot
     evidence: Evidence
     known: ReleaseKnowledge
@@ -153,7 +153,7 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     resolution = resolution_in(inner)
     wrong = check_resolution(universe, resolution)
     yield from wrong
-    if resolution.status is Status.INFEASIBLE and resolution.conflict is None:
+    if resolution.status is ResolutionStatus.INFEASIBLE and resolution.conflict is None:
         yield "infeasible, and no conflict is told"
     yield from _hash_problems(inner["products"], inputs.known)
     if wrong:
@@ -171,14 +171,14 @@ def resolution_in(inner: Mapping[str, Any]) -> Resolution:
     """The result of the search according to the report."""
     certificate = inner["certificate"]
     return Resolution(
-        status=Status(certificate["status"]),
+        status=ResolutionStatus(certificate["status"]),
         stacks=tuple(map(_stack, inner["products"])),
         objective=certificate["objective"],
         bound=certificate["bound"],
         settled=certificate["settled"],
         complete=certificate["complete"],
         conflict=_conflict(inner),
-        limit=None if certificate["limit"] is None else Limit(certificate["limit"]),
+        limit=None if certificate["limit"] is None else SearchLimit(certificate["limit"]),
         sizes=_sizes(inner),
         model=certificate["model"],
         solver=certificate["solver"],
@@ -192,12 +192,12 @@ def _conflict(inner: Mapping[str, Any]) -> Conflict | None:
     return unpacked(orjson.dumps({it.name: conflict[it.name] for it in fields(Conflict)}), Conflict)
 
 
-def _sizes(inner: Mapping[str, Any]) -> Sizes | None:
+def _sizes(inner: Mapping[str, Any]) -> ProblemSizes | None:
     sizes = inner["search"]["sizes"]
-    return None if sizes is None else unpacked(orjson.dumps(sizes), Sizes)
+    return None if sizes is None else unpacked(orjson.dumps(sizes), ProblemSizes)
 
 
-def _stack(product: Mapping[str, Any]) -> Stack:
+def _stack(product: Mapping[str, Any]) -> ResolvedStack:
     choices = tuple(
         Choice(
             name=it["name"],
@@ -209,7 +209,7 @@ def _stack(product: Mapping[str, Any]) -> Stack:
         )
         for it in product["packages"]
     )
-    return Stack(choices, product["passed_over"])
+    return ResolvedStack(choices, product["passed_over"])
 
 
 def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -> Iterator[str]:

@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adviser.advise import Advice
-from adviser.locks.rendering import render_lock
-from adviser.locks.stacks import LockFile, LockFormat, NoLock
+from adviser.locks.formats import render_lock
+from adviser.locks.lock_model import (
+    LockFile,
+    LockFormat,
+    UnwritableLock,
+)
 from adviser.reports.manifests import (
     Files,
     candidates_of,
@@ -37,7 +41,7 @@ from adviser.reports.notes import (
 )
 from adviser.reports.serialization import claim_document, plain
 from adviser.reports.unfetched_versions import UnfetchedVersions
-from adviser.resolver.results import Conflict, Stack
+from adviser.resolver.results import Conflict, ResolvedStack
 from adviser.scoring.assessments import Claim, NoteLevel
 from adviser.scoring.criteria import SCALE
 from adviser.scoring.next_jobs import next_claims
@@ -172,23 +176,25 @@ def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
     return f"no stack{among} meets the request: {chain}"
 
 
-def lock_of(advice: Advice, stack: Stack, known: ReleaseKnowledge, form: LockFormat) -> LockFile:
+def lock_of(
+    advice: Advice, stack: ResolvedStack, known: ReleaseKnowledge, form: LockFormat
+) -> LockFile:
     """One lock of a stack.
 
-    :raises NoLock: if the format needs something unknown, such as hashes
+    :raises UnwritableLock: if the format needs something unknown, such as hashes
     """
     chosen = chosen_of(advice, stack, known.files, known.urls)
     return render_lock(form, chosen, advice.asked.project, lock_options(advice))
 
 
-def locks_of(advice: Advice, stack: Stack, known: ReleaseKnowledge) -> ProductLocks:
+def locks_of(advice: Advice, stack: ResolvedStack, known: ReleaseKnowledge) -> ProductLocks:
     """Every lock that can be written for a stack."""
     locks: dict[LockFormat, LockFile] = {}
     problem = None
     for form in (LockFormat.PIPFILE_LOCK, *_FORMATS):
         try:
             locks[form] = lock_of(advice, stack, known, form)
-        except NoLock as error:
+        except UnwritableLock as error:
             if form is LockFormat.PIPFILE_LOCK:
                 problem = str(error)
     return ProductLocks(locks, problem)
@@ -203,7 +209,7 @@ def _missing_lock_notes(written: Sequence[ProductLocks]) -> Iterator[ReportNote]
             yield ReportNote(NoteCode.NO_LOCK, level, f"{stack}{it.problem}")
 
 
-def _product(advice: Advice, stack: Stack, written: ProductLocks) -> dict[str, Any]:
+def _product(advice: Advice, stack: ResolvedStack, written: ProductLocks) -> dict[str, Any]:
     asked = advice.asked
     pipfile_lock = written.locks.get(LockFormat.PIPFILE_LOCK)
     empty: dict[str, Any] = {"_meta": {}, "default": {}, "develop": {}}
@@ -243,7 +249,7 @@ def _product(advice: Advice, stack: Stack, written: ProductLocks) -> dict[str, A
     }
 
 
-def _packages(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
+def _packages(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
     rationales = rationales_of(advice, stack)
     candidates = candidates_of(advice, stack)
     yours = advice.asked.locked or {}
@@ -279,7 +285,7 @@ def _claims(advice: Advice, purls: Collection[Purl]) -> list[dict[str, Any]]:
     return [claim_document(it) for it in advice.assessment.claims_of(purls)]
 
 
-def _criteria(advice: Advice, stack: Stack) -> list[dict[str, Any]]:
+def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
     """The criteria of a product; their contributions add up to its score."""
     criteria = []
     scores = advice.assessment.scores

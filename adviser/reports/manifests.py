@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from adviser.advise import Advice
-from adviser.locks.stacks import Chosen, LockOptions
+from adviser.locks.lock_model import LockOptions, StackPackage
 from adviser.projects.pipfile import pipfile_of
 from adviser.reports.serialization import plain
-from adviser.resolver.results import Stack
+from adviser.resolver.results import ResolvedStack
 from common.packages import Purl
 from common.releases import ReleaseFile
 from graph.candidates import Candidate
@@ -18,7 +18,7 @@ from graph.candidates import Candidate
 Files = Mapping[Purl, tuple[ReleaseFile, ...]]
 
 
-def candidates_of(advice: Advice, stack: Stack) -> dict[str, Candidate]:
+def candidates_of(advice: Advice, stack: ResolvedStack) -> dict[str, Candidate]:
     """The candidates of a stack by name."""
     packages = advice.universe.packages
     return {
@@ -27,7 +27,7 @@ def candidates_of(advice: Advice, stack: Stack) -> dict[str, Candidate]:
     }
 
 
-def dependencies_of(advice: Advice, stack: Stack) -> dict[str, tuple[str, ...]]:
+def dependencies_of(advice: Advice, stack: ResolvedStack) -> dict[str, tuple[str, ...]]:
     """For each package of a stack, the packages of the stack that it requires, sorted."""
     candidates = candidates_of(advice, stack)
     return {
@@ -45,8 +45,8 @@ def dependencies_of(advice: Advice, stack: Stack) -> dict[str, tuple[str, ...]]:
 
 
 def chosen_of(
-    advice: Advice, stack: Stack, files: Files, urls: Mapping[str, str] | None = None
-) -> list[Chosen]:
+    advice: Advice, stack: ResolvedStack, files: Files, urls: Mapping[str, str] | None = None
+) -> list[StackPackage]:
     """A stack as input for locks, by name.
 
     :param urls: URLs of files by file name, if known
@@ -54,7 +54,7 @@ def chosen_of(
     candidates, needs = candidates_of(advice, stack), dependencies_of(advice, stack)
     known = urls or {}
     return [
-        Chosen(
+        StackPackage(
             name=it.name,
             version=it.version,
             index=candidates[it.name].index,
@@ -86,7 +86,7 @@ def manifest_of(advice: Advice) -> dict[str, Any]:
     return pipfile
 
 
-def graph_of(advice: Advice, stack: Stack) -> dict[str, Any]:
+def graph_of(advice: Advice, stack: ResolvedStack) -> dict[str, Any]:
     """Package names, and requirements between them as pairs of indexes into the names.
 
     Clients look up every direct requirement of the manifest. A requirement that does not apply

@@ -19,9 +19,9 @@ from adviser.reports.version_rationale import (
     RationaleCode,
     VersionRationales,
 )
-from adviser.resolver.results import Choice, Stack, Status
+from adviser.resolver.results import Choice, ResolvedStack, ResolutionStatus
 from adviser.resolver.specifiers import admits, names_prerelease
-from adviser.resolver.universe import Refused, Rule
+from adviser.resolver.universe import RefusedVersion, RequestRule
 from adviser.scoring.assessments import Claim, Coverage, Justification, JustificationCode, NoteLevel
 from adviser.scoring.criteria import SCALE
 from adviser.scoring.justifications import need_text
@@ -96,7 +96,7 @@ def stack_notes(advice: Advice) -> list[ReportNote]:
     return list(dict.fromkeys(notes))
 
 
-def product_notes(advice: Advice, stack: Stack) -> list[ReportNote]:
+def product_notes(advice: Advice, stack: ResolvedStack) -> list[ReportNote]:
     """Notes about one stack: first about its versions, then why newer versions were not chosen."""
     purls = {it.purl for it in stack.choices}
     notes = [note_of(it) for it in advice.assessment.notes(purls)]
@@ -105,7 +105,7 @@ def product_notes(advice: Advice, stack: Stack) -> list[ReportNote]:
         note for it in stack.choices if (note := _version_note(advice, rationales, it)) is not None
     ]
     if stack is advice.best and advice.asked.locked == stack.versions():
-        proven = advice.resolution.status is Status.OPTIMAL
+        proven = advice.resolution.status is ResolutionStatus.OPTIMAL
         nothing = (
             "there is nothing better" if proven else "within the limit nothing better was found"
         )
@@ -114,7 +114,7 @@ def product_notes(advice: Advice, stack: Stack) -> list[ReportNote]:
     return list(dict.fromkeys(notes))
 
 
-def rationales_of(advice: Advice, stack: Stack) -> VersionRationales:
+def rationales_of(advice: Advice, stack: ResolvedStack) -> VersionRationales:
     """The reasons for the versions of one of the advised stacks."""
     above = takewhile(lambda it: it != stack, advice.resolution.stacks)
     return VersionRationales(advice.universe, stack, advice.assessment, above)
@@ -209,16 +209,16 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
             yield ReportNote(NoteCode.OTHER_INDEX, NoteLevel.WARNING, text, name)
 
 
-def _is_elsewhere(it: Refused) -> bool:
-    return it.reason is Rule.OTHER_INDEX and it.rule.startswith("from ")
+def _is_elsewhere(it: RefusedVersion) -> bool:
+    return it.reason is RequestRule.OTHER_INDEX and it.rule.startswith("from ")
 
 
 def _limits(advice: Advice) -> Iterator[ReportNote]:
     resolution, count = advice.resolution, advice.asked.options.count
-    if resolution.status is Status.UNKNOWN:
+    if resolution.status is ResolutionStatus.UNKNOWN:
         message = f"the {resolution.limit or 'time'} limit was reached before any stack was found"
         yield ReportNote(NoteCode.LIMIT, NoteLevel.ERROR, message)
-    elif resolution.status is Status.FEASIBLE:
+    elif resolution.status is ResolutionStatus.FEASIBLE:
         message = (
             f"the {resolution.limit or 'time'} limit was reached: the best stack so far; "
             f"another may be better by {(resolution.gap or 0) / SCALE:.2f} points at most"
@@ -383,12 +383,12 @@ def _allowed(advice: Advice) -> Iterator[ReportNote]:
 
 
 #: Rules that remove a release without a mention of the package in the request.
-_UNSEEN = frozenset({Rule.PUBLISHED, Rule.POLICY, Rule.EXCLUSION})
+_UNSEEN = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCLUSION})
 #: Maximum number of refused releases in a message.
 _NAMED = 3
 
 
-def shortfall_notes(advice: Advice, stack: Stack) -> Iterator[ReportNote]:
+def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:
     """Notes about pre-releases chosen for lack of a release, and about extras that do not exist."""
     candidates = candidates_of(advice, stack)
     for it in stack.choices:
@@ -411,7 +411,7 @@ def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[Re
 
 
 def _prerelease(
-    advice: Advice, stack: Stack, choice: Choice, candidate: Candidate
+    advice: Advice, stack: ResolvedStack, choice: Choice, candidate: Candidate
 ) -> Iterator[ReportNote]:
     name, universe = choice.name, advice.universe
     if not candidate.prerelease or name in universe.prereleases:
@@ -438,7 +438,7 @@ def _prerelease(
     )
 
 
-def _is_release(refused: Refused) -> bool:
+def _is_release(refused: RefusedVersion) -> bool:
     return (
         refused.reason in _UNSEEN
         and refused.candidate is not None

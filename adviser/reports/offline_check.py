@@ -18,8 +18,8 @@ from adviser.reports.checking import BROKEN, ReportCheck, expect_schema, resolut
 from adviser.reports.serialization import unpacked
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
-from adviser.resolver.requests import Request
-from adviser.resolver.results import Resolution, Stack, Status
+from adviser.resolver.resolver_request import ResolverRequest
+from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.scoring.assess import assess
 from adviser.scoring.criteria import SCALE, RecommendationType, penalties_of
 from adviser.scoring.target import Target
@@ -70,7 +70,7 @@ def _checked(
         unverified.append(f"{_SCORED}: it needs both")
         return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
     parameters = report["result"]["parameters"]
-    rules = unpacked(orjson.dumps(parameters["rules"]), Request)
+    rules = unpacked(orjson.dumps(parameters["rules"]), ResolverRequest)
     resolution = resolution_in(inner)
     if evidence is None:
         problems += _unfeasible(resolution, snapshot, rules)
@@ -82,12 +82,14 @@ def _checked(
     return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
 
 
-def _unfeasible(resolution: Resolution, snapshot: Snapshot, rules: Request) -> Iterator[str]:
+def _unfeasible(
+    resolution: Resolution, snapshot: Snapshot, rules: ResolverRequest
+) -> Iterator[str]:
     """Reasons why stacks cannot be installed, regardless of their scores."""
     universe = universe_of(snapshot, rules, {})
     for number, stack in enumerate(resolution.stacks, 1):
         plain = tuple(replace(it, contributions=()) for it in stack.choices)
-        for problem in check_stack(universe, Stack(plain, stack.passed_over)):
+        for problem in check_stack(universe, ResolvedStack(plain, stack.passed_over)):
             yield f"stack {number}: {problem}"
 
 
@@ -97,7 +99,7 @@ def _unscored(
     evidence: Evidence,
     parameters: Mapping[str, Any],
     baseline: Mapping[str, Any],
-    rules: Request,
+    rules: ResolverRequest,
 ) -> list[str]:
     assessment = assess(
         snapshot,
@@ -131,14 +133,16 @@ def _by_itself(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _certificate_problems(resolution: Resolution) -> Iterator[str]:
-    if bool(resolution.stacks) != (resolution.status in (Status.OPTIMAL, Status.FEASIBLE)):
+    if bool(resolution.stacks) != (
+        resolution.status in (ResolutionStatus.OPTIMAL, ResolutionStatus.FEASIBLE)
+    ):
         yield f"{resolution.status} does not go with {len(resolution.stacks)} stacks"
-    if resolution.status is Status.INFEASIBLE and resolution.conflict is None:
+    if resolution.status is ResolutionStatus.INFEASIBLE and resolution.conflict is None:
         yield "infeasible, and no conflict is told"
     if resolution.stacks and resolution.objective != resolution.stacks[0].score:
         yield "the objective is not the first stack's score"
     if resolution.stacks and (resolution.bound == resolution.objective) != (
-        resolution.status is Status.OPTIMAL
+        resolution.status is ResolutionStatus.OPTIMAL
     ):
         yield "optimal is what reaches its bound, and nothing else"
     keys = [(-it.score, it.passed_over) for it in resolution.stacks]

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice
-from adviser.asked import Asked
 from adviser.reports.serialization import claim_document, unpacked
 from adviser.scoring.assessments import Claim
+from adviser.stack_request import StackRequest
 from common.environments import Environment
 from common.formats.json_documents import digest
 from common.inspection import Stack
@@ -65,7 +65,7 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
 
 
 def links_in(
-    result: Mapping[str, Any], claims: Iterable[Claim] = (), asked: Asked | None = None
+    result: Mapping[str, Any], claims: Iterable[Claim] = (), asked: StackRequest | None = None
 ) -> AdviceLinks:
     """:func:`links_of` out of a report, which does not hold all claims.
 
@@ -101,7 +101,7 @@ def recorded_claim(claim: Claim) -> RecordedClaim:
     )
 
 
-def _asked_for(asked: Asked) -> AdviceRequestSummary:
+def _asked_for(asked: StackRequest) -> AdviceRequestSummary:
     wanted = asked.requirements
     return AdviceRequestSummary(
         {it.text for it in wanted},

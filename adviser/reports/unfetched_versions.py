@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from adviser.asked import Asked
-from adviser.resolver.requests import Request
-from adviser.resolver.results import Conflict, Step
+from adviser.resolver.resolver_request import ResolverRequest
+from adviser.resolver.results import Conflict, ConflictStep
 from adviser.resolver.specifiers import admits, names_prerelease
+from adviser.stack_request import StackRequest
 from common.packages import DEFAULT_INDEX, version_of
 from graph.candidates import Candidate, ExclusionReason
 from graph.snapshot import Snapshot
@@ -54,7 +54,7 @@ class UnfetchedVersions:
 
 
 def unfetched_in(
-    conflict: Conflict, asked: Asked, snapshot: Snapshot, listed: ListedVersions
+    conflict: Conflict, asked: StackRequest, snapshot: Snapshot, listed: ListedVersions
 ) -> tuple[UnfetchedVersions, ...]:
     """Versions that were not read and could resolve a conflict, in the order of its accounts.
 
@@ -69,7 +69,11 @@ def unfetched_in(
 
 
 def _unfetched(
-    name: str, steps: Sequence[Step], request: Request, snapshot: Snapshot, listed: ListedVersions
+    name: str,
+    steps: Sequence[ConflictStep],
+    request: ResolverRequest,
+    snapshot: Snapshot,
+    listed: ListedVersions,
 ) -> UnfetchedVersions | None:
     by_index = _versions_read(name, snapshot)
     sources = (request.index_of[name],) if name in request.index_of else request.indexes
@@ -108,13 +112,15 @@ def _versions_read(name: str, snapshot: Snapshot) -> dict[str, list[str]]:
     return versions
 
 
-def _request_specifiers(name: str, steps: Sequence[Step], request: Request) -> Iterator[str]:
+def _request_specifiers(
+    name: str, steps: Sequence[ConflictStep], request: ResolverRequest
+) -> Iterator[str]:
     """Specifiers of the request for a package."""
     yield from (it.specifier for it in steps if it.kind == "asked" and it.required == name)
     yield from (it.specifier for it in request.constraints if it.name == name)
 
 
-def _conflict_specifiers(name: str, steps: Sequence[Step]) -> list[list[str]]:
+def _conflict_specifiers(name: str, steps: Sequence[ConflictStep]) -> list[list[str]]:
     """Specifiers for a package, grouped by the package of the conflict that requires it."""
     specifiers: dict[str, list[str]] = {}
     for it in steps:
@@ -163,7 +169,7 @@ def knows_nothing(snapshot: Snapshot) -> bool:
     return bool(snapshot.missing) and not snapshot.packages
 
 
-def missing_message(asked: Asked, snapshot: Snapshot) -> str | None:
+def missing_message(asked: StackRequest, snapshot: Snapshot) -> str | None:
     """The missing packages and the command that fetches them; ``None`` if nothing is missing.
 
     Requirements that name an index are fetched from that index only, if it is configured.
@@ -188,7 +194,7 @@ def without_fetch_hint(message: str) -> str:
     return message.partition(_REMEDY)[0]
 
 
-def _commands(asked: Asked, missing: Iterable[str]) -> Iterator[str]:
+def _commands(asked: StackRequest, missing: Iterable[str]) -> Iterator[str]:
     own = {it.name: asked.index_named(it.index) for it in asked.requirements if it.index}
     known = {it.name for it in asked.options.indexes if it.known}
     groups: dict[str, list[str]] = {}

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.resolver.results import Choice, Stack
+from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.specifiers import admits
-from adviser.resolver.universe import Rule, Universe
+from adviser.resolver.universe import RequestRule, Universe
 from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import SCALE
 from common.packages import Purl, version_of
@@ -58,9 +58,9 @@ class VersionRationales:
     def __init__(
         self,
         universe: Universe,
-        stack: Stack,
+        stack: ResolvedStack,
         assessment: Assessment,
-        above: Iterable[Stack] = (),
+        above: Iterable[ResolvedStack] = (),
     ) -> None:
         self._above = [it.versions() for it in above]
         self._universe = universe
@@ -182,7 +182,7 @@ class VersionRationales:
                 ours is None
                 or theirs is None
                 or theirs <= ours
-                or refused.reason is Rule.OTHER_INDEX
+                or refused.reason is RequestRule.OTHER_INDEX
             ):
                 continue
             if theirs.is_prerelease and choice.name not in self._universe.prereleases:

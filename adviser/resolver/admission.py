@@ -9,14 +9,56 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import sub
 from typing import Protocol
 
-from adviser.resolver.contributions import Contributions, Scores, contributions_of
-from adviser.resolver.requests import Request
+from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
-from adviser.resolver.universe import Refused, Rule, Universe
+from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency, Excluded
+
+#: What a version is worth by each criterion, in the order of the criteria, as fixed-point integers.
+Scores = Mapping[Purl, tuple[int, ...]]
+#: The same as it counts for a stack.
+Contributions = dict[Purl, tuple[int, ...]]
+
+
+def contributions_of(
+    candidates: Sequence[Candidate],
+    scores: Scores,
+    penalties: Collection[int],
+    plain: Callable[[Candidate], bool],
+) -> Iterator[tuple[Purl, tuple[int, ...]]]:
+    """The contributions of every version of one package; nothing where nothing has a score.
+
+    The best is looked for before what a request refuses, so a further constraint can make an
+    answer worse and never better. Versions that something has to ask for by name are best only
+    where there are no others; one that scores above the best of the others loses nothing.
+
+    :param candidates: of one index, newest first
+    :param penalties: places of the criteria that count from zero
+    :param plain: whether nothing has to ask for a version by name
+    :raises ValueError: if a penalty is above zero
+    """
+    if not scores or not candidates:
+        return
+    width = max(len(scores.get(it.purl, ())) for it in candidates)
+    counted = [place for place in penalties if place < width]
+
+    def preferences(worth: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(0 if place in counted else one for place, one in enumerate(worth))
+
+    worths = [scores.get(it.purl) or (0,) * width for it in candidates]
+    sums = [sum(worth) - sum(worth[place] for place in counted) for worth in worths]
+    places = [place for place, it in enumerate(candidates) if plain(it)]
+    best = max(places or range(len(candidates)), key=sums.__getitem__)
+    reference = preferences(worths[best])
+    for it, worth, preferred in zip(candidates, worths, sums, strict=True):
+        if any(worth[place] > 0 for place in counted):
+            raise ValueError(f"a penalty of {it.purl} is above zero: {worth}")
+        above = preferred > sums[best]
+        yield it.purl, tuple(map(sub, worth, preferences(worth) if above else reference))
 
 
 class Knowledge(Protocol):
@@ -31,7 +73,7 @@ class Knowledge(Protocol):
 
 
 def universe_of(
-    snapshot: Knowledge, request: Request, scores: Scores, penalties: Collection[int] = ()
+    snapshot: Knowledge, request: ResolverRequest, scores: Scores, penalties: Collection[int] = ()
 ) -> Universe:
     """What ``request`` may choose of ``snapshot``.
 
@@ -41,7 +83,7 @@ def universe_of(
     """
     screen = _Screen(request)
     packages: dict[str, Sequence[Candidate]] = {}
-    refused: dict[str, Sequence[Refused]] = {}
+    refused: dict[str, Sequence[RefusedVersion]] = {}
     contributions: Contributions = {}
     for name, candidates in snapshot.packages.items():
         excluded = snapshot.excluded.get(name, ())
@@ -62,7 +104,7 @@ def universe_of(
     )
 
 
-def choosable(snapshot: Knowledge, request: Request) -> dict[str, frozenset[Purl]]:
+def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
     """By name, the versions that a stack that meets the request may have.
 
     What the request asks for is applied, and what every usable version of a package asks for that
@@ -122,7 +164,7 @@ def _index_of(
     name: str,
     candidates: Sequence[Candidate],
     excluded: Sequence[Excluded],
-    request: Request,
+    request: ResolverRequest,
 ) -> str | None:
     """The one index that a package comes from; ``None`` if none of the request's has it.
 
@@ -138,14 +180,14 @@ def _index_of(
 class _Screen:
     """The rules of one request, looked up by package."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ResolverRequest) -> None:
         self._request = request
         self._constraints = _by_name(request.constraints)
         self._exclusions = _by_name(request.exclusions)
 
     def screened(
         self, name: str, candidates: Sequence[Candidate], source: str | None
-    ) -> tuple[Sequence[Candidate], list[Refused]]:
+    ) -> tuple[Sequence[Candidate], list[RefusedVersion]]:
         """Usable versions and those that a rule refuses, both in the order given."""
         checks = list(self._checks(name))
         if not checks and all(it.index == source for it in candidates):
@@ -157,7 +199,7 @@ class _Screen:
                 usable.append(it)
             else:
                 rule, message, text = why
-                out.append(Refused(it.version, rule, message, it, text))
+                out.append(RefusedVersion(it.version, rule, message, it, text))
         return tuple(usable), out
 
     def _checks(self, name: str) -> Iterable[Callable[[Candidate], _Why | None]]:
@@ -173,18 +215,18 @@ class _Screen:
     def _untimely(self, it: Candidate) -> _Why | None:
         after, before = self._request.published_after, self._request.published_before
         if it.uploaded_at is None:
-            return Rule.PUBLISHED, "nobody knows when it was published", "published"
+            return RequestRule.PUBLISHED, "nobody knows when it was published", "published"
         if before is not None and it.uploaded_at >= before:
             limit = f"published before {before:%Y-%m-%d}"
         elif after is not None and it.uploaded_at < after:
             limit = f"published since {after:%Y-%m-%d}"
         else:
             return None
-        return Rule.PUBLISHED, f"not {limit} but on {it.uploaded_at:%Y-%m-%d}", limit
+        return RequestRule.PUBLISHED, f"not {limit} but on {it.uploaded_at:%Y-%m-%d}", limit
 
     def _by_policy(self, it: Candidate) -> _Why | None:
         words = self._request.refused.get(it.purl)
-        return None if words is None else (Rule.POLICY, words, "policy")
+        return None if words is None else (RequestRule.POLICY, words, "policy")
 
     def prereleases(self, names: Iterable[str]) -> frozenset[str]:
         """Packages whose pre-releases the request asks for."""
@@ -212,31 +254,35 @@ class _Screen:
         return not it.yanked
 
 
-_Why = tuple[Rule, str, str]  # rule, message, the rule in full
+_Why = tuple[RequestRule, str, str]  # rule, message, the rule in full
 
 
 def _other_index(it: Candidate, source: str | None) -> _Why | None:
     if it.index == source:
         return None
     if source is None:
-        return Rule.OTHER_INDEX, f"it is on {it.index}, which is not asked", f"not on {it.index}"
+        return (
+            RequestRule.OTHER_INDEX,
+            f"it is on {it.index}, which is not asked",
+            f"not on {it.index}",
+        )
     text = f"from {source}"
-    return Rule.OTHER_INDEX, f"it is on {it.index}, and the package comes {text}", text
+    return RequestRule.OTHER_INDEX, f"it is on {it.index}, and the package comes {text}", text
 
 
 def _outside(name: str, text: str, it: Candidate) -> _Why | None:
     if admits(text, it.version):
         return None
-    return Rule.CONSTRAINT, f"outside the constraint {name}{text}", f"{name}{text}"
+    return RequestRule.CONSTRAINT, f"outside the constraint {name}{text}", f"{name}{text}"
 
 
 def _within(name: str, text: str, it: Candidate) -> _Why | None:
     if not admits(text, it.version):
         return None
-    return Rule.EXCLUSION, f"excluded by {name}{text}", f"{name}{text}"
+    return RequestRule.EXCLUSION, f"excluded by {name}{text}", f"{name}{text}"
 
 
-def _relieved(candidates: Sequence[Candidate], request: Request) -> Sequence[Candidate]:
+def _relieved(candidates: Sequence[Candidate], request: ResolverRequest) -> Sequence[Candidate]:
     """Candidates less the requirements, and the extras of them, that the request takes out."""
     changed = request.removed | request.bare
     if not changed:
@@ -249,7 +295,7 @@ def _relieved(candidates: Sequence[Candidate], request: Request) -> Sequence[Can
     )
 
 
-def _less(candidate: Candidate, request: Request) -> Iterator[Dependency]:
+def _less(candidate: Candidate, request: ResolverRequest) -> Iterator[Dependency]:
     for it in candidate.requires:
         if it.name == candidate.name:
             yield it
@@ -257,7 +303,7 @@ def _less(candidate: Candidate, request: Request) -> Iterator[Dependency]:
             yield replace(it, extras=()) if it.name in request.bare else it
 
 
-def _kept(roots: tuple[Dependency, ...], request: Request) -> tuple[Dependency, ...]:
+def _kept(roots: tuple[Dependency, ...], request: ResolverRequest) -> tuple[Dependency, ...]:
     return tuple(it for it in roots if it.name not in request.removed)
 
 
@@ -268,8 +314,8 @@ def _by_name(dependencies: Iterable[Dependency]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(texts) for name, texts in found.items()}
 
 
-def _told(out: Sequence[Refused], excluded: Sequence[Excluded]) -> Sequence[Refused]:
+def _told(out: Sequence[RefusedVersion], excluded: Sequence[Excluded]) -> Sequence[RefusedVersion]:
     """What rules refuse first; the rest as the snapshot explains it."""
     if not out and not excluded:
         return ()
-    return (*out, *(Refused(it.version, it.reason, it.message) for it in excluded))
+    return (*out, *(RefusedVersion(it.version, it.reason, it.message) for it in excluded))

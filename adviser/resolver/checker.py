@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from adviser.resolver.results import Choice, Resolution, Stack, Status
+from adviser.resolver.results import Choice, Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
 
@@ -34,14 +34,18 @@ def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
     if resolution.objective is not None and resolution.bound is not None:
         if resolution.bound < resolution.objective:
             problems.append("the bound is below the objective")
-        if (resolution.bound == resolution.objective) != (resolution.status is Status.OPTIMAL):
+        if (resolution.bound == resolution.objective) != (
+            resolution.status is ResolutionStatus.OPTIMAL
+        ):
             problems.append("optimal is what reaches its bound, and nothing else")
-    if bool(resolution.stacks) != (resolution.status in (Status.OPTIMAL, Status.FEASIBLE)):
+    if bool(resolution.stacks) != (
+        resolution.status in (ResolutionStatus.OPTIMAL, ResolutionStatus.FEASIBLE)
+    ):
         problems.append(f"{resolution.status} does not go with {len(resolution.stacks)} stacks")
     return problems
 
 
-def check_stack(universe: Universe, stack: Stack) -> list[str]:
+def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
     """What is wrong with one stack."""
     chosen: dict[str, Candidate] = {}
     problems: list[str] = []
@@ -144,7 +148,7 @@ def _text(universe: Universe, it: Dependency) -> str:
 def _order(universe: Universe, resolution: Resolution) -> Iterator[str]:
     names = sorted(universe.packages)
 
-    def key(stack: Stack) -> tuple[int, int, list[int]]:
+    def key(stack: ResolvedStack) -> tuple[int, int, list[int]]:
         places = {it.name: it.place for it in stack.choices}
         return -stack.score, stack.passed_over, [places.get(name, -1) for name in names]
 

@@ -10,44 +10,258 @@ wanted. Requirements are compared by the versions they admit, not by their texts
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
 from math import inf
+from operator import and_, or_
 
-from adviser.resolver.problems import Atom, Node, Permit, Problem, Sizes
-from adviser.resolver.requests import Budget, Clock
-from adviser.resolver.specifiers import places
+from adviser.resolver.problem import (
+    Atom,
+    Permit,
+    ProblemSizes,
+    SelectionProblem,
+    VersionNode,
+)
+from adviser.resolver.resolver_request import Budget, SearchClock
+from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
-from adviser.resolver.walks import Asked, Opened, Reached, Walk
+from graph.candidates import Candidate, Dependency
 
 
-def compressed(universe: Universe, keep: int = 1, clock: Clock | None = None) -> Problem:
+@dataclass(slots=True, eq=False)
+class Demand:
+    """A specifier's members within a package, or an extra of it."""
+
+    package: ReachablePackage
+    mask: int
+    extra: str | None = None
+    #: Whether it names a pre-release, and whether it pins; only where that can matter.
+    names: bool = False
+    pins: bool = False
+    reached: bool = False
+    number: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class ReachableVersion:
+    place: int
+    requires: tuple[Demand, ...]
+    by_extra: tuple[tuple[Demand, tuple[Demand, ...]], ...]
+
+
+@dataclass(slots=True, eq=False)
+class ReachablePackage:
+    name: str
+    candidates: tuple[Candidate, ...]
+    versions: tuple[str, ...]
+    #: Places of pre-releases and yanked versions that something has to ask for.
+    prereleases: int = 0
+    yanked: int = 0
+    plain: int = 0
+    #: What every root admits and nothing has ruled out; nothing else is ever chosen.
+    alive: int = 0
+    #: What something that may be chosen leads to.
+    met: int = 0
+    opened: dict[int, ReachableVersion] = field(default_factory=dict)
+    specifiers: dict[tuple[int, bool, bool], Demand] = field(default_factory=dict)
+    extras: dict[str, Demand] = field(default_factory=dict)
+
+    @property
+    def special(self) -> bool:
+        return bool(self.prereleases or self.yanked)
+
+    def unasked(self) -> int:
+        """Places of versions that nothing ever asks for by name where that is needed."""
+        if not self.special:
+            return 0
+        atoms = [it for it in self.specifiers.values() if it.reached]
+        pinned = reduce(or_, (it.mask for it in atoms if it.pins), 0)
+        common = reduce(and_, (it.mask for it in atoms), self.plain)
+        kept = any(it.names for it in atoms) or not common
+        return self.yanked & ~pinned | (0 if kept else self.prereleases)
+
+
+class Reachability:
+    """Everything that the roots may reach, opened version by version."""
+
+    def __init__(self, universe: Universe, clock: SearchClock) -> None:
+        self.universe = universe
+        self._clock = clock
+        self.packages: dict[str, ReachablePackage] = {}
+        #: Atoms of a dependency, by what it asks; thousands of versions share a few hundred.
+        self._atoms: dict[tuple[str, str, tuple[str, ...], str | None], tuple[Demand, ...]] = {}
+        #: The same by identity, which costs no hash; the universe keeps its objects alive.
+        self._known: dict[int, tuple[Demand, ...]] = {}
+        self._pending: list[Demand] = []
+        self.roots = [atom for root in universe.roots for atom in self._atoms_of(root)]
+        for atom in self.roots:
+            if atom.extra is None:
+                atom.package.alive &= atom.mask
+
+    def reach(self) -> None:
+        """Meet every version that a chain of requirements leads to."""
+        self._forget()
+        self._ask(self.roots)
+        while self._pending:
+            atom = self._pending.pop()
+            package = atom.package
+            if atom.extra is None:
+                found = atom.mask & package.alive & ~package.met
+                package.met |= found
+                for place in places(found):
+                    self._meet(self._opened(package, place))
+            else:
+                for place in places(package.met):
+                    self._ask_extra(package.opened[place], atom)
+
+    def prune(self) -> bool:
+        """Drop versions that require what nothing satisfies; whether there were any."""
+        dropped, changed = False, True
+        for package in self.packages.values():
+            package.alive = package.met & ~package.unasked()
+            dropped |= package.alive != package.met
+        while changed:
+            changed = False
+            for package in self.packages.values():
+                self._clock.check()
+                for place in places(package.alive):
+                    if not all(map(_satisfiable, package.opened[place].requires)):
+                        package.alive ^= 1 << place
+                        dropped = changed = True
+        return dropped
+
+    def _forget(self) -> None:
+        for package in self.packages.values():
+            package.met = 0
+            for atom in (*package.specifiers.values(), *package.extras.values()):
+                atom.reached = False
+
+    def _meet(self, version: ReachableVersion) -> None:
+        self._ask(version.requires)
+        for extra, atoms in version.by_extra:
+            if extra.reached:
+                self._ask(atoms)
+
+    def _opened(self, package: ReachablePackage, place: int) -> ReachableVersion:
+        version = package.opened.get(place)
+        if version is None:
+            version = package.opened[place] = self._read(package, place)
+        return version
+
+    def _read(self, package: ReachablePackage, place: int) -> ReachableVersion:
+        self._clock.check()
+        always: list[Demand] = []
+        by_extra: dict[str, list[Demand]] = {}
+        for it in package.candidates[place].requires:
+            found = self._known.get(id(it))
+            if found is None:
+                found = self._known[id(it)] = self._atoms_of(it)
+            (always if it.extra is None else by_extra.setdefault(it.extra, [])).extend(found)
+        return ReachableVersion(
+            place,
+            tuple(dict.fromkeys(always)),
+            tuple(
+                (self._extra(package, extra), tuple(dict.fromkeys(atoms)))
+                for extra, atoms in by_extra.items()
+            ),
+        )
+
+    def _ask(self, atoms: Iterable[Demand]) -> None:
+        for atom in atoms:
+            if not atom.reached:
+                atom.reached = True
+                self._pending.append(atom)
+
+    def _ask_extra(self, version: ReachableVersion, extra: Demand) -> None:
+        for other, atoms in version.by_extra:
+            if other is extra:
+                self._ask(atoms)
+
+    def _atoms_of(self, it: Dependency) -> tuple[Demand, ...]:
+        """What a dependency asks: a specifier of a package, and extras of it."""
+        specifier = self.universe.asked(it)
+        key = (it.name, specifier, it.extras, it.url)
+        found = self._atoms.get(key)
+        if found is None:
+            package = self._package(it.name)
+            found = self._atoms[key] = (
+                self._specifier(package, specifier, it.url is None),
+                *(self._extra(package, extra) for extra in it.extras),
+            )
+        return found
+
+    def _specifier(self, package: ReachablePackage, text: str, known: bool) -> Demand:
+        """An atom for each set of members; an address that nobody read has none."""
+        mask = members(text, package.versions) if known else 0
+        key = (mask, False, False)
+        if package.special:
+            key = (mask, names_prerelease(text), pins(text))
+        found = package.specifiers.get(key)
+        if found is None:
+            found = package.specifiers[key] = Demand(package, *key[:1], None, *key[1:])
+        return found
+
+    @staticmethod
+    def _extra(package: ReachablePackage, extra: str) -> Demand:
+        found = package.extras.get(extra)
+        if found is None:
+            found = package.extras[extra] = Demand(package, 0, extra)
+        return found
+
+    def _package(self, name: str) -> ReachablePackage:
+        package = self.packages.get(name)
+        if package is None:
+            universe = self.universe
+            candidates = tuple(universe.packages.get(name, ()))
+            every = (1 << len(candidates)) - 1
+            package = ReachablePackage(name, candidates, tuple(it.version for it in candidates))
+            for place, it in enumerate(candidates):
+                if it.prerelease and name not in universe.prereleases:
+                    package.prereleases |= 1 << place
+                if it.yanked and it.purl not in universe.pinned:
+                    package.yanked |= 1 << place
+                if not it.prerelease and not it.yanked:
+                    package.plain |= 1 << place
+            package.alive = every
+            self.packages[name] = package
+        return package
+
+
+def _satisfiable(atom: Demand) -> bool:
+    return atom.extra is not None or bool(atom.mask & atom.package.alive)
+
+
+def compressed(
+    universe: Universe, keep: int = 1, clock: SearchClock | None = None
+) -> SelectionProblem:
     """The problem that is left of a universe.
 
     :param keep: how many versions of each class; as many as stacks are wanted
     :param clock: ``None`` for no limit
     :raises OutOfTime: if that takes longer
     """
-    clock = clock or Clock(Budget(inf))
-    walk = Walk(universe, clock)
+    clock = clock or SearchClock(Budget(inf))
+    walk = Reachability(universe, clock)
     walk.reach()
     if walk.prune():
         walk.reach()
-    return _Packing(walk, keep, clock).problem()
+    return _ProblemBuilder(walk, keep, clock).problem()
 
 
-class _Packing:
+class _ProblemBuilder:
     """What is left of a walk, numbered."""
 
-    def __init__(self, walk: Walk, keep: int, clock: Clock) -> None:
+    def __init__(self, walk: Reachability, keep: int, clock: SearchClock) -> None:
         self._walk = walk
         self._clock = clock
         self._keep = keep
         self._universe = walk.universe
-        self._nodes: list[Node] = []
+        self._nodes: list[VersionNode] = []
         self._permits: list[Permit] = []
         self._members: list[tuple[int, ...] | None] = []
         self._extras: list[tuple[int, Atom, str]] = []
 
-    def problem(self) -> Problem:
+    def problem(self) -> SelectionProblem:
         reached = [it for _, it in sorted(self._walk.packages.items()) if _is_reached(it)]
         for package in reached:
             self._number(package)
@@ -59,7 +273,7 @@ class _Packing:
                 for extra, it in sorted(package.extras.items())
                 if it.reached
             )
-        return Problem(
+        return SelectionProblem(
             names=tuple(it.name for it in reached),
             nodes=tuple(self._nodes),
             members=tuple(self._members),
@@ -69,7 +283,7 @@ class _Packing:
             sizes=self._sizes(reached),
         )
 
-    def _number(self, package: Reached) -> None:
+    def _number(self, package: ReachablePackage) -> None:
         """In an order that depends on what atoms say, never on who asked first."""
         atoms = [it for it in package.specifiers.values() if it.reached]
         atoms.sort(key=lambda it: (it.mask, it.names, it.pins))
@@ -78,13 +292,13 @@ class _Packing:
             atom.number = len(self._members)
             self._members.append(() if atom.extra is None else None)
 
-    def _pack(self, number: int, package: Reached) -> None:
+    def _pack(self, number: int, package: ReachablePackage) -> None:
         atoms = [it for it in package.specifiers.values() if it.reached]
-        kept: dict[Opened, int] = {}
+        kept: dict[ReachableVersion, int] = {}
         for version in self._best_of_each_class(package, atoms):
             kept[version] = len(self._nodes)
             self._nodes.append(
-                Node(
+                VersionNode(
                     number,
                     version.place,
                     self._universe.score(package.candidates[version.place]),
@@ -98,8 +312,10 @@ class _Packing:
                 node for version, node in kept.items() if atom.mask >> version.place & 1
             )
 
-    def _best_of_each_class(self, package: Reached, atoms: list[Asked]) -> list[Opened]:
-        classes: dict[tuple[object, ...], list[Opened]] = {}
+    def _best_of_each_class(
+        self, package: ReachablePackage, atoms: list[Demand]
+    ) -> list[ReachableVersion]:
+        classes: dict[tuple[object, ...], list[ReachableVersion]] = {}
         for place in places(package.met):
             version = package.opened[place]
             key = (
@@ -119,7 +335,9 @@ class _Packing:
             (version for them in best for version in them[: self._keep]), key=lambda it: it.place
         )
 
-    def _permit(self, package: Reached, place: int, node: int, atoms: list[Asked]) -> None:
+    def _permit(
+        self, package: ReachablePackage, place: int, node: int, atoms: list[Demand]
+    ) -> None:
         """What has to be asked of the package before this version may be chosen."""
         if package.yanked >> place & 1:
             self._permits.append(Permit(node, tuple(sorted(it.number for it in atoms if it.pins))))
@@ -134,8 +352,8 @@ class _Packing:
             ):
                 self._permits.append(Permit(node, outside))
 
-    def _sizes(self, reached: list[Reached]) -> Sizes:
-        return Sizes(
+    def _sizes(self, reached: list[ReachablePackage]) -> ProblemSizes:
+        return ProblemSizes(
             packages=len(reached),
             versions=sum(len(it.opened) for it in reached),
             kept=len(self._nodes),
@@ -147,15 +365,15 @@ class _Packing:
         )
 
 
-def _is_reached(package: Reached) -> bool:
+def _is_reached(package: ReachablePackage) -> bool:
     return any(it.reached for it in package.specifiers.values())
 
 
-def _numbers(atoms: Iterable[Asked]) -> tuple[Atom, ...]:
+def _numbers(atoms: Iterable[Demand]) -> tuple[Atom, ...]:
     return tuple(sorted(it.number for it in atoms))
 
 
-def _brought(version: Opened) -> tuple[tuple[Atom, tuple[Atom, ...]], ...]:
+def _brought(version: ReachableVersion) -> tuple[tuple[Atom, tuple[Atom, ...]], ...]:
     return tuple(
         sorted(
             (extra.number, _numbers(atoms)) for extra, atoms in version.by_extra if extra.reached

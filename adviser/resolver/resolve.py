@@ -2,12 +2,112 @@
 
 from __future__ import annotations
 
-from adviser.resolver.answers import answer, out_of_time, status_of
-from adviser.resolver.branching import branched
+from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, branched
 from adviser.resolver.compression import compressed
-from adviser.resolver.requests import Budget, Clock, OutOfTime
-from adviser.resolver.results import Resolution, Status
+from adviser.resolver.problem import (
+    Nodes,
+    SearchResult,
+    SelectionProblem,
+)
+from adviser.resolver.resolver_request import (
+    Budget,
+    OutOfTime,
+    SearchClock,
+)
+from adviser.resolver.results import (
+    Choice,
+    Conflict,
+    Resolution,
+    ResolutionStatus,
+    ResolvedStack,
+    SearchLimit,
+)
 from adviser.resolver.universe import Universe
+
+
+def answer(
+    universe: Universe,
+    problem: SelectionProblem,
+    found: SearchResult,
+    conflict: Conflict | None,
+    limit: SearchLimit | None,
+    budget: Budget,
+    clock: SearchClock,
+) -> Resolution:
+    """What a search found, in the terms of the universe.
+
+    :param limit: what ended it from outside
+    """
+    wall_s = clock.wall_s
+    if limit is None and not (found.settled or found.complete):
+        # The solver stops by itself at either limit, and does not say at which.
+        early = wall_s < 0.9 * budget.time_s
+        limit = (
+            SearchLimit.MEMORY if budget.memory_bytes is not None and early else SearchLimit.TIME
+        )
+    status = status_of(found)
+    # A smallest conflict is the same every time.
+    told = status is ResolutionStatus.INFEASIBLE and conflict is not None and conflict.minimal
+    return Resolution(
+        status=status,
+        stacks=tuple(_stack(universe, problem, nodes) for nodes in found.stacks),
+        objective=found.objective,
+        bound=found.bound,
+        settled=found.settled or told,
+        complete=found.complete,
+        conflict=conflict,
+        limit=limit,
+        sizes=problem.sizes,
+        model=problem.digest,
+        solver=BRANCH_AND_BOUND if found.branched else _solver(),
+        wall_s=wall_s,
+    )
+
+
+def out_of_time(clock: SearchClock) -> Resolution:
+    """The answer where time was spent before any search began."""
+    return Resolution(ResolutionStatus.UNKNOWN, limit=SearchLimit.TIME, wall_s=clock.wall_s)
+
+
+def _solver() -> str:
+    from importlib.metadata import version  # slow, and seldom needed
+
+    return f"ortools {version('ortools')}"
+
+
+def status_of(found: SearchResult) -> ResolutionStatus:
+    """How what was found is to be taken."""
+    if found.stacks:
+        return (
+            ResolutionStatus.OPTIMAL
+            if found.objective == found.bound
+            else ResolutionStatus.FEASIBLE
+        )
+    return ResolutionStatus.INFEASIBLE if found.complete else ResolutionStatus.UNKNOWN
+
+
+def _stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> ResolvedStack:
+    _, atoms = problem.reached(nodes)
+    extras: dict[int, list[str]] = {}
+    for package, atom, extra in problem.extras:
+        if atom in atoms:
+            extras.setdefault(package, []).append(extra)
+    choices = []
+    for number in sorted(nodes):  # by package, and these are in name order
+        node = problem.nodes[number]
+        name = problem.names[node.package]
+        it = universe.packages[name][node.place]
+        choices.append(
+            Choice(
+                name=name,
+                version=it.version,
+                purl=it.purl,
+                place=node.place,
+                contributions=tuple(universe.contributions.get(it.purl, ())),
+                extras=tuple(extras.get(node.package, ())),
+            )
+        )
+    return ResolvedStack(tuple(choices), sum(it.place for it in choices))
 
 
 def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
@@ -16,7 +116,7 @@ def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1)
     A limit of memory is only kept to by :class:`adviser.resolver.worker.Worker`.
     """
     spend = budget or Budget()
-    clock = Clock(spend)
+    clock = SearchClock(spend)
     try:
         problem = compressed(universe, count, clock)
     except OutOfTime:
@@ -24,11 +124,11 @@ def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1)
     found = branched(problem, count, spend.steps)
     if found is None:
         # Loads the solver, which takes longer than most answers.
-        from adviser.resolver.search import search
+        from adviser.resolver.cp_sat_search import search
 
         found = search(problem, clock.left, count)
     conflict = None
-    if status_of(found) is Status.INFEASIBLE:
+    if status_of(found) is ResolutionStatus.INFEASIBLE:
         from adviser.resolver.conflicts import conflict_of
 
         conflict = conflict_of(universe, clock.left)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.resolver.problems import Sizes
+from adviser.resolver.problem import ProblemSizes
 from common.packages import Purl
 
 
-class Status(StrEnum):
+class ResolutionStatus(StrEnum):
     """How an answer is to be taken; the value is stored, never renamed."""
 
     #: No stack scores better, and that is proven.
@@ -22,7 +22,7 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Limit(StrEnum):
+class SearchLimit(StrEnum):
     """What ended a search before its proof."""
 
     TIME = "time"
@@ -52,7 +52,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
+class ResolvedStack:
     """Versions that together meet a request, in name order; nothing that nobody requires.
 
     Stacks have one order, by ``score``, highest first; then by ``passed_over``, lowest first;
@@ -76,7 +76,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ConflictStep:
     """One of the facts of a conflict, none of which can be spared.
 
     :param kind: ``asked``, ``requires``, ``rule``, ``prerelease`` or ``yanked``
@@ -99,7 +99,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class VersionExplanation:
     """Why versions of a package are out: those that one reason holds for.
 
     :param step: number of the step, from 1, that rules them out; ``None`` where the package
@@ -121,8 +121,8 @@ class Conflict:
     :param minimal: ``False`` if the time to find a smallest set was spent
     """
 
-    steps: tuple[Step, ...]
-    accounts: tuple[Account, ...]
+    steps: tuple[ConflictStep, ...]
+    accounts: tuple[VersionExplanation, ...]
     minimal: bool = True
 
     def lines(self) -> list[str]:
@@ -135,7 +135,7 @@ class Conflict:
             told.append("   that nothing meets the request is proven; which of it was not in time")
         return told
 
-    def _says(self, account: Account) -> bool:
+    def _says(self, account: VersionExplanation) -> bool:
         """Whether a step names these versions as those that require what cannot be had."""
         step = None if account.step is None else self.steps[account.step - 1]
         return (
@@ -162,15 +162,15 @@ class Resolution:
     :param solver: what proved it, with its version
     """
 
-    status: Status
-    stacks: tuple[Stack, ...] = ()
+    status: ResolutionStatus
+    stacks: tuple[ResolvedStack, ...] = ()
     objective: int | None = None
     bound: int | None = None
     settled: bool = False
     complete: bool = False
     conflict: Conflict | None = None
-    limit: Limit | None = None
-    sizes: Sizes | None = None
+    limit: SearchLimit | None = None
+    sizes: ProblemSizes | None = None
     model: str = ""
     solver: str = ""
     wall_s: float = 0.0

@@ -10,7 +10,7 @@ from common.packages import Purl
 from graph.candidates import Candidate, Dependency, ExclusionReason
 
 
-class Rule(StrEnum):
+class RequestRule(StrEnum):
     """Why a request leaves a candidate out; the value is stored, never renamed."""
 
     CONSTRAINT = "constraint"
@@ -24,7 +24,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedVersion:
     """A version that cannot be chosen.
 
     :param message: for a person: ``needs glibc 2.34, this environment has 2.28``
@@ -34,7 +34,7 @@ class Refused:
     """
 
     version: str
-    reason: Rule | ExclusionReason
+    reason: RequestRule | ExclusionReason
     message: str
     candidate: Candidate | None = None
     rule: str = ""
@@ -56,12 +56,12 @@ class Universe:
     :param refused: the others
     :param roots: what is asked for
     :param contributions: of each version to the score of a stack by each criterion
-        (:mod:`adviser.resolver.contributions`); nothing for zeroes
+        (:mod:`adviser.resolver.admission`); nothing for zeroes
     :param overrides: by name, the specifier that replaces what anybody asks of the package
     """
 
     packages: Mapping[str, Sequence[Candidate]]
-    refused: Mapping[str, Sequence[Refused]]
+    refused: Mapping[str, Sequence[RefusedVersion]]
     roots: tuple[Dependency, ...]
     contributions: Mapping[Purl, tuple[int, ...]] = field(default_factory=dict)
     prereleases: frozenset[str] = frozenset()

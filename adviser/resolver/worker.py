@@ -19,15 +19,28 @@ from time import monotonic
 from types import TracebackType
 from typing import IO, Any
 
-from adviser.resolver.answers import answer, out_of_time, status_of
-from adviser.resolver.branching import branched
-from adviser.resolver.child import DONE, FAILED, OUT_OF_MEMORY, TOLD
+from adviser.resolver.branch_and_bound import branched
 from adviser.resolver.compression import compressed
-from adviser.resolver.problems import Found, Problem
-from adviser.resolver.requests import Budget, Clock, OutOfTime
-from adviser.resolver.results import Conflict, Limit, Resolution, Status
+from adviser.resolver.conflict_text import conflict_of_roots
+from adviser.resolver.problem import SearchResult, SelectionProblem
+from adviser.resolver.resolve import (
+    answer,
+    out_of_time,
+    status_of,
+)
+from adviser.resolver.resolver_request import (
+    Budget,
+    OutOfTime,
+    SearchClock,
+)
+from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
-from adviser.resolver.wording import conflict_of_roots
+from adviser.resolver.worker_process import (
+    DONE,
+    FAILED,
+    OUT_OF_MEMORY,
+    TOLD,
+)
 
 #: How long a child may take beyond its time to stop by itself before it is killed.
 GRACE_S = 0.25
@@ -54,7 +67,7 @@ class _Pipes:
     replies: Connection
 
 
-class Worker:
+class ResolverWorker:
     """A child process that resolves one request after the other; use it as a context manager.
 
     It starts when a request needs the solver, which few do: branch and bound answers the others
@@ -69,7 +82,7 @@ class Worker:
         self._said: IO[bytes] | None = None
         self._ready = False
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> ResolverWorker:
         return self
 
     def __exit__(
@@ -89,7 +102,7 @@ class Worker:
             with theirs_in, theirs_out:
                 numbers = [theirs_in.fileno(), theirs_out.fileno()]
                 self._child = subprocess.Popen(
-                    [sys.executable, "-m", "adviser.resolver.child", *map(str, numbers)],
+                    [sys.executable, "-m", "adviser.resolver.worker_process", *map(str, numbers)],
                     pass_fds=numbers,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -121,7 +134,7 @@ class Worker:
         """
         spend = budget or Budget()
         with self._lock:
-            clock = Clock(spend)
+            clock = SearchClock(spend)
             if sum(map(len, universe.packages.values())) > MANY:
                 self.start()
             try:
@@ -133,14 +146,16 @@ class Worker:
             if found is None:
                 found, limit = self._search(problem, clock.left, count)
             conflict = None
-            if status_of(found) is Status.INFEASIBLE:
+            if status_of(found) is ResolutionStatus.INFEASIBLE:
                 conflict = self._conflict(universe, replace(clock.left, threads=1))
         return answer(universe, problem, found, conflict, limit, spend, clock)
 
-    def _search(self, problem: Problem, budget: Budget, count: int) -> tuple[Found, Limit | None]:
+    def _search(
+        self, problem: SelectionProblem, budget: Budget, count: int
+    ) -> tuple[SearchResult, SearchLimit | None]:
         """The last that the child told, and what ended it if it did not end by itself."""
         told, limit = self._ask("search", budget, (problem, count))
-        return Found() if told is None else told, limit
+        return SearchResult() if told is None else told, limit
 
     def _conflict(self, universe: Universe, budget: Budget) -> Conflict:
         if not budget.time_s:
@@ -157,13 +172,13 @@ class Worker:
 
     def _ask(
         self, name: str, budget: Budget, arguments: tuple[Any, ...]
-    ) -> tuple[Any, Limit | None]:
+    ) -> tuple[Any, SearchLimit | None]:
         """The last that the child tells before it is done, or before it ends."""
         told, pipes, idle = None, self.start(), False
         try:
             if not self._ready:
                 if not pipes.replies.poll(START_S):
-                    return None, Limit.TIME
+                    return None, SearchLimit.TIME
                 pipes.replies.recv()
                 self._ready = True
             ends = monotonic() + budget.time_s
@@ -181,9 +196,9 @@ class Worker:
         finally:
             if not idle:
                 self.close()
-        return told, Limit.TIME
+        return told, SearchLimit.TIME
 
-    def _ended(self, budget: Budget) -> Limit:
+    def _ended(self, budget: Budget) -> SearchLimit:
         """What ended a child that is gone.
 
         :raises SearchFailed: if that was neither a limit nor the kernel
@@ -194,7 +209,7 @@ class Worker:
                 code = self._child.wait(START_S)
         limited = budget.memory_bytes is not None
         if code in (OUT_OF_MEMORY, _KILLED) or (limited and code in _NO_MEMORY):
-            return Limit.MEMORY
+            return SearchLimit.MEMORY
         said = b""
         if self._said is not None:
             self._said.seek(0)

@@ -8,11 +8,11 @@ from typing import Any
 
 from adviser.advise import advise
 from adviser.answering.answers import Answer, answer, knowledge, on_hardware, store
-from adviser.answering.recorded import recorded, replayed, request_in, why_it_may_differ
-from adviser.asked import Asked
+from adviser.answering.recorded_advice import recorded, replayed, request_in, why_it_may_differ
 from adviser.explain import why_not
 from adviser.reports.serialization import plain
 from adviser.request_values import parse_dependencies
+from adviser.stack_request import StackRequest
 from api.accepted_requests import AdviceRequest
 from api.jobs.analysis_run import store_result, tell
 from api.jobs.fetching import fetch_lacking
@@ -71,7 +71,7 @@ def _tell(made: Answer, *, debug: bool) -> None:
     tell(f"{status}: {result['error_msg']}" if result["error"] else status)
 
 
-def _on_hardware(stores: Stores, request: AdviceRequest) -> Asked:
+def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
     """The adviser's request with its hardware class: never that of the worker's own machine."""
     if request.hardware_prefix is not None:
         return on_hardware(stores, request.asked, request.hardware_prefix)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice
-from adviser.answering.lacking import Lack, lacks_of
+from adviser.answering.missing_packages import MissingPackage, lacks_of
 from api.jobs.analysis_run import store_result
 from api.jobs.queue import Overloaded, QueueJob, QueueName
 from api.jobs.worker_context import WorkerContext
@@ -131,7 +131,7 @@ def _jobs(shop: WorkerContext, advice: Advice) -> Iterator[tuple[str, QueueJob]]
 
 
 def _turn(
-    lack: Lack,
+    lack: MissingPackage,
     known: Sequence[str],
     recent: Collection[tuple[str, str]],
     answers: Mapping[tuple[str, str], IndexAnswer],

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from adviser.answering.answers import metadata
-from adviser.answering.indexes import called_indexes
-from adviser.answering.listings import recorded_listings
-from adviser.provenance import Served, check_lock
+from adviser.answering.file_listings import recorded_listings
+from adviser.answering.index_selection import called_indexes
+from adviser.provenance import KnownIndexes, check_lock
 from api.accepted_requests import ProvenanceRequest
 from api.index_policy import public_indexes
 from api.jobs.worker_context import WorkerContext
@@ -34,7 +34,7 @@ def check_provenance(shop: WorkerContext, analysis: Analysis, document: dict[str
         listings = recorded_listings(stores, project.lock_entries)
     allowed = list(configured_indexes(shop.settings))
     called = called_indexes(shop.settings, project)
-    issues = check_lock(project, Served(listings, allowed, called))
+    issues = check_lock(project, KnownIndexes(listings, allowed, called))
     result = {
         "error": False,
         "error_msg": None,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from adviser.resolver.worker import Worker
+from adviser.resolver.worker import ResolverWorker
 from api.service import ServiceStores
 from common.environments import Environment
 from common.settings import Settings
@@ -99,7 +99,7 @@ class WorkerContext:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.service = ServiceStores(settings)
-        self.resolver = Worker()
+        self.resolver = ResolverWorker()
         self.watch = JobTimeouts()
         self._known: OrderedDict[object, _KeptKnowledge] = OrderedDict()
 

@@ -10,8 +10,8 @@ from flask.views import MethodView
 from marshmallow import fields, validate
 from packaging.utils import canonicalize_name
 
-from adviser.answering.indexes import asked_indexes
-from adviser.asked import Asked, Options
+from adviser.answering.index_selection import asked_indexes
+from adviser.stack_request import StackRequest, RequestOptions
 from adviser.projects.indexes import public_values
 from adviser.projects.project import Project
 from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
@@ -256,7 +256,7 @@ def advice_request(
     def moment_of(name: str) -> datetime | None:
         return _parsed(lambda text: parse_moment(text, now), fields[name], name)
 
-    options = Options(
+    options = RequestOptions(
         count=fields["count"],
         dev=fields["dev"],
         extras=tuple(fields["extras"]),
@@ -273,7 +273,7 @@ def advice_request(
         time_s=fields["time_limit_s"],
     )
     where = fields["environment"]
-    asked = Asked(
+    asked = StackRequest(
         project, _environment(project, where), RecommendationType(fields["type"]), options
     )
     _ = asked.roots  # refuses invalid requirements and extras before anything is stored

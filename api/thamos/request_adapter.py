@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from adviser.answering.indexes import asked_indexes
-from adviser.asked import Asked, Options
+from adviser.answering.index_selection import asked_indexes
 from adviser.projects.indexes import public_text, public_values
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestOptions, StackRequest
 from api.accepted_requests import AdviceRequest, ProvenanceRequest
 from api.credential_removal import public_file, public_project
 from api.index_policy import refuse_foreign_indexes
@@ -52,7 +52,7 @@ def advice_request(
     fields = {k: public_values(v) for k, v in body.items() if k not in _TEXTS}
     project = _with_source(settings, _project(settings, body))
     described = fields.get("runtime_environment") or {}
-    options = Options(
+    options = RequestOptions(
         dev=query["dev"],
         debug=query["debug"],
         indexes=asked_indexes(settings, project),
@@ -62,7 +62,7 @@ def advice_request(
         justification=_notes(fields, "justification"),
     )
     kind = RecommendationType(query["recommendation_type"])
-    asked = Asked(project, environment_of(described), kind, options)
+    asked = StackRequest(project, environment_of(described), kind, options)
     _ = asked.roots  # refuses invalid requirements before anything is stored
     hardware = described.get("hardware")
     usage = (fields.get("library_usage") or {}).get("report") or {}

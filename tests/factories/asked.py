@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from adviser.advise import Advice, advise
-from adviser.asked import Asked, AskedIndex, Options
 from adviser.projects.parsing import parse_project
 from adviser.reports.documents import ReleaseKnowledge
 from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import (
+    RequestIndex,
+    RequestOptions,
+    StackRequest,
+)
 from common.releases import ReleaseFile
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -18,8 +22,8 @@ from tests.factories.evidence import HERE, NOW
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 
 NOTHING = Evidence(as_of=NOW, sources={"pypi": NOW})
-MAIN = AskedIndex("pypi", "main", "https://index.example/simple")
-#: Options of ``thoth advise``, as click hands them over.
+MAIN = RequestIndex("pypi", "main", "https://index.example/simple")
+#: RequestOptions of ``thoth advise``, as click hands them over.
 GIVEN: dict[str, Any] = {
     "kind": "latest", "dev": False, "extras": (), "groups": (), "python": "3.11",
     "platform": "manylinux_2_28_x86_64", "cuda": None, "hardware": None, "labels": "",
@@ -46,20 +50,25 @@ def asked(
     files: Mapping[str, str] | None = None,
     hardware: str | None = HERE,
     **options: Any,
-) -> Asked:
+) -> StackRequest:
     """A request for a requirements file, or for other files by name."""
     given = {"requirements.in": manifest} if files is None else files
     project = parse_project({name: text.encode() for name, text in given.items()})
-    return Asked(project, ENVIRONMENT, kind, Options(**{"indexes": (MAIN,), **options}), hardware)
+    return StackRequest(
+        project, ENVIRONMENT, kind, RequestOptions(**{"indexes": (MAIN,), **options}), hardware
+    )
 
 
-def snapshot_for(request: Asked, index: Index = INDEX, *more: str) -> Snapshot:
+def snapshot_for(request: StackRequest, index: Index = INDEX, *more: str) -> Snapshot:
     """The snapshot of a request; ``more`` are further roots."""
     return snapshot_of(index, [*(it.text for it in request.requirements), *more])
 
 
 def advised(
-    request: Asked | None = None, index: Index = INDEX, evidence: Evidence = NOTHING, *more: str
+    request: StackRequest | None = None,
+    index: Index = INDEX,
+    evidence: Evidence = NOTHING,
+    *more: str,
 ) -> Advice:
     """The advice for a request."""
     wanted = request or asked()

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from platformdirs import user_cache_path
 
-from adviser.answering.hardware import own_hardware
+from adviser.answering.target_hardware import own_hardware
 from common.settings import Settings
 from pis.amun.pinning import pinned_specification
 from tests.factories.specifications import HASH

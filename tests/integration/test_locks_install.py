@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from adviser.locks.rendering import render_lock
-from adviser.locks.stacks import Chosen, LockFormat, LockOptions
+from adviser.locks.formats import render_lock
+from adviser.locks.lock_model import (
+    LockFormat,
+    LockOptions,
+    StackPackage,
+)
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
@@ -57,14 +61,14 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "venv" / "bin" / "python"
 
 
-def stack_of(index: Index) -> list[Chosen]:
+def stack_of(index: Index) -> list[StackPackage]:
     return [chosen_of(index, name, version) for name, version in STACK.items()]
 
 
-def chosen_of(index: Index, name: str, version: str) -> Chosen:
+def chosen_of(index: Index, name: str, version: str) -> StackPackage:
     server = index.url.removesuffix("/simple")
     names = [it for it in index.files[name] if it.startswith(f"{name}-{version}")]
-    return Chosen(
+    return StackPackage(
         name,
         version,
         files=tuple(
@@ -81,7 +85,7 @@ def sha256_of(data: bytes) -> str:
 
 
 def written(
-    index: Index, project: Project, format: LockFormat, folder: Path, *stack: Chosen
+    index: Index, project: Project, format: LockFormat, folder: Path, *stack: StackPackage
 ) -> Path:
     options = LockOptions(host_environment(), {"pypi": index.url})
     lock = render_lock(format, stack or stack_of(index), project, options)

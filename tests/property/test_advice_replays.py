@@ -8,7 +8,6 @@ import random
 import pytest
 
 from adviser.advise import advise
-from adviser.asked import Asked
 from adviser.reports.checking import AdviceInputs, check_report
 from adviser.reports.documents import (
     ReleaseKnowledge,
@@ -17,8 +16,9 @@ from adviser.reports.documents import (
     result_document,
 )
 from adviser.reports.serialization import packed, unpacked
-from adviser.resolver.worker import Worker
+from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import StackRequest
 from common.formats.json_documents import digest_bytes
 from graph.candidates import Dependency
 from graph.evidence import Evidence
@@ -52,7 +52,7 @@ def drawn_index(draw: random.Random) -> Index:
     return found
 
 
-def drawn(seed: int) -> tuple[Asked, Snapshot, Evidence]:
+def drawn(seed: int) -> tuple[StackRequest, Snapshot, Evidence]:
     """A request, its snapshot, and measurements of two stacks that differ in one package."""
     draw = random.Random(seed)
     index = drawn_index(draw)
@@ -90,10 +90,10 @@ def test_replays_are_equal_in_another_process_with_other_threads(
     stored: dict[int, tuple[tuple[bytes, ...], str]],
 ) -> None:
     statuses = set()
-    with Worker() as worker:
+    with ResolverWorker() as worker:
         for (request, snapshot, evidence, files), report in stored.values():
             advice = advise(
-                unpacked(request, Asked),
+                unpacked(request, StackRequest),
                 Snapshot.from_json(snapshot),
                 Evidence.from_json(evidence),
                 resolver=worker.resolve,

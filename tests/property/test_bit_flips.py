@@ -13,14 +13,14 @@ import orjson
 import pytest
 
 from adviser.advise import advise
-from adviser.answering.recorded import (
+from adviser.answering.recorded_advice import (
     check_stored,
     read_report,
     replayed,
     unrepeated,
     why_it_may_differ,
 )
-from adviser.locks.stacks import LockFormat
+from adviser.locks.lock_model import LockFormat
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     lock_of,

@@ -11,11 +11,16 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.locks.rendering import render_lock
-from adviser.locks.stacks import Chosen, LockFormat, LockOptions
+from adviser.locks.formats import render_lock
+from adviser.locks.lock_model import (
+    LockFormat,
+    LockOptions,
+    StackPackage,
+)
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
 from adviser.projects.project import Project
+from adviser.stack_request import selected_requirements
 from common.environments import environment
 from common.errors import InvalidFile
 from common.formats.requirements_files import lines_of
@@ -119,7 +124,7 @@ def check_project(given: dict[str, bytes]) -> None:
         it.holds(HERE.markers)
         assert parse_requirement(it.text).name == it.name
         assert it.origin.partition(":")[0] in given
-    project.asked(dev=True, extras=project.extras, groups=project.groups)
+    selected_requirements(project, dev=True, extras=project.extras, groups=project.groups)
     project.locked_in(HERE.markers)
     for warning in project.warnings:
         f"{warning.field} {warning.message}".encode()
@@ -238,7 +243,7 @@ def test_what_is_written_is_read_again(stack: dict[str, str], data: st.DataObjec
         file = f"{stem}-{version}-py3-none-any.whl"
         needs = data.draw(st.sets(st.sampled_from(sorted(stack))))
         chosen.append(
-            Chosen(
+            StackPackage(
                 name, version, files=(ReleaseFile(file, "ab" * 32, "wheel"),),
                 dependencies=tuple(sorted(needs)), urls={file: f"https://h.example/{file}"},
             )

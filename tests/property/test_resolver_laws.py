@@ -12,9 +12,9 @@ import pytest
 
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.requests import Budget, Request
 from adviser.resolver.resolve import resolve
-from adviser.resolver.results import Status, Step
+from adviser.resolver.resolver_request import Budget, ResolverRequest
+from adviser.resolver.results import ConflictStep, ResolutionStatus
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
 from graph.snapshot import Snapshot
@@ -75,14 +75,14 @@ def drawn_requirement(draw: random.Random, plain: bool = False) -> str:
 
 def drawn_case(
     seed: int, *, plain: bool = False
-) -> tuple[Snapshot, Request, Mapping[Any, Any], set[int]]:
+) -> tuple[Snapshot, ResolverRequest, Mapping[Any, Any], set[int]]:
     draw = random.Random(seed)
     index = drawn_index(draw, plain=plain)
     roots = [drawn_requirement(draw, plain).partition(";")[0] for _ in range(draw.randint(1, 2))]
     snapshot = snapshot_of(index, roots)
     bounds = [drawn_bound(draw, plain) for _ in range(draw.randint(0, 1))]
     overrides = {draw.choice(NAMES): draw.choice(PLAIN)} if draw.random() < 0.1 else {}
-    request = Request(constraints=tuple(bounds), overrides=overrides)
+    request = ResolverRequest(constraints=tuple(bounds), overrides=overrides)
     # Few different scores, so that much ties; the last is a penalty.
     scores = {
         it.purl: (draw.randint(-1, 1), draw.choice([0, 0, -3]), draw.choice([0, 0, -1, -2]))
@@ -112,7 +112,9 @@ def test_500_small_universes_equal_brute_force(part: int, budget: Budget) -> Non
         found = [stack.versions() for stack in resolution.stacks]
         assert found == [versions for _, versions in expected[:count]], seed
         assert check_resolution(universe, resolution) == [], seed
-        assert resolution.status is (Status.OPTIMAL if expected else Status.INFEASIBLE), seed
+        assert resolution.status is (
+            ResolutionStatus.OPTIMAL if expected else ResolutionStatus.INFEASIBLE
+        ), seed
         assert resolution.settled
         assert (resolution.solver == "branch and bound 1") == bool(budget.steps), seed
         if expected:
@@ -165,7 +167,7 @@ def test_a_conflict_contradicts_itself_and_can_spare_none_of_its_steps() -> None
     assert seen > 40
 
 
-def with_only(universe: Universe, steps: tuple[Step, ...]) -> Universe:
+def with_only(universe: Universe, steps: tuple[ConflictStep, ...]) -> Universe:
     """A world in which these are the only facts; whatever else is said is not said."""
     roots = {(it.required, it.specifier, it.extras) for it in steps if it.kind == "asked"}
     rules = {it.specifier for it in steps if it.kind == "rule"}

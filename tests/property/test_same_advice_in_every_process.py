@@ -36,16 +36,17 @@ from pathlib import Path
 import orjson
 
 from adviser.advise import advise
-from adviser.asked import Asked
-from adviser.reports.checking import Material, check_report
-from adviser.reports.documents import Known, report_bytes, report_document, result_document
+from adviser.stack_request import StackRequest
+from adviser.reports.checking import AdviceInputs, check_report
+from adviser.reports.documents import ReleaseKnowledge, report_bytes
+from adviser.reports.documents import report_document, result_document
 from adviser.reports.serialization import unpacked
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
 for folder in sorted(Path(sys.argv[1]).iterdir()):
-    known = unpacked((folder / "known").read_bytes(), Known)
-    request = unpacked((folder / "request").read_bytes(), Asked)
+    known = unpacked((folder / "known").read_bytes(), ReleaseKnowledge)
+    request = unpacked((folder / "request").read_bytes(), StackRequest)
     snapshot = Snapshot.from_json((folder / "snapshot").read_bytes())
     evidence = Evidence.from_json((folder / "evidence").read_bytes())
     report = (folder / "report").read_bytes()
@@ -55,7 +56,8 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
     if report_bytes(report_document(result, document["metadata"])) != report:
         print(folder.name, "the replay differs")
     baseline = document["result"]["report"]["baseline"]["versions"]
-    for problem in check_report(document, Material(request, snapshot, evidence, known, baseline)):
+    inputs = AdviceInputs(request, snapshot, evidence, known, baseline)
+    for problem in check_report(document, inputs):
         print(folder.name, problem)
 """
 

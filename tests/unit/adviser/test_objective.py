@@ -9,7 +9,7 @@ import pytest
 
 from adviser.advise import Advice, advise
 from adviser.explain import ForcedOutcome, why_not
-from adviser.resolver.contributions import contributions_of
+from adviser.resolver.admission import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
 from cli.report_view import certificate_line
 from graph.candidates import Dependency, KnownVulnerability

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from adviser.issues import Issue, IssueId
-from adviser.places import Place
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectIndex, ProjectWarning, WarningCode
-from adviser.provenance import Listing, Served, check_lock
+from adviser.provenance import IndexLocation, KnownIndexes, ReleaseListing, check_lock
+from adviser.provenance_issues import IssueId, ProvenanceIssue
 from adviser.scoring.assessments import NoteLevel
 from common.formats.locks import LockedFile, LockEntry
 from common.releases import ReleaseFile
@@ -24,16 +23,16 @@ def file(sha256: str = GOOD, **more: Any) -> ReleaseFile:
     return ReleaseFile(f"pkg-1.0-{sha256[:1]}.whl", sha256, "wheel", **{"attested": True, **more})
 
 
-def listing(*files: ReleaseFile, index: str = "pypi", **more: Any) -> Listing:
-    return Listing(index, files or (file(),), **more)
+def listing(*files: ReleaseFile, index: str = "pypi", **more: Any) -> ReleaseListing:
+    return ReleaseListing(index, files or (file(),), **more)
 
 
 def locked(*hashes: str, index: str | None = None) -> LockEntry:
     return LockEntry("pkg", "1.0", tuple(f"sha256:{it}" for it in hashes), index=index)
 
 
-def issues(package: LockEntry, *listings: Listing, **more: Any) -> list[Issue]:
-    served = Served({("pkg", "1.0"): listings}, **{"allowed": ("pypi", "ours"), **more})
+def issues(package: LockEntry, *listings: ReleaseListing, **more: Any) -> list[ProvenanceIssue]:
+    served = KnownIndexes({("pkg", "1.0"): listings}, **{"allowed": ("pypi", "ours"), **more})
     return check_lock(Project(lock_entries=(package,)), served)
 
 
@@ -72,7 +71,7 @@ def test_a_file_that_its_index_serves_is_no_issue() -> None:
     ],
 )
 def test_each_issue_is_found_alone_with_a_remedy(
-    package: LockEntry, listings: list[Listing], expected: IssueId
+    package: LockEntry, listings: list[ReleaseListing], expected: IssueId
 ) -> None:
     (found,) = issues(package, *listings)
     assert found.id is expected
@@ -106,7 +105,7 @@ def test_the_project_itself_is_looked_at() -> None:
         indexes=(ProjectIndex("plain", "http://index.example/simple"),),
         warnings=(ProjectWarning(WarningCode.LOCK_OUTDATED, "for another Pipfile", "lock:$"),),
     )
-    found = {it.id: it.type for it in check_lock(project, Served({}))}
+    found = {it.id: it.type for it in check_lock(project, KnownIndexes({}))}
     assert found == {
         IssueId.INVALID_LOCK_HASH: NoteLevel.ERROR,
         IssueId.SOURCE_NOT_WHITELISTED: NoteLevel.ERROR,
@@ -118,8 +117,8 @@ def found_in(files: dict[str, str], **more: Any) -> list[tuple[IssueId, NoteLeve
     """Issues of a project whose every version is served with the good hash."""
     project = parse_project({name: text.encode() for name, text in files.items()})
     listings = {(it.name, it.version): [listing()] for it in project.lock_entries}
-    places = {"pypi": Place("https://index.example/simple", frozenset({"h.example"}))}
-    issues = check_lock(project, Served(listings, **{"places": places, **more}))
+    places = {"pypi": IndexLocation("https://index.example/simple", frozenset({"h.example"}))}
+    issues = check_lock(project, KnownIndexes(listings, **{"places": places, **more}))
     return [(it.id, it.type) for it in issues]
 
 
@@ -231,7 +230,7 @@ def test_without_a_hash_the_index_that_the_lock_names_has_to_have_the_package() 
 
 
 HERE = "https://files.example/pkg-1.0-a.whl"
-PLACES = {"pypi": Place("https://index.example/simple", frozenset({"kept.example"}))}
+PLACES = {"pypi": IndexLocation("https://index.example/simple", frozenset({"kept.example"}))}
 
 
 def placed(url: str | None, **more: Any) -> LockEntry:
@@ -336,7 +335,9 @@ def test_two_indexes_of_one_name_are_told_by_their_addresses() -> None:
 
 def test_what_a_requirements_file_cannot_say_is_no_warning() -> None:
     project = parse_project({"requirements.txt": f"pkg==1 --hash=sha256:{GOOD}\n".encode()})
-    found = check_lock(project, Served({("pkg", "1"): [listing(index="ours")]}, ("ours", "pypi")))
+    found = check_lock(
+        project, KnownIndexes({("pkg", "1"): [listing(index="ours")]}, ("ours", "pypi"))
+    )
     assert [(it.id, it.type) for it in found] == [
         (IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, NoteLevel.INFO)
     ]

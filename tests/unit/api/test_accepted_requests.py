@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from adviser.asked import Asked, Options
 from adviser.projects.parsing import parse_project
 from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestOptions, StackRequest
 from api.accepted_requests import AdviceRequest, ProvenanceRequest
 from common.environments import environment
 from common.errors import InvalidArgument
@@ -19,11 +19,11 @@ PIPFILE = b'[packages]\nweb = {version = ">=1", index = "own"}\n[dev-packages]\n
 LOCK = orjson.dumps({"_meta": {}, "default": {"web": {"version": "==1.0"}}, "develop": {}})
 PROJECT = parse_project({"Pipfile": PIPFILE, "Pipfile.lock": LOCK, "constraints.txt": b"web<3\n"})
 REQUEST = AdviceRequest(
-    Asked(
+    StackRequest(
         PROJECT,
         environment("3.11", "linux_x86_64"),
         RecommendationType.STABLE,
-        Options(published_before=datetime(2026, 1, 1, tzinfo=UTC), labels={"team": "blue"}),
+        RequestOptions(published_before=datetime(2026, 1, 1, tzinfo=UTC), labels={"team": "blue"}),
     ),
     described_hardware={"cpu_family": 6, "cpu_model": 85},
     library_usage={"web": ("web.a", "web.b")},

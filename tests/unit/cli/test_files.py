@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adviser.answering.recorded import read_report, unrepeated
+from adviser.answering.recorded_advice import read_report, unrepeated
 from adviser.projects.project import Project
 from cli.advise import _format_of
 from cli.project_files import keep_manifest, read_project

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from adviser.answering.indexes import asked_indexes, called_indexes
-from adviser.asked import AskedIndex
+from adviser.answering.index_selection import asked_indexes, called_indexes
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestIndex
 from cli import options as module
 from cli.advise import advise
 from cli.options import asked_environment, asked_of, dependencies, labels, moment
@@ -44,7 +44,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
             ("ours", "https://ours.example/simple"),
         )
     }
-    monkeypatch.setattr("adviser.answering.indexes.configured_indexes", lambda *_: found)
+    monkeypatch.setattr("adviser.answering.index_selection.configured_indexes", lambda *_: found)
     return Settings.from_env({"THOTH_HOME": str(tmp_path)})
 
 
@@ -65,7 +65,7 @@ def test_every_type_can_be_asked_for() -> None:
 
 
 def test_every_format_can_be_asked_for() -> None:
-    from adviser.locks.stacks import LockFormat
+    from adviser.locks.lock_model import LockFormat
     from cli.advise import FORMATS
 
     assert tuple(LockFormat) == FORMATS
@@ -178,9 +178,9 @@ def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -
         )
     )
     assert asked_indexes(settings, project) == (
-        AskedIndex("ours", "ours", "https://ours.example/simple", explicit=True),
-        AskedIndex("else", "else", "https://else.example/simple", known=False),
-        AskedIndex("pypi", "main", "https://mirror.example/simple"),
+        RequestIndex("ours", "ours", "https://ours.example/simple", explicit=True),
+        RequestIndex("else", "else", "https://else.example/simple", known=False),
+        RequestIndex("pypi", "main", "https://mirror.example/simple"),
     )
 
 

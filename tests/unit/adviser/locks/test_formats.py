@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 from packaging.pylock import Pylock
 
-from adviser.locks.pylock import environment_marker
-from adviser.locks.rendering import render_lock
-from adviser.locks.stacks import Chosen, LockFormat, LockOptions, NoLock
+from adviser.locks.formats import environment_marker, render_lock
+from adviser.locks.lock_model import (
+    LockFormat,
+    LockOptions,
+    StackPackage,
+    UnwritableLock,
+)
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from common.environments import environment
@@ -38,19 +42,21 @@ def digest_of(filename: str) -> str:
     return f"sha256:{hashlib.sha256(filename.encode()).hexdigest()}"
 
 
-def chosen(name: str, version: str = "1.0", *tags: str, **facts: Any) -> Chosen:
+def chosen(name: str, version: str = "1.0", *tags: str, **facts: Any) -> StackPackage:
     stem = name.replace("-", "_")
     names = [f"{stem}-{version}-{it}.whl" for it in tags or (ANY,)]
     names.append(f"{stem}-{version}.tar.gz")
     urls = {it: f"https://me:hidden@files.example/{it}#sha256=1" for it in names}
-    return replace(Chosen(name, version, files=tuple(map(file_named, names)), urls=urls), **facts)
+    return replace(
+        StackPackage(name, version, files=tuple(map(file_named, names)), urls=urls), **facts
+    )
 
 
-def text(format: LockFormat, *stack: Chosen, options: LockOptions = OPTIONS) -> str:
+def text(format: LockFormat, *stack: StackPackage, options: LockOptions = OPTIONS) -> str:
     return render_lock(format, stack, EMPTY, options).data.decode()
 
 
-def pipfile_lock(project: Project, *stack: Chosen, options: LockOptions = OPTIONS) -> Any:
+def pipfile_lock(project: Project, *stack: StackPackage, options: LockOptions = OPTIONS) -> Any:
     return json.loads(render_lock(LockFormat.PIPFILE_LOCK, stack, project, options).data)
 
 
@@ -107,7 +113,7 @@ def test_requirements_name_the_indexes_that_are_not_the_machines_own(
 
 @pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK])
 def test_an_index_without_an_address_is_told(format: LockFormat) -> None:
-    with pytest.raises(NoLock, match="the index none has no address"):
+    with pytest.raises(UnwritableLock, match="the index none has no address"):
         text(format, chosen("a", index="none"))
 
 
@@ -201,12 +207,12 @@ def test_a_pylock_says_which_environment_it_is_for() -> None:
 
 
 def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
-    with pytest.raises(NoLock, match=r"a 1\.0: the address of its files") as caught:
+    with pytest.raises(UnwritableLock, match=r"a 1\.0: the address of its files") as caught:
         text(LockFormat.PYLOCK, chosen("a", urls={}))
     assert "requirements" in (caught.value.hint or "")
     two = chosen("a", "1.0", ANY, "cp311-cp311-win_amd64")
     other = {name: url for name, url in two.urls.items() if "win" in name}
-    with pytest.raises(NoLock):
+    with pytest.raises(UnwritableLock):
         text(LockFormat.PYLOCK, replace(two, urls=other))
     fitting = {name: url for name, url in two.urls.items() if "any" in name}
     made = text(LockFormat.PYLOCK, replace(two, urls=fitting))
@@ -243,7 +249,7 @@ def test_only_wheels_that_fit_if_that_is_wanted() -> None:
     assert made.count("--hash") == 1
     assert digest_of(one.files[0].filename) in made
     elsewhere = chosen("a", "1.0", "cp311-cp311-win_amd64")
-    with pytest.raises(NoLock, match="a wheel that fits"):
+    with pytest.raises(UnwritableLock, match="a wheel that fits"):
         text(LockFormat.REQUIREMENTS, elsewhere, options=replace(OPTIONS, all_files=False))
 
 
@@ -252,7 +258,9 @@ def test_only_wheels_that_fit_if_that_is_wanted() -> None:
 def test_a_package_without_hashes_is_told_with_the_remedy(
     format: LockFormat, files: tuple[ReleaseFile, ...]
 ) -> None:
-    with pytest.raises(NoLock, match=r"a 1\.0: a file with a SHA-256 is not known") as caught:
+    with pytest.raises(
+        UnwritableLock, match=r"a 1\.0: a file with a SHA-256 is not known"
+    ) as caught:
         text(format, chosen("a", files=files))
     assert "packages refresh" in (caught.value.hint or "")
 

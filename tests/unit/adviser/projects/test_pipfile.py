@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adviser.locks.pipfile_lock import pipfile_lock_document
-from adviser.locks.stacks import LockOptions
+from adviser.locks.formats import pipfile_lock_document
+from adviser.locks.lock_model import LockOptions
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
-from adviser.projects.project import AskedRequirement, Project, ProjectIndex, WarningCode
+from adviser.projects.project import Project, ProjectIndex, ProjectRequirement, WarningCode
 from adviser.reports.serialization import packed
 from common.errors import InvalidFile
 from tests.factories.projects import (
@@ -38,11 +38,11 @@ def codes(project: Project) -> list[WarningCode]:
 def test_a_whole_pipfile_is_read() -> None:
     project = read(WHOLE)
     assert project.requirements == (
-        AskedRequirement("flask", ">=3", origin="Pipfile:packages.Flask"),
-        AskedRequirement(
+        ProjectRequirement("flask", ">=3", origin="Pipfile:packages.Flask"),
+        ProjectRequirement(
             "my-pkg", "==1.0", ("a", "b"), 'os_name == "posix"', origin="Pipfile:packages.my_pkg"
         ),
-        AskedRequirement("left-pad", origin="Pipfile:packages.left-pad"),
+        ProjectRequirement("left-pad", origin="Pipfile:packages.left-pad"),
     )
     assert [(it.name, it.index) for it in project.dev] == [("pytest", "main")]
     assert [it.name for it in project.groups["docs"]] == ["sphinx-theme"]

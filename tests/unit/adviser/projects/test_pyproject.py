@@ -8,6 +8,7 @@ import pytest
 
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, WarningCode
+from adviser.stack_request import selected_requirements
 from common.errors import InvalidFile
 from common.reasons import Reason
 
@@ -156,16 +157,19 @@ def test_requests_choose_extras_and_groups() -> None:
         "[project]\ndependencies=['a']\n[project.optional-dependencies]\nX_1=['b', 'a']\n"
         "[dependency-groups]\ndev=['c']\nmore=['d']\n"
     )
-    assert texts(project.asked()) == ["a"]
-    assert texts(project.asked(dev=True, extras=["x.1"])) == ["a", "c", "b"]
-    assert texts(project.asked(groups=["more"])) == ["a", "d"]
-    assert project.asked(extras=["x-1"])[0].origin == "pyproject.toml:project.dependencies[0]"
+    assert texts(selected_requirements(project)) == ["a"]
+    assert texts(selected_requirements(project, dev=True, extras=["x.1"])) == ["a", "c", "b"]
+    assert texts(selected_requirements(project, groups=["more"])) == ["a", "d"]
+    assert (
+        selected_requirements(project, extras=["x-1"])[0].origin
+        == "pyproject.toml:project.dependencies[0]"
+    )
     with pytest.raises(InvalidFile, match="no group 'none'") as caught:
-        project.asked(groups=["none"])
+        selected_requirements(project, groups=["none"])
     assert caught.value.hint == "it has dev, more"
     many = "".join(f"g{n:02}=[]\n" for n in range(22))
     with pytest.raises(InvalidFile) as caught:
-        read(f"[project]\n[dependency-groups]\n{many}").asked(groups=["none"])
+        selected_requirements(read(f"[project]\n[dependency-groups]\n{many}"), groups=["none"])
     assert (caught.value.hint or "").endswith(", g18, g19 and 2 more")
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from adviser.projects.parsing import parse_project, wanted_files
 from adviser.projects.project import Project, WarningCode
+from adviser.stack_request import selected_requirements
 from common.errors import InvalidFile
 from common.reasons import Reason
 
@@ -228,5 +229,5 @@ def test_credentials_of_a_repository_are_told_and_the_quote_is_closed() -> None:
 
 def test_an_extra_that_a_project_does_not_have_is_told_by_its_field() -> None:
     with pytest.raises(InvalidFile) as caught:
-        read("a\n").asked(extras=["nope"])
+        selected_requirements(read("a\n"), extras=["nope"])
     assert caught.value.field == "extras"

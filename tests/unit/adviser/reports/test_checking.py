@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from adviser.advise import Advice, assessed, in_this_process, universe_for
-from adviser.answering.recorded import check_stored
+from adviser.answering.recorded_advice import check_stored
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
 from adviser.reports.offline_check import check_offline

@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 
 from adviser.advise import advise, in_this_process
-from adviser.asked import Asked
 from adviser.reports.documents import (
     ReleaseKnowledge,
     report_bytes,
@@ -20,11 +19,12 @@ from adviser.reports.documents import (
 )
 from adviser.reports.offline_check import check_offline
 from adviser.reports.serialization import packed, unpacked
-from adviser.resolver.requests import Budget
-from adviser.resolver.results import Limit, Resolution, Status
+from adviser.resolver.resolver_request import Budget
+from adviser.resolver.results import Resolution, ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
-from adviser.resolver.worker import Worker
+from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import SCALE, RecommendationType
+from adviser.stack_request import StackRequest
 from common.errors import InvalidDocument
 from common.formats.json_documents import digest
 from graph.evidence import Evidence
@@ -160,7 +160,9 @@ def test_a_lock_with_a_package_too_many_is_not_the_advised_stack() -> None:
 def test_without_a_proof_nothing_better_is_not_claimed() -> None:
     lock = "core==1.1\ntool==1.0\nweb==2.0\n"
     advice = advised(asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock}))
-    unproven = replace(advice.resolution, status=Status.FEASIBLE, bound=1, limit=Limit.TIME)
+    unproven = replace(
+        advice.resolution, status=ResolutionStatus.FEASIBLE, bound=1, limit=SearchLimit.TIME
+    )
     (product,) = report_of(replace(advice, resolution=unproven))["result"]["report"]["products"]
     assert "nothing better was found" in product["justification"][0]["message"]
 
@@ -208,9 +210,9 @@ def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_thr
     )
     first = advised(request)
     report = report_bytes(report_document(result_document(first, known_for(first)), METADATA))
-    with Worker() as worker:
+    with ResolverWorker() as worker:
         again = advise(
-            unpacked(packed(request), Asked),
+            unpacked(packed(request), StackRequest),
             Snapshot.from_json(first.snapshot.to_json()),
             Evidence.from_json(first.evidence.to_json()),
             resolver=worker.resolve,
@@ -221,8 +223,8 @@ def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_thr
 
 
 def test_a_request_of_another_shape_is_refused() -> None:
-    with pytest.raises(InvalidDocument, match="not a Asked"):
-        unpacked(b'{"project": {}, "more": 1}', Asked)
+    with pytest.raises(InvalidDocument, match="not a StackRequest"):
+        unpacked(b'{"project": {}, "more": 1}', StackRequest)
 
 
 @pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n"])
@@ -349,7 +351,7 @@ def test_hardware_on_which_nothing_was_measured_is_told() -> None:
     notes = report_of(advised(request))["result"]["report"]["stack_info"]
     (note,) = [it for it in notes if it["code"] == "hardware"]
     assert (note["type"], note["message"]) == ("WARNING", request.hardware_note)
-    assert unpacked(packed(request), Asked) == request
+    assert unpacked(packed(request), StackRequest) == request
 
 
 def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adviser.issues import Issue, IssueId
 from adviser.projects.project import WarningCode
+from adviser.provenance_issues import IssueId, ProvenanceIssue
 from adviser.reports.note_codes import (
     PAGES,
     NoteCode,
@@ -38,7 +38,7 @@ def test_the_link_of_a_code_leads_to_its_anchor(code: str) -> None:
 
 @pytest.mark.parametrize("issue", IssueId)
 def test_the_link_of_an_issue_leads_to_its_anchor(issue: IssueId) -> None:
-    link = str(Issue(issue, NoteLevel.ERROR, "", "").document()["link"])
+    link = str(ProvenanceIssue(issue, NoteLevel.ERROR, "", "").document()["link"])
     page, _, anchor = link.partition("#")
     assert anchors(page).count(anchor) == 1
 

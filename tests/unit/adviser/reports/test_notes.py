@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from adviser.advise import advise, in_this_process
-from adviser.asked import Asked, AskedIndex
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import stack_notes
-from adviser.resolver.requests import Budget
+from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
 from adviser.scoring.estimates import Method
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
+from adviser.stack_request import RequestIndex, StackRequest
 from graph.evidence import Evidence
 from tests.factories.asked import INDEX, MAIN, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench
@@ -24,7 +24,7 @@ from tests.factories.reports import kept
 from tests.factories.universes import ENVIRONMENT, Index
 
 
-def codes(index: Index, *indexes: AskedIndex) -> list[str]:
+def codes(index: Index, *indexes: RequestIndex) -> list[str]:
     return [it.code for it in stack_notes(advised(asked("core\n", indexes=indexes), index))]
 
 
@@ -37,7 +37,7 @@ def test_the_same_name_elsewhere_is_told() -> None:
 
 
 def test_an_index_that_nobody_configured_is_told_once() -> None:
-    unknown = AskedIndex("main", "main", "https://index.example/simple", known=False)
+    unknown = RequestIndex("main", "main", "https://index.example/simple", known=False)
     found = codes(INDEX, unknown)
     assert found.count(NoteCode.INDEX_UNKNOWN) == 1
     assert NoteCode.OTHER_INDEX not in found
@@ -65,7 +65,7 @@ def test_warnings_of_the_projects_reader_are_passed_on() -> None:
     assert [it.code for it in notes if it.code.startswith("project_")]
 
 
-def message(code: NoteCode, request: Asked, evidence: Evidence = NOTHING) -> str:
+def message(code: NoteCode, request: StackRequest, evidence: Evidence = NOTHING) -> str:
     (note,) = [it for it in stack_notes(advised(request, evidence=evidence)) if it.code == code]
     return note.message
 

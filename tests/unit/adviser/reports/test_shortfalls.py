@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import Advice, advise
-from adviser.locks.stacks import LockFormat
+from adviser.locks.lock_model import LockFormat
 from adviser.reports.documents import ReleaseKnowledge, lock_of
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability

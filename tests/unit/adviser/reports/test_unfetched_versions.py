@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from adviser.asked import AskedIndex
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import stack_notes
 from adviser.reports.unfetched_versions import missing_message
+from adviser.stack_request import RequestIndex
 from tests.factories.asked import INDEX, advised, asked, snapshot_for
 
 FILES = {
@@ -25,8 +25,8 @@ web = "*"
 mine = {version = "*", index = "own"}
 """
 }
-MAIN = AskedIndex("pypi", "main", "https://index.example/simple")
-OWN = AskedIndex("internal", "own", "https://own.example/simple")
+MAIN = RequestIndex("pypi", "main", "https://index.example/simple")
+OWN = RequestIndex("internal", "own", "https://own.example/simple")
 
 
 def test_an_empty_store_is_told_once_with_what_to_do() -> None:
@@ -55,7 +55,7 @@ def test_each_is_added_from_the_index_that_it_names() -> None:
 
 
 def test_an_index_that_is_not_configured_has_no_remedy_but_that() -> None:
-    unknown = AskedIndex("own", "own", "https://own.example/simple", known=False)
+    unknown = RequestIndex("own", "own", "https://own.example/simple", known=False)
     request = asked(files=FILES, indexes=(MAIN, unknown))
     message = missing_message(request, snapshot_for(request, INDEX)) or ""
     assert message == (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adviser.resolver.admission import universe_of
-from adviser.resolver.requests import Request
+from adviser.resolver.resolver_request import ResolverRequest
 from tests.factories.universes import moment, snapshot_of
 
 MOMENTS = [f"2025-01-0{day}T00:00:00+00:00" for day in (3, 2, 1)]
@@ -13,7 +13,7 @@ MOMENTS = [f"2025-01-0{day}T00:00:00+00:00" for day in (3, 2, 1)]
 
 def kept(**rules: str) -> list[str]:
     index = {"it": {f"{3 - n}.0": {"uploaded_at": text} for n, text in enumerate(MOMENTS)}}
-    request = Request(**{name: moment(text) for name, text in rules.items()})  # type: ignore[arg-type]
+    request = ResolverRequest(**{name: moment(text) for name, text in rules.items()})  # type: ignore[arg-type]
     return [
         it.version for it in universe_of(snapshot_of(index, ["it"]), request, {}).packages["it"]
     ]

@@ -10,9 +10,9 @@ import pytest
 
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.requests import Request
 from adviser.resolver.resolve import resolve
-from adviser.resolver.results import Status
+from adviser.resolver.resolver_request import ResolverRequest
+from adviser.resolver.results import ResolutionStatus
 from adviser.resolver.universe import Universe
 from tests.factories.universes import dependency, moment, snapshot_of
 
@@ -22,7 +22,7 @@ CASES = sorted((Path(__file__).parents[3] / "data" / "resolver").glob("*.json"))
 def universe_of_case(case: dict[str, Any]) -> Universe:
     asked = case["request"]
     snapshot = snapshot_of(case["index"], asked["requires"])
-    request = Request(
+    request = ResolverRequest(
         constraints=tuple(map(dependency, asked.get("constraints", ()))),
         exclusions=tuple(map(dependency, asked.get("exclusions", ()))),
         overrides=asked.get("overrides", {}),
@@ -54,10 +54,10 @@ def test_the_answer_is_the_expected_one(path: Path) -> None:
     if "stack" in expected:
         wanted = [expected["stack"], *expected.get("next", ())]
         assert [it.versions() for it in resolution.stacks] == wanted
-        assert resolution.status is Status.OPTIMAL
+        assert resolution.status is ResolutionStatus.OPTIMAL
         assert resolution.objective == expected.get("objective", resolution.objective)
     else:
-        assert resolution.status is Status.INFEASIBLE
+        assert resolution.status is ResolutionStatus.INFEASIBLE
         assert resolution.conflict is not None
         text = "\n".join(resolution.conflict.lines())
         assert [step.kind for step in resolution.conflict.steps] == expected["conflict"], text

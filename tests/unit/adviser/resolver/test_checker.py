@@ -9,9 +9,9 @@ import pytest
 
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.requests import Request
 from adviser.resolver.resolve import resolve
-from adviser.resolver.results import Resolution, Stack, Status
+from adviser.resolver.resolver_request import ResolverRequest
+from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from tests.factories.universes import newest_scores, snapshot_of
 
@@ -30,10 +30,10 @@ INDEX = {
 @pytest.fixture
 def universe() -> Universe:
     snapshot = snapshot_of(INDEX, ["app"])
-    return universe_of(snapshot, Request(), newest_scores(snapshot))
+    return universe_of(snapshot, ResolverRequest(), newest_scores(snapshot))
 
 
-def changed(stack: Stack, name: str, universe: Universe, version: str) -> Stack:
+def changed(stack: ResolvedStack, name: str, universe: Universe, version: str) -> ResolvedStack:
     """Another version of a package, with everything that is said of it right."""
     choices = list(stack.choices)
     at = next(at for at, it in enumerate(choices) if it.name == name)
@@ -46,15 +46,15 @@ def changed(stack: Stack, name: str, universe: Universe, version: str) -> Stack:
         place=place,
         contributions=universe.contributions[candidates[place].purl],
     )
-    return Stack(tuple(choices), sum(it.place for it in choices))
+    return ResolvedStack(tuple(choices), sum(it.place for it in choices))
 
 
-def without(stack: Stack, name: str) -> Stack:
+def without(stack: ResolvedStack, name: str) -> ResolvedStack:
     choices = tuple(it for it in stack.choices if it.name != name)
-    return Stack(choices, sum(it.place for it in choices))
+    return ResolvedStack(choices, sum(it.place for it in choices))
 
 
-Tamper = Callable[[Stack, Universe], Stack]
+Tamper = Callable[[ResolvedStack, Universe], ResolvedStack]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ Tamper = Callable[[Stack, Universe], Stack]
         (lambda stack, u: without(stack, "speed"), "speed is required and missing"),
         (lambda stack, u: without(stack, "app"), "app is required and missing"),
         (lambda stack, u: replace(stack, passed_over=7), "pass over"),
-        (lambda stack, u: Stack((*stack.choices, stack.choices[0]), 2), "chosen twice"),
+        (lambda stack, u: ResolvedStack((*stack.choices, stack.choices[0]), 2), "chosen twice"),
         (
             lambda stack, u: replace(
                 stack, choices=tuple(replace(it, version="9.9") for it in stack.choices)
@@ -115,6 +115,6 @@ def test_a_wrong_answer_is_found_out(universe: Universe) -> None:
     assert "bound is below" in problems(bound=(right.objective or 0) - 1)
     assert "optimal is what reaches its bound" in problems(bound=(right.objective or 0) + 1)
     assert "does not go with" in problems(stacks=())
-    assert "does not go with" in problems(status=Status.INFEASIBLE)
+    assert "does not go with" in problems(status=ResolutionStatus.INFEASIBLE)
     assert problems() == ""
-    assert check_resolution(universe, Resolution(Status.UNKNOWN)) == []
+    assert check_resolution(universe, Resolution(ResolutionStatus.UNKNOWN)) == []

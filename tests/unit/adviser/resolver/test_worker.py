@@ -16,19 +16,22 @@ from typing import Any
 
 import pytest
 
-from adviser.resolver import requests
+from adviser.resolver import resolver_request
 from adviser.resolver.admission import universe_of
-from adviser.resolver.answers import answer
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.child import TOLD
 from adviser.resolver.compression import compressed
 from adviser.resolver.conflicts import conflict_of
-from adviser.resolver.problems import Found
-from adviser.resolver.requests import Budget, Clock, Request
-from adviser.resolver.resolve import resolve
-from adviser.resolver.results import Limit, Status
+from adviser.resolver.problem import SearchResult
+from adviser.resolver.resolve import answer, resolve
+from adviser.resolver.resolver_request import (
+    Budget,
+    ResolverRequest,
+    SearchClock,
+)
+from adviser.resolver.results import ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
-from adviser.resolver.worker import SearchFailed, Worker
+from adviser.resolver.worker import ResolverWorker, SearchFailed
+from adviser.resolver.worker_process import TOLD
 from tests.factories.universes import drawn_scores, snapshot_of, synthetic_index
 from tests.services.waiting import DEADLINE_S
 
@@ -37,8 +40,8 @@ IN_THE_CHILD = Budget(DEADLINE_S, steps=0)
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as started:
+def worker() -> Iterator[ResolverWorker]:
+    with ResolverWorker() as started:
         yield started
 
 
@@ -47,20 +50,20 @@ def large() -> Universe:
     """Takes a second or more."""
     index, roots = synthetic_index(150, 60)
     snapshot = snapshot_of(index, roots)
-    return universe_of(snapshot, Request(), drawn_scores(snapshot))
+    return universe_of(snapshot, ResolverRequest(), drawn_scores(snapshot))
 
 
 def small() -> Universe:
     index = {"app": {"2.0": {"requires": ["lib<2"]}}, "lib": {"2.0": {}, "1.0": {}}}
-    return universe_of(snapshot_of(index, ["app"]), Request(), {})
+    return universe_of(snapshot_of(index, ["app"]), ResolverRequest(), {})
 
 
 def impossible() -> Universe:
     index = {"app": {"2.0": {"requires": ["lib<1"]}}, "lib": {"2.0": {}, "1.0": {}}}
-    return universe_of(snapshot_of(index, ["app"]), Request(), {})
+    return universe_of(snapshot_of(index, ["app"]), ResolverRequest(), {})
 
 
-def test_the_answer_is_that_of_this_process(worker: Worker) -> None:
+def test_the_answer_is_that_of_this_process(worker: ResolverWorker) -> None:
     for universe in (small(), impossible()):
         for budget in (Budget(), IN_THE_CHILD):
             here = resolve(universe, budget, count=2)
@@ -68,21 +71,21 @@ def test_the_answer_is_that_of_this_process(worker: Worker) -> None:
             assert replace(here, wall_s=0) == replace(there, wall_s=0)
 
 
-def test_time_ends_in_an_answer(worker: Worker, large: Universe) -> None:
+def test_time_ends_in_an_answer(worker: ResolverWorker, large: Universe) -> None:
     resolution = worker.resolve(large, Budget(time_s=0.3))
     assert not resolution.settled
-    assert resolution.limit is Limit.TIME
-    assert resolution.status is not Status.INFEASIBLE
+    assert resolution.limit is SearchLimit.TIME
+    assert resolution.status is not ResolutionStatus.INFEASIBLE
     assert check_resolution(large, resolution) == []
 
 
 def test_memory_ends_in_an_answer(large: Universe) -> None:
-    with Worker() as fresh:
+    with ResolverWorker() as fresh:
         resolution = fresh.resolve(large, Budget(DEADLINE_S, memory_bytes=64 << 20))
-        assert resolution.limit is Limit.MEMORY
+        assert resolution.limit is SearchLimit.MEMORY
         assert check_resolution(large, resolution) == []
         # and the next one is answered as if nothing had happened
-        assert fresh.resolve(small(), IN_THE_CHILD).status is Status.OPTIMAL
+        assert fresh.resolve(small(), IN_THE_CHILD).status is ResolutionStatus.OPTIMAL
 
 
 class KilledByFirstStack:
@@ -103,7 +106,7 @@ class KilledByFirstStack:
 
 def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
     # Many threads on few cores and a tie to settle for each of 50 stacks: it is still at it.
-    with Worker() as fresh:
+    with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
         child = fresh._child
         assert child is not None
@@ -111,13 +114,15 @@ def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
         told = KilledByFirstStack(fresh._pipes.replies, child.pid)
         fresh._pipes = replace(fresh._pipes, replies=told)
         resolution = fresh.resolve(large, Budget(DEADLINE_S), count=50)
-        assert resolution.limit is Limit.MEMORY  # killed from outside, as for memory
+        assert resolution.limit is SearchLimit.MEMORY  # killed from outside, as for memory
         assert resolution.stacks
         assert check_resolution(large, resolution) == []
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
-def test_a_bug_in_the_child_is_raised_with_its_traceback_and_ends_nothing(worker: Worker) -> None:
+def test_a_bug_in_the_child_is_raised_with_its_traceback_and_ends_nothing(
+    worker: ResolverWorker,
+) -> None:
     assert worker.resolve(small(), IN_THE_CHILD).settled
     child = worker._child
     with pytest.raises(SearchFailed, match="KeyError: 'nothing of the sort'"):
@@ -128,7 +133,7 @@ def test_a_bug_in_the_child_is_raised_with_its_traceback_and_ends_nothing(worker
 
 def test_a_child_that_cannot_start_is_no_matter_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with Worker() as broken, pytest.raises(SearchFailed, match="ended with status 1"):
+    with ResolverWorker() as broken, pytest.raises(SearchFailed, match="ended with status 1"):
         broken.resolve(small(), replace(IN_THE_CHILD, memory_bytes=1 << 30))
 
 
@@ -139,12 +144,12 @@ def test_a_child_that_starts_slowly_is_waited_for(
     slow.write_text(f'#!/bin/sh\nsleep 6\nexec {sys.executable} "$@"\n')
     slow.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(slow))
-    with Worker() as fresh:
+    with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
 def test_a_child_that_is_told_to_end_is_no_matter_of_memory() -> None:
-    with Worker() as fresh:
+    with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
         assert fresh._child is not None
         os.kill(fresh._child.pid, signal.SIGTERM)
@@ -158,11 +163,12 @@ def test_less_memory_than_wanted_is_what_there_is() -> None:
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
         "from adviser.resolver.admission import universe_of\n"
-        "from adviser.resolver.requests import Budget, Request\n"
-        "from adviser.resolver.worker import Worker\n"
+        "from adviser.resolver.resolver_request import Budget, ResolverRequest\n"
+        "from adviser.resolver.worker import ResolverWorker\n"
         "from tests.factories.universes import snapshot_of\n"
-        "universe = universe_of(snapshot_of({'app': {'1.0': {}}}, ['app']), Request(), {})\n"
-        "with Worker() as worker:\n"
+        "snapshot = snapshot_of({'app': {'1.0': {}}}, ['app'])\n"
+        "universe = universe_of(snapshot, ResolverRequest(), {})\n"
+        "with ResolverWorker() as worker:\n"
         f"    budget = Budget({DEADLINE_S}, steps=0, memory_bytes=2 << 30)\n"
         "    found = worker.resolve(universe, budget)\n"
         "    print(found.status.value, found.limit)"
@@ -173,7 +179,7 @@ def test_less_memory_than_wanted_is_what_there_is() -> None:
 
 def test_who_waits_for_another_loses_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     passed_s: list[float] = []
-    monkeypatch.setattr(requests, "monotonic", lambda: monotonic() + sum(passed_s))
+    monkeypatch.setattr(resolver_request, "monotonic", lambda: monotonic() + sum(passed_s))
 
     class Waiting:
         """A lock that another holds for an hour."""
@@ -183,23 +189,25 @@ def test_who_waits_for_another_loses_no_time(monkeypatch: pytest.MonkeyPatch) ->
 
         def __exit__(self, *_: object) -> None: ...
 
-    with Worker() as fresh:
+    with ResolverWorker() as fresh:
         monkeypatch.setattr(fresh, "_lock", Waiting())
         assert fresh.resolve(small(), Budget(DEADLINE_S)).settled
     assert passed_s
 
 
-def test_time_that_compression_takes_counts(worker: Worker, large: Universe) -> None:
+def test_time_that_compression_takes_counts(worker: ResolverWorker, large: Universe) -> None:
     for resolution in (worker.resolve(large, Budget(1e-9)), resolve(large, Budget(1e-9))):
-        assert resolution.status is Status.UNKNOWN
-        assert (resolution.limit, resolution.stacks) == (Limit.TIME, ())
+        assert resolution.status is ResolutionStatus.UNKNOWN
+        assert (resolution.limit, resolution.stacks) == (SearchLimit.TIME, ())
         assert check_resolution(large, resolution) == []
 
 
-def test_what_is_near_the_request_is_contradicted_without_all_the_rest(worker: Worker) -> None:
+def test_what_is_near_the_request_is_contradicted_without_all_the_rest(
+    worker: ResolverWorker,
+) -> None:
     index, roots = synthetic_index(300, 40)
     index["x"] = {"1.0": {"requires": [f"{roots[0]}>=100"]}}
-    universe = universe_of(snapshot_of(index, ["x", *roots[:1]]), Request(), {})
+    universe = universe_of(snapshot_of(index, ["x", *roots[:1]]), ResolverRequest(), {})
     budget = Budget(DEADLINE_S)
     for resolution in (worker.resolve(universe, budget), resolve(universe, budget)):
         assert resolution.conflict is not None
@@ -208,7 +216,7 @@ def test_what_is_near_the_request_is_contradicted_without_all_the_rest(worker: W
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: Worker) -> None:
+def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: ResolverWorker) -> None:
     universe, none = impossible(), Budget(time_s=0)
     conflict = worker._conflict(universe, none) if elsewhere else conflict_of(universe, none)
     assert not conflict.minimal
@@ -221,22 +229,24 @@ def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: Worker)
 @pytest.mark.parametrize(
     ("wall_s", "memory_bytes", "limit"),
     [
-        (0.89, 1 << 30, Limit.MEMORY),
-        (0.91, 1 << 30, Limit.TIME),
-        (0.89, None, Limit.TIME),
-        (2.0, 1 << 30, Limit.TIME),
+        (0.89, 1 << 30, SearchLimit.MEMORY),
+        (0.91, 1 << 30, SearchLimit.TIME),
+        (0.89, None, SearchLimit.TIME),
+        (2.0, 1 << 30, SearchLimit.TIME),
     ],
 )
 def test_what_ended_the_solver_is_told_by_the_time_it_took(
-    wall_s: float, memory_bytes: int | None, limit: Limit
+    wall_s: float, memory_bytes: int | None, limit: SearchLimit
 ) -> None:
-    class Stopped(Clock):
+    class Stopped(SearchClock):
         @property
         def wall_s(self) -> float:
             return wall_s
 
     universe, budget = small(), Budget(1.0, memory_bytes)
-    found = answer(universe, compressed(universe), Found(), None, None, budget, Stopped(budget))
+    found = answer(
+        universe, compressed(universe), SearchResult(), None, None, budget, Stopped(budget)
+    )
     assert found.limit is limit
 
 

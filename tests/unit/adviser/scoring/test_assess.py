@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from adviser.resolver.admission import universe_of
-from adviser.resolver.requests import Budget, Request
 from adviser.resolver.resolve import resolve
-from adviser.resolver.universe import Rule
+from adviser.resolver.resolver_request import Budget, ResolverRequest
+from adviser.resolver.universe import RequestRule
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import (
     Assessment,
@@ -89,7 +89,7 @@ def advised(kind: RecommendationType, snap: Snapshot | None = None, **more: Any)
     """The version of ``web`` that the resolver then chooses."""
     snap = snap or snapshot()
     found = assessed(kind, snap, **more)
-    request = Request(refused=found.refused, all_prereleases=kind.admits_prereleases)
+    request = ResolverRequest(refused=found.refused, all_prereleases=kind.admits_prereleases)
     universe = universe_of(snap, request, found.scores)
     (stack, *_) = resolve(universe, Budget()).stacks
     return stack.versions()["web"]
@@ -112,8 +112,8 @@ def test_security_refuses_what_others_weigh() -> None:
     assert assessed(SECURITY, snap).refused == {
         purl("web==2.1"): "known vulnerability: CVE-1 (medium)"
     }
-    universe = universe_of(snap, Request(refused=assessed(SECURITY, snap).refused), {})
-    assert [it.reason for it in universe.refused["web"]] == [Rule.POLICY]
+    universe = universe_of(snap, ResolverRequest(refused=assessed(SECURITY, snap).refused), {})
+    assert [it.reason for it in universe.refused["web"]] == [RequestRule.POLICY]
 
 
 def test_security_goes_back_no_further_than_it_must() -> None:

@@ -15,13 +15,18 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adviser.resolver.problems import Atom, Found, Problem, weight_of
+from adviser.resolver.problem import (
+    Atom,
+    SearchResult,
+    SelectionProblem,
+    weight_of,
+)
 
 #: What it is called in a certificate; grows when the search proves something in another way.
 BRANCH_AND_BOUND = "branch and bound 1"
 
 
-def branched(problem: Problem, count: int, steps: int) -> Found | None:
+def branched(problem: SelectionProblem, count: int, steps: int) -> SearchResult | None:
     """The ``count`` best stacks of a problem, proven, or ``None`` if that takes more ``steps``.
 
     A step is one look at a specifier or a requirement, about a microsecond.
@@ -36,7 +41,7 @@ def branched(problem: Problem, count: int, steps: int) -> Found | None:
         return None
     stacks = tuple(nodes for _, _, nodes in tree.best)
     objective = sum(problem.nodes[it].score for it in stacks[0]) if stacks else None
-    return Found(
+    return SearchResult(
         stacks=tuple(map(frozenset, stacks)),
         objective=objective,
         bound=objective,
@@ -71,7 +76,7 @@ class _Branch:
 
 
 class _Tree:
-    def __init__(self, problem: Problem, count: int, steps: int) -> None:
+    def __init__(self, problem: SelectionProblem, count: int, steps: int) -> None:
         self._problem = problem
         self._steps = steps
         self._count = count

@@ -3,18 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from adviser.projects.choosing import check_python, overridden
-from adviser.projects.project import AskedRequirement, Project
-from adviser.resolver.requests import Budget, Request
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from adviser.projects.project import Project, ProjectRequirement
+from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.scoring.criteria import RecommendationType
 from common.environments import Environment
+from common.errors import InvalidFile
+from common.formats.file_fields import refuse, shown
 from common.packages import DEFAULT_INDEX, Purl
+from common.reasons import Reason
+from common.terminal import first_few
 from graph.candidate_builder import roots_of
 from graph.candidates import Dependency
+
+
+def selected_requirements(
+    project: Project, *, dev: bool = False, extras: Iterable[str] = (), groups: Iterable[str] = ()
+) -> tuple[ProjectRequirement, ...]:
+    """Those that always count, then development's, those of extras and of groups.
+
+    :raises InvalidFile: naming what there is, if the project has no such extra or group
+    """
+    asked = [*project.requirements, *(project.dev if dev else ())]
+    for kind, known, wanted in (
+        ("extra", project.extras, extras), ("group", project.groups, groups)
+    ):  # fmt: skip
+        for name in wanted:
+            asked += _named(project, kind, known, name)
+    # Where it stands is no difference; the first place is told.
+    first: dict[ProjectRequirement, ProjectRequirement] = {}
+    for it in asked:
+        first.setdefault(replace(it, origin=""), it)
+    return tuple(first.values())
+
+
+def overridden(
+    asked: Iterable[ProjectRequirement],
+    overrides: Iterable[ProjectRequirement],
+    markers: Mapping[str, str],
+) -> tuple[ProjectRequirement, ...]:
+    """Requirements with each that is overridden replaced by what holds of that, as uv does.
+
+    Where nothing of it holds, the requirement is gone. Its own marker stays.
+    """
+    instead: dict[str, list[ProjectRequirement]] = {}
+    for it in overrides:
+        held = instead.setdefault(it.name, [])
+        if it.holds(markers):
+            held.append(it)
+    return tuple(
+        replace(it, specifier=other.specifier, extras=other.extras) if other is not it else it
+        for it in asked
+        for other in instead.get(it.name, [it])
+    )
+
+
+def check_python(project: Project, markers: Mapping[str, str]) -> None:
+    """Refuse a Python that the project itself excludes.
+
+    :raises InvalidFile: naming both
+    """
+    python = markers["python_full_version"]
+    wanted = project.requires_python
+    if wanted is not None and not SpecifierSet(wanted).contains(python, prereleases=True):
+        refuse(
+            Reason.CONFLICTING_FIELDS,
+            f"Python {python} is asked about, and the project requires {wanted}",
+            f"{project.source}:requires-python",
+            "ask about a Python that it admits (`--python`), or change the bound",
+        )
+
+
+def _named(
+    project: Project, kind: str, known: Mapping[str, tuple[ProjectRequirement, ...]], name: str
+) -> tuple[ProjectRequirement, ...]:
+    found = known.get(name, known.get(canonicalize_name(name)))
+    if found is None:
+        raise InvalidFile(
+            Reason.MISSING_FIELD,
+            f"has no {kind} {shown(name)}",
+            place=project.source,
+            field=f"{kind}s",
+            hint=f"it has {first_few(sorted(known), 20) or 'none'}",
+        )
+    return found
+
 
 #: How long a search may take, and how much memory, if nobody says otherwise.
 TIME_LIMIT_S = 10.0
@@ -22,7 +101,7 @@ MEMORY_LIMIT_BYTES = 2 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
-class AskedIndex:
+class RequestIndex:
     """An index that packages may come from.
 
     :param name: as this machine and the record call it
@@ -41,7 +120,7 @@ class AskedIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RequestOptions:
     """What a request says beside its project.
 
     :param count: how many stacks, best first
@@ -72,7 +151,7 @@ class Options:
     published_before: datetime | None = None
     published_after: datetime | None = None
     allowed_vulnerabilities: frozenset[str] = frozenset()
-    indexes: tuple[AskedIndex, ...] = (AskedIndex(),)
+    indexes: tuple[RequestIndex, ...] = (RequestIndex(),)
     labels: Mapping[str, str] = field(default_factory=dict)
     described: Mapping[str, Any] | None = None
     stack_info: tuple[Mapping[str, str], ...] = ()
@@ -86,7 +165,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StackRequest:
     """One request, whole: with a snapshot and evidence it has one answer.
 
     :param hardware: digest of the hardware class that the stack is to run on, if it is known
@@ -96,12 +175,12 @@ class Asked:
     project: Project
     environment: Environment
     kind: RecommendationType
-    options: Options = field(default_factory=Options)
+    options: RequestOptions = field(default_factory=RequestOptions)
     hardware: str | None = None
     hardware_note: str | None = None
 
     @property
-    def requirements(self) -> tuple[AskedRequirement, ...]:
+    def requirements(self) -> tuple[ProjectRequirement, ...]:
         """What is asked for, wherever it holds.
 
         :raises InvalidFile: if an extra or a group is none of the project's, or it excludes
@@ -109,12 +188,14 @@ class Asked:
         """
         project, options, markers = self.project, self.options, self.environment.markers
         check_python(project, markers)
-        asked = project.asked(dev=options.dev, extras=options.extras, groups=options.groups)
+        asked = selected_requirements(
+            project, dev=options.dev, extras=options.extras, groups=options.groups
+        )
         kept = (it for it in asked if it.name not in project.removed)
         return overridden(kept, self._overrides, markers)
 
     @property
-    def _overrides(self) -> tuple[AskedRequirement, ...]:
+    def _overrides(self) -> tuple[ProjectRequirement, ...]:
         """Those of the project that the request does not replace."""
         return tuple(it for it in self.project.overrides if it.name not in self.options.overrides)
 
@@ -138,7 +219,7 @@ class Asked:
         """What this machine calls an index of the project."""
         return next((it.name for it in self.options.indexes if it.called == called), called)
 
-    def resolver_request(self, refused: Mapping[Purl, str]) -> Request:
+    def resolver_request(self, refused: Mapping[Purl, str]) -> ResolverRequest:
         """The rules for the resolver.
 
         :param refused: versions that the recommendation type leaves out, with the words
@@ -147,12 +228,12 @@ class Asked:
         markers = self.environment.markers
         held = [it for it in self.requirements if it.holds(markers)]
         bounds = [it for it in project.constraints if it.holds(markers)]
-        instead: dict[str, list[AskedRequirement]] = {it.name: [] for it in self._overrides}
+        instead: dict[str, list[ProjectRequirement]] = {it.name: [] for it in self._overrides}
         for it in self._overrides:
             if it.holds(markers):
                 instead[it.name].append(it)
         welcome = {it.name for it in (*held, *bounds) if it.prereleases}
-        return Request(
+        return ResolverRequest(
             roots=self.roots,
             constraints=(*(it.dependency for it in bounds), *options.constraints),
             exclusions=options.exclusions,
@@ -174,6 +255,6 @@ class Asked:
         )
 
 
-def _all_of(overrides: Iterable[AskedRequirement]) -> str:
+def _all_of(overrides: Iterable[ProjectRequirement]) -> str:
     """The specifier of all of them together."""
     return ",".join(sorted({it.specifier for it in overrides} - {""}))

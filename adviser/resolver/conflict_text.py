@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from adviser.resolver.results import Account, Conflict, Step, spans
+from adviser.resolver.results import Conflict, ConflictStep, VersionExplanation, spans
 from adviser.resolver.specifiers import admits
-from adviser.resolver.universe import Refused, Rule, Universe
+from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from graph.candidates import Candidate, Dependency, newest_first
 
 
-class Kind(StrEnum):
+class FactKind(StrEnum):
     """What sort of a fact; the value is stored, never renamed."""
 
     ASKED = "asked"
@@ -33,7 +33,7 @@ class Fact:
     :param text: the specifier; of a rule, the rule in full; else the version
     """
 
-    kind: Kind
+    kind: FactKind
     source: str
     name: str
     text: str
@@ -44,7 +44,7 @@ class Fact:
     @property
     def asks(self) -> bool:
         """Whether it asks for a package."""
-        return self.kind in (Kind.ASKED, Kind.REQUIRES)
+        return self.kind in (FactKind.ASKED, FactKind.REQUIRES)
 
     @property
     def wanted(self) -> str:
@@ -75,7 +75,7 @@ def conflict_of_roots(universe: Universe) -> Conflict:
 def facts_of_roots(universe: Universe) -> list[Fact]:
     """What the request asks, in a stated order."""
     roots = sorted(universe.roots, key=lambda it: it.order)
-    return [Fact(Kind.ASKED, "", it.name, universe.asked(it), it.extras) for it in roots]
+    return [Fact(FactKind.ASKED, "", it.name, universe.asked(it), it.extras) for it in roots]
 
 
 def _chain(facts: Sequence[Fact]) -> list[Fact]:
@@ -98,11 +98,11 @@ def _belongs(fact: Fact, source: str) -> bool:
     return fact.source == source if fact.asks else fact.name == source
 
 
-def _step(universe: Universe, fact: Fact) -> Step:
-    versions = _askers(universe, fact) if fact.kind is Kind.REQUIRES else ()
-    return Step(
+def _step(universe: Universe, fact: Fact) -> ConflictStep:
+    versions = _askers(universe, fact) if fact.kind is FactKind.REQUIRES else ()
+    return ConflictStep(
         fact.kind.value,
-        fact.source if fact.kind is Kind.REQUIRES else fact.name,
+        fact.source if fact.kind is FactKind.REQUIRES else fact.name,
         versions,
         fact.name if fact.asks else None,
         fact.text,
@@ -114,28 +114,28 @@ def _step(universe: Universe, fact: Fact) -> Step:
 
 def _message(universe: Universe, fact: Fact, versions: tuple[str, ...]) -> str:
     match fact.kind:
-        case Kind.ASKED:
+        case FactKind.ASKED:
             over = " (overridden)" if fact.name in universe.overrides else ""
             return f"you ask for {fact.wanted}{over}" + _unknown(universe, fact)
-        case Kind.REQUIRES:
+        case FactKind.REQUIRES:
             by = f"[{fact.extra}]" if fact.extra else ""
             verb = "requires" if len(versions) == 1 else "require"
             what = f"{fact.source}{by} {spans(versions)} {verb} {fact.wanted}"
             return what + _unknown(universe, fact)
-        case Kind.PRERELEASE:
+        case FactKind.PRERELEASE:
             return f"{fact.name} {fact.text} is a pre-release, and nothing asks for one"
-        case Kind.YANKED:
+        case FactKind.YANKED:
             return f"{fact.name} {fact.text} is yanked, and nothing pins it exactly"
-        case Kind.RULE:
-            return _RULES[Rule(fact.source)].format(name=fact.name, text=fact.text)
+        case FactKind.RULE:
+            return _RULES[RequestRule(fact.source)].format(name=fact.name, text=fact.text)
 
 
 _RULES = {
-    Rule.CONSTRAINT: "a constraint of the request says {text}",
-    Rule.EXCLUSION: "the request excludes {text}",
-    Rule.PUBLISHED: "the request takes of {name} only what was {text}",
-    Rule.OTHER_INDEX: "{name} comes {text}",
-    Rule.POLICY: "a rule of the request refuses versions of {name}",
+    RequestRule.CONSTRAINT: "a constraint of the request says {text}",
+    RequestRule.EXCLUSION: "the request excludes {text}",
+    RequestRule.PUBLISHED: "the request takes of {name} only what was {text}",
+    RequestRule.OTHER_INDEX: "{name} comes {text}",
+    RequestRule.POLICY: "a rule of the request refuses versions of {name}",
 }
 
 
@@ -172,7 +172,9 @@ def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
     return asked == (fact.name, fact.text, fact.extras, fact.extra, fact.url)
 
 
-def _accounts(universe: Universe, name: str, facts: Sequence[Fact], left: str) -> Iterator[Account]:
+def _accounts(
+    universe: Universe, name: str, facts: Sequence[Fact], left: str
+) -> Iterator[VersionExplanation]:
     """Why each version of a package is out, neighbours with one reason together.
 
     :param left: of what no fact rules out
@@ -185,44 +187,44 @@ def _accounts(universe: Universe, name: str, facts: Sequence[Fact], left: str) -
         if step is not None:
             when = _when(alike) if _is_about_time(facts[step - 1]) else ""
             message = f"{why}{when} (step {step})"
-        yield Account(name, tuple(it.version for it in alike), step, message)
+        yield VersionExplanation(name, tuple(it.version for it in alike), step, message)
 
 
 def _is_about_time(fact: Fact) -> bool:
-    return fact.kind is Kind.RULE and fact.source == Rule.PUBLISHED
+    return fact.kind is FactKind.RULE and fact.source == RequestRule.PUBLISHED
 
 
-def _when(versions: Iterable[Candidate | Refused]) -> str:
+def _when(versions: Iterable[Candidate | RefusedVersion]) -> str:
     """``but on 2026-01-21``, or from when to when; nothing where nobody knows."""
-    known = (it.candidate if isinstance(it, Refused) else it for it in versions)
+    known = (it.candidate if isinstance(it, RefusedVersion) else it for it in versions)
     days = sorted({f"{it.uploaded_at:%Y-%m-%d}" for it in known if it and it.uploaded_at})
     if len(days) < 2:
         return "".join(f" but on {it}" for it in days)
     return f" but from {days[0]} to {days[-1]}"
 
 
-def _all_versions(universe: Universe, name: str) -> list[Candidate | Refused]:
+def _all_versions(universe: Universe, name: str) -> list[Candidate | RefusedVersion]:
     """Usable or not, newest first; what the snapshot left out last, as its order is its own."""
-    usable: list[Candidate | Refused] = [*universe.packages.get(name, ())]
+    usable: list[Candidate | RefusedVersion] = [*universe.packages.get(name, ())]
     order = {it.purl: at for at, it in enumerate(_candidates(universe, name))}
-    ruled: list[Candidate | Refused] = []
-    rest: list[Candidate | Refused] = []
+    ruled: list[Candidate | RefusedVersion] = []
+    rest: list[Candidate | RefusedVersion] = []
     for it in universe.refused.get(name, ()):
         (ruled if it.candidate else rest).append(it)
 
-    def place(it: Candidate | Refused) -> int:
-        candidate = it.candidate if isinstance(it, Refused) else it
+    def place(it: Candidate | RefusedVersion) -> int:
+        candidate = it.candidate if isinstance(it, RefusedVersion) else it
         return order[candidate.purl] if candidate else len(order)
 
     return [*sorted([*usable, *ruled], key=place), *rest]
 
 
 def _why(
-    universe: Universe, version: Candidate | Refused, facts: Sequence[Fact], left: str
+    universe: Universe, version: Candidate | RefusedVersion, facts: Sequence[Fact], left: str
 ) -> tuple[int | None, str]:
-    candidate = version.candidate if isinstance(version, Refused) else version
+    candidate = version.candidate if isinstance(version, RefusedVersion) else version
     if candidate is None:
-        return None, version.message if isinstance(version, Refused) else ""
+        return None, version.message if isinstance(version, RefusedVersion) else ""
     for number, fact in enumerate(facts, 1):
         if why := _ruled_out(universe, version, candidate, fact):
             return number, why
@@ -234,22 +236,24 @@ def _rule_of(fact: Fact) -> tuple[str, str]:
 
 
 def _ruled_out(
-    universe: Universe, version: Candidate | Refused, it: Candidate, fact: Fact
+    universe: Universe, version: Candidate | RefusedVersion, it: Candidate, fact: Fact
 ) -> str | None:
-    requires = fact.kind is Kind.REQUIRES and fact.source == it.name
+    requires = fact.kind is FactKind.REQUIRES and fact.source == it.name
     if requires and any(_says(universe, needed, fact) for needed in it.requires):
         return f"requires {fact.wanted}"
     return _barred(version, it, fact) if fact.name == it.name else None
 
 
-def _barred(version: Candidate | Refused, it: Candidate, fact: Fact) -> str | None:
+def _barred(version: Candidate | RefusedVersion, it: Candidate, fact: Fact) -> str | None:
     """Why what is said of a package leaves this version of it out."""
-    if fact.kind is Kind.RULE:
-        if not isinstance(version, Refused) or (version.reason, version.rule) != _rule_of(fact):
+    if fact.kind is FactKind.RULE:
+        if not isinstance(version, RefusedVersion) or (version.reason, version.rule) != _rule_of(
+            fact
+        ):
             return None
         dated = _is_about_time(fact) and it.uploaded_at is not None
         return f"not {fact.text}" if dated else version.message
-    if fact.kind in (Kind.PRERELEASE, Kind.YANKED):
+    if fact.kind in (FactKind.PRERELEASE, FactKind.YANKED):
         return f"{fact.kind.value}, and nothing asks for it" if it.version == fact.text else None
     if fact.url is None and not admits(fact.text, it.version):
         return f"outside {fact.name}{fact.text}"

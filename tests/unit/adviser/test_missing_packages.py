@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adviser.answering.lacking import Lack, lacks_of
-from adviser.asked import AskedIndex
+from adviser.answering.missing_packages import MissingPackage, lacks_of
+from adviser.stack_request import RequestIndex
 from graph.record.indexes import IndexAnswer
 from tests.factories.asked import MAIN, asked, snapshot_for
 from tests.factories.universes import Index
 
-OTHER = AskedIndex("other", "other", "https://other.example/simple")
+OTHER = RequestIndex("other", "other", "https://other.example/simple")
 KNOWN, MISSING, FAILED = (IndexAnswer("pypi", it) for it in ("known", "missing", "failed"))
 
 
@@ -19,7 +19,7 @@ def lacks(
     manifest: str = "web\n",
     answers: dict[tuple[str, str], IndexAnswer] | None = None,
     **options: Any,
-) -> list[Lack]:
+) -> list[MissingPackage]:
     request = asked(manifest, **options)
     rules = request.resolver_request({})
     return list(lacks_of(snapshot_for(request, index), rules, answers or {}))
@@ -31,9 +31,9 @@ def test_a_closure_that_is_known_lacks_nothing() -> None:
 
 def test_what_is_missing_is_asked_for_with_all_that_is_said_of_it() -> None:
     index = {"web": {"2.0": {"requires": ["core[fast]>=2"]}, "1.0": {"requires": ["core<2"]}}}
-    assert lacks(index) == [Lack("core", ("core<2", "core[fast]>=2"), ("pypi",))]
-    assert lacks({}, "web[x]>=1\n") == [Lack("web", ("web[x]>=1",), ("pypi",))]
-    assert lacks({}, overrides={"web": "==7"}) == [Lack("web", ("web==7",), ("pypi",))]
+    assert lacks(index) == [MissingPackage("core", ("core<2", "core[fast]>=2"), ("pypi",))]
+    assert lacks({}, "web[x]>=1\n") == [MissingPackage("web", ("web[x]>=1",), ("pypi",))]
+    assert lacks({}, overrides={"web": "==7"}) == [MissingPackage("web", ("web==7",), ("pypi",))]
 
 
 def test_what_nobody_read_is_asked_for_unless_its_index_was() -> None:
@@ -45,23 +45,23 @@ def test_what_nobody_read_is_asked_for_unless_its_index_was() -> None:
 
 def test_a_version_that_was_not_read_is_asked_for_by_its_specifier() -> None:
     index: Index = {"web": {"2.0": {}}}
-    assert lacks(index, "web<2\n") == [Lack("web", ("web<2",), ("pypi",))]
+    assert lacks(index, "web<2\n") == [MissingPackage("web", ("web<2",), ("pypi",))]
     (pinned,) = asked("web\n", files={"requirements.in": "web==1.0\n"}).roots
-    assert lacks(index, constraints=(pinned,)) == [Lack("web", ("web==1.0",), ("pypi",))]
+    assert lacks(index, constraints=(pinned,)) == [MissingPackage("web", ("web==1.0",), ("pypi",))]
     # A version that cannot be installed here is known all the same.
     assert lacks({"web": {"2.0": {"requires_python": ">=3.13"}}}, "web==2.0\n") == []
 
 
 def test_a_package_that_only_another_index_has_is_lacking() -> None:
     index: Index = {"web": {"2.0 other": {}}}
-    assert lacks(index) == [Lack("web", ("web",), ("pypi",))]
+    assert lacks(index) == [MissingPackage("web", ("web",), ("pypi",))]
     assert lacks(index, indexes=(OTHER,)) == []
 
 
 def test_an_index_that_comes_first_is_asked_before_a_later_one_is_believed() -> None:
     index: Index = {"web": {"2.0 other": {}}}
     both = {"indexes": (MAIN, OTHER)}
-    assert lacks(index, **both) == [Lack("web", ("web",), ("pypi",))]
+    assert lacks(index, **both) == [MissingPackage("web", ("web",), ("pypi",))]
     assert lacks(index, answers={("pypi", "web"): FAILED}, **both) != []
     for answer in (MISSING, KNOWN):
         assert lacks(index, answers={("pypi", "web"): answer}, **both) == []
@@ -93,7 +93,7 @@ web = {version = "*", index = "other"}
 
 
 def test_it_is_an_indexes_turn_when_all_before_it_said_no() -> None:
-    lack, both = Lack("web", ("web",), ("pypi", "other")), ["pypi", "other"]
+    lack, both = MissingPackage("web", ("web",), ("pypi", "other")), ["pypi", "other"]
     assert lack.may_be_asked("pypi", {}, both)
     assert not lack.may_be_asked("other", {}, both)
     for answer in (FAILED, KNOWN):

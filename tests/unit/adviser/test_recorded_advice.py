@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from adviser.answering.recorded import why_it_may_differ
-from adviser.resolver.results import Status
+from adviser.answering.recorded_advice import why_it_may_differ
+from adviser.resolver.results import ResolutionStatus
 from tests.factories.reports import (
     made,
     report_of,
@@ -27,7 +27,7 @@ def test_a_settled_answer_has_to_be_the_same_again() -> None:
 
 def test_a_replay_that_ended_at_its_limit_may_differ() -> None:
     record = stored_report(ADVICE, REPORT)
-    unsettled = replace(ADVICE.resolution, settled=False, status=Status.FEASIBLE)
+    unsettled = replace(ADVICE.resolution, settled=False, status=ResolutionStatus.FEASIBLE)
     assert why_it_may_differ(record, replace(ADVICE, resolution=unsettled)) == SEARCH
     assert why_it_may_differ(record, replace(ADVICE, baseline_settled=False)) == BASELINE
 

@@ -20,7 +20,7 @@ _SHORT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class AskedHardware:
+class TargetHardware:
     """The hardware class that a request is about.
 
     :param note: for a person, where nothing was measured on this host's own class: that it is so,
@@ -31,7 +31,7 @@ class AskedHardware:
     note: str | None = None
 
 
-def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> AskedHardware:
+def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> TargetHardware:
     """The class that is named, or the very one that this host is of.
 
     :raises InvalidArgument: if no class, or more than one, has a digest that begins so
@@ -42,7 +42,7 @@ def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> 
     found = [row.digest for row in recorded if row.digest.startswith(wanted)]
     if len(found) != 1:
         raise InvalidArgument(f"{len(found)} hardware classes begin with {prefix!r}")
-    return AskedHardware(found[0])
+    return TargetHardware(found[0])
 
 
 def own_hardware() -> Hardware:
@@ -63,16 +63,16 @@ def own_hardware() -> Hardware:
     return hardware_class(told, allowance)
 
 
-def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> AskedHardware:
+def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardware:
     """The class of a host, with a note where nothing was measured on it."""
     if not recorded or any(row.digest == own.digest for row in recorded):
-        return AskedHardware(own.digest)
+        return TargetHardware(own.digest)
     told = f"nothing was measured on this host's hardware class, {_named(own.label, own.digest)}"
     near = _nearest(own, recorded)
     if near is None:
-        return AskedHardware(own.digest, f"{told}, nor on any like it")
+        return TargetHardware(own.digest, f"{told}, nor on any like it")
     differs = ", ".join(_differing(own.identity, near.identity))
-    return AskedHardware(
+    return TargetHardware(
         own.digest,
         f"{told}; the nearest is another class, {_named(near.label, near.digest)}, which differs"
         f" in {differs}: --hardware {_short(near.digest)} asks about that one",

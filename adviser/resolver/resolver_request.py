@@ -12,7 +12,7 @@ from graph.candidates import Dependency
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ResolverRequest:
     """The rules of one request; markers are evaluated already.
 
     Of the dependencies only name and specifier count, except for roots and their extras.
@@ -72,7 +72,7 @@ class OutOfTime(Exception):
     """The time of a budget is spent; within the resolver alone, which answers all the same."""
 
 
-class Clock:
+class SearchClock:
     """When a request began, and what is left of its time; one for all steps of it."""
 
     def __init__(self, budget: Budget) -> None:

@@ -1,7 +1,8 @@
-"""The process in which a search runs: it may be killed at any time, and has told all by then.
+"""The child process that runs a search. It can be killed at any time without losing a result.
 
-``python -m adviser.resolver.child IN OUT`` answers over two pipes that it inherits, one request
-after the other, until they are closed. Only :mod:`adviser.resolver.worker` starts it.
+``python -m adviser.resolver.worker_process IN OUT`` reads requests from one inherited pipe and
+writes replies to the other, one request at a time, until the pipes are closed. Only
+:mod:`adviser.resolver.worker` starts it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from time import monotonic
 from traceback import format_exc
 from typing import Any
 
-from adviser.resolver.requests import Budget
+from adviser.resolver.resolver_request import Budget
 
 #: How a process ends that has no memory left; what it found was told before.
 OUT_OF_MEMORY = 77
@@ -33,7 +34,7 @@ def main(requests: int, replies: int) -> None:
     """
     # Slow, and done while nobody waits yet.
     from adviser.resolver.conflicts import conflict_of
-    from adviser.resolver.search import search
+    from adviser.resolver.cp_sat_search import search
 
     def searched(tell: Callable[[Any], None], budget: Budget, problem: Any, count: int) -> None:
         search(problem, budget, count, tell)

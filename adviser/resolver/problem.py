@@ -11,7 +11,7 @@ Atom = int
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class VersionNode:
     """A version that was kept.
 
     :param package: its number
@@ -37,7 +37,7 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ProblemSizes:
     """What compression did.
 
     :param versions: usable ones of all packages that the request may reach
@@ -52,7 +52,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SelectionProblem:
     """The resolver's question.
 
     An atom is a number: its nodes are those that make it true. An extra has no nodes.
@@ -65,12 +65,12 @@ class Problem:
     """
 
     names: tuple[str, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[VersionNode, ...]
     members: tuple[tuple[int, ...] | None, ...]
     extras: tuple[tuple[int, Atom, str], ...]
     roots: tuple[Atom, ...]
     permits: tuple[Permit, ...]
-    sizes: Sizes = field(compare=False)
+    sizes: ProblemSizes = field(compare=False)
 
     @property
     def digest(self) -> str:
@@ -101,7 +101,7 @@ class Problem:
         return frozenset(nodes), frozenset(atoms)
 
     @staticmethod
-    def _asks(node: Node, atoms: set[Atom]) -> list[Atom]:
+    def _asks(node: VersionNode, atoms: set[Atom]) -> list[Atom]:
         found = list(node.requires)
         for extra, brought in node.by_extra:
             if extra in atoms:
@@ -109,7 +109,7 @@ class Problem:
         return found
 
 
-def weight_of(problem: Problem) -> int:
+def weight_of(problem: SelectionProblem) -> int:
     """By how much one of the score outweighs all the versions that a stack may pass over."""
     nodes = problem.nodes
     return 1 + sum(nodes[numbers[-1]].place for numbers in problem.by_package() if numbers)
@@ -120,7 +120,7 @@ Nodes = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search knows, at any time of it.
 
     :param stacks: best first

@@ -60,7 +60,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
+class ProvenanceIssue:
     """A problem with the origin of a file, or a remark about it.
 
     :param digest: digest of the file
@@ -103,7 +103,9 @@ def issue_of(
     digest: str | None = None,
     indexes: tuple[str, ...] = (),
     level: NoteLevel | None = None,
-) -> Issue:
+) -> ProvenanceIssue:
     """An issue with the remedy of its kind, and its level unless ``level`` is given."""
     level = level or _TYPES.get(issue, NoteLevel.ERROR)
-    return Issue(issue, level, message, _REMEDIES[issue], package, version, digest, indexes)
+    return ProvenanceIssue(
+        issue, level, message, _REMEDIES[issue], package, version, digest, indexes
+    )

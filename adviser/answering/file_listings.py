@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
-from adviser.places import Place
+from adviser.provenance import IndexLocation, ReleaseListing
 from common.errors import IndexFault, IndexProblem
+from common.formats.locks import LockEntry
 from common.index.cache import IndexCache
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes
 from common.index.project_pages import ProjectPage, parse_page
 from common.redaction import without_secrets
+from common.releases import ReleaseFile
 from common.settings import Settings
+from graph.engine import Stores
+from graph.record.release_details import listings_of
 
 #: A release on an index: index, name, version.
 Release = tuple[str, str, str]
@@ -76,11 +82,11 @@ def public_addresses(page: ProjectPage, version: str) -> dict[str, str]:
     return {it.filename: without_secrets(it.url) for it in page.releases.get(version, ()) if it.url}
 
 
-def places_of(settings: Settings) -> dict[str, Place]:
+def places_of(settings: Settings) -> dict[str, IndexLocation]:
     """Where this machine's indexes are."""
     hosts = frozenset(settings.package_file_hosts)
     return {
-        name: Place(without_secrets(it.url), hosts)
+        name: IndexLocation(without_secrets(it.url), hosts)
         for name, it in configured_indexes(settings).items()
     }
 
@@ -108,3 +114,79 @@ async def _page(client: IndexClient, name: str, max_age_s: float) -> ProjectPage
         if error.code is IndexFault.NOT_FOUND:
             return None
         raise
+
+
+#: By package and version, what each index that has it serves.
+Listings = dict[tuple[str, str], list[ReleaseListing]]
+
+
+def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
+    """What the record has of the locked versions, on every index that has them.
+
+    It has no addresses: of files that a lock gives an address they are as the index said last.
+    """
+    locked = tuple(locked)
+    found: Listings = defaultdict(list)
+    left = {(it.name, it.version) for it in locked}
+    with stores.engine.connect() as connection:
+        while left:
+            # A lock for several environments may have several versions of a package.
+            wanted = dict(sorted(left, reverse=True))
+            for it in listings_of(connection, wanted):
+                found[it.name, wanted[it.name]].append(
+                    ReleaseListing(
+                        it.index, it.files, it.gone, it.complete, it.yanked, it.yanked_reason,
+                        it.as_of,
+                    )
+                )  # fmt: skip
+            left -= set(wanted.items())
+    placed = {(it.name, it.version) for it in locked if any(file.url for file in it.files)}
+    wanted_pages = {(it.index, key[0]) for key in placed for it in found.get(key, ())}
+    pages = kept_pages(stores.settings, wanted_pages)
+    for name, version in placed & found.keys():
+        found[name, version] = [
+            replace(it, addresses=public_addresses(pages[it.index, name], version))
+            if (it.index, name) in pages
+            else it
+            for it in found[name, version]
+        ]
+    return found
+
+
+def served_listings(
+    settings: Settings, locked: Iterable[LockEntry], indexes: Iterable[str]
+) -> Listings:
+    """The same, asked of these configured indexes now.
+
+    :raises IndexProblem: if an index does not answer
+    """
+    versions: dict[str, set[str]] = defaultdict(set)
+    for it in locked:
+        versions[it.name].add(it.version)
+    wanted = {(index, name) for index in indexes for name in versions}
+    pages = pages_of(settings, wanted, max_age_s=0.0)
+    found: Listings = defaultdict(list)
+    for (index, name), page in sorted(pages.items()):
+        for version in versions[name]:
+            if (listing := _listing(index, page, version)) is not None:
+                found[name, version].append(listing)
+    return found
+
+
+def _listing(index: str, page: ProjectPage, version: str) -> ReleaseListing | None:
+    there = page.releases.get(version)
+    if not there:
+        return None
+    files = tuple(
+        ReleaseFile(
+            it.filename, it.sha256, it.kind, it.size_bytes, it.requires_python, it.yanked,
+            it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested,
+        )
+        for it in there
+    )  # fmt: skip
+    reason = next((it.yanked_reason for it in files if it.yanked_reason), None)
+    yanked = all(it.yanked for it in files)
+    return ReleaseListing(
+        index, files, yanked=yanked, yanked_reason=reason, as_of=page.as_of,
+        addresses=public_addresses(page, version),
+    )  # fmt: skip

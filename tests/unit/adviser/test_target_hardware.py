@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from adviser.answering.hardware import asked_hardware, of_host, own_hardware
+from adviser.answering.target_hardware import (
+    asked_hardware,
+    of_host,
+    own_hardware,
+)
 from common.errors import InvalidArgument
 from common.hardware import Allowance, hardware_class
 from common.inspection import Hardware

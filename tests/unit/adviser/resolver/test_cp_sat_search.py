@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from adviser.resolver.admission import universe_of
-from adviser.resolver.model import MAX_OBJECTIVE
-from adviser.resolver.requests import Budget, Request
+from adviser.resolver.cp_sat_search import MAX_OBJECTIVE
 from adviser.resolver.resolve import resolve
+from adviser.resolver.resolver_request import Budget, ResolverRequest
 from tests.factories.universes import snapshot_of
 
 BY_SOLVER = Budget(steps=0)
@@ -35,7 +35,7 @@ def test_scores_that_leave_no_room_for_ties_are_settled_apart(worst: int) -> Non
     snapshot = snapshot_of(index, roots)
     scores = {it.purl: (0,) for them in snapshot.packages.values() for it in them}
     scores[snapshot.packages["app"][0].purl] = (-worst,)
-    universe = universe_of(snapshot, Request(), scores)
+    universe = universe_of(snapshot, ResolverRequest(), scores)
     for budget in (Budget(), BY_SOLVER):
         found = resolve(universe, budget)
         assert found.settled
@@ -46,6 +46,6 @@ def test_scores_that_leave_no_room_for_ties_are_settled_apart(worst: int) -> Non
 def test_more_ties_than_one_sum_can_tell_apart_are_settled_part_by_part() -> None:
     """44 packages, each in two versions or not there: more than 64 bits tell apart."""
     index = pairs(22)
-    found = resolve(universe_of(snapshot_of(index, list(index)), Request(), {}), BY_SOLVER)
+    found = resolve(universe_of(snapshot_of(index, list(index)), ResolverRequest(), {}), BY_SOLVER)
     assert found.settled
     assert found.stacks[0].versions() == settled_by_name(22)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from adviser.resolver.admission import universe_of
-from adviser.resolver.branching import branched
+from adviser.resolver.branch_and_bound import branched
 from adviser.resolver.compression import compressed
-from adviser.resolver.problems import Found, Problem
-from adviser.resolver.requests import Budget, Request
+from adviser.resolver.cp_sat_search import search
+from adviser.resolver.problem import SearchResult, SelectionProblem
 from adviser.resolver.resolve import resolve
-from adviser.resolver.search import search
+from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.universe import Universe
 from tests.factories.universes import drawn_scores, snapshot_of, synthetic_index
 
@@ -36,16 +36,16 @@ YANKED: Index = {
 }
 
 
-def problem_of(index: Index, *roots: str, keep: int = 1) -> Problem:
-    return compressed(universe_of(snapshot_of(index, roots), Request(), {}), keep=keep)
+def problem_of(index: Index, *roots: str, keep: int = 1) -> SelectionProblem:
+    return compressed(universe_of(snapshot_of(index, roots), ResolverRequest(), {}), keep=keep)
 
 
 def generated(seed: int) -> Universe:
     snapshot = snapshot_of(*synthetic_index(20, 8, era=3, seed=seed))
-    return universe_of(snapshot, Request(), drawn_scores(snapshot, seed))
+    return universe_of(snapshot, ResolverRequest(), drawn_scores(snapshot, seed))
 
 
-def by_solver(problem: Problem, count: int) -> Found:
+def by_solver(problem: SelectionProblem, count: int) -> SearchResult:
     return replace(search(problem, Budget(), count), branched=True)
 
 

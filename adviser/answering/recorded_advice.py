@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, advise, assessed, is_settled
-from adviser.asked import Asked
 from adviser.reports.checking import (
     BROKEN,
     AdviceInputs,
@@ -29,8 +28,9 @@ from adviser.reports.documents import (
 )
 from adviser.reports.offline_check import check_offline
 from adviser.reports.serialization import unpacked
-from adviser.resolver.worker import Worker
+from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessments import Claim
+from adviser.stack_request import StackRequest
 from common.errors import InvalidArgument, InvalidDocument
 from common.formats.json_documents import (
     canonical_json,
@@ -74,10 +74,10 @@ def _followed() -> Iterator[None]:
         raise InvalidDocument(Reason.UNREADABLE, message) from error
 
 
-def request_in(stored: StoredAdvice) -> tuple[Asked, Snapshot, Evidence, ReleaseKnowledge]:
+def request_in(stored: StoredAdvice) -> tuple[StackRequest, Snapshot, Evidence, ReleaseKnowledge]:
     """What an advice was made of."""
     return (
-        unpacked(stored.request, Asked),
+        unpacked(stored.request, StackRequest),
         Snapshot.from_json(stored.snapshot),
         Evidence.from_json(stored.evidence),
         unpacked(stored.files, ReleaseKnowledge),
@@ -94,12 +94,12 @@ def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
     asked, snapshot, evidence, known = request_in(stored)
     with _followed():
         metadata = orjson.loads(stored.report)["metadata"]
-        with Worker() as worker:
+        with ResolverWorker() as worker:
             advice = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=threads)
         return advice, report_bytes(report_document(result_document(advice, known), metadata))
 
 
-def claims_in(stored: StoredAdvice) -> tuple[Asked, tuple[Claim, ...]]:
+def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
     """The request of an advice, and all claims that were made for it, worked out again.
 
     :raises InvalidDocument: if what was recorded is no such request, or no report

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from adviser.asked import AskedIndex
-from adviser.resolver.requests import Request
+from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestIndex
 from common.packages import Purl
 from tests.factories.asked import MAIN, asked
 from tests.factories.universes import dependency
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
-OURS = AskedIndex("ours", "private", "https://ours.example/simple", explicit=True)
-PLAIN = Request(roots=(dependency("web"),))
+OURS = RequestIndex("ours", "private", "https://ours.example/simple", explicit=True)
+PLAIN = ResolverRequest(roots=(dependency("web"),))
 
 PIPFILE = """
 [[source]]
@@ -55,7 +55,7 @@ FROM_PYPROJECT = replace(
     removed=frozenset({"side"}),
     bare=frozenset({"tool"}),
 )
-FROM_PIPFILE = Request(
+FROM_PIPFILE = ResolverRequest(
     roots=(dependency("core"), dependency("web")),
     index_of={"core": "ours"},
 )
@@ -77,7 +77,7 @@ FROM_PIPFILE = Request(
         ({"prereleases": frozenset({"core"})}, {"prereleases": frozenset({"core"})}),
         ({"published_before": DAY}, {"published_before": DAY}),
         ({"published_after": DAY}, {"published_after": DAY}),
-        ({"indexes": (AskedIndex("fast"), MAIN)}, {"indexes": ("fast", "pypi")}),
+        ({"indexes": (RequestIndex("fast"), MAIN)}, {"indexes": ("fast", "pypi")}),
         ({"indexes": (OURS, MAIN)}, {"indexes": ("pypi",)}),
         ({"kind": RecommendationType.TESTING}, {"all_prereleases": True}),
         ({"kind": RecommendationType.SECURITY}, {}),
@@ -135,7 +135,7 @@ def test_every_option_is_a_rule(options: dict[str, Any], changes: dict[str, Any]
     ],
 )
 def test_what_the_project_says_is_a_rule_where_it_holds(
-    files: dict[str, str], options: dict[str, Any], expected: Request
+    files: dict[str, str], options: dict[str, Any], expected: ResolverRequest
 ) -> None:
     assert asked(files=files, **options).resolver_request({}) == expected
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from adviser.asked import AskedIndex
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
+from adviser.stack_request import RequestIndex
 from common.formats.requirements_files import has_variable
 from common.index.configuration import (
     Index,
@@ -22,7 +22,7 @@ from common.settings import Settings
 
 def asked_indexes(
     settings: Settings, project: Project, names: Iterable[str] = ()
-) -> tuple[AskedIndex, ...]:
+) -> tuple[RequestIndex, ...]:
     """Where packages may come from: indexes of this machine, found by what the project says.
 
     Those that a person names replace the project's. An index that this machine does not know
@@ -34,19 +34,19 @@ def asked_indexes(
     chosen = [index_of(settings, name) for name in names]
     if chosen:
         ours = {it.name: it.url for it in chosen}
-        return tuple(AskedIndex(name, name, url) for name, url in ours.items())
+        return tuple(RequestIndex(name, name, url) for name, url in ours.items())
     known = configured_indexes(settings)
     found = []
     for it in project.indexes:
         same = _same(known, it.name, it.url)
         name, url = (same.name, same.url) if same else (it.name, it.url)
         found.append(
-            AskedIndex(name, it.name, url, it.verify_ssl, it.explicit, known=same is not None)
+            RequestIndex(name, it.name, url, it.verify_ssl, it.explicit, known=same is not None)
         )
     named = any(it.name == DEFAULT_INDEX for it in found)
     if not named and not any(it.default for it in project.indexes):
         default = known.get(DEFAULT_INDEX)
-        found.append(AskedIndex(url=default.url if default else ""))
+        found.append(RequestIndex(url=default.url if default else ""))
     if project.format is not ProjectFormat.PYPROJECT:
         found.sort(key=lambda it: it.name == DEFAULT_INDEX)
     return tuple(found)

@@ -1,0 +1,303 @@
+"""``Pipfile.lock`` by pipenv's sixth specification."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+import tomli_w
+from packaging.markers import Marker
+from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from adviser.locks.lock_model import (
+    LockFile,
+    LockFormat,
+    LockOptions,
+    StackPackage,
+    UnwritableLock,
+    fits,
+    hashes_of,
+    is_named_well,
+    locked_files,
+)
+from adviser.projects.indexes import public_text
+from adviser.projects.pipfile import pipfile_hash, pipfile_of
+from adviser.projects.project import Project, ProjectRequirement
+from common.environments import Environment
+from common.packages import DEFAULT_INDEX
+from common.releases import ReleaseFile
+
+_PIPFILE_LOCK_VERSION = 6
+
+
+def pipfile_lock_document(
+    stack: Sequence[StackPackage], project: Project, options: LockOptions
+) -> dict[str, Any]:
+    """The content of a ``Pipfile.lock``.
+
+    ``develop`` holds what only development needs, ``default`` all else; a group of the Pipfile
+    has a section of its own for what nothing else needs. Which is which follows the
+    dependencies of the stack from the names that each section asks for.
+
+    :raises UnwritableLock: if a package has no file that can be locked, or comes from an index that
+        has no address
+    """
+    manifest = pipfile_of(project, options.indexes)
+    sources = [dict(it) for it in manifest["source"]]
+    index_of = _Sources(sources, options)
+    entries = {it.name: _entry(it, index_of.name_of(it), options) for it in stack}
+    placed = _placed(stack, project)
+    sections = {
+        section: {name: entries[name] for name in names} for section, names in placed.items()
+    }
+    return {
+        "_meta": {
+            "hash": {"sha256": next(iter(project.manifest_hashes), None) or pipfile_hash(manifest)},
+            "pipfile-spec": _PIPFILE_LOCK_VERSION,
+            "requires": manifest.get("requires", {}),
+            "sources": sources,
+        },
+        **sections,
+    }
+
+
+def pipfile_lock_text(document: Mapping[str, Any]) -> str:
+    """As pipenv writes it: four spaces, keys sorted."""
+    return json.dumps(document, indent=4, separators=(",", ": "), sort_keys=True) + "\n"
+
+
+class _Sources:
+    """Names of a lock's sources for names of indexes."""
+
+    def __init__(self, sources: list[dict[str, Any]], options: LockOptions) -> None:
+        self._sources, self._options = sources, options
+        self._found: dict[str, str | None] = {}
+
+    def name_of(self, chosen: StackPackage) -> str | None:
+        """That of the package's index; one that is missing is added."""
+        if chosen.index not in self._found:
+            self._found[chosen.index] = self._search(chosen.index)
+        return self._found[chosen.index]
+
+    def _search(self, index: str) -> str | None:
+        address = self._options.indexes.get(index, "").rstrip("/")
+        for source in self._sources:
+            if address and str(source.get("url", "")).rstrip("/") == address:
+                return source.get("name")
+        for source in self._sources:
+            if source.get("name") == index:
+                return index
+        if index == DEFAULT_INDEX:
+            return self._sources[0].get("name") if self._sources else None
+        if not address:
+            raise UnwritableLock(
+                f"the index {index} has no address here",
+                "`PACKAGE_INDEXES` or uv's configuration gives it one",
+            )
+        self._sources.append(
+            {
+                "name": index,
+                "url": public_text(address),
+                "verify_ssl": address.startswith("https"),
+            }
+        )
+        return index
+
+
+def _entry(chosen: StackPackage, source: str | None, options: LockOptions) -> dict[str, Any]:
+    entry = {
+        "hashes": hashes_of(chosen, options),
+        "version": f"=={chosen.version}",
+        "index": source,
+        "extras": sorted(chosen.extras) or None,
+        "markers": chosen.marker,
+    }
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _placed(stack: Sequence[StackPackage], project: Project) -> dict[str, list[str]]:
+    """Names by section; each name in the first section that needs it.
+
+    What nothing leads to is installed always: a stack is never more than what was asked for.
+    """
+    needs = {it.name: it.dependencies for it in stack}
+    sections: dict[str, list[str]] = {"default": [], "develop": []}
+    asked: dict[str, Iterable[ProjectRequirement]] = {
+        "default": project.requirements,
+        "develop": project.dev,
+    }
+    if project.manifest is not None:
+        asked |= project.groups
+    left = set(needs)
+    for section, requirements in asked.items():
+        reached = _reached([it.name for it in requirements], needs) & left
+        left -= reached
+        if reached or section in sections:
+            sections[section] = sorted(reached)
+    sections["default"] = sorted({*sections["default"], *left})
+    return sections
+
+
+def _reached(roots: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[str]:
+    found: set[str] = set()
+    pending = [it for it in roots if it in needs]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += [it for it in needs[name] if it in needs]
+    return found
+
+
+_PYLOCK_VERSION = Version("1.0")
+#: What the lock says that it holds for; a patch release of Python changes no stack's wheels.
+_NAMED = ("implementation_name", "platform_machine", "python_version", "sys_platform")
+
+
+def pylock_text(stack: Sequence[StackPackage], options: LockOptions) -> str:
+    """A lock for one environment, which it names.
+
+    :raises UnwritableLock: if the address of a package's files is not known; the format demands it
+    """
+    environment = options.environment
+    lock = Pylock(
+        lock_version=_PYLOCK_VERSION,
+        environments=[environment_marker(environment)],
+        requires_python=SpecifierSet(f"=={environment.python_version}.*"),
+        created_by="thoth",
+        packages=[_package(it, stack, options) for it in stack],
+    )
+    return tomli_w.dumps(dict(lock.to_dict()))
+
+
+def environment_marker(environment: Environment) -> Marker:
+    """A marker that holds in such environments alone.
+
+    The interpreter, its line and the platform; which C library it has no marker can say.
+    """
+    return Marker(" and ".join(f"{key} == '{environment.markers[key]}'" for key in _NAMED))
+
+
+def _package(chosen: StackPackage, stack: Sequence[StackPackage], options: LockOptions) -> Package:
+    files = [it for it in locked_files(chosen, options) if is_named_well(it, chosen)]
+    placed = [it for it in files if it.filename in chosen.urls]
+    missing = [it for it in files if it.filename not in chosen.urls]
+    needed = [it for it in missing if fits(it, options)]
+    if not placed or (needed and not any(fits(it, options) for it in placed)):
+        raise UnwritableLock(
+            f"{chosen.name} {chosen.version}: the address of its files is not known, and "
+            "pylock.toml names every file by one",
+            "ask for another format, such as requirements",
+        )
+    sdists = [it for it in placed if it.kind == "sdist"]
+    wheels = [it for it in placed if it.kind == "wheel"]
+    index = options.indexes.get(chosen.index)
+    names = {it.name for it in stack}
+    required = sorted(names.intersection(chosen.dependencies) - {chosen.name})
+    return Package(
+        name=canonicalize_name(chosen.name),
+        version=Version(chosen.version),
+        marker=Marker(chosen.marker) if chosen.marker else None,
+        requires_python=SpecifierSet(chosen.requires_python) if chosen.requires_python else None,
+        dependencies=[{"name": name} for name in required] or None,
+        index=public_text(index) if index else None,
+        wheels=[PackageWheel(**_facts(it, chosen)) for it in wheels] or None,
+        # Only one can be named; ``.tar.gz`` sorts before ``.zip`` and is the standard's.
+        sdist=PackageSdist(**_facts(sdists[0], chosen)) if sdists else None,
+    )
+
+
+def _facts(file: ReleaseFile, chosen: StackPackage) -> dict[str, Any]:
+    uploaded = file.uploaded_at
+    return {
+        "name": file.filename,
+        "upload_time": None if uploaded is None else uploaded.astimezone(UTC),
+        "url": public_text(chosen.urls[file.filename]).partition("#")[0],
+        "size": file.size_bytes,
+        "hashes": {"sha256": file.sha256},
+    }
+
+
+#: Both formats, and what made them; a digest of the file tells two of them apart, no date.
+_HEADER = "# Made by thoth for {label}."
+
+
+def requirements_text(stack: Sequence[StackPackage], options: LockOptions) -> str:
+    """``requirements.txt`` in which every file is named by its hash.
+
+    An address of the default index is not written: each machine has its own. Hashes make sure
+    that a package of the same name on another index is never taken.
+
+    :raises UnwritableLock: if a package has no file that can be locked, or its index no address
+    """
+    lines = [_HEADER.format(label=options.environment.label), *_index_options(stack, options)]
+    for it in stack:
+        hashes = [f"    --hash={value}" for value in hashes_of(it, options)]
+        lines.append(" \\\n".join([_pinned(it, extras=True), *hashes]))
+    return "\n".join(lines) + "\n"
+
+
+def constraints_text(stack: Sequence[StackPackage], options: LockOptions) -> str:
+    """``constraints.txt``: versions without hashes, for whatever of them is installed."""
+    lines = [_HEADER.format(label=options.environment.label)]
+    lines += [_pinned(it, extras=False) for it in stack]
+    return "\n".join(lines) + "\n"
+
+
+def _pinned(chosen: StackPackage, *, extras: bool) -> str:
+    named = f"[{','.join(sorted(chosen.extras))}]" if extras and chosen.extras else ""
+    marker = f" ; {chosen.marker}" if chosen.marker else ""
+    return f"{chosen.name}{named}=={chosen.version}{marker}"
+
+
+def _index_options(stack: Sequence[StackPackage], options: LockOptions) -> Iterator[str]:
+    used = {it.index for it in stack}
+    order = [name for name in options.indexes if name in used]
+    if missing := sorted(used - set(order) - {DEFAULT_INDEX}):
+        raise UnwritableLock(
+            f"the index {missing[0]} has no address here",
+            "`PACKAGE_INDEXES` or uv's configuration gives it one",
+        )
+    main = next(iter(order), None) if DEFAULT_INDEX not in used else None
+    for name in order:
+        url = public_text(options.indexes[name])
+        if url.startswith("file:"):
+            yield f"--find-links {url}"
+        elif name == main:
+            yield f"--index-url {url}"
+        elif name != DEFAULT_INDEX:
+            yield f"--extra-index-url {url}"
+
+
+_NAMES = {
+    LockFormat.PIPFILE_LOCK: "Pipfile.lock",
+    LockFormat.REQUIREMENTS: "requirements.txt",
+    LockFormat.PYLOCK: "pylock.toml",
+    LockFormat.CONSTRAINTS: "constraints.txt",
+}
+
+
+def render_lock(
+    format: LockFormat, stack: Iterable[StackPackage], project: Project, options: LockOptions
+) -> LockFile:
+    """Write ``stack`` as a lock of ``project``; its order makes no difference.
+
+    :raises NoLock: if the format needs what is not known, naming package and remedy
+    """
+    ordered = sorted(stack, key=lambda it: it.name)
+    if format is LockFormat.PIPFILE_LOCK:
+        text = pipfile_lock_text(pipfile_lock_document(ordered, project, options))
+    elif format is LockFormat.REQUIREMENTS:
+        text = requirements_text(ordered, options)
+    elif format is LockFormat.PYLOCK:
+        text = pylock_text(ordered, options)
+    else:
+        text = constraints_text(ordered, options)
+    data = text.encode()
+    return LockFile(format, _NAMES[format], data, hashlib.sha256(data).hexdigest())
