@@ -9,26 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.answering.answers import known_of
-from adviser.answering.index_selection import asked_indexes
 from adviser.explain import VersionChange
-from adviser.projects.locks import ProjectLock
-from adviser.projects.project import Project
 from adviser.scoring.assessments import Claim
-from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.justifications import claim_note
 from adviser.scoring.performance import upgrade_claims
 from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_request import RequestOptions, StackRequest
 from common.environments import Environment
 from common.packages import MEASURED_PACKAGES, Purl, version_of
-from common.settings import Settings
-from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability
-from graph.engine import Stores
+from graph.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from graph.evidence import Evidence
-from graph.record.vulnerabilities import vulnerabilities_of
 from graph.snapshot import Snapshot
 
 #: Vulnerabilities by name and version.
@@ -352,47 +343,3 @@ def _missing_measurement(change: VersionChange) -> MissingKnowledge:
         f"{change.name}: {change.forced} and {change.advised} were not compared on this hardware",
         "thoth inspect",
     )
-
-
-def guarded(
-    stores: Stores,
-    old: Mapping[str, str],
-    new: Mapping[str, str],
-    environment: Environment,
-    hardware: str | None,
-) -> GuardResult:
-    """Compare two locks, each its versions by name, by what the stores know.
-
-    :raises StoreUnavailable: if a store does not answer
-    """
-    names = sorted({*old, *new})
-    snapshot, evidence = known_of(stores, names, environment, with_excluded=True)
-    with stores.engine.connect() as connection:
-        vulnerabilities = {
-            (name, version): [
-                KnownVulnerability(it.vulnerability_id, it.severity, it.score)
-                for it in vulnerabilities_of(connection, name, version)
-            ]
-            for name, version in versions_without_candidate(old, new, snapshot)
-        }
-    return guard(old, new, snapshot, evidence, environment, hardware, vulnerabilities)
-
-
-def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> list[Dependency]:
-    """The versions of changed packages, as requirements; what ``--fetch`` reads."""
-    return [
-        Dependency(it.name, f"=={version}")
-        for it in changes_of(old, new)
-        for version in (it.forced, it.advised)
-        if version is not None
-    ]
-
-
-def request_of_locks(
-    settings: Settings, locks: Iterable[ProjectLock], environment: Environment
-) -> StackRequest:
-    """A request for nothing, with the indexes that some locks name."""
-    indexes = tuple(dict.fromkeys(index for lock in locks for index in lock.indexes))
-    project = Project(indexes=indexes)
-    options = RequestOptions(indexes=asked_indexes(settings, project))
-    return StackRequest(project, environment, RecommendationType.LATEST, options)

@@ -58,7 +58,7 @@ def guard(
     Exit code 0 otherwise: no harm is settled, and nothing is missing.
     """
     from adviser.answering.answers import hardware_in
-    from adviser.guard import (
+    from adviser.answering.lock_upgrades import (
         changed_versions,
         guarded,
         request_of_locks,

@@ -19,12 +19,19 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, assessed, universe_for
-from adviser.stack_request import StackRequest
 from adviser.reports.documents import SCHEMA_VERSION, ReleaseKnowledge, result_document
 from adviser.reports.serialization import unpacked
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.problem import ProblemSizes
-from adviser.resolver.results import Choice, Conflict, SearchLimit, Resolution, ResolvedStack, ResolutionStatus
+from adviser.resolver.results import (
+    Choice,
+    Conflict,
+    Resolution,
+    ResolutionStatus,
+    ResolvedStack,
+    SearchLimit,
+)
+from adviser.stack_request import StackRequest
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest, fault_in
 from common.packages import Purl

@@ -19,7 +19,7 @@ from adviser.reports.version_rationale import (
     RationaleCode,
     VersionRationales,
 )
-from adviser.resolver.results import Choice, ResolvedStack, ResolutionStatus
+from adviser.resolver.results import Choice, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import RefusedVersion, RequestRule
 from adviser.scoring.assessments import Claim, Coverage, Justification, JustificationCode, NoteLevel

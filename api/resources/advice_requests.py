@@ -11,11 +11,11 @@ from marshmallow import fields, validate
 from packaging.utils import canonicalize_name
 
 from adviser.answering.index_selection import asked_indexes
-from adviser.stack_request import StackRequest, RequestOptions
 from adviser.projects.indexes import public_values
 from adviser.projects.project import Project
 from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
 from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestOptions, StackRequest
 from api import analyses
 from api.accepted_requests import AdviceRequest
 from api.authentication import needs
