@@ -1,4 +1,4 @@
-"""Persons in foreign documents: e-mail addresses and names go before anything is stored."""
+"""Removes e-mail addresses and names of persons from documents before they are stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from common.redaction import without_secrets
 
 REMOVED = "[e-mail removed]"
 
-#: Lengths are bounded, so that a megabyte without an address is passed over quickly.
+#: Lengths are bounded, so that a megabyte without an address is searched quickly.
 _EMAIL = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,24}"
     r"(?![A-Za-z0-9-])"
@@ -18,7 +18,7 @@ _EMAIL = re.compile(
 _BEFORE_AT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-")
 _AFTER_AT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
-#: Keys whose values name a person, by their lower-case letters and digits.
+#: Lower-case keys whose values name a person.
 _PERSON = re.compile(
     r"(package|submission|poc|point_?of)*_?"
     r"(authors?|maintainers?|contacts?|submitters?|committers?)"
@@ -26,20 +26,22 @@ _PERSON = re.compile(
     r"|user_?names?|(\w+_)?poc_(name|e?_?mail)|(\w+_?)?e_?mails?"
     r"|(\w+_)?e?mail_address"
 )
-#: Keys that were looked at and name nobody; documents have the same ones again and again.
+#: Cache of keys that name nobody; documents repeat the same keys.
 _innocent: set[str] = set()
 _INNOCENT_LIMIT = 50_000
 
-#: Below these, keys are names of packages, and a package may well be called ``contact``.
+#: Keys below these are names of packages; a package may be called ``contact``.
 _PACKAGE_TABLES = frozenset({"default", "develop", "packages", "dev-packages"})
 
 
 def scrub(value: Any, canonical: bytes) -> Any:
-    """``value`` without e-mail addresses and without fields that name a person.
+    """Return ``value`` without e-mail addresses and without fields that name a person.
 
-    Addresses within text become ``[e-mail removed]``; ``git@host`` of a repository
-    stays. The same object comes back if nothing was there to remove, which costs
-    one search in ``canonical``, the canonical JSON of ``value``, and a look at its keys.
+    Addresses within text become ``[e-mail removed]``; ``git@host`` of a repository stays. If
+    there is nothing to remove, the same object is returned, after one search in ``canonical`` and
+    one pass over the keys.
+
+    :param canonical: the canonical JSON of ``value``
     """
     addresses = _may_hold_address(canonical)
     if not addresses and not _may_name_person([value]):
@@ -48,7 +50,7 @@ def scrub(value: Any, canonical: bytes) -> Any:
 
 
 def scrub_text(text: str) -> str:
-    """``text`` without e-mail addresses.
+    """Return ``text`` without e-mail addresses.
 
     >>> scrub_text("built by Jo <jo@mail.example> from git@host.example:org/repo")
     'built by Jo <[e-mail removed]> from git@host.example:org/repo'
@@ -60,10 +62,10 @@ def scrub_text(text: str) -> str:
 
 
 def scrub_words(text: str, most: int) -> str:
-    """Words for people to read, without e-mail addresses and secrets, and then cut.
+    """Return a text for people without e-mail addresses and secrets, cut to ``most`` characters.
 
-    What is cut first may end within a password, which nobody then takes for one; what is cut
-    last may look like an address.
+    A text that was cut before may end within a password that no pattern recognises, and the cut
+    itself may leave something that looks like an address. Therefore it is done twice.
 
     >>> scrub_words("see https://jo:word@host.example/?token=1, or jo@mail.example", 42)
     'see https://host.example/ or [e-mail remov'
@@ -78,7 +80,7 @@ def _replacement(match: re.Match[str]) -> str:
 
 
 def _may_hold_address(data: bytes) -> bool:
-    """Whether an ``@`` stands between characters of an address; ``"@result"`` does not."""
+    """Whether an ``@`` has characters of an address on both sides, unlike ``"@result"``."""
     at = data.find(b"@")
     while at >= 0:
         if (
@@ -93,12 +95,12 @@ def _may_hold_address(data: bytes) -> bool:
 
 
 def _is_git_user(data: bytes, at: int) -> bool:
-    """Whether the user before the ``@`` is ``git``, as in the address of a repository."""
+    """Whether the user before the ``@`` is ``git``, as in the URL of a repository."""
     return data[max(at - 3, 0) : at] == b"git" and data[at - 4] not in _BEFORE_AT
 
 
 def _may_name_person(value: Any) -> bool:
-    """Whether some key at any depth is that of a field which names a person."""
+    """Whether a key at any depth names a person."""
     if len(_innocent) > _INNOCENT_LIMIT:
         _innocent.clear()
     left = [value]
@@ -143,9 +145,9 @@ def _scrubbed_object(value: dict[str, Any], names_packages: bool) -> dict[str, A
 
 
 def _scrubbed_keys(keys: list[str]) -> list[str]:
-    """``keys`` without addresses; those that would become the same are numbered.
+    """Return ``keys`` without addresses; keys that would become equal are numbered.
 
-    Numbers follow the order of the addresses, so that one content has one spelling.
+    Numbers follow the order of the addresses, so that equal content has equal bytes.
     """
     scrubbed = [scrub_text(key) for key in keys]
     taken = set(scrubbed)

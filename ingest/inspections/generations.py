@@ -1,4 +1,4 @@
-"""The generations of inspection documents, and how each is laid out.
+"""Reads the generations of inspection documents, each with its own layout.
 
 =============================  ==================================================================
 inspection-2019                ``inspection_id``, ``specification``, ``status`` and one ``job_log``
@@ -8,7 +8,7 @@ inspection-2020-02-dictionary  several of them: ``{inspection: [result, …]}``
 inspection-directory           ``build/specification``, ``build/status``, ``results/N/result`` …
 =============================  ==================================================================
 
-Each becomes one or more :class:`DeliveredInspection`, which the rest of the parser reads alike.
+Each becomes one or more :class:`DeliveredInspection`, the input of the other parsers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EARLIER_COLLECTOR = "amun"
 
 @dataclass(frozen=True, slots=True)
 class DocumentLocation:
-    """Where a part of a document stands: a file of its folder and a path in that.
+    """File and JSON path of a part of a document.
 
     >>> error = InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field="$.rate")
     >>> DocumentLocation("results/3/result", "$.stdout").relocated(error).field
@@ -57,7 +57,7 @@ class DocumentLocation:
     at: str = "$"
 
     def relocated(self, error: InvalidDocument) -> InvalidDocument:
-        """``error``, which was found relative to this spot, unless its file is known already."""
+        """Make the field of ``error`` absolute; it is relative to this location until then."""
         if not error.field.startswith("$"):
             return error
         inner = f"{self.at}{error.field.removeprefix('$')}"
@@ -67,28 +67,31 @@ class DocumentLocation:
 
 @dataclass(frozen=True, slots=True)
 class JobDocument:
-    """One job's result, or the status of a build, with the bytes that make its identity."""
+    """Result of one job, or status of a build.
+
+    :param canonical: bytes that identify the job
+    """
 
     result: Record
     canonical: bytes
-    spot: DocumentLocation
+    location: DocumentLocation
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredInspection:
-    """One inspection as it was delivered, whatever its generation.
+    """One inspection of any generation.
 
-    :param name: from the content; ``None`` if only the place names it
-    :param specification: canonical bytes; of 2020-02, ``lock`` and ``pipfile`` instead
-    :param body: canonical JSON of all of it
-    :param failed_build: status of a build that failed, so that there are no jobs
+    :param name: from the content; ``None`` if only the file or the folder names the inspection
+    :param specification: canonical bytes; 2020-02 has ``lock`` and ``pipfile`` instead
+    :param body: canonical JSON of the whole document
+    :param failed_build: status of the failed build of an inspection without jobs
     """
 
     schema_version: SchemaVersion
     name: str | None
     jobs: tuple[JobDocument, ...]
     body: bytes
-    spot: DocumentLocation
+    location: DocumentLocation
     specification: bytes | None = None
     lock: bytes | None = None
     pipfile: bytes = b"{}"
@@ -97,13 +100,13 @@ class DeliveredInspection:
 
     @property
     def collector(self) -> str:
-        """Program that made the document: the executor of this project, or the one before it."""
+        """Program that wrote the document: this project's executor or its predecessor."""
         ours = self.failed_build is not None or any(is_ours(job.result) for job in self.jobs)
         return OWN_COLLECTOR if ours else EARLIER_COLLECTOR
 
 
 def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDocument]:
-    """The inspections in ``raw``; each that cannot be read is given as its error."""
+    """Yield the inspections in ``raw``; an error in place of each that cannot be read."""
     try:
         if raw.data is None:
             yield _directory(raw)
@@ -117,19 +120,19 @@ def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDoc
         yield error
         return
     for name, results in value.items():
-        spot = DocumentLocation(at=path("$", name))
+        location = DocumentLocation(at=path("$", name))
         try:
-            yield _dictionary_entry(name, results, spot)
+            yield _dictionary_entry(name, results, location)
         except InvalidDocument as error:
-            yield spot.relocated(error)
+            yield location.relocated(error)
 
 
 def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredInspection:
-    """The delivery that ``body`` was stored for; its spots are those of the delivered files.
+    """Read the stored body of an inspection; locations are those of the delivered files.
 
-    Nothing is scrubbed again: what was stored is what rows were made of.
+    Private data is not removed again, because rows were made of the stored body as it is.
 
-    :raises InvalidDocument: if ``body`` is none of ``schema_version``
+    :raises InvalidDocument: if ``body`` does not have the layout of ``schema_version``
     """
     value, canonical = load_json(body)
     record = as_record(value, "$")
@@ -142,16 +145,16 @@ def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredIns
 
 
 def _load(data: bytes) -> tuple[Any, bytes]:
-    """Strict JSON without private data, and its canonical bytes."""
+    """Parse strict JSON and remove private data; return the value and its canonical bytes."""
     value, canonical = load_json(data)
     scrubbed = scrub(value, canonical)
     return scrubbed, canonical if scrubbed is value else canonical_json(scrubbed)
 
 
 def _kind_of(value: Any) -> SchemaVersion:
-    """Recognise a single file by its shape.
+    """Recognise the generation of a single file by its keys.
 
-    :raises InvalidDocument: that names what is known and what was found
+    :raises InvalidDocument: names the known generations and the keys of the file
     """
     if not isinstance(value, dict):
         raise _unknown("the document is not an object but " + type(value).__name__)
@@ -236,7 +239,7 @@ def _y2020_02(value: Record, canonical: bytes) -> DeliveredInspection:
     )
 
 
-#: How documents of the generations that are one inspection in one file are read.
+#: Readers of the generations in which one file holds one inspection.
 _SINGLE = {
     SchemaVersion.Y2019: _y2019,
     SchemaVersion.Y2020_02_JOB_LOGS: _job_logs,
@@ -244,7 +247,7 @@ _SINGLE = {
 }
 
 
-def _dictionary_entry(name: str, results: Any, spot: DocumentLocation) -> DeliveredInspection:
+def _dictionary_entry(name: str, results: Any, location: DocumentLocation) -> DeliveredInspection:
     if not isinstance(results, list):
         raise wrong_type(results, "a list of results", "$")
     if not results:
@@ -257,7 +260,7 @@ def _dictionary_entry(name: str, results: Any, spot: DocumentLocation) -> Delive
         record = as_record(result, at)
         locks.add(canonical_lock(record.get("requirements_locked"), f"{at}.requirements_locked"))
         pipfiles.add(canonical_lock(record.get("requirements"), f"{at}.requirements"))
-        where = DocumentLocation(at=path(spot.at, index))
+        where = DocumentLocation(at=path(location.at, index))
         jobs.append(JobDocument(record, canonical_json(record), where))
     if len(locks) > 1 or len(pipfiles) > 1:
         raise InvalidDocument(
@@ -269,14 +272,14 @@ def _dictionary_entry(name: str, results: Any, spot: DocumentLocation) -> Delive
         name,
         tuple(jobs),
         body,
-        DocumentLocation(at=path(spot.at, 0)),
+        DocumentLocation(at=path(location.at, 0)),
         lock=locks.pop(),
         pipfile=pipfiles.pop(),
     )
 
 
 def _directory(raw: RawDocument) -> DeliveredInspection:
-    """An inspection folder; its name is no part of the body, so copies of it are one."""
+    """Read an inspection folder; the body lacks its name, so that copies of a folder are equal."""
     jobs, parts = [], []
     for number, files in _numbered(raw.files):
         part, job = _directory_job(files, f"results/{number}")
@@ -298,13 +301,13 @@ def _directory(raw: RawDocument) -> DeliveredInspection:
 
 
 def _stored_directory(value: Record, body: bytes) -> DeliveredInspection:
-    """The same out of the body that :func:`_directory` makes."""
+    """Read the stored body that :func:`_directory` made."""
     jobs = []
     for number, part in enumerate(list_of(value, "results", "$")):
         result = as_record(part, path("$.results", number)).get("result")
         if result is not None:
-            spot = DocumentLocation(f"results/{number}/result")
-            jobs.append(JobDocument(as_record(result, "$"), canonical_json(result), spot))
+            location = DocumentLocation(f"results/{number}/result")
+            jobs.append(JobDocument(as_record(result, "$"), canonical_json(result), location))
     status, specification = record_of(value, "status", "$"), value.get("specification")
     built = (
         JobDocument(status, canonical_json(status), DocumentLocation("build/status"))
@@ -322,9 +325,9 @@ def _stored_directory(value: Record, body: bytes) -> DeliveredInspection:
 
 
 def _failed_build(jobs: list[JobDocument], status: JobDocument | None) -> JobDocument | None:
-    """The status of a build that failed, so that there are no jobs.
+    """Return the status of the failed build of a folder without jobs.
 
-    :raises InvalidDocument: if there are no jobs, and no build failed
+    :raises InvalidDocument: if there are neither jobs nor a failed build
     """
     failed = status if status and status.result.get("state") == "failed" else None
     if not jobs and not failed:
@@ -352,9 +355,9 @@ def _directory_delivery(
 
 
 def _directory_name(jobs: list[JobDocument]) -> str | None:
-    """What the runner calls the inspection, else what the first host tells.
+    """Return the name that our runner recorded, else the one in the first host name.
 
-    :raises InvalidDocument: if two jobs are of different inspections
+    :raises InvalidDocument: if two jobs belong to different inspections
     """
     names: dict[str, None] = {}
     for job in jobs:
@@ -364,27 +367,27 @@ def _directory_name(jobs: list[JobDocument]) -> str | None:
             elif job is jobs[0]:
                 return _name_of(job.result)
         except InvalidDocument as error:
-            raise job.spot.relocated(error) from None
+            raise job.location.relocated(error) from None
         if len(names) > 1:
             raise InvalidDocument(
                 Reason.CONFLICTING_FIELDS,
                 f"of another inspection than the first job: {' and '.join(names)[:200]}",
-                field=f"{job.spot.file}:$.inspection_id",
+                field=f"{job.location.file}:$.inspection_id",
             )
     return next(iter(names), None)
 
 
 def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
-    """The files of each ``results/N``, in the order of the numbers.
+    """Return the files of each ``results/N`` in the order of the numbers.
 
-    :raises InvalidDocument: if a number is written in two ways: which of them is it?
+    :raises InvalidDocument: if a number is written in two ways, such as ``1`` and ``01``
     """
     numbered: dict[int, tuple[str, dict[str, bytes]]] = {}
     for name, data in files.items():
-        found = _RESULT_FILE.match(name)
-        if found is None:
+        match = _RESULT_FILE.match(name)
+        if match is None:
             continue
-        number, part = found[1], found[2]
+        number, part = match[1], match[2]
         spelled, parts = numbered.setdefault(int(number), (number, {}))
         if spelled != number:
             raise InvalidDocument(
@@ -393,16 +396,16 @@ def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
                 field=f"results/{number}",
             )
         parts[part] = data
-    return [found for _, found in sorted(numbered.items())]
+    return [files_of_job for _, files_of_job in sorted(numbered.items())]
 
 
 def _directory_job(files: Mapping[str, bytes], folder: str) -> tuple[bytes, JobDocument | None]:
-    """The canonical bytes of ``results/N``, and its job if it left a result."""
+    """Return the canonical bytes of ``results/N``, and its job if there is a result."""
     job, hwinfo = None, None
     if "result" in files:
-        spot = DocumentLocation(f"{folder}/result")
-        value, canonical = _load_file(files["result"], spot)
-        job = JobDocument(value, canonical, spot)
+        location = DocumentLocation(f"{folder}/result")
+        value, canonical = _load_file(files["result"], location)
+        job = JobDocument(value, canonical, location)
     if "hwinfo" in files:
         beside, hwinfo = _load_file(files["hwinfo"], DocumentLocation(f"{folder}/hwinfo"))
         if job is not None and job.result.get("hwinfo") == beside:
@@ -424,25 +427,25 @@ def _directory_specification(files: Mapping[str, bytes]) -> tuple[bytes | None, 
 
 
 def _directory_status(files: Mapping[str, bytes]) -> JobDocument | None:
-    """How the build ended, where that was recorded."""
+    """Read ``build/status`` if there is one."""
     data = files.get("build/status")
     if data is None:
         return None
-    spot = DocumentLocation("build/status")
-    value, canonical = _load_file(data, spot)
-    return JobDocument(value, canonical, spot)
+    location = DocumentLocation("build/status")
+    value, canonical = _load_file(data, location)
+    return JobDocument(value, canonical, location)
 
 
-def _load_file(data: bytes, spot: DocumentLocation) -> tuple[Record, bytes]:
+def _load_file(data: bytes, location: DocumentLocation) -> tuple[Record, bytes]:
     try:
         value, canonical = _load(data)
         return as_record(value, "$"), canonical
     except InvalidDocument as error:
-        raise spot.relocated(error) from None
+        raise location.relocated(error) from None
 
 
 def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
-    """A log as JSON text; it is for people, so stray bytes in it are no reason to refuse."""
+    """Return a log as JSON text; invalid bytes are replaced, because only people read logs."""
     data = files.get(name)
     if data is None:
         return None
@@ -450,7 +453,7 @@ def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
 
 
 def _object(parts: Mapping[str, bytes | None]) -> bytes:
-    """A canonical object of canonical parts, whose names come in order."""
+    """Return the canonical JSON object of canonical ``parts``, whose names are sorted."""
     members = (b'"%b":%b' % (name.encode(), part) for name, part in parts.items() if part)
     return b"{%b}" % b",".join(members)
 
@@ -459,7 +462,7 @@ _POD = re.compile(r"(inspection-.+-[0-9a-f]{8})-[a-z0-9]+\Z")
 
 
 def _name_of(result: Record) -> str | None:
-    """The inspection that a host name tells of, without the suffix of its pod.
+    """Return the name of the inspection in a host name, without the suffix of the pod.
 
     >>> _name_of({"hostname": "inspection-matmul-u38m-fd697eb4-1544334140"})
     'inspection-matmul-u38m-fd697eb4'

@@ -48,10 +48,10 @@ from ingest.inspections.specification import (
 from ingest.privacy import scrub_text
 from ingest.sources.documents import RawDocument, RefusedDocument
 
-#: Why a build failed, where its status names no reason.
+#: Reason of a failed build whose status names none.
 BUILD_FAILED = "build-failed"
 
-#: Resolvers and compilers explain themselves at length; the log has all of it.
+#: Characters of the message of a resolver or compiler that are stored; the log has the rest.
 _LONGEST_MESSAGE = 500
 _LONGEST_READ = 2**20
 _INT32 = 2**31 - 1
@@ -60,12 +60,12 @@ _INT32 = 2**31 - 1
 def observation_of_build(
     status: Record, canonical: bytes, specification: InspectionSpecification, now: datetime
 ) -> Observation:
-    """What a failed build tells: which stack, why, and when.
+    """Return the observation of a failed build: stack, reason and times.
 
-    Of the machine nothing is known, as builds depend on it far less than jobs do.
+    Its hardware is unknown, because builds depend on it far less than jobs do.
 
     :param status: ``build/status`` of an inspection
-    :param canonical: bytes that tell this attempt from others
+    :param canonical: bytes that identify this attempt
     :raises InvalidDocument: with fields relative to the status
     """
     name, component = specification.script_name or UNKNOWN_INDICATOR, specification.script_component
@@ -101,12 +101,12 @@ def observation_of_build(
 def parse_inspections(
     raw: RawDocument, *, now: datetime | None = None
 ) -> Iterator[InspectionDocument | RefusedDocument]:
-    """The inspections in ``raw``, in its order; most documents hold one.
+    """Yield the inspections in ``raw`` in their order; most documents hold one.
 
-    One that cannot be taken in is given as its refusal, so that the others of a
-    dictionary still are; nothing else is ever raised for what a document holds.
+    An inspection that cannot be stored is yielded as a refusal, so that the others of a dictionary
+    are stored. The content of a document never raises an error.
 
-    :param now: what timestamps are checked against
+    :param now: later timestamps are refused
     """
     moment = datetime.now(UTC) if now is None else now
     for delivery in deliveries_of(raw):
@@ -122,11 +122,11 @@ def parse_inspections(
 def parse_stored(
     body: bytes, schema_version: SchemaVersion, name: str, *, now: datetime | None = None
 ) -> InspectionDocument:
-    """The inspection that the record stored with ``body``, parsed again.
+    """Parse the stored body of an inspection again.
 
-    :param name: of the inspection: where a folder gave it, the body does not hold it
-    :param now: what timestamps are checked against
-    :raises InvalidDocument: if ``body`` cannot be taken in any more
+    :param name: of the inspection; the body lacks it if a folder gave it
+    :param now: later timestamps are refused
+    :raises InvalidDocument: if the present parser refuses ``body``
     """
     folder = schema_version is SchemaVersion.DIRECTORY
     raw = RawDocument("", place=name, data=None if folder else body)
@@ -135,9 +135,9 @@ def parse_stored(
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
-    """The place is that of the whole document; the field tells the file of a folder.
+    """Refuse a document: the place is that of the whole document, the field names a file in it.
 
-    Both texts may quote a document that was refused before private data was removed.
+    Message and field may quote a document whose private data was not removed yet.
     """
     message, field = scrub_text(error.message), scrub_text(error.field)
     return RefusedDocument(
@@ -178,7 +178,7 @@ def _specification(delivery: DeliveredInspection) -> InspectionSpecification:
         if delivery.lock is not None:
             return bare_lock(delivery.lock, delivery.pipfile)
     except InvalidDocument as error:
-        raise delivery.spot.relocated(error) from None
+        raise delivery.location.relocated(error) from None
     return UNKNOWN
 
 
@@ -186,7 +186,7 @@ def _created_at(delivery: DeliveredInspection, now: datetime) -> datetime | None
     try:
         return time_of(delivery.created, "@created", "$", now)
     except InvalidDocument as error:
-        raise delivery.spot.relocated(error) from None
+        raise delivery.location.relocated(error) from None
 
 
 def _observations(
@@ -204,8 +204,10 @@ def _observations(
                 job.result, _job_id(job, copy, delivery), len(seen), specification, now
             )
         except InvalidDocument as error:
-            asked = error.field.startswith("$.run.")
-            raise (delivery.spot if asked else job.spot).relocated(error) from None
+            in_specification = error.field.startswith("$.run.")
+            raise (delivery.location if in_specification else job.location).relocated(
+                error
+            ) from None
     return seen
 
 
@@ -219,14 +221,14 @@ def _failed_build(
     try:
         return observation_of_build(build.result, attempt, specification, now)
     except InvalidDocument as error:
-        raise build.spot.relocated(error) from None
+        raise build.location.relocated(error) from None
 
 
 def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:
-    """The same for a job in a later, larger delivery of its inspection.
+    """Identify a job; it keeps its identity in a later, larger delivery of its inspection.
 
-    A result that names neither machine nor time could be that of any inspection, so
-    the specification becomes part of its identity.
+    A result that names neither machine nor time could belong to any inspection, so that the
+    specification becomes part of its identity.
     """
     parts = [job.canonical, b"%d" % copy]
     if not job.result.keys() & {"hostname", "datetime", "start_datetime", "job_log"}:

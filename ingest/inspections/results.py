@@ -49,9 +49,9 @@ _MOST_THREADS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What computed.
+    """Library that a script measured, as the script printed it.
 
-    :param threads: that the library used; those asked for where it does not tell
+    :param threads: threads that the library used; requested threads if it does not report them
     :param blas: name and version of the linear algebra library, and the kernels that it chose
     """
 
@@ -60,7 +60,7 @@ class Library:
 
 
 def library_of(stdout: Any) -> Library:
-    """What standard output says of the library.
+    """Read the library from standard output; ignore what is not as expected.
 
     >>> library_of({"threads": {"requested": 2, "used": None}, "build": {"blas": "mkl"}})
     Library(threads=2, blas='mkl')
@@ -72,16 +72,16 @@ def library_of(stdout: Any) -> Library:
 
 
 def _blas(build: Record) -> str | None:
-    """A library that was asked while it ran tells more than what it was built with."""
+    """Describe the BLAS library; what it reported at run time counts more than its build."""
     running = build.get("blas_runtime")
     if isinstance(running, list) and running and isinstance(running[0], dict):
         # "OpenBLAS 0.3.21  USE64BITINT DYNAMIC_ARCH …": name and version, then how it was built.
-        words = [*_text(running[0], "configuration").split()[:2], _text(running[0], "kernels")]
+        parts = [*_text(running[0], "configuration").split()[:2], _text(running[0], "kernels")]
     elif isinstance(blas := build.get("blas"), dict):
-        words = [_text(blas, "name"), _text(blas, "version")]
+        parts = [_text(blas, "name"), _text(blas, "version")]
     else:
-        words = [_text(build, "blas")]
-    return " ".join(filter(None, words))[:_LONGEST] or None
+        parts = [_text(build, "blas")]
+    return " ".join(filter(None, parts))[:_LONGEST] or None
 
 
 def _record(value: Any, key: str) -> Record:
@@ -110,7 +110,7 @@ _LONGEST_MESSAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What all observations of a job share."""
+    """Values that all observations of a job share."""
 
     job_id: str
     exit_code: int
@@ -123,7 +123,7 @@ class _Facts:
 
     @property
     def crashed(self) -> bool:
-        """Whether the job came to a bad end; one that was ended may still have said 0."""
+        """Whether the job failed; a job that the runner ended may have exit code 0."""
         return self.exit_code != 0 or self.run.ended is not None
 
 
@@ -134,9 +134,9 @@ def observations_of(
     specification: InspectionSpecification,
     now: datetime,
 ) -> list[Observation]:
-    """What one job was seen to do.
+    """Return the observations of one job.
 
-    :param position: of the first of them within the inspection
+    :param position: of its first observation within the inspection
     :raises InvalidDocument: with fields relative to the result
     """
     times, result, at = _parts_of(result)
@@ -151,7 +151,7 @@ def observations_of(
 
 
 def _parts_of(document: Record) -> tuple[tuple[Record, str] | None, Record, str]:
-    """In 2019 the result was the job's log and its times stood in the job's status."""
+    """Return times, result and path of the result; documents of 2019 keep them apart."""
     if "job_log" not in document:
         return None, document, "$"
     status = record_of(document, "status", "$")
@@ -182,7 +182,7 @@ def _facts(
 
 
 def _usage(usage: Record) -> Record:
-    """What the kernel counted for a job (getrusage(2)), by the names that observations give it."""
+    """Read the kernel's counters of a job (getrusage(2)) by the names of an observation."""
     at = "$.usage"
     memory = integer_of(usage, "ru_maxrss", at, high=2**50)
     counts = {name: integer_of(usage, key, at, high=2**62) for key, name in _COUNTS.items()}
@@ -197,9 +197,9 @@ def _usage(usage: Record) -> Record:
 def _hardware_of(
     result: Record, specification: InspectionSpecification, limits: Allowance | None
 ) -> Hardware:
-    """What the job got counts more than what was asked for."""
-    asked = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
-    return hardware_class(result, limits or asked, specification.requested)
+    """Return the hardware class; the limits that the job got count more than requested ones."""
+    requested = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
+    return hardware_class(result, limits or requested, specification.requested)
 
 
 def _times(result: Record, now: datetime) -> tuple[datetime | None, datetime | None]:
@@ -219,7 +219,7 @@ def _observations(
     result: Record, facts: _Facts, position: int, specification: InspectionSpecification
 ) -> list[Observation]:
     stdout, stderr = result.get("stdout"), result.get("stderr")
-    # A runner keeps whatever JSON a script prints; a list or a number is no measurement.
+    # Our runner stores any JSON that a script prints; a list or a number is not a measurement.
     if facts.run.ours and not isinstance(stdout, dict | str):
         stdout = None
     if stdout is not None and not isinstance(stdout, dict | str):
@@ -263,7 +263,7 @@ def _of_output(
 
 
 def _named(specification: InspectionSpecification, run: JobRun) -> InspectionSpecification:
-    """The specification, with the indicator named by the runner if it is a bundled one."""
+    """Return the specification with the name of the bundled indicator that the runner ran."""
     name = indicator_name(run.bundled)
     return replace(specification, script_name=name) if name else specification
 
@@ -271,7 +271,10 @@ def _named(specification: InspectionSpecification, run: JobRun) -> InspectionSpe
 def _unreadable(
     error: InvalidDocument, facts: _Facts, position: int, indicator: Indicator
 ) -> Observation:
-    """A job whose script printed what cannot be: it spoils no other job of its inspection."""
+    """Return an observation without result for a job whose output is invalid.
+
+    The other jobs of its inspection are not affected.
+    """
     message = f"{error.field}: {error.message}"
     return _observation(
         facts, 0, position, Outcome.NO_RESULT, indicator,
@@ -319,13 +322,13 @@ def _observation(
     position: int,
     outcome: Outcome,
     indicator: Indicator,
-    **seen: Any,
+    **values: Any,
 ) -> Observation:
-    seen = {"parameters": {}, "device": None, "unit": None, **seen}
-    # The indicator by its digest: without a hash of the script, its component tells it apart.
-    key = [indicator.indicator_id, seen["parameters"], seen["device"], facts.hardware.digest]
-    # Only one unit was known when the first keys were made.
-    key += [seen["unit"]] if seen["unit"] not in (None, Unit.FLOP_PER_SECOND) else []
+    values = {"parameters": {}, "device": None, "unit": None, **values}
+    # The digest of the indicator holds its component, for scripts whose hash is not known.
+    key = [indicator.indicator_id, values["parameters"], values["device"], facts.hardware.digest]
+    # The first keys were made when FLOP/s was the only unit.
+    key += [values["unit"]] if values["unit"] not in (None, Unit.FLOP_PER_SECOND) else []
     return Observation(
         observation_id=digest([facts.job_id, index]),
         job_id=facts.job_id,
@@ -347,19 +350,19 @@ def _observation(
         load=facts.run.load,
         launcher=facts.run.launcher,
         **facts.usage,
-        **seen,
+        **values,
     )
 
 
 def _indicator_of(
     stdout: Any, sha: str | None, specification: InspectionSpecification, measured: bool
 ) -> Indicator:
-    """By what the script said of itself, else by its address, else by what it printed."""
-    said = stdout if isinstance(stdout, dict) else {}
-    name = text_of(said, "name", "$.stdout") or specification.script_name
-    if name is None and measured and "@result" not in said:
-        name = "PiMatmul"  # nothing else ever printed rates by matrix size
-    component = text_of(said, "component", "$.stdout") or specification.script_component
+    """Name the indicator by what the script printed, else by its URL, else by its result."""
+    printed = stdout if isinstance(stdout, dict) else {}
+    name = text_of(printed, "name", "$.stdout") or specification.script_name
+    if name is None and measured and "@result" not in printed:
+        name = "PiMatmul"  # only this indicator printed rates by matrix size
+    component = text_of(printed, "component", "$.stdout") or specification.script_component
     return _indicator(name or UNKNOWN_INDICATOR, component, sha)
 
 
@@ -369,10 +372,10 @@ def _indicator(name: str, component: str | None, sha: str | None) -> Indicator:
 
 
 def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
-    """Why a measurement is compared with nothing, if its script is known to be wrong.
+    """Return why a measurement is excluded from comparisons, if its script is known to be wrong.
 
-    ``pytorch`` is what the historic script calls its own component; our own scripts
-    report ``torch``, synchronise before they stop the clock, and are not meant here.
+    The historic script calls its component ``pytorch``. Our own scripts report ``torch`` and
+    synchronise before they stop the clock, so that they are not excluded.
     """
     on_gpu = device is not None and device.lower().partition(":")[0] in _GPU_DEVICES
     if on_gpu and (indicator.name, indicator.component) == ("PiMatmul", "pytorch"):

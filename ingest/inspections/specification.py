@@ -1,4 +1,4 @@
-"""What an inspection was asked to try: the locked stack, the image, the resources, the script."""
+"""Reads the specification of an inspection: locked stack, image, resources and script."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ _BUNDLED_COMPONENTS = {**_COMPONENTS, "torch": "torch", "pytorch": "torch"}
 
 @dataclass(frozen=True, slots=True)
 class InspectionSpecification:
-    """The parts of a specification that observations are judged by.
+    """The parts of a specification that observations need.
 
-    :param threads: thread variables that were set, by name
-    :param cpu_quota: CPUs that the jobs were given
-    :param requested: hardware that was asked for; what 2019 knew of the machine
+    :param threads: values of thread variables by name
+    :param cpu_quota: CPUs of a job
+    :param requested: requested hardware; documents of 2019 have no other hardware
     :param requires_python: of the Pipfile
     :param script_name, script_component: indicator and component where the script's
         address makes them clear
@@ -137,7 +137,7 @@ def _specification_of(canonical: bytes) -> InspectionSpecification:
 
 
 def bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
-    """What a document of 2020-02 says beside its result: a Pipfile and its lock, no more."""
+    """Read what a document of 2020-02 has in place of a specification: a Pipfile and its lock."""
     kept = len(locked) + len(requirements) <= _KEPT_BYTES
     return (_bare_lock if kept else _bare_lock.__wrapped__)(locked, requirements)
 
@@ -154,7 +154,7 @@ def _bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
 
 
 def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | None]:
-    """Indicator and component, where the script's address or the stack makes them clear.
+    """Return indicator and component, if the script's URL or the stack determines them.
 
     >>> script_hints("https://code.example/performance/master/tensorflow/matmul.py", None)
     ('PiMatmul', 'tensorflow')
@@ -174,12 +174,12 @@ def _component_of(stack: Stack | None, known: Mapping[str, str] = _COMPONENTS) -
 
 
 def _framework_of(stack: Stack | None) -> str:
-    """What a bundled script measures unless it is told: the stack's one framework, else NumPy."""
+    """Return what a bundled script measures by default: the stack's one framework, else NumPy."""
     return _component_of(stack, _BUNDLED_COMPONENTS) or _EVERYWHERE
 
 
 def indicator_name(script: str | None) -> str | None:
-    """What the bundled script of this name calls its indicator.
+    """Return the name of the indicator of a bundled script.
 
     >>> indicator_name("matmul")
     'PiMatmul'
@@ -202,7 +202,7 @@ def _threads(record: Record) -> dict[str, str]:
 
 
 def _cpu_quota(requests: Record) -> float | None:
-    """CPUs from a quantity such as ``2``, ``"2"`` or ``"500m"``."""
+    """Parse a number of CPUs such as ``2``, ``"2"`` or ``"500m"``."""
     value = requests.get("cpu")
     if value is None:
         return None
@@ -234,7 +234,7 @@ def _requires(pipfile: Record, at: str) -> str | None:
 
 
 def environment_of(result: Record, specification: InspectionSpecification) -> RuntimeEnvironment:
-    """What a job ran in: as the job saw it, else as it was asked for."""
+    """Return the environment that the job saw, else the one that the specification names."""
     runtime = record_of(result, "runtime_environment", "$")
     system = record_of(runtime, "operating_system", "$.runtime_environment")
     release = record_of(result, "os_release", "$")
@@ -264,7 +264,7 @@ def _environment(
 
 
 def canonical_lock(value: Any, field: str) -> bytes:
-    """A lock or Pipfile as canonical bytes; lists of one element are how 2020-02 wrote them."""
+    """Return a lock or Pipfile as canonical bytes; 2020-02 wrote a list of one element."""
     if isinstance(value, list):
         if len(value) > 1:
             raise InvalidDocument(

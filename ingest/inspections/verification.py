@@ -1,4 +1,4 @@
-"""Inspections: every row that one makes, compared with its document."""
+"""Compares the rows of inspections with their documents, which are parsed again."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _OF_STACKS = {table_of(it).name for it in (StackRow, StackPackage, PackageVersio
 
 
 def parsed(document: StoredDocument, name: str) -> InspectionDocument:
-    """The inspection that a stored document is.
+    """Parse a stored document.
 
-    :raises InvalidDocument: if it cannot be taken in any more
+    :raises InvalidDocument: if the present parser refuses it
     """
     try:
         schema_version = SchemaVersion(document.schema_version)
@@ -54,14 +54,14 @@ def parsed(document: StoredDocument, name: str) -> InspectionDocument:
 
 
 class InspectionVerifier:
-    """Compares inspections; a document in which anything differs is no evidence."""
+    """Compares inspections; observations of a document that differs are refused as evidence."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
     ) -> Iterator[RecordDifference]:
         names = _names(connection, documents)
         made: dict[str, list[tuple[type[Base], Row]]] = {}
-        # Many inspections are of one stack, which has many rows: it is compared once.
+        # A stack has many rows and many inspections, so it is compared once.
         by_stack: dict[str, list[str]] = {}
         for it in documents:
             try:
@@ -95,7 +95,7 @@ class InspectionVerifier:
         whole = {it.document_id: it for it in documents if it.document_id not in tampered}
         again = refused_documents(connection, whole) if whole else set()
         for document_id in sorted(again):
-            with suppress(InvalidDocument):  # what no parser takes in any more stays refused
+            with suppress(InvalidDocument):  # a document that the parser refuses stays refused
                 reasons = {
                     seen.observation_id: seen.quarantine_reason
                     for seen in parsed(whole[document_id], "").observations

@@ -85,5 +85,5 @@ def check_url(source: str) -> None:
         )
     if source.endswith(_NOT_KEPT):
         raise InvalidDocument(
-            Reason.UNREADABLE, "the query of this URL was not stored; name the full URL again"
+            Reason.UNREADABLE, "the query of this URL was not kept; name the full URL again"
         )
