@@ -163,6 +163,7 @@ def test_an_analyst_of_the_embedded_graph_cannot_write(own_home: Settings) -> No
             session.run("CREATE (:Anything)").consume()
 
 
+@pytest.mark.slow
 def test_a_graph_that_an_earlier_version_started_is_restarted_without_a_limit_on_scans(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
@@ -235,6 +236,7 @@ def test_a_record_whose_pid_belongs_to_another_is_stale(
     assert me.is_running()
 
 
+@pytest.mark.slow
 def test_a_port_taken_meanwhile_is_replaced(running: EmbeddedStores, own_home: Settings) -> None:
     before = {key: read_record(running.home, key) for key in ("postgresql", "graph")}
     running.stop()
@@ -269,8 +271,11 @@ def test_stores_without_their_records_are_adopted(
 
 @pytest.mark.parametrize(
     "reached",
-    ["postgresql.new-*/data/*", "postgresql/postmaster.pid", "run/graph.json"],
-    ids=["initdb", "postgresql", "graph"],
+    [
+        pytest.param("postgresql.new-*/data/*", id="initdb"),
+        pytest.param("postgresql/postmaster.pid", id="postgresql", marks=pytest.mark.slow),
+        pytest.param("run/graph.json", id="graph", marks=pytest.mark.slow),
+    ],
 )
 def test_a_starter_killed_during_the_first_start_does_no_harm(reached: str) -> None:
     with tempfile.TemporaryDirectory(prefix="thoth-starter-") as folder:
@@ -369,6 +374,7 @@ def test_a_wrong_password_is_told_without_it(own_home: Settings) -> None:
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_ordinary_user_can_run_the_stores() -> None:
     """As root: again as nobody. Otherwise this whole module has shown it."""
     if os.getuid() != 0:

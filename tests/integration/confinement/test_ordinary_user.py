@@ -16,6 +16,7 @@ from tests.services.confined import ROOT
 pytestmark = needs("bwrap")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the whole pack runs as an ordinary user already")
 def test_all_this_holds_for_an_ordinary_user_too() -> None:
     python = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"

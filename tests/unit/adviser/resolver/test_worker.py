@@ -137,6 +137,7 @@ def test_a_child_that_cannot_start_is_no_matter_of_memory(monkeypatch: pytest.Mo
         broken.resolve(small(), replace(IN_THE_CHILD, memory_bytes=1 << 30))
 
 
+@pytest.mark.slow
 def test_a_child_that_starts_slowly_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
