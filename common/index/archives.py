@@ -21,9 +21,9 @@ from common.http.fetching import too_large
 
 #: Bytes of a table of contents; the largest wheels have 1.5 MB.
 _TABLE = 16 << 20
-#: Bytes that are unpacked to come to a member.
+#: Bytes that are decompressed to reach a member.
 _UNPACKED = 512 << 20
-#: Bytes of one reading; longer ones are headers that are none.
+#: Bytes of one read; only invalid headers ask for more.
 _READING = 16 << 20
 _BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError,
@@ -38,9 +38,9 @@ _PACKERS: dict[bytes, Callable[[BinaryIO], object]] = {
 
 
 def wheel_metadata(file: BinaryIO, filename: str, limit: int) -> bytes:
-    """METADATA of a wheel; reads the end, the table of contents and that member only.
+    """METADATA of a wheel. Reads only the end, the table of contents and that member.
 
-    :param limit: bytes, packed and unpacked
+    :param limit: bytes, compressed and decompressed
     :raises IndexProblem: ``malformed`` or ``too_large``
     """
     with _typed(filename), zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive:
@@ -52,7 +52,7 @@ def wheel_metadata(file: BinaryIO, filename: str, limit: int) -> bytes:
 
 
 def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
-    """Where METADATA and its header are in a wheel: first byte, and the one behind the last.
+    """Offsets of METADATA with its header in a wheel: first byte, and first byte after it.
 
     :raises IndexProblem: ``malformed`` or ``too_large``
     """
@@ -61,10 +61,10 @@ def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
         if max(info.file_size, info.compress_size) > limit:
             raise too_large(f"METADATA of {filename}", limit)
         starts = [it.header_offset for it in archive.infolist()]
-        behind = [it for it in (*starts, archive.start_dir) if it > info.header_offset]
+        later = [it for it in (*starts, archive.start_dir) if it > info.header_offset]
         # A header is 30 bytes, a name and an extra field of at most 65,535 bytes each.
         longest = info.header_offset + 30 + 2 * 0xFFFF + info.compress_size
-        return info.header_offset, min([*behind, longest])
+        return info.header_offset, min([*later, longest])
 
 
 def sdist_metadata(file: BinaryIO, filename: str, limit: int) -> bytes | None:
@@ -80,23 +80,23 @@ def sdist_metadata(file: BinaryIO, filename: str, limit: int) -> bytes | None:
 
 
 def _member(archive: zipfile.ZipFile, filename: str) -> zipfile.ZipInfo:
-    found = {
+    members = {
         canonicalize_name(it.filename.partition("-")[0]): it
         for it in archive.infolist()
         if it.filename.endswith(".dist-info/METADATA") and it.filename.count("/") == 1
     }
-    wanted = canonicalize_name(filename.partition("-")[0])
-    if wanted in found:
-        return found[wanted]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} members are METADATA")
-    return next(iter(found.values()))
+    project = canonicalize_name(filename.partition("-")[0])
+    if project in members:
+        return members[project]
+    if len(members) != 1:
+        raise ValueError(f"{len(members)} members are METADATA")
+    return next(iter(members.values()))
 
 
 def _from_zip(file: BinaryIO, filename: str, limit: int) -> bytes | None:
     with zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive:
         for info in archive.infolist():
-            if _is_information(info.filename):
+            if _is_pkg_info(info.filename):
                 if info.file_size > limit:
                     raise too_large(f"PKG-INFO of {filename}", limit)
                 return archive.read(info)
@@ -107,7 +107,7 @@ def _from_tar(stream: BinaryIO, filename: str, limit: int) -> bytes | None:
     bounded = cast(BinaryIO, _Bounded(stream, _READING, _UNPACKED))
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
         for info in archive:
-            if not (info.isreg() and _is_information(info.name)):
+            if not (info.isreg() and _is_pkg_info(info.name)):
                 continue
             if info.size > limit:
                 raise too_large(f"PKG-INFO of {filename}", limit)
@@ -116,23 +116,27 @@ def _from_tar(stream: BinaryIO, filename: str, limit: int) -> bytes | None:
     return None
 
 
-def _is_information(name: str) -> bool:
+def _is_pkg_info(name: str) -> bool:
     folder, _, rest = name.removeprefix("./").partition("/")
     return bool(folder) and rest == "PKG-INFO"
 
 
 def _unpacked(file: BinaryIO) -> BinaryIO:
-    """What a tar archive was before it was packed, whatever its name says."""
+    """Decompress a tar archive; its first bytes decide how, not its name."""
     beginning = file.read(6)
     file.seek(0)
     for mark, opened in _PACKERS.items():
         if beginning.startswith(mark):
             return cast(BinaryIO, opened(file))
-    raise ValueError("packed in no known way")
+    raise ValueError("unknown compression")
 
 
 class _Bounded(io.RawIOBase):
-    """A file of which no reading is too long and, if asked, nothing behind some place is read."""
+    """A file with a limit for a single read and, optionally, for the offset.
+
+    :param reading: bytes of a single read
+    :param end: offset after which nothing is read
+    """
 
     def __init__(self, file: BinaryIO, reading: int, end: int | None = None) -> None:
         self._file = file
@@ -145,10 +149,10 @@ class _Bounded(io.RawIOBase):
         self._check(self._file.tell() + max(size, 0))
         return self._file.read(size)
 
-    def seek(self, place: int, whence: int = 0) -> int:
+    def seek(self, offset: int, whence: int = 0) -> int:
         if whence == 0:
-            self._check(place)
-        return self._file.seek(place, whence)
+            self._check(offset)
+        return self._file.seek(offset, whence)
 
     def tell(self) -> int:
         return self._file.tell()
@@ -159,13 +163,14 @@ class _Bounded(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def _check(self, place: int) -> None:
-        if self._end is not None and place > self._end:
-            raise too_large("an archive, unpacked,", self._end)
+    def _check(self, offset: int) -> None:
+        if self._end is not None and offset > self._end:
+            raise too_large("a decompressed archive", self._end)
 
 
 @contextmanager
 def _typed(filename: str) -> Iterator[None]:
+    """Turn errors of the archive libraries into ``malformed``."""
     try:
         yield
     except _BROKEN as error:

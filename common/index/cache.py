@@ -1,12 +1,11 @@
-"""Answers of an index kept on disk: pages with what confirms them, metadata by file hash.
+"""Cache of an index on disk: pages with their validators, and metadata by file hash.
 
-hishel was tried in this place. Its plain mode ignores what an answer says of its age, its
-other mode obeys that and not the caller, and keeps nothing of an index that sends neither
-validators nor ages; here it is the caller who says how old a page may be.
+hishel was tried. One of its modes ignores the age in a response; the other obeys it instead of the
+caller, and caches nothing from an index that sends neither validators nor an age. Here the caller
+decides how old a page may be.
 
-Addresses of files may hold tokens, without which nobody gets them, so pages are kept as they
-came, for this user's eyes only. A page that holds a user or a password is not kept at all: it
-is asked for each time, rather than kept without what its files are fetched with.
+File URLs may contain tokens that are needed for downloads, so pages are stored unchanged, readable
+for this user only. A page with a user or a password in a URL is never stored.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from common.redaction import holds_user, without_secrets
 logger = logging.getLogger(__name__)
 
 _LEVEL = 3
-#: Unpacked; nothing larger was put in.
+#: Bytes after decompression; nothing larger is ever stored.
 _LARGEST = 80 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPage:
-    """A page as it was transferred once, and when the index last stood by it."""
+    """A page as it was transferred, and when the index last confirmed it."""
 
     text: PageText
     as_of: datetime
@@ -47,35 +46,32 @@ class KeptPage:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """Headers that ask for the page only if it is another one by now.
-
-        What an index may send and nobody may send back is left out.
-        """
-        given = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        """Headers of a conditional request, without values that are not allowed in requests."""
+        headers = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
         return {
             name: value
-            for name, value in given.items()
+            for name, value in headers.items()
             if value and value.isascii() and value.isprintable()
         }
 
 
 class IndexCache:
-    """A folder of one index. What is broken in it counts as absent."""
+    """The cache folder of one index. Damaged files count as missing."""
 
     def __init__(self, home: Path, index: Index) -> None:
-        place = hashlib.sha256(index.url.encode()).hexdigest()[:12]
+        suffix = hashlib.sha256(index.url.encode()).hexdigest()[:12]
         name = re.sub(r"[^\w.-]", "_", index.name)
         self._home = home
-        self._folder = home / "cache" / "indexes" / f"{name}-{place}"
+        self._folder = home / "cache" / "indexes" / f"{name}-{suffix}"
 
     def page(self, project: str) -> KeptPage | None:
-        """The page of a project as it was last transferred."""
+        """The last transferred page of a project."""
         kept = _read(self._page(project))
         if kept is None:
             return None
         about, body = kept
         if _holds_user(body):
-            # An earlier version kept such pages.
+            # Earlier versions stored such pages.
             with suppress(OSError):
                 self._page(project).unlink(missing_ok=True)
             return None
@@ -90,7 +86,7 @@ class IndexCache:
             return None
 
     def keep_page(self, project: str, page: KeptPage) -> None:
-        """Keep a page instead of the one before; one that names users replaces it by nothing."""
+        """Store a page; a page with users in URLs only removes the stored one."""
         if _holds_user(page.text.body):
             with suppress(OSError):
                 self._page(project).unlink(missing_ok=True)
@@ -105,18 +101,18 @@ class IndexCache:
         self._write(self._page(project), about, page.text.body)
 
     def metadata(self, sha256: str | None) -> tuple[str, str] | None:
-        """Text and source of what was read of a file."""
+        """Text and source of the metadata of a file."""
         kept = _read(self._metadata(sha256)) if sha256 else None
         return (kept[1].decode(), str(kept[0].get("source"))) if kept else None
 
     def keep_metadata(self, sha256: str | None, text: str, source: str) -> None:
-        """Keep what was read of a file, without secrets; of one without a hash nothing is kept."""
+        """Store the metadata of a file without secrets, if the file has a hash."""
         if sha256:
             public = without_secrets(text).encode()
             self._write(self._metadata(sha256), {"source": source}, public)
 
     def _write(self, path: Path, about: dict[str, Any], body: bytes) -> None:
-        """Replace the file in one step; a disk that is full costs the cache and not the answer."""
+        """Replace a file atomically; a full disk is logged and raises nothing."""
         head = orjson.dumps(about | {"sha256": hashlib.sha256(body).hexdigest()})
         packed = zstandard.ZstdCompressor(level=_LEVEL).compress(head + b"\n" + body)
         try:
@@ -145,7 +141,7 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes] | None:
 
 
 def _holds_user(body: bytes) -> bool:
-    """Whether an address in a page names a user, also where the page escapes its signs."""
+    """Whether a URL in a page has a user, also if the page escapes its characters."""
     text = body.replace(b"\\/", b"/").replace(b"\\u0040", b"@").decode("latin-1")
     text = plain(text) if "&" in text else text
     return "@" in text and holds_user(text)
@@ -163,10 +159,10 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _make_private(folder: Path, below: Path) -> None:
-    """Make a folder, and all above it that are within ``below``, for their owner only."""
-    within = [it for it in (folder, *folder.parents) if it != below and it.is_relative_to(below)]
+    """Make a folder and its parents inside ``below``, accessible to their owner only."""
+    parents = [it for it in (folder, *folder.parents) if it != below and it.is_relative_to(below)]
     below.mkdir(parents=True, exist_ok=True)
-    for it in reversed(within):
-        it.mkdir(exist_ok=True, mode=0o700)
-        if it.stat().st_mode & 0o077:
-            it.chmod(0o700)
+    for parent in reversed(parents):
+        parent.mkdir(exist_ok=True, mode=0o700)
+        if parent.stat().st_mode & 0o077:
+            parent.chmod(0o700)

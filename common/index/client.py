@@ -38,17 +38,17 @@ from common.settings import Settings
 
 __all__ = ["FetchLimits", "IndexClient", "MetadataRead", "Traffic"]
 
-#: Headers by which an answer tells where it ends.
+#: Headers that make the end of a response detectable.
 _LENGTHS = ("content-length", "transfer-encoding", "content-encoding")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 
 
 class IndexClient:
-    """One index, asked politely: few connections, conditional requests, a cache on disk.
+    """Client of one index, with few connections, conditional requests and a cache on disk.
 
-    Used as ``async with IndexClient(settings, index) as client``, in one event loop. Every
-    method raises :class:`common.errors.IndexProblem` for what the index does wrong; a broken
-    answer is never kept.
+    Used as ``async with IndexClient(settings, index) as client``, in one event loop. Every method
+    raises :class:`common.errors.IndexProblem` for failures of the index; broken responses are
+    never cached.
     """
 
     def __init__(self, settings: Settings, index: Index, limits: FetchLimits | None = None) -> None:
@@ -65,7 +65,7 @@ class IndexClient:
 
     @property
     def traffic(self) -> Traffic:
-        """What was exchanged so far."""
+        """Counters of the requests so far."""
         return self._fetcher.traffic
 
     async def __aenter__(self) -> IndexClient:
@@ -84,12 +84,12 @@ class IndexClient:
         """The files of a project.
 
         :param name: in any spelling
-        :param max_age_s: a page that the index gave or confirmed within this is not asked
-            for; 0 always asks
+        :param max_age_s: a cached page that the index sent or confirmed within this time is used
+            without a request; 0 always sends one
         """
         name = canonicalize_name(name)
         if not _NAME.fullmatch(name):
-            raise IndexProblem(IndexFault.NOT_FOUND, f"no project can be called {name[:80]!r}")
+            raise IndexProblem(IndexFault.NOT_FOUND, f"{name[:80]!r} is not the name of a project")
         if self.index.is_local:
             return await asyncio.to_thread(
                 folder_page, self.index.url, name, self.limits.page_bytes
@@ -98,12 +98,12 @@ class IndexClient:
         if kept is not None and 0 <= _age_s(kept) < max_age_s:
             self.traffic.from_cache += 1
             return await _parsed(name, kept, from_cache=True)
-        return await self._asked(name, kept)
+        return await self._fetch_page(name, kept)
 
     async def metadata(self, file: IndexFile) -> MetadataRead:
-        """The metadata of a wheel or a source distribution, by the least transfer there is.
+        """Metadata of a wheel or a source distribution, with the smallest possible transfer.
 
-        What was read once of a file with a hash is not asked for again.
+        Metadata of a file with a hash is cached forever.
         """
         if file.url.startswith("file:"):
             return await asyncio.to_thread(self._local_metadata, file)
@@ -116,7 +116,7 @@ class IndexClient:
         return read
 
     async def download(self, file: IndexFile, target: Path) -> None:
-        """Write the file to ``target``, its hash and size checked; on an error nothing stays."""
+        """Download a file to ``target`` and check hash and size; errors leave no file."""
         try:
             with target.open("w+b") as into:
                 await self._copy(file, into)
@@ -138,8 +138,8 @@ class IndexClient:
         )
         await self._fetcher.fetch(wanted)
 
-    async def _asked(self, name: str, kept: KeptPage | None) -> ProjectPage:
-        """Ask for the page, unless it is still the one that is kept."""
+    async def _fetch_page(self, name: str, kept: KeptPage | None) -> ProjectPage:
+        """Fetch the page, unless the index confirms the cached one."""
         known = await self._readable(name, kept)
         headers = {"Accept": ACCEPT_JSON_PREFERRED, "Accept-Encoding": "gzip"}
         limits = {200: self.limits.page_bytes}
@@ -162,7 +162,7 @@ class IndexClient:
         return page
 
     async def _readable(self, name: str, kept: KeptPage | None) -> ProjectPage | None:
-        """What is kept, if it can be confirmed and can still be read."""
+        """The cached page, if the index can confirm it and it can be parsed."""
         if kept is None or not kept.conditions:
             return None
         try:
@@ -172,7 +172,7 @@ class IndexClient:
 
     def _local(self, file: IndexFile) -> Path:
         if not self.index.is_local:
-            message = f"{file.filename}: the index points into this machine"
+            message = f"{file.filename}: the index refers to a file of this machine"
             raise IndexProblem(IndexFault.ADDRESS_REFUSED, message)
         return local_path(self.index.url, file)
 
@@ -190,9 +190,9 @@ def _age_s(kept: KeptPage) -> float:
 def _kept(name: str, answer: FetchResponse, body: bytes, as_of: datetime) -> KeptPage:
     headers = answer.headers
     kind = headers.get("content-type", "text/html")
-    # Of an answer without a length, its own last tag alone shows that it was not cut.
+    # Only its last tag shows that a response without a length is complete.
     if not any(it in headers for it in _LENGTHS) and "html" in kind and not _is_ended(body):
-        message = f"the page of {name} has no length, and no end"
+        message = f"the page of {name} has neither a length nor a closing tag"
         raise IndexProblem(IndexFault.TRUNCATED, message, retryable=True)
     text = PageText(body, kind, answer.url)
     return KeptPage(text, as_of, headers.get("etag"), headers.get("last-modified"))

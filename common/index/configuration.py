@@ -27,19 +27,19 @@ from common.packages import DEFAULT_INDEX, package_version
 from common.redaction import without_secrets
 from common.settings import Settings
 
-#: The name of the folder of wheels that pip is configured with; further ones get a number.
+#: Name of the folder of wheels in pip's configuration; further folders get a number.
 FIND_LINKS = "find-links"
-#: A change of a file is seen after so long.
+#: Seconds after which changed configuration files are read again.
 _KEPT_S = 1.0
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One index: an address to ask, or a folder.
+    """One index: a URL or a local folder.
 
-    :param url: ``https``, ``http`` or ``file``; without user, password or final slash
-    :param auth: user and password, if any are known
+    :param url: ``https``, ``http`` or ``file``; without user, password or trailing slash
+    :param auth: user and password, if they are known
     """
 
     name: str
@@ -48,7 +48,7 @@ class Index:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
+        """Whether it is a local folder."""
         return self.url.startswith("file:")
 
 
@@ -57,16 +57,15 @@ def configured_indexes(
 ) -> dict[str, Index]:
     """The indexes of this machine by name, the default one (``pypi``) first.
 
-    The default is what uv is configured with, else what pip is, else the public one; a setting
-    of that name replaces it. The others are those of the settings, those that uv's
-    configuration gives a name, and the folders of wheels that pip is configured with. Indexes
-    without a name cannot be asked for.
+    The default comes from uv's configuration, else from pip's, else it is the public index; a
+    setting of that name replaces it. The others come from the settings, from named indexes of uv's
+    configuration, and from pip's folders of wheels. Indexes without a name are ignored.
 
-    :raises InvalidSettings: if an address cannot be read
+    :raises InvalidSettings: if a URL is invalid
     """
     if environ is not None:
         return _read_indexes(settings.package_indexes, environ)
-    # A service asks several times a request, and reading files is what takes long.
+    # A service calls this several times for each request, and reading files is slow.
     second = int(time.monotonic() / _KEPT_S)
     return dict(_cached_indexes(settings.package_indexes, frozenset(os.environ.items()), second))
 
@@ -95,15 +94,15 @@ def index_of(
 ) -> Index:
     """The index called ``name``, or the default one.
 
-    :raises InvalidArgument: naming the configured ones, if it is none of them
+    :raises InvalidArgument: if it is not configured; the message lists those that are
     """
     indexes = configured_indexes(settings, environ)
-    wanted = package_version("any", "1", name or None).index
-    if wanted not in indexes:
+    normal_name = package_version("any", "1", name or None).index
+    if normal_name not in indexes:
         known = ", ".join(indexes) or "none is"
-        said = without_secrets(wanted)
-        raise InvalidArgument(f"no index is called {said!r}; configured: {known}")
-    return indexes[wanted]
+        public = without_secrets(normal_name)
+        raise InvalidArgument(f"no index is called {public!r}; configured: {known}")
+    return indexes[normal_name]
 
 
 def _of_settings(named: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
@@ -128,8 +127,8 @@ def _of_pip(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield FIND_LINKS if number == 1 else f"{FIND_LINKS}-{number}", folder
 
 
-def _is_folder(place: str) -> bool:
-    return "://" not in place or place.startswith("file://")
+def _is_folder(location: str) -> bool:
+    return "://" not in location or location.startswith("file://")
 
 
 def _index(name: str, address: str, environ: Mapping[str, str]) -> Index:
@@ -140,15 +139,15 @@ def _index(name: str, address: str, environ: Mapping[str, str]) -> Index:
     except ValueError:
         parts = SplitResult("", "", "", "", "")
     if parts.scheme not in ("http", "https", "file"):
-        # The address may hold a password, so it is not repeated.
+        # The URL may contain a password, so it is not repeated.
         raise InvalidSettings(f"index {name}: its address is not an http, https or file URL")
-    place = parts.netloc.rpartition("@")[2]
-    bare = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+    host = parts.netloc.rpartition("@")[2]
+    bare = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
     return Index(name, bare, _auth(name, parts, environ))
 
 
 def _auth(name: str, parts: SplitResult, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """From uv's variables, the address or netrc; a keyring is asked when the index refuses."""
+    """Credentials from uv's variables, the URL or netrc; a keyring is asked after a refusal."""
     prefix = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
     user, password = environ.get(f"{prefix}_USERNAME"), environ.get(f"{prefix}_PASSWORD")
     if user or password:
@@ -161,7 +160,7 @@ def _auth(name: str, parts: SplitResult, environ: Mapping[str, str]) -> tuple[st
 def _from_netrc(host: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
     path = Path(environ.get("NETRC") or Path(environ.get("HOME", "/"), ".netrc"))
     try:
-        found = netrc.netrc(path).authenticators(host) if host and path.is_file() else None
+        login = netrc.netrc(path).authenticators(host) if host and path.is_file() else None
     except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
         return None
-    return (found[0], found[2] or "") if found else None
+    return (login[0], login[2] or "") if login else None

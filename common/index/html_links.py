@@ -17,25 +17,25 @@ from urllib.parse import urljoin
 from pypi_simple import Link
 
 _SPACE = r"\t\n\f\r "
-#: A comment, what browsers take for one (declarations, CDATA), or the name of a tag.
+#: A comment, what browsers treat as one (declarations, CDATA), or the name of a tag.
 _OPENING = re.compile(rf"<(?:(!--)|([!?]|/(?![A-Za-z]))|(/?)([A-Za-z][^{_SPACE}/>]*+))")
 _COMMENT_END = re.compile(r"--!?>")
-#: Name; value in double quotes, in single ones, in some that are not closed, in none; end.
+#: Name; value in double, single, unclosed or no quotes; end of the tag.
 _ATTRIBUTE = re.compile(
     rf"[{_SPACE}/]*+(?:([^{_SPACE}/>][^{_SPACE}/>=]*+)(?:[{_SPACE}]*+=[{_SPACE}]*+"
     rf"""(?:"([^"]*+)"|'([^']*+)'|(["'])|([^{_SPACE}>]*+)))?+)?+[{_SPACE}/]*+(>)?+"""
 )
-#: Elements whose content is no markup, and where it ends.
+#: Elements whose content is not markup, with their end tag.
 _RAW = {name: re.compile(rf"</{name}(?=[{_SPACE}/>])", re.I) for name in ("script", "style")}
 _REFERENCE = re.compile(r"&(?:#[^&]*+|([A-Za-z][A-Za-z0-9]*+)(;?)(=?))")
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A beginning, or with ``closing`` an end.
+    """A start tag, or with ``closing`` an end tag.
 
     :param name: in lower case
-    :param attributes: by names in lower case, those that were asked for
+    :param attributes: the requested ones, by name in lower case
     """
 
     name: str
@@ -46,7 +46,7 @@ class Tag:
 def read_tags(page: str, attributes: Collection[str]) -> Iterator[Tag | str]:
     """The tags of a page and the text between them, in order.
 
-    :param attributes: names of those to keep; of one that is there twice the first counts
+    :param attributes: names of attributes to keep; the first of repeated attributes counts
     """
     at = 0
     while opening := _OPENING.search(page, at):
@@ -71,24 +71,24 @@ def read_tags(page: str, attributes: Collection[str]) -> Iterator[Tag | str]:
 
 
 def _read_attributes(page: str, at: int, into: dict[str, str], wanted: Collection[str]) -> int:
-    """Where the tag ends; 0 if it does not."""
+    """Offset after the end of the tag; 0 if it has no end."""
     while True:
-        found = _ATTRIBUTE.match(page, at)
-        assert found is not None  # noqa: S101 - all of it is optional
-        name, double, single, unclosed, bare, end = found.groups()
+        attribute = _ATTRIBUTE.match(page, at)
+        assert attribute is not None  # noqa: S101 - all parts are optional
+        name, double, single, unclosed, bare, end = attribute.groups()
         if unclosed:
             return 0
         if name and (name := name.lower()) in wanted:
             into.setdefault(name, _plain_value(double or single or bare or ""))
         if end:
-            return found.end()
-        if found.end() == len(page):
+            return attribute.end()
+        if attribute.end() == len(page):
             return 0
-        at = found.end()
+        at = attribute.end()
 
 
 def plain(text: str) -> str:
-    """Text with its character references resolved; one of too many digits stays."""
+    """Resolve character references; those with too many digits stay."""
     try:
         return unescape(text)
     except ValueError:
@@ -96,7 +96,7 @@ def plain(text: str) -> str:
 
 
 def _plain_value(text: str) -> str:
-    """The same for a value: a name without its semicolon is none before ``=`` or a letter.
+    """Resolve references in an attribute; without a semicolon not before ``=`` or a letter.
 
     >>> _plain_value("?a=1&region=2&amp;b=&#51;&copy=4")
     '?a=1&region=2&b=3&copy=4'
@@ -104,12 +104,12 @@ def _plain_value(text: str) -> str:
     return _REFERENCE.sub(_resolved, text) if "&" in text else text
 
 
-def _resolved(found: re.Match[str]) -> str:
-    name, semicolon, equals = found.groups()
+def _resolved(reference: re.Match[str]) -> str:
+    name, semicolon, equals = reference.groups()
     if name is None:
-        return plain(found[0])
+        return plain(reference[0])
     known = html5.get(f"{name}{semicolon}")
-    return found[0] if known is None or (equals and not semicolon) else f"{known}{equals}"
+    return reference[0] if known is None or (equals and not semicolon) else f"{known}{equals}"
 
 
 _OF_LINKS = (
@@ -117,9 +117,9 @@ _OF_LINKS = (
     "data-provenance", "data-gpg-sig",
 )  # fmt: skip
 _ATTRIBUTES = frozenset((*_OF_LINKS, "name", "content"))
-#: Characters of an address that others are relative to: each of them becomes as long.
+#: Characters of a base URL: every relative URL becomes longer by it.
 LONGEST_BASE = 2_000
-#: Links are the same in all but these and UTF-8, as far as they are in use.
+#: Encodings besides UTF-8. Links are ASCII in practice, so other encodings in use decode alike.
 _ENCODINGS = {
     "iso-8859-1": "latin-1", "latin-1": "latin-1", "windows-1252": "cp1252",
     "utf-16": "utf-16", "utf-16le": "utf-16-le", "utf-16be": "utf-16-be",
@@ -127,11 +127,11 @@ _ENCODINGS = {
 
 
 class _Links:
-    """Collects links; an anchor ends the one before it, as browsers see it."""
+    """Collects links. An anchor closes the previous one, as in browsers."""
 
     def __init__(self, base_url: str) -> None:
         self.api_version: str | None = None
-        self.found: list[Link] = []
+        self.links: list[Link] = []
         self._base_url = base_url
         self._base_seen = False
         self._open: Tag | None = None
@@ -143,47 +143,47 @@ class _Links:
                 if self._open is not None:
                     self._text.append(piece)
             elif piece.name == "a":
-                self._end()
+                self._close_anchor()
                 self._open = None if piece.closing else piece
             elif not piece.closing:
-                self._learn(piece.name, piece.attributes)
-        self._end()
+                self._read_head(piece.name, piece.attributes)
+        self._close_anchor()
 
-    def _learn(self, name: str, given: dict[str, str]) -> None:
-        if name == "base" and given.get("href") and not self._base_seen:
+    def _read_head(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "base" and attributes.get("href") and not self._base_seen:
             self._base_seen = True
-            base = base_of(_joined(self._base_url, given["href"]) or "")
+            base = base_of(_joined(self._base_url, attributes["href"]) or "")
             self._base_url = base or self._base_url
-        elif name == "meta" and given.get("name") == "pypi:repository-version":
-            self.api_version = given.get("content")
+        elif name == "meta" and attributes.get("name") == "pypi:repository-version":
+            self.api_version = attributes.get("content")
 
-    def _end(self) -> None:
+    def _close_anchor(self) -> None:
         tag, self._open = self._open, None
         text, self._text = "".join(self._text).strip(), []
         if tag is None or "href" not in tag.attributes:
             return
         url = _joined(self._base_url, tag.attributes["href"])
         if url is not None:
-            self.found.append(Link(text, url, dict(tag.attributes)))
+            self.links.append(Link(text, url, dict(tag.attributes)))
 
 
 def read_links(body: bytes, base_url: str, charset: str) -> tuple[str | None, list[Link]]:
-    """The version of the repository API that the page names, if it does, and its links.
+    """The version of the repository API, if the page names it, and the links of the page.
 
-    Time and memory grow with the page's length only.
+    Time and memory are linear in the length of the page.
 
     :param base_url: no longer than :func:`base_of` allows
-    :param charset: that the page says it is in; what is not in use counts as UTF-8, as some
-        codecs are none of text and some cost the square of the length
+    :param charset: of the page; unknown ones count as UTF-8, because some codecs of Python are not
+        for text and some need quadratic time
     """
     links = _Links(base_url)
     text = body.decode(_ENCODINGS.get(charset.lower(), "utf-8"), errors="replace")
     links.read(read_tags(text, _ATTRIBUTES))
-    return links.api_version, links.found
+    return links.api_version, links.links
 
 
 def base_of(url: str) -> str | None:
-    """What addresses of files are relative to; ``None`` if it is unusable or too long.
+    """The base of relative URLs on a page; ``None`` if it is unusable or too long.
 
     >>> base_of("https://index.example/simple/parrot/?token=1#files")
     'https://index.example/simple/parrot/'

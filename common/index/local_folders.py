@@ -26,18 +26,18 @@ from common.releases import kind_of_file
 def folder_page(root: str, name: str, limit: int) -> ProjectPage:
     """The files of a project in the index at ``root``, a ``file`` URL.
 
-    A folder of the project's name with an ``index.html`` is read as an index would send it;
-    without one its files count, and without such a folder the index's own files do. Files
-    without a page are hashed, once as long as they stay the same. Nothing is read that a
-    symbolic link places outside of the folder.
+    An ``index.html`` in a folder with the project's name is read like a page of a server. Without
+    the page the files of that folder count, and without the folder the files of the index. Files
+    without a page are hashed, and again after every change. Symbolic links to outside of the index
+    are not followed.
 
     :param limit: bytes of a page
     :raises IndexProblem: ``not_found`` if there is no file of the project, ``unreachable`` if
-        there is no such folder, ``address_refused`` if its page is outside
+        the index folder is missing, ``address_refused`` if the page is outside
     """
     folder = path_of(root)
     if not folder.is_dir():
-        raise IndexProblem(IndexFault.UNREACHABLE, f"{folder} is no folder")
+        raise IndexProblem(IndexFault.UNREACHABLE, f"{folder} is not a folder")
     now = datetime.now(UTC)
     own = [it for it in folder.iterdir() if it.is_dir() and canonicalize_name(it.name) == name]
     for project in own:
@@ -48,20 +48,22 @@ def folder_page(root: str, name: str, limit: int) -> ProjectPage:
                 raise IndexProblem(IndexFault.TOO_LARGE, f"{page} is larger than {limit:,} bytes")
             text = PageText(page.read_bytes(), "text/html", f"{project.as_uri()}/")
             return parse_page(name, text, now)
-    found = (it for place in own or [folder] for it in _files(place, name, folder))
-    files = sorted(found, key=lambda it: it.filename)
+    files = sorted(
+        (it for location in own or [folder] for it in _files(location, name, folder)),
+        key=lambda it: it.filename,
+    )
     if not files and not own:
         raise IndexProblem(IndexFault.NOT_FOUND, f"no file of {name} is in {folder}")
     return page_of(name, files, [], now)
 
 
 def path_of(url: str) -> Path:
-    """The place that a ``file`` URL names."""
+    """The path of a ``file`` URL."""
     return Path(unquote(urlsplit(url).path))
 
 
 def local_path(root: str, file: IndexFile) -> Path:
-    """Where a file of the index at ``root`` is: within that folder, whatever links say.
+    """The path of a file of the index at ``root``; it must lie within that folder.
 
     :raises IndexProblem: ``not_found``, ``address_refused``
     """
@@ -69,7 +71,7 @@ def local_path(root: str, file: IndexFile) -> Path:
     if not _is_within(path, folder):
         raise _outside(file.filename, folder)
     if not path.is_file():
-        raise IndexProblem(IndexFault.NOT_FOUND, f"{path} is no file")
+        raise IndexProblem(IndexFault.NOT_FOUND, f"{path} is not a file")
     return path
 
 
@@ -78,7 +80,9 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 
 def _outside(what: str, folder: Path) -> IndexProblem:
-    return IndexProblem(IndexFault.ADDRESS_REFUSED, f"{what}: the index points outside of {folder}")
+    return IndexProblem(
+        IndexFault.ADDRESS_REFUSED, f"{what}: the index refers to a file outside of {folder}"
+    )
 
 
 def _files(folder: Path, name: str, root: Path) -> Iterator[IndexFile]:
@@ -93,7 +97,7 @@ def _files(folder: Path, name: str, root: Path) -> Iterator[IndexFile]:
         if kind == "other":
             continue
         if not _is_within(path, root):
-            # Listed, so that whoever wants it hears why it is refused.
+            # Listed, so that a download reports why it is refused.
             yield IndexFile(path.name, version, kind, None, url=path.absolute().as_uri())
             continue
         about = path.stat()
@@ -104,6 +108,6 @@ def _files(folder: Path, name: str, root: Path) -> Iterator[IndexFile]:
 
 @lru_cache(maxsize=4096)
 def _sha256(path: Path, changed_ns: int, size: int) -> str:
-    """Of the file as it was at that time."""
+    """Hash of the file; time and size of the last change are part of the cache key."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
