@@ -16,9 +16,9 @@ from packaging.utils import canonicalize_name
 
 from common.releases import Requirement
 
-#: Minor versions of Python 3 that a marker is tried with; Python 2 is nobody's target any more.
+#: Minor versions of Python 3 with which a marker is evaluated.
 _PYTHONS = tuple(f"3.{minor}" for minor in range(25))
-#: PEP 508's operators that are none in Python.
+#: Operators of PEP 508 that Python does not have.
 _FOREIGN = re.compile(r"(?<=\s)(~=|===)(?=\s)")
 _STANDS_FOR = {"~=": "@", "===": "=="}
 
@@ -37,6 +37,9 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def could_hold(marker: str | None, extra: str = "") -> bool:
     """Whether ``marker`` holds in some environment of Python 3.
 
+    Only the Python version and the extra have values. Any other comparison counts as one that may
+    hold. Markers have no negation, so that this errs on the side of following a requirement.
+
     :param marker: canonical text, as :func:`common.releases.parse_requirement` gives it
     :param extra: the one extra that is asked for, normalised; empty for none
     :returns: ``True`` also for a marker that this cannot read
@@ -49,7 +52,7 @@ def could_hold(marker: str | None, extra: str = "") -> bool:
     if marker is None:
         return True
     try:
-        # The text of a marker is an expression in Python as well.
+        # The text of a marker is also a Python expression.
         tree = ast.parse(_FOREIGN.sub(lambda it: _STANDS_FOR[it[0]], marker), mode="eval").body
         return any(_holds(tree, {"python": python, "extra": extra}) for python in _PYTHONS)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -88,7 +91,7 @@ def _extra_compares(operator: str | None, extra: str, value: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _python_compares(variable: str, operator: str, python: str, value: str) -> bool:
-    """Whether some release of this minor version compares so with ``value``."""
+    """Whether the comparison with ``value`` holds for some release of this minor version."""
     releases = [python] if variable == "python_version" else [f"{python}.{n}" for n in range(30)]
     try:
         wanted = SpecifierSet(f"{operator}{value}")
@@ -99,7 +102,7 @@ def _python_compares(variable: str, operator: str, python: str, value: str) -> b
 
 @dataclass(frozen=True, slots=True)
 class WantedPackage:
-    """A package that something asks for.
+    """A package that a person or a requirement names.
 
     :param specifier: canonical text, empty for any version
     :param extras: normalised
@@ -111,7 +114,7 @@ class WantedPackage:
 
     @property
     def text(self) -> str:
-        """As a person writes it.
+        """Requirement text.
 
         >>> WantedPackage("torch", ">=2", frozenset({"opt"})).text
         'torch[opt]>=2'
@@ -123,7 +126,7 @@ class WantedPackage:
 class FollowedPackage:
     """A package of the closure.
 
-    :param fresh: specifiers met since it was handed out last
+    :param fresh: specifiers that are new since the layer in which the package was last
     """
 
     name: str
@@ -135,12 +138,12 @@ class FollowedPackage:
 
 
 class RequirementClosure:
-    """The packages that some roots need, as far as their releases are known.
+    """The packages that some roots require, as far as their releases are known.
 
-    Extras are followed when somebody in the closure asks for them, however late; circular
-    ones end, as nothing is handed out twice for the same reason.
+    An extra is followed as soon as a requirement in the closure names it. Circular requirements
+    end, because a package is not returned twice for the same specifier.
 
-    :param max_packages: names beyond are only remembered, in :attr:`left_out`
+    :param max_packages: packages beyond this number are only listed in :attr:`left_out`
     """
 
     def __init__(self, max_packages: int) -> None:
@@ -151,28 +154,28 @@ class RequirementClosure:
         self._depth = 0
 
     def want(self, wanted: Iterable[WantedPackage]) -> None:
-        """Ask for packages; what this brings about is handed out with the next layer."""
+        """Add packages; new ones and new specifiers are part of the next layer."""
         pending = list(wanted)
         while pending:
-            asked = pending.pop()
-            known = self.followed.get(asked.name)
-            if known is None:
-                self._waiting.setdefault(asked.name, []).append(asked)
+            package = pending.pop()
+            followed = self.followed.get(package.name)
+            if followed is None:
+                self._waiting.setdefault(package.name, []).append(package)
             else:
-                pending.extend(self._ask(known, asked))
+                pending.extend(self._extend(followed, package))
 
     def learn(self, name: str, version: str, requirements: tuple[Requirement, ...]) -> None:
-        """Take in what a release of a followed package requires."""
+        """Add what a release of a followed package requires."""
         package = self.followed[name]
         package.releases[version] = requirements
         extras = {"", *package.extras}
-        self.want(wanted for extra in sorted(extras) for wanted in _asks(requirements, extra))
+        self.want(wanted for extra in sorted(extras) for wanted in _required(requirements, extra))
 
     def next_layer(self) -> list[FollowedPackage]:
-        """The packages to look at now, in name order; empty when the closure is whole.
+        """Return the packages to read now, in name order; none when the closure is complete.
 
-        They are new, or were looked at before and have specifiers in :attr:`FollowedPackage.fresh`,
-        which the caller clears.
+        They are new, or have new specifiers in :attr:`FollowedPackage.fresh`, which the caller
+        clears.
         """
         room = self._max_packages - len(self.followed)
         names = sorted(self._waiting)
@@ -184,20 +187,20 @@ class RequirementClosure:
         self.want(it for name in names[:room] for it in waiting[name])
         return [self.followed[name] for name in sorted(self.followed) if self.followed[name].fresh]
 
-    def _ask(self, package: FollowedPackage, asked: WantedPackage) -> Iterator[WantedPackage]:
-        if asked.specifier not in package.specifiers:
-            package.specifiers.add(asked.specifier)
-            package.fresh.add(asked.specifier)
-        for extra in sorted(asked.extras - package.extras):
+    def _extend(self, package: FollowedPackage, wanted: WantedPackage) -> Iterator[WantedPackage]:
+        if wanted.specifier not in package.specifiers:
+            package.specifiers.add(wanted.specifier)
+            package.fresh.add(wanted.specifier)
+        for extra in sorted(wanted.extras - package.extras):
             package.extras.add(extra)
             for requirements in package.releases.values():
-                yield from _asks(requirements, extra)
+                yield from _required(requirements, extra)
 
 
-def _asks(requirements: Iterable[Requirement], extra: str) -> Iterator[WantedPackage]:
-    """What these lines ask for, with one extra or with none.
+def _required(requirements: Iterable[Requirement], extra: str) -> Iterator[WantedPackage]:
+    """Yield the packages that these requirements name, for one extra or for none.
 
-    A direct reference leads to no index.
+    Direct references are left out, because no index serves them.
     """
     for line in requirements:
         if line.name is None or line.url is not None:

@@ -14,12 +14,12 @@ MAX_VERSIONS = 25
 
 @dataclass(frozen=True, slots=True)
 class CrawlBounds:
-    """What of each package is read; what a requirement needs is read beyond them.
+    """How much is read. Releases that a requirement needs are read beyond these bounds.
 
-    :param max_packages: names asked for at the index
-    :param max_versions: newest releases read of each package
-    :param newer_than: releases uploaded before are not read; those without a time are
-    :param prereleases: whether they are read where there are others
+    :param max_packages: packages whose page is requested
+    :param max_versions: newest releases of each package
+    :param newer_than: releases uploaded earlier are not read; those without an upload time are
+    :param prereleases: read pre-releases also where there are stable releases
     """
 
     max_packages: int = MAX_PACKAGES
@@ -30,15 +30,15 @@ class CrawlBounds:
 
 @dataclass(frozen=True, slots=True)
 class CrawlRequest:
-    """Roots whose closure is followed, and packages that are looked after.
+    """Packages to read with all that they require, and known packages to refresh.
 
     :param roots: packages to begin with
-    :param bounds: of roots and of what they need
-    :param known: packages that the record has from this index: of these only what is known
-        already and what is new on the index is followed, not the newest of each
-    :param own_bounds: of single packages, by name
-    :param max_age_s: of pages in the cache that are taken without asking
-    :param again: whether to look once more at what was found broken, failed or was given up
+    :param bounds: for roots and for what they require
+    :param known: packages that the record has from this index. Only their known releases and
+        those that are new on the index are followed, not the newest of each
+    :param own_bounds: bounds of single packages, by name
+    :param max_age_s: age of cached pages that are used without a request
+    :param again: read releases again that were broken, failed or were given up
     """
 
     roots: tuple[WantedPackage, ...]
@@ -49,9 +49,9 @@ class CrawlRequest:
     again: bool = False
 
     def follows_known(self, name: str) -> bool:
-        """Whether all that is known of a package is followed."""
+        """Whether all known releases of a package are followed."""
         return name in self.known
 
     def bounds_of(self, name: str) -> CrawlBounds | None:
-        """How many of its newest releases are read; ``None`` for only what is new."""
+        """Return the bounds of a package; ``None`` to read only new releases."""
         return self.own_bounds.get(name, None if name in self.known else self.bounds)

@@ -1,4 +1,4 @@
-"""Follows a closure through one index: pages, metadata, record, layer by layer."""
+"""Crawls one index: reads packages and what they require, layer by layer, into the record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ from graph.record.release_merging import KnownRelease
 from graph.record.releases import ReleasesAdded
 from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage
 from ingest.crawl.crawl_request import CrawlRequest
-from ingest.crawl.failures import INTERNAL, CircuitBreaker, IndexLost, bug_words, retry_at, together
+from ingest.crawl.failures import (
+    INTERNAL,
+    CircuitBreaker,
+    IndexLost,
+    bug_message,
+    retry_at,
+    together,
+)
 from ingest.crawl.record_writer import ReadRelease, RecordWriter
 from ingest.crawl.release_metadata import read_release, release_draft, release_from
 from ingest.crawl.release_selection import (
@@ -52,11 +59,11 @@ from ingest.crawl.reports import CrawlFailure, CrawlReport
 
 logger = logging.getLogger(__name__)
 
-#: Packages, and releases, at a time; the client has as many connections.
+#: Packages, and releases, that are read at a time; the client has as many connections.
 WORKERS = 4
-#: Releases, and seconds, after which what was read is committed.
+#: Releases, and seconds, after which a batch is committed.
 BATCH_RELEASES, BATCH_S = 200, 2.0
-#: A page that was asked for in this crawl is not asked for again.
+#: A page is requested once in a crawl.
 _SAME_CRAWL_S = 86_400.0
 
 OnProgress = Callable[[CrawlReport], None]
@@ -66,35 +73,35 @@ def crawl(
     settings: Settings,
     engine: Engine,
     index: Index,
-    errand: CrawlRequest,
+    request: CrawlRequest,
     *,
     on_progress: OnProgress = lambda _report: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> CrawlReport:
-    """Bring a closure into the record; run again, it goes on where it was interrupted.
+    """Store packages and all that they require; a second run resumes an interrupted one.
 
-    :param on_progress: hears of every page and release
+    :param on_progress: called after every page and release
     :param on_commit: called after each transaction, such as to wake the projector
     :raises StoreUnavailable: if the record is lost; what was committed stays
     """
     with RecordWriter(settings, engine, index.name, on_commit) as recorder:
-        return asyncio.run(_crawl(settings, index, errand, recorder, on_progress))
+        return asyncio.run(_crawl(settings, index, request, recorder, on_progress))
 
 
 async def _crawl(
     settings: Settings,
     index: Index,
-    errand: CrawlRequest,
+    request: CrawlRequest,
     recorder: RecordWriter,
     on_progress: OnProgress,
 ) -> CrawlReport:
     async with IndexClient(settings, index) as client:
-        return await _Crawler(client, errand, recorder, on_progress).run()
+        return await _Crawler(client, request, recorder, on_progress).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Project:
-    """A package in this crawl: what its page listed and what of it was selected."""
+    """A package in this crawl: the releases on its page, and the selected ones."""
 
     listed: Sequence[ListedRelease]
     selected: frozenset[str]
@@ -102,7 +109,7 @@ class _Project:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A plan that is on record, with what it was made of."""
+    """A stored plan for a package, and the rows that it was prepared from."""
 
     plan: ProjectPlan
     known: Mapping[str, KnownRelease]
@@ -114,18 +121,18 @@ class _Crawler:
     def __init__(
         self,
         client: IndexClient,
-        errand: CrawlRequest,
+        request: CrawlRequest,
         recorder: RecordWriter,
         on_progress: OnProgress,
     ) -> None:
         self._client = client
-        self._errand = errand
+        self._request = request
         self._recorder = recorder
         self._index = client.index.name
-        self._closure = RequirementClosure(errand.bounds.max_packages + len(errand.known))
+        self._closure = RequirementClosure(request.bounds.max_packages + len(request.known))
         self._projects: dict[str, _Project] = {}
         self._solved: set[str] = set()
-        self._patience = CircuitBreaker()
+        self._breaker = CircuitBreaker()
         self._packages = asyncio.Semaphore(WORKERS)
         self._readers = asyncio.Semaphore(WORKERS)
         self._read: list[ReadRelease] = []
@@ -135,13 +142,13 @@ class _Crawler:
         self._report = CrawlReport(self._index, traffic=client.traffic)
 
     async def run(self) -> CrawlReport:
-        """Layers until nothing new is asked for."""
+        """Read layers until no requirement names a new package."""
         began = time.monotonic()
-        self._closure.want((*self._errand.roots, *map(WantedPackage, self._errand.known)))
+        self._closure.want((*self._request.roots, *map(WantedPackage, self._request.known)))
         try:
             while layer := self._closure.next_layer():
                 self._report.followed = len(self._closure.followed)
-                await together(self._look_at(package) for package in layer)
+                await together(self._read_package(package) for package in layer)
                 await self._store()
         except IndexLost as lost:
             self._report.lost = lost.problem
@@ -150,8 +157,8 @@ class _Crawler:
         self._report.elapsed_s = time.monotonic() - began
         return self._report
 
-    async def _look_at(self, package: FollowedPackage) -> None:
-        """A new package, or one that has to meet further specifiers."""
+    async def _read_package(self, package: FollowedPackage) -> None:
+        """Read a new package, or further releases of one that has to meet more specifiers."""
         fresh, package.fresh = frozenset(package.fresh), set()
         seen = self._projects.get(package.name)
         if seen is not None and not needed(fresh, seen.listed, seen.selected):
@@ -160,52 +167,52 @@ class _Crawler:
             page = await self._page(package.name, first=seen is None)
             if page is None:
                 return
-            made = await self._planned(page, self._ask_for(package.name, fresh, seen))
-            if made is None:
+            prepared = await self._plan_for(page, self._needs_of(package.name, fresh, seen))
+            if prepared is None:
                 return
             await together(
-                self._read_one(page, version, made.queue.get(version))
-                for version in made.plan.to_read
+                self._read_one(page, version, prepared.queue.get(version))
+                for version in prepared.plan.to_read
             )
 
-    async def _planned(self, page: ProjectPage, ask: ProjectNeeds) -> _Prepared | None:
-        """What is to be read of a package; ``None`` if an error of ours kept it from that."""
+    async def _plan_for(self, page: ProjectPage, needs: ProjectNeeds) -> _Prepared | None:
+        """Store the plan for a package; ``None`` if an error of this program prevents it."""
         try:
-            made = await self._recorder.transaction(lambda it: self._prepare(it, page, ask))
-            self._projects[page.name] = _Project(listed_on(page), made.plan.selected)
-            self._report.count_plan(made.plan, made.known, ask.chosen)
+            prepared = await self._recorder.transaction(lambda it: self._prepare(it, page, needs))
+            self._projects[page.name] = _Project(listed_on(page), prepared.plan.selected)
+            self._report.count_plan(prepared.plan, prepared.known, needs.chosen)
             if page.skipped:
                 self._report.skipped[page.name] = len(page.skipped)
-            self._report.count_added(made.added)
-            self._learn_known(made, ask)
+            self._report.count_added(prepared.added)
+            self._learn_known(prepared, needs)
         except ProjectError:
             raise
         except Exception as error:
-            await self._no_page(page.name, INTERNAL, bug_words(error, page.name))
+            await self._no_page(page.name, INTERNAL, bug_message(error, page.name))
             return None
-        return made
+        return prepared
 
-    def _ask_for(
+    def _needs_of(
         self, name: str, specifiers: frozenset[str], seen: _Project | None
     ) -> ProjectNeeds:
         if seen is not None:
             return ProjectNeeds(None, specifiers, seen.selected)
-        bounds = self._errand.bounds_of(name)
+        bounds = self._request.bounds_of(name)
         return ProjectNeeds(
-            bounds, specifiers, frozenset(), self._errand.follows_known(name), self._errand.again
+            bounds, specifiers, frozenset(), self._request.follows_known(name), self._request.again
         )
 
     async def _page(self, name: str, *, first: bool) -> ProjectPage | None:
-        age_s = self._errand.max_age_s if first else _SAME_CRAWL_S
+        age_s = self._request.max_age_s if first else _SAME_CRAWL_S
         try:
-            return await self._patience.ask(lambda: self._client.project(name, max_age_s=age_s))
+            return await self._breaker.ask(lambda: self._client.project(name, max_age_s=age_s))
         except IndexProblem as problem:
             await self._no_page(name, problem.code, problem.message)
             return None
         except (ProjectError, IndexLost):
             raise
         except Exception as error:
-            await self._no_page(name, INTERNAL, bug_words(error, name))
+            await self._no_page(name, INTERNAL, bug_message(error, name))
             return None
         finally:
             self._report.packages += first
@@ -225,30 +232,30 @@ class _Crawler:
         if not missing or (before is not None and before.state == "known"):
             self._report.failed.append(CrawlFailure(name, None, code, message))
 
-    def _prepare(self, connection: Connection, page: ProjectPage, ask: ProjectNeeds) -> _Prepared:
-        """Decide what to read, and keep that together with what the page alone tells."""
+    def _prepare(self, connection: Connection, page: ProjectPage, needs: ProjectNeeds) -> _Prepared:
+        """Decide what to read; store that and the releases that the page alone describes."""
         index, name = self._index, page.name
         known = as_listed(known_releases(connection, index, name), page.releases)
         queue = queued_releases(connection, index, name)
         before = project_row(connection, index, name)
-        made = plan(index, page, ask, known, queue, before, datetime.now(UTC))
-        told = [
+        prepared = plan(index, page, needs, known, queue, before, datetime.now(UTC))
+        described = [
             ReadRelease(release, page.as_of)
-            for release in filter(None, map(release_from, made.drafts))
+            for release in filter(None, map(release_from, prepared.drafts))
             if release.version not in known
             or known[release.version].document_id != release.document_id
         ]
-        added = self._recorder.add(connection, told)
+        added = self._recorder.add(connection, described)
         record_page(connection, index, name, page.digest, offered_on(page), page.as_of)
-        queue_releases(connection, index, name, made.to_read)
-        take_off_queue(connection, index, [(name, version) for version in made.stale])
-        add_events(connection, made.events)
-        return _Prepared(made, known, queue, added)
+        queue_releases(connection, index, name, prepared.to_read)
+        take_off_queue(connection, index, [(name, version) for version in prepared.stale])
+        add_events(connection, prepared.events)
+        return _Prepared(prepared, known, queue, added)
 
-    def _learn_known(self, made: _Prepared, ask: ProjectNeeds) -> None:
-        """Follow what the record knows already."""
-        for version in sorted(made.plan.selected - ask.chosen):
-            known = made.known.get(version)
+    def _learn_known(self, prepared: _Prepared, needs: ProjectNeeds) -> None:
+        """Follow the requirements of releases that the record knows."""
+        for version in sorted(prepared.plan.selected - needs.chosen):
+            known = prepared.known.get(version)
             if known is not None and known.state is ReleaseState.SOLVED:
                 self._solved.add(known.name)
                 self._closure.learn(known.name, version, known.requirements)
@@ -262,7 +269,7 @@ class _Crawler:
             except (ProjectError, IndexLost):
                 raise
             except Exception as error:
-                message = bug_words(error, page.name, version)
+                message = bug_message(error, page.name, version)
                 self._fail(page.name, version, queued, INTERNAL, message)
         self._on_progress(self._report)
         if len(self._read) >= BATCH_RELEASES or time.monotonic() - self._stored_at > BATCH_S:
@@ -270,16 +277,16 @@ class _Crawler:
 
     async def _release(self, page: ProjectPage, version: str) -> Release | None:
         files = page.releases[version]
-        told = await self._patience.ask(
+        metadata = await self._breaker.ask(
             lambda: read_release(self._client.metadata, page.name, version, files)
         )
-        return release_from(release_draft(self._index, page.name, version, files, told))
+        return release_from(release_draft(self._index, page.name, version, files, metadata))
 
     def _take(
         self, page: ProjectPage, version: str, queued: QueueRow | None, release: Release | None
     ) -> None:
         if release is None:
-            self._fail(page.name, version, queued, "refused", "no document can be made of it")
+            self._fail(page.name, version, queued, "refused", "no document can be prepared of it")
             return
         if release.state is ReleaseState.SOLVED:
             self._closure.learn(release.name, release.version, release.requirements)
@@ -309,10 +316,10 @@ class _Crawler:
         except ProjectError:
             raise
         except Exception:
-            await self._store_apart(read, failures)
+            await self._store_one_by_one(read, failures)
 
-    async def _store_apart(self, read: list[ReadRelease], failures: list[FailedRead]) -> None:
-        """Of what cannot be stored together, all that can be stored by itself."""
+    async def _store_one_by_one(self, read: list[ReadRelease], failures: list[FailedRead]) -> None:
+        """Store releases one by one, so that one that cannot be stored does not cost the others."""
         for it in read:
             try:
                 self._report.count_added(await self._recorder.store([it], []))
@@ -321,12 +328,12 @@ class _Crawler:
             except Exception as error:
                 name, version = it.release.name, it.release.version
                 self._report.read -= Counter([it.release.state])
-                self._fail(name, version, None, INTERNAL, bug_words(error, name, version))
+                self._fail(name, version, None, INTERNAL, bug_message(error, name, version))
         failures, self._failures = failures + self._failures, []
         await self._recorder.store([], failures)
 
     def _fails(self, root: WantedPackage) -> bool:
-        """Whether the package has releases that can be chosen, and none that was asked for."""
+        """Whether the package has selectable releases, and none meets the root's specifier."""
         if root.name not in self._solved:
             return False
         wanted = SpecifierSet(root.specifier)
@@ -334,9 +341,11 @@ class _Crawler:
         return not any(wanted.contains(it, prereleases=True) for it in versions)
 
     def _conclude(self) -> None:
-        roots = {root.name for root in self._errand.roots}
+        roots = {root.name for root in self._request.roots}
         self._report.left_out = sorted(self._closure.left_out)
         self._report.missing_roots = sorted(roots.intersection(self._report.missing))
         self._report.unsolvable_roots = sorted((roots & self._projects.keys()) - self._solved)
-        self._report.unmet_roots = sorted({it.text for it in self._errand.roots if self._fails(it)})
+        self._report.unmet_roots = sorted(
+            {it.text for it in self._request.roots if self._fails(it)}
+        )
         logger.info("crawl_ended", extra={"index": self._index, "packages": self._report.packages})

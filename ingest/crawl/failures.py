@@ -14,15 +14,15 @@ from common.errors import IndexFault, IndexProblem
 
 T = TypeVar("T")
 
-#: Questions in a row without an answer.
+#: Requests in a row without an answer after which the index counts as lost.
 LIMIT = 8
 
-#: What it is to be without one.
+#: Faults that count as no answer.
 NO_ANSWER = frozenset({IndexFault.UNREACHABLE, IndexFault.TIMEOUT, IndexFault.UNAUTHORIZED})
 
 
 class IndexLost(Exception):
-    """The index answers no more."""
+    """The index does not answer any more; the crawl ends."""
 
     def __init__(self, problem: IndexProblem) -> None:
         super().__init__(str(problem))
@@ -30,9 +30,9 @@ class IndexLost(Exception):
 
 
 class CircuitBreaker:
-    """Counts questions in a row that an index did not answer.
+    """Counts requests in a row that an index did not answer.
 
-    An answer that is wrong is one: a release that is broken says nothing about the index.
+    A broken answer counts as an answer: a broken release says nothing about the index.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -40,10 +40,10 @@ class CircuitBreaker:
         self._unanswered = 0
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The answer to ``question``.
+        """Await ``question`` and return its answer.
 
-        :raises IndexProblem: if there is none
-        :raises IndexLost: if there was none too often
+        :raises IndexProblem: if there is no answer
+        :raises IndexLost: after too many requests without an answer
         """
         try:
             answer = await question()
@@ -58,15 +58,15 @@ class CircuitBreaker:
 
 logger = logging.getLogger(__name__)
 
-#: The code of what failed by an error of this program, and not by one of the index.
+#: Code of a failure that an error of this program caused.
 INTERNAL = "internal"
 
 
-def bug_words(error: Exception, name: str, version: str | None = None) -> str:
-    """Log an error that nobody foresaw, and say for the record that it is ours.
+def bug_message(error: Exception, name: str, version: str | None = None) -> str:
+    """Log an unexpected error and return the message for the record.
 
-    One package of a thousand must not cost the others, and no bug passes unseen: it is an
-    error in the log, a state of the package, and a reason for exit code 1.
+    A bug in the reading of one package must not end the crawl of a thousand, and must not stay
+    unnoticed: it is logged, stored as the state of the package, and leads to exit code 1.
     """
     kind = type(error).__name__
     fields = {"package": name, "version": version, "error": kind}
@@ -74,16 +74,16 @@ def bug_words(error: Exception, name: str, version: str | None = None) -> str:
     return f"an error of this program: {kind}; the log has its traceback"
 
 
-#: Tries before a release is given up until a person asks for it again.
+#: Attempts to read a release; after them only a person starts new ones.
 ATTEMPTS = 5
 _FIRST_WAIT = timedelta(minutes=1)
 _FACTOR = 5
 
 
 def retry_at(attempts: int, now: datetime) -> datetime | None:
-    """When to try again after so many failures; ``None`` to give up.
+    """Return when to try again after ``attempts`` failures; ``None`` to give up.
 
-    Waits are 1, 5, 25 and 125 minutes: with a nightly refresh the last tries are days apart.
+    Waits are 1, 5, 25 and 125 minutes. With a nightly refresh the last attempts are days apart.
     """
     if attempts >= ATTEMPTS:
         return None
@@ -91,7 +91,7 @@ def retry_at(attempts: int, now: datetime) -> datetime | None:
 
 
 async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run everything at once; the first error ends the rest and is raised as it is."""
+    """Run coroutines concurrently; the first error cancels the others and is raised itself."""
     try:
         async with asyncio.TaskGroup() as group:
             for one in work:

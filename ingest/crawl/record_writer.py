@@ -1,4 +1,4 @@
-"""Writes what a crawl finds into the record: each release and its place in the queue at once."""
+"""Stores what a crawl reads: releases and the queue of those that are still to be read."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReadRelease:
-    """A release that was read, or listed, and when the index said so."""
+    """A release, and when the index described it."""
 
     release: Release
     as_of: datetime
 
 
 class RecordWriter:
-    """One thread with the record, so that the event loop is never held up by it.
+    """Writes to the record in one thread, so that the event loop never waits for it.
 
-    :param on_commit: called after each transaction that brought releases
+    :param on_commit: called after each transaction that stored releases
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RecordWriter:
         self._thread.shutdown(cancel_futures=kind is not None)
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
-        """Run ``work`` in a transaction of its own; those of one recorder follow each other.
+        """Run ``work`` in a transaction of its own; transactions of one writer run in sequence.
 
         :raises StoreUnavailable: if the record is lost
         """
@@ -73,7 +73,7 @@ class RecordWriter:
     async def store(
         self, read: Sequence[ReadRelease], failures: Iterable[FailedRead]
     ) -> ReleasesAdded:
-        """Store releases, and take them off the queue; those that failed stay in it."""
+        """Store releases and take them off the queue; failed ones stay in the queue."""
 
         def work(connection: Connection) -> ReleasesAdded:
             added = self.add(connection, read)

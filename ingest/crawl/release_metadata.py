@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMetadata:
-    """What the metadata of a release says, or why it says nothing.
+    """Metadata of a release, or the problem that keeps it unknown.
 
-    :param requires_dist: lines as they were written; ``None`` if they are not known
-    :param metadata_file: the file that was looked at, also in vain
+    :param requires_dist: requirement lines as written; ``None`` if they are not known
+    :param metadata_file: the file that was read, also if it was broken
     """
 
     requires_dist: tuple[str, ...] | None = None
@@ -47,8 +47,10 @@ NO_FILES = ReleaseMetadata(
 INVALID_VERSION = ReleaseMetadata(problem=ReleaseProblem.INVALID_VERSION)
 
 
-def told_by_file(name: str, version: str, file: IndexFile, read: MetadataRead) -> ReleaseMetadata:
-    """What a file's metadata says of release ``version`` of ``name``."""
+def metadata_of_file(
+    name: str, version: str, file: IndexFile, read: MetadataRead
+) -> ReleaseMetadata:
+    """Parse the metadata of a file of release ``version`` of ``name``."""
     core = parse_core_metadata(read.text)
     problem, message = _wrong_with(core, name, version, read)
     return ReleaseMetadata(
@@ -63,8 +65,8 @@ def told_by_file(name: str, version: str, file: IndexFile, read: MetadataRead) -
     )
 
 
-def told_by_record(known: KnownRelease) -> ReleaseMetadata:
-    """What the record knows already, less what only a solver told: that is no index's word."""
+def metadata_of_record(known: KnownRelease) -> ReleaseMetadata:
+    """Return the metadata in the record, without what a solver and not the index said."""
     if known.told_by_solver:
         return ReleaseMetadata(
             metadata_file=known.metadata_file, problem=ReleaseProblem.NOT_RECORDED
@@ -82,7 +84,7 @@ def told_by_record(known: KnownRelease) -> ReleaseMetadata:
 
 
 def broken(file: IndexFile, message: str) -> ReleaseMetadata:
-    """Nothing, as the file, or what it holds, is broken."""
+    """Return the metadata of a release whose file is broken."""
     return ReleaseMetadata(
         requires_python=file.requires_python,
         metadata_file=file.filename,
@@ -160,18 +162,18 @@ def _wrong_with(
     if core.name is None or core.version is None:
         return ReleaseProblem.BROKEN_METADATA, "the metadata names no release"
     if (canonicalize_name(core.name), version_of(core.version)) != (name, version_of(version)):
-        words = f"the metadata is that of {core.name[:100]} {core.version[:100]}"
-        return ReleaseProblem.OTHER_METADATA, words
+        message = f"the metadata is that of {core.name[:100]} {core.version[:100]}"
+        return ReleaseProblem.OTHER_METADATA, message
     if not read.static:
-        words = "only a source distribution, and its requirements are known once it is built"
-        return ReleaseProblem.DYNAMIC_METADATA, words
+        message = "only a source distribution, and its requirements are known once it is built"
+        return ReleaseProblem.DYNAMIC_METADATA, message
     return None, None
 
 
-#: Files tried of each kind before a release counts as broken.
+#: Files of each kind that are tried before a release counts as broken.
 _WHEELS, _SDISTS = 2, 1
 
-#: Where wheels of one release differ in what they require, those of the usual machine count.
+#: The first platform that matches is preferred, if wheels of a release differ in what they require.
 _PLATFORMS = (
     re.compile(r"any"),
     re.compile(r"(?:many)?linux.*_x86_64"),
@@ -182,10 +184,10 @@ _ARCHIVES = (".tar.gz", ".zip")
 
 
 def metadata_files(files: Iterable[IndexFile]) -> list[IndexFile]:
-    """The files to read metadata from, in the order in which to try; empty if none has any.
+    """Return the files to read metadata from, in the order in which to try them.
 
-    Wheels come first, as what they require is final; those not yanked, those for Linux on
-    x86-64, those with a metadata file beside them, the smallest.
+    Wheels come first, because their requirements are final. Among wheels: those that are not
+    yanked, those for Linux on x86-64, those with a metadata file, the smallest.
     """
     listed = list(files)
     wheels = sorted((it for it in listed if it.kind == "wheel"), key=_wheel_rank)
@@ -206,9 +208,9 @@ def _sdist_rank(file: IndexFile) -> tuple[object, ...]:
     return file.yanked, not file.filename.endswith(_ARCHIVES), file.filename
 
 
-#: What is wrong with the file itself and will be so tomorrow.
+#: Faults of a file that will not go away.
 _BROKEN = frozenset({IndexFault.MALFORMED, IndexFault.TOO_LARGE})
-#: What is wrong with one file, where another of the release may do.
+#: Faults of one file, after which another file of the release is tried.
 _OF_FILE = _BROKEN | {
     IndexFault.NOT_FOUND,
     IndexFault.HASH_MISMATCH,
@@ -223,29 +225,29 @@ async def read_release(
     version: str,
     files: Sequence[IndexFile],
 ) -> ReleaseMetadata:
-    """What the metadata of a release says, or why nobody can know.
+    """Read the metadata of a release, or the problem that keeps it unknown.
 
     :param read: such as :meth:`common.index.client.IndexClient.metadata`
-    :raises IndexProblem: if the index did not give the files, so that it is to be tried again
+    :raises IndexProblem: if the index did not serve the files; try again later
     """
     candidates = metadata_files(files)
-    said: ReleaseMetadata | None = None
+    first_problem: ReleaseMetadata | None = None
     problem: IndexProblem | None = None
     for file in candidates:
         try:
-            told = told_by_file(name, version, file, await read(file))
+            metadata = metadata_of_file(name, version, file, await read(file))
         except IndexProblem as error:
             if error.code not in _OF_FILE:
                 raise
             problem = problem or error
             if error.code in _BROKEN:
-                said = said or broken(file, error.message)
+                first_problem = first_problem or broken(file, error.message)
             continue
-        if told.problem is None:
-            return told
-        said = said or told
-    if said is None:
+        if metadata.problem is None:
+            return metadata
+        first_problem = first_problem or metadata
+    if first_problem is None:
         assert problem is not None  # noqa: S101 - a release without candidates is not read
         raise problem
-    # The first choice, so that it is read again only when that is another file.
-    return replace(said, metadata_file=candidates[0].filename)
+    # The first choice is named: the release is read again only when the first choice changes.
+    return replace(first_problem, metadata_file=candidates[0].filename)

@@ -24,12 +24,12 @@ from ingest.crawl.release_metadata import (
     NO_FILES,
     ReleaseMetadata,
     metadata_files,
+    metadata_of_record,
     release_draft,
-    told_by_record,
 )
 from ingest.releases.parsing import ReleaseDraft
 
-#: Releases that are read for a requirement which none of the newest meets.
+#: Releases that are read for a requirement that none of the newest meets.
 CANDIDATES = 2
 
 
@@ -37,8 +37,8 @@ CANDIDATES = 2
 class ListedRelease:
     """A release as an index lists it.
 
-    :param version: normalised, or as it was written if it is not a version
-    :param yanked: whether all its files are
+    :param version: normalised, or as written if it is not a valid version
+    :param yanked: whether all its files are yanked
     """
 
     version: str
@@ -47,17 +47,16 @@ class ListedRelease:
 
 
 def newest_first(listed: Iterable[ListedRelease]) -> list[ListedRelease]:
-    """Those whose version is one, the newest first."""
+    """Return the releases with a valid version, the newest first."""
     known = [(version, it) for it in listed if (version := version_of(it.version)) is not None]
     return [it for _, it in sorted(known, key=lambda pair: (pair[0], pair[1].version))[::-1]]
 
 
 def newest(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
-    """The versions that are read in any case, newest first.
+    """Return the versions that are read in any case, newest first.
 
-    Pre-releases are taken if they are asked for or if there is nothing else. Releases that
-    were yanked count for nothing, but those between the others are read as well: an answer
-    can then say that they are.
+    Pre-releases are read if the bounds say so or if there are no others. Yanked releases do not
+    count, but those between the others are read, so that an answer can say that they are yanked.
 
     >>> listed = [ListedRelease(it) for it in ("1.0", "2.0rc1", "0.9")]
     >>> newest([*listed, ListedRelease("1.1", yanked=True)], CrawlBounds(max_versions=2))
@@ -81,7 +80,7 @@ def newest(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
 
 
 def invalid(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
-    """Versions that are none by PEP 440, at most as many as others: kept, never chosen."""
+    """Return versions that PEP 440 does not allow, at most ``max_versions``; never selected."""
     names = sorted(it.version for it in listed if version_of(it.version) is None)
     return names[-bounds.max_versions :] if bounds.max_versions else []
 
@@ -89,7 +88,7 @@ def invalid(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
 def needed(
     specifiers: Iterable[str], listed: Sequence[ListedRelease], selected: Collection[str]
 ) -> set[str]:
-    """Versions to read so that each specifier has candidates, if the index has any.
+    """Return the versions to read so that each specifier has candidates, if the index has any.
 
     >>> listed = [ListedRelease(version) for version in ("1.8", "1.9", "1.7", "2")]
     >>> sorted(needed(["<2", ">=1"], listed, ["2"]))
@@ -97,17 +96,17 @@ def needed(
     """
     offered = [it.version for it in listed if it.version in selected and not it.yanked]
     ordered = newest_first(listed)
-    found: set[str] = set()
+    versions: set[str] = set()
     for specifier in sorted(set(specifiers)):
         wanted = _specifier(specifier)
-        if wanted is None or any(_meets(wanted, version) for version in (*offered, *found)):
+        if wanted is None or any(_meets(wanted, version) for version in (*offered, *versions)):
             continue
-        found.update(_candidates(wanted, ordered))
-    return found - set(selected)
+        versions.update(_candidates(wanted, ordered))
+    return versions - set(selected)
 
 
 def _candidates(wanted: SpecifierSet, ordered: Sequence[ListedRelease]) -> list[str]:
-    """The newest that are in ``wanted``: stable ones before others, yanked ones last."""
+    """Return the newest that ``wanted`` contains: stable ones first, yanked ones last."""
     offered = [it for it in ordered if _meets(wanted, it.version)]
     kept = [it for it in offered if not it.yanked]
     stable = [it for it in kept if not _is_prerelease(it.version)]
@@ -135,20 +134,20 @@ def _is_older(listed: ListedRelease, than: datetime | None) -> bool:
     return than is not None and listed.uploaded_at is not None and listed.uploaded_at < than
 
 
-#: Events that a person should look at: a project without files that had some, and a file
-#: that one page lists with two hashes.
+#: Events that a person should look at: a project lost all its files; a page lists a file with two
+#: hashes.
 EMPTIED, CONFLICT = "emptied", "conflicting_hash"
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectNeeds:
-    """What a crawl wants of a project.
+    """What a crawl needs of a project.
 
-    :param bounds: newest releases to read; ``None`` for those only that are new on the page
-    :param specifiers: that have to find a release
-    :param chosen: versions that were selected before in this crawl
-    :param all_known: whether also what the record or the queue has of it is followed: a refresh
-    :param again: whether to look once more at what was found broken, or waits after a failure
+    :param bounds: newest releases to read; ``None`` for only those that are new on the page
+    :param specifiers: each needs a release that meets it
+    :param chosen: versions that were selected earlier in this crawl
+    :param all_known: also follow the releases in the record and in the queue, as a refresh does
+    :param again: read releases again that were broken or wait after a failure
     """
 
     bounds: CrawlBounds | None
@@ -160,13 +159,13 @@ class ProjectNeeds:
 
 @dataclass(frozen=True, slots=True)
 class ProjectPlan:
-    """What to do about a project.
+    """What a crawl does about a project.
 
     :param selected: versions whose requirements are followed
-    :param to_read: those of them whose metadata is not known
+    :param to_read: selected versions whose metadata is not known
     :param drafts: releases that changed and need no metadata
-    :param waiting: versions that failed and whose time has not come, or that were given up
-    :param stale: versions in the queue that the index lists no more
+    :param waiting: versions that failed and are not due, or were given up
+    :param stale: versions in the queue that the index no longer lists
     """
 
     selected: frozenset[str]
@@ -178,7 +177,7 @@ class ProjectPlan:
 
 
 def listed_on(page: ProjectPage) -> list[ListedRelease]:
-    """The releases of a page; one without files takes nobody's place, like a yanked one."""
+    """Return the releases of a page; one without files counts as yanked."""
     return [
         ListedRelease(version, _uploaded(files), all(file.yanked for file in files))
         for version, files in page.releases.items()
@@ -186,14 +185,14 @@ def listed_on(page: ProjectPage) -> list[ListedRelease]:
 
 
 def offered_on(page: ProjectPage) -> set[str]:
-    """The releases of a page that have files."""
+    """Return the versions of a page that have files."""
     return {version for version, files in page.releases.items() if files}
 
 
 def as_listed(
     known: Mapping[str, KnownRelease], versions: Collection[str]
 ) -> dict[str, KnownRelease]:
-    """``known`` by the versions as a page spells them, where it spells equal ones otherwise."""
+    """Return ``known`` by the versions as the page spells them."""
     listed = {version_of(it): it for it in versions if version_of(it) is not None}
     return {listed.get(version_of(it), it): release for it, release in known.items()} | {
         it: known[it] for it in known.keys() & set(versions)
@@ -209,11 +208,11 @@ def plan(
     before: ProjectRow | None,
     now: datetime,
 ) -> ProjectPlan:
-    """Choose what to read, and write what need not be read.
+    """Decide which releases to read, and make documents of those that need not be read.
 
     :param known: releases in the record, by version
     :param queue: releases of the project that wait to be read
-    :param before: the project as the index answered last
+    :param before: the project as of the last answer of the index
     """
     listed, offered = listed_on(page), offered_on(page)
     selected = _selected(listed, offered, ask, known, queue, before)
@@ -222,14 +221,14 @@ def plan(
     }
     waiting = {it for it in unread if it in queue and not (ask.again or queue[it].is_due(now))}
     gone = set() if before is None else set(before.listed) - offered
-    told = _told_of_unknown(selected - unread, known)
-    told |= _told_again(page, known, before, unread - waiting)
+    metadata = _without_metadata(selected - unread, known)
+    metadata |= _with_changed_files(page, known, before, unread - waiting)
     drafts = [
-        *(release_draft(index, page.name, it, page.releases[it], told[it]) for it in told),
+        *(release_draft(index, page.name, it, page.releases[it], metadata[it]) for it in metadata),
         *(
-            release_draft(index, page.name, it, (), told_by_record(known[it]))
+            release_draft(index, page.name, it, (), metadata_of_record(known[it]))
             for it in sorted(gone)
-            if it in known and it not in told and _is_read(known[it])
+            if it in known and it not in metadata and _is_read(known[it])
         ),
     ]
     return ProjectPlan(
@@ -247,11 +246,11 @@ def needs_reading(
 ) -> bool:
     """Whether the metadata of a release has to be read.
 
-    What was read once is never read again; what only a solver told was not read. A file that
-    was looked at in vain is not either: only when another one is the first choice, such as a
-    wheel that was added later. Nor is that of a version which is none: it could not be chosen.
+    Known requirements are not read again, unless a solver and not the index named them. A file
+    that was broken is read again only when another file becomes the first choice, such as a wheel
+    that was added later. Releases with an invalid version are not read: they are never selected.
 
-    :param again: whether to look at a file again that was looked at in vain
+    :param again: also read a file that was broken
     """
     if known is not None and known.requirements_known and not known.told_by_solver:
         return False
@@ -285,15 +284,15 @@ def _selected(
 
 
 def _appeared(listed: Sequence[ListedRelease], bounds: CrawlBounds, before: ProjectRow) -> set[str]:
-    """The newest of those that were not listed before."""
+    """Return the newest versions that were not listed before."""
     everything = newest(listed, replace(bounds, max_versions=len(listed)))
     return set([it for it in everything if it not in before.listed][: bounds.max_versions])
 
 
-def _told_of_unknown(
+def _without_metadata(
     read: Collection[str], known: Mapping[str, KnownRelease]
 ) -> dict[str, ReleaseMetadata]:
-    """Releases of which there is nothing to read."""
+    """Return the releases without a file to read."""
     return {
         it: NO_FILES if version_of(it) else INVALID_VERSION
         for it in sorted(read)
@@ -301,16 +300,16 @@ def _told_of_unknown(
     }
 
 
-def _told_again(
+def _with_changed_files(
     page: ProjectPage,
     known: Mapping[str, KnownRelease],
     before: ProjectRow | None,
     read: Collection[str],
 ) -> dict[str, ReleaseMetadata]:
-    """Releases in the record whose files may have changed, less those that are ``read`` now."""
+    """Return known releases whose files may have changed, without those that are ``read`` now."""
     same = before is not None and before.page_digest == page.digest
     return {
-        it: told_by_record(known[it])
+        it: metadata_of_record(known[it])
         for it in sorted(known.keys() & page.releases.keys() - set(read))
         if _is_read(known[it]) and not (same and known[it].files_complete)
     }
@@ -327,7 +326,7 @@ def _events(
     before: ProjectRow | None,
     gone: Collection[str],
 ) -> list[IndexEvent]:
-    """What appeared and what vanished since the index answered last."""
+    """Return the releases that appeared or vanished since the last answer of the index."""
     if before is None or before.page_digest is None:
         return []
     appeared = sorted(set(offered) - before.listed)
@@ -340,7 +339,7 @@ def _events(
 
 
 def _conflicts(index: str, page: ProjectPage, before: ProjectRow | None) -> list[IndexEvent]:
-    """Files with two hashes, told when the page is another than before."""
+    """Return the files with two hashes, if the page changed."""
     if before is not None and before.page_digest == page.digest:
         return []
     return [
