@@ -1,15 +1,16 @@
-"""``thoth advisories``: which versions have known vulnerabilities."""
+"""``thoth advisories``: read security advisories, and list vulnerabilities of packages."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.console import Column, Table, moment_text, print_field, print_graph_state, print_json
+from cli.ingest import document_progress
+from cli.options import as_json_option
 from common.settings import Settings
 from common.terminal import printable
 
@@ -17,33 +18,42 @@ if TYPE_CHECKING:
     from common.advisories import AffectedPackage, Range
     from graph.record.advisories import SourceState
     from graph.record.vulnerabilities import AdvisoryCounts, PackageVulnerability
-    from ingest.advisories.sync import SyncRun
+    from ingest.advisories.sync import AdvisoryReport
+
+#: Where the texts of labelled lines begin.
+_WIDTH = 17
+#: Versions listed one by one; more are only counted.
+_MOST_VERSIONS = 6
+_SEVERITIES = ("critical", "high", "medium", "low", "none", "unknown")
+#: Signs of a specifier for the events of a range.
+_SIGNS = {"introduced": ">=", "fixed": "<", "last_affected": "<=", "limit": "<"}
 
 
 @click.group()
 def advisories() -> None:
-    """Security advisories in the OSV format, and the versions that they affect."""
+    """Security advisories and the versions they affect."""
 
 
 @advisories.command("sync")
 @click.argument("source", required=False)
 @click.option("--osv", is_flag=True, help="Read the archive at the address in ADVISORIES.")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@as_json_option
 @click.pass_context
 def sync_command(
     context: click.Context, source: str | None, osv: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Take in what is new in SOURCE: a zip of OSV documents, a folder, a file or a URL.
+    """Read new advisories from an archive in the OSV format.
 
-    Without SOURCE, or with --osv, the archive in ADVISORIES is read. OSV publishes one for
-    Python packages: PyPI/all.zip in its public bucket.
+    SOURCE is a zip of OSV documents, a folder, a file or a URL. Without SOURCE, or with --osv, the
+    archive in ADVISORIES is read. OSV publishes one for Python packages: PyPI/all.zip in its
+    public bucket.
 
-    A source that did not change is not read again. What cannot be taken in goes to the
-    quarantine, the rest goes on, and the exit code is 1. An interrupted run is resumed by
-    running it again.
+    An unchanged source is not read again. Documents that cannot be ingested go to the quarantine,
+    and the exit code is 1. Run the command again to continue after an interruption.
     """
-    from ingest.advisories.sync import SyncRun, check_source, run_sync
+    from ingest.advisories.sync import check_source, run_sync
+    from ingest.background_projection import RunOutcome
     from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
@@ -55,22 +65,26 @@ def sync_command(
             "archive for Python packages, PyPI/all.zip in its public bucket"
         )
     place = source_argument(source if source is not None else settings.advisories or "")
-    with ExitStack() as stack:
-        on_document = _progress(stack, place, quiet=as_json)
+    with document_progress("advisories", [place], hidden=as_json) as on_document:
         if dry_run:
-            run = SyncRun(check_source(place, on_document))
+            outcome = RunOutcome(check_source(place, on_document))
         else:
-            run = run_sync(settings, place, on_document)
-    print_sync(run, as_json=as_json, dry_run=dry_run)
-    if run.advisories.quarantined:
+            outcome = run_sync(settings, place, on_document)
+    report = outcome.report
+    if as_json:
+        print_json({"dry_run": dry_run, **outcome.as_json(advisories=report.as_json())})
+    else:
+        _print_report(report, dry_run=dry_run)
+        print_graph_state(outcome.lag, outcome.graph_error, width=_WIDTH)
+    if report.quarantined:
         context.exit(1)
 
 
 @advisories.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@as_json_option
 @click.pass_obj
 def status(settings: Settings, as_json: bool) -> None:
-    """Count what is known, and tell how fresh it is."""
+    """Count the known advisories and show how fresh they are."""
     from graph.engine import relational_errors
     from graph.record.advisories import source_states
     from graph.record.vulnerabilities import advisory_counts
@@ -78,17 +92,21 @@ def status(settings: Settings, as_json: bool) -> None:
 
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
         counts, sources = advisory_counts(record), source_states(record)
-    print_status(counts, sources, as_json=as_json)
+    if as_json:
+        listed = [asdict(state) | {"as_of": state.as_of.isoformat()} for state in sources]
+        print_json({**asdict(counts), "sources": listed})
+    else:
+        _print_status(counts, sources)
 
 
 @advisories.command("list")
 @click.argument("package", metavar="NAME[==VERSION]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@as_json_option
 @click.pass_obj
 def list_command(settings: Settings, package: str, as_json: bool) -> None:
-    """List the vulnerabilities of a package, or those that affect one version of it.
+    """List the vulnerabilities of a package or a version.
 
-    The version need not be known here.
+    The version itself need not be known here.
     """
     from sqlalchemy import exists, select
 
@@ -99,12 +117,15 @@ def list_command(settings: Settings, package: str, as_json: bool) -> None:
 
     name, version = _named_package(package)
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
-        found = vulnerabilities_of(record, name, version)
+        vulnerabilities = vulnerabilities_of(record, name, version)
         known = record.scalar(select(exists().where(HAS_ADVISORIES)))
-    print_vulnerabilities(found, package, as_json=as_json)
     if not known:
         hint = "`thoth advisories sync --osv` reads the archive in ADVISORIES"
         click.echo(f"No advisories have been read; {hint}", err=True)
+    if as_json:
+        print_json([_document(each) for each in vulnerabilities])
+    else:
+        _print_vulnerabilities(vulnerabilities, package)
 
 
 def _named_package(text: str) -> tuple[str, str | None]:
@@ -127,128 +148,79 @@ def _named_package(text: str) -> tuple[str, str | None]:
     return name, version or None
 
 
-def _progress(stack: ExitStack, source: str, *, quiet: bool) -> Callable[[], None]:
-    """A function to call for each document; it moves a bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from ingest.sources.reader import count_hint
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        return lambda: None
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True,
-    )  # fmt: skip
-    stack.enter_context(bar)
-    task = bar.add_task("advisories", total=count_hint(source))
-    return lambda: bar.advance(task)
-
-
-_NEVER = "none; `thoth advisories sync --osv` reads the archive in ADVISORIES"
-#: Versions named one by one; more are only counted.
-_NAMED = 6
-
-
-def print_sync(run: SyncRun, *, as_json: bool, dry_run: bool) -> None:
-    """What became of a source, and what a person should do next."""
-    if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, **run.as_json()}, indent=2))
-        return
-    report = run.advisories
+def _print_report(report: AdvisoryReport, *, dry_run: bool) -> None:
+    """Print what became of a source, and what to do next."""
     if report.unchanged:
-        click.echo("advisories       unchanged since they were read last")
+        _field("advisories", "unchanged since they were last read")
     else:
-        verb = "can be taken in" if dry_run else "new"
-        click.echo(
-            f"advisories       {report.read} read: {report.new} {verb}, {report.updated} updated, "
-            f"{report.known} already known, {report.quarantined} quarantined"
+        new = "can be ingested" if dry_run else "new"
+        _field(
+            "advisories",
+            f"{report.read} read: {report.new} {new}, {report.updated} updated, "
+            f"{report.known} already known, {report.quarantined} quarantined",
         )
-    for words in _remarks(run):
-        click.echo(words)
+    for label, text in _remarks(report):
+        _field(label, text)
     if report.as_of is None:
-        click.echo("source           not recorded: no advisory about a Python package was read")
+        _field("source", "not recorded: no advisory about a Python package was read")
     if not dry_run:
-        click.echo(f"vulnerabilities  {len(report.vulnerabilities)} new or changed")
-        click.echo(f"versions         {len(report.versions)} of those known here are concerned")
-    _print_graph(run)
+        _field("vulnerabilities", f"{len(report.vulnerabilities)} new or changed")
+        _field("versions", f"{len(report.versions)} known versions affected")
 
 
-def _remarks(run: SyncRun) -> Iterable[str]:
-    report = run.advisories
+def _field(label: str, text: str) -> None:
+    print_field(label, text, width=_WIDTH)
+
+
+def _remarks(report: AdvisoryReport) -> Iterator[tuple[str, str]]:
     remarks = (
-        (report.older, "older than what is known"),
-        (report.foreign, "about other ecosystems only, left out"),
+        (report.older, "older than the known ones"),
+        (report.foreign, "only about other ecosystems, left out"),
         (report.withdrawn, "withdrawn"),
-        (report.malformed_vectors, "CVSS vectors that give no score"),
-        (report.unreadable_versions, "ends of ranges that are no versions, taken as affected"),
+        (report.malformed_vectors, "CVSS vectors without a score"),
+        (report.unreadable_versions, "range ends that are not versions, taken as affected"),
     )
-    yield from (f"                 {count} {words}" for count, words in remarks if count)
+    yield from (("", f"{count} {remark}") for count, remark in remarks if count)
     if report.mended:
-        yield f"quarantine       {report.mended} mended"
+        yield "quarantine", f"{report.mended} resolved"
     if report.quarantined:
         reasons = ", ".join(f"{count} {code}" for code, count in report.reasons.most_common())
-        yield f"refused          {reasons}; see `thoth ingest quarantine`"
+        yield "refused", f"{reasons}; see `thoth ingest quarantine`"
 
 
-def _print_graph(run: SyncRun) -> None:
-    if run.graph_error is not None:
-        click.echo(f"graph            behind: {run.graph_error}", err=True)
-        click.echo(f"                 {run.lag} entries wait; `thoth graph sync` later", err=True)
-    elif run.lag is not None:
-        click.echo(f"graph            {f'{run.lag} entries wait' if run.lag else 'up to date'}")
-
-
-def print_status(counts: AdvisoryCounts, sources: Sequence[SourceState], *, as_json: bool) -> None:
-    """What is known, and how fresh it is."""
-    if as_json:
-        listed = [asdict(it) | {"as_of": it.as_of.isoformat()} for it in sources]
-        click.echo(json.dumps({**asdict(counts), "sources": listed}, indent=2))
-        return
-    order = ("critical", "high", "medium", "low", "none", "unknown")
-    found = counts.vulnerabilities
-    severities = ", ".join(f"{found[name]} {name}" for name in order if name in found)
-    click.echo(f"advisories       {counts.advisories}")
-    click.echo(f"vulnerabilities  {sum(found.values())}: {severities or 'none'}")
+def _print_status(counts: AdvisoryCounts, sources: Sequence[SourceState]) -> None:
+    by_severity = counts.vulnerabilities
+    severities = ", ".join(f"{by_severity[it]} {it}" for it in _SEVERITIES if it in by_severity)
+    _field("advisories", str(counts.advisories))
+    _field("vulnerabilities", f"{sum(by_severity.values())}: {severities or 'none'}")
     if counts.withdrawn:
-        click.echo(f"                 {counts.withdrawn} more are withdrawn")
-    click.echo(f"affected         {counts.versions} versions of {counts.packages} packages")
+        _field("", f"{counts.withdrawn} more are withdrawn")
+    _field("affected", f"{counts.versions} versions of {counts.packages} packages")
     if counts.quarantined:
-        click.echo(f"quarantined      {counts.quarantined}; see `thoth ingest quarantine`")
-    for place, it in enumerate(sources):
-        label = "sources" if place == 0 else ""
-        when = it.as_of.strftime("%Y-%m-%d %H:%M UTC")
-        source = printable(it.source)
-        click.echo(f"{label:<17}{source}: {it.advisories} advisories as of {when}")
+        _field("quarantined", f"{counts.quarantined}; see `thoth ingest quarantine`")
+    for number, state in enumerate(sources):
+        as_of = moment_text(state.as_of)
+        text = f"{printable(state.source)}: {state.advisories} advisories as of {as_of}"
+        _field("" if number else "sources", text)
     if not sources:
-        click.echo(f"sources          {_NEVER}")
+        _field("sources", "none; `thoth advisories sync --osv` reads the archive in ADVISORIES")
 
 
-def print_vulnerabilities(
-    found: Sequence[PackageVulnerability], asked: str, *, as_json: bool
-) -> None:
-    """The vulnerabilities of a package or a version."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    if as_json:
-        click.echo(json.dumps([_as_json(it) for it in found], indent=2))
+def _print_vulnerabilities(vulnerabilities: Sequence[PackageVulnerability], package: str) -> None:
+    if not vulnerabilities:
+        click.echo(f"No vulnerability of {printable(package)!r} is known here.")
         return
-    if not found:
-        click.echo(f"No vulnerability of {printable(asked)!r} is known here.")
-        return
-    table = Table(box=SIMPLE_HEAD)
-    for heading in ("vulnerability", "severity", "affected", "known here", "summary"):
-        table.add_column(heading, overflow="fold")
-    for it in found:
-        known = _some(it.versions) or "none"
-        cells = (_names(it), _severity(it), ranges_text(it.packages), known, it.summary or "")
-        table.add_row(*(escape(printable(cell, keep="\n")) for cell in cells))
-    # Whoever reads a pipe or a file is not bound to the width of a terminal.
-    Console(width=None if Console().is_terminal else 240).print(table)
+    table = Table(
+        [
+            Column("vulnerability"), Column("severity"), Column("affected", wraps=True),
+            Column("known here", wraps=True), Column("summary", wraps=True),
+        ]
+    )  # fmt: skip
+    for each in vulnerabilities:
+        known = _versions_text(each.versions) or "none"
+        ranges = ranges_text(each.packages)
+        table.add(_names(each), _severity(each), ranges, known, each.summary or "")
+    table.print()
 
 
 def _names(it: PackageVulnerability) -> str:
@@ -258,36 +230,34 @@ def _names(it: PackageVulnerability) -> str:
 
 
 def _severity(it: PackageVulnerability) -> str:
-    words = it.severity or "unknown"
-    return words if it.score is None else f"{words} {it.score:g}"
+    severity = it.severity or "unknown"
+    return severity if it.score is None else f"{severity} {it.score:g}"
 
 
-def _some(texts: Sequence[str]) -> str:
-    return ", ".join(texts) if len(texts) <= _NAMED else f"{len(texts)} versions, to {texts[-1]}"
+def _versions_text(versions: Sequence[str]) -> str:
+    return (
+        ", ".join(versions)
+        if len(versions) <= _MOST_VERSIONS
+        else f"{len(versions)} versions, to {versions[-1]}"
+    )
 
 
 def ranges_text(packages: Iterable[AffectedPackage]) -> str:
-    """Ranges as a specifier would have them, one a line; listed versions if there are none."""
+    """Affected ranges as specifiers, one a line; the listed versions if there are no ranges."""
     packages = tuple(packages)
     lines = {_range_text(events): None for it in packages for events in it.ranges}
     if not lines:
-        return _some(tuple(dict.fromkeys(version for it in packages for version in it.versions)))
+        return _versions_text(
+            tuple(dict.fromkeys(version for it in packages for version in it.versions))
+        )
     return "\n".join(lines)
-
-
-_SIGNS = {
-    "introduced": ">=",
-    "fixed": "<",
-    "last_affected": "<=",
-    "limit": "<",
-}
 
 
 def _range_text(events: Range) -> str:
     return ", ".join(f"{_SIGNS[it.kind]}{it.version}" for it in events)
 
 
-def _as_json(it: PackageVulnerability) -> dict[str, Any]:
+def _document(it: PackageVulnerability) -> dict[str, Any]:
     times = {
         name: moment.isoformat() if (moment := getattr(it, name)) else None
         for name in ("published_at", "modified_at", "withdrawn_at")

@@ -1,21 +1,18 @@
-"""``thoth analyze``: what wheels need of a system, and what systems provide."""
+"""``thoth analyze``: native libraries that wheels need and systems provide."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import click
-
-from common.settings import Settings
-
-if TYPE_CHECKING:
-    from common.native_interfaces import Analysis, WheelAnalysis
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from cli.console import print_field, print_graph_state, print_json
+from cli.options import as_json_option
+from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
@@ -29,35 +26,33 @@ if TYPE_CHECKING:
     from graph.missing_interfaces import MissingInterface
     from ingest.native.recorded_analyses import InterfaceDifference, RecordedAnalysis
 
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-_INGEST = click.option("--ingest", is_flag=True, help="Record what was found.")
-_NAME = click.option("--name", metavar="NAME", help="What to call it in the record.")
-_INDEX = click.option("--index", metavar="INDEX", help="Name of the index that serves it.")
+_INGEST = click.option("--ingest", is_flag=True, help="Store the analysis in PostgreSQL.")
+_NAME = click.option("--name", metavar="NAME", help="Name of the stored analysis.")
+_INDEX = click.option("--index", metavar="INDEX", help="Index that serves the wheel.")
 
 
 @click.group()
 def analyze() -> None:
-    """Native libraries: what wheels need, what machines and images provide."""
+    """Native libraries that wheels need and systems provide."""
 
 
 @analyze.command()
 @click.argument("wheel", metavar="FILE|NAME==VERSION")
 @_INDEX
-@click.option("--python", metavar="VERSION", help="For another Python than this one, as 3.12.")
-@click.option("--platform", metavar="TAG", help="For another platform, as manylinux_2_28_x86_64.")
-@_JSON
+@click.option("--python", metavar="VERSION", help="For this Python, such as 3.12.")
+@click.option("--platform", metavar="TAG", help="For this platform, such as manylinux_2_28_x86_64.")
+@as_json_option
 @_INGEST
 @click.pass_context
 def wheel(
     context: click.Context, wheel: str, index: str | None, python: str | None,
     platform: str | None, as_json: bool, ingest: bool,
 ) -> None:  # fmt: skip
-    """Libraries and symbol versions that a wheel needs, brings along, and its imports.
+    """Show the native libraries that a wheel needs.
 
-    Of NAME==VERSION the wheel is read that an installer would take here, or for the Python
-    and the platform that are named. Nothing of it is run. Exit code 1 if a library in it
-    is broken.
+    Also shows the libraries it bundles and its imports. For NAME==VERSION, the wheel that an
+    installer would choose here is read, or the one for --python and --platform. Nothing is run.
+    Exit code 1 if a library in the wheel is broken.
     """
     from ingest.native.file_trees import is_there
 
@@ -89,11 +84,11 @@ def _of_index(
 
 @analyze.command()
 @_NAME
-@_JSON
+@as_json_option
 @_INGEST
 @click.pass_context
 def host(context: click.Context, name: str | None, as_json: bool, ingest: bool) -> None:
-    """Libraries and symbol versions that this machine provides."""
+    """Show the native libraries that this machine provides."""
     from ingest.native.environments import analyze_host
 
     _finish(context, analyze_host(name), "this machine", as_json=as_json, ingest=ingest)
@@ -102,17 +97,17 @@ def host(context: click.Context, name: str | None, as_json: bool, ingest: bool) 
 @analyze.command()
 @click.argument("image", metavar="PATH|NAME")
 @_NAME
-@_JSON
+@as_json_option
 @_INGEST
 @click.pass_context
 def image(
     context: click.Context, image: str, name: str | None, as_json: bool, ingest: bool
 ) -> None:
-    """Libraries and symbol versions that an image provides.
+    """Show the native libraries that an image provides.
 
-    PATH is a root folder, an OCI layout (folder or tar), or what podman's or docker's
-    `save` or `export` wrote, packed or not. NAME is an image that one of them has here;
-    nothing is fetched, and nothing of the image is run.
+    PATH is a root folder, an OCI layout (folder or tar), or the optionally compressed output of
+    `save` or `export` of podman or docker. NAME is an image that podman or docker has on this
+    machine. Nothing is downloaded, and nothing of the image is run.
     """
     from ingest.native.environments import analyze_image
     from ingest.native.file_trees import is_there
@@ -125,15 +120,15 @@ def image(
 @click.argument("wheel", metavar="SHA256|PURL|NAME==VERSION")
 @click.option("--on", "where", required=True, metavar="NAME|DIGEST", help="The environment.")
 @_INDEX
-@_JSON
+@as_json_option
 @click.pass_context
 def missing(
     context: click.Context, wheel: str, where: str, index: str | None, as_json: bool
 ) -> None:
-    """What a recorded wheel needs that a recorded machine or image does not provide.
+    """Show the libraries that a wheel needs and a system lacks.
 
-    Exit code 1 if there is anything. Packages of which a recorded wheel brings a missing
-    library along are named: they may be in the same stack.
+    Both must have been stored with --ingest. Packages whose stored wheels bundle a missing library
+    are named: they may be in the same stack. Exit code 1 if a library is missing.
     """
     from ingest.native.recorded_analyses import differences
 
@@ -157,11 +152,11 @@ def _finish(
 
 
 def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_json: bool) -> None:
-    """What was found, and what became of it."""
+    """Print an analysis, and whether it is new in PostgreSQL."""
     from common.native_interfaces import WheelAnalysis
 
     if as_json:
-        click.echo(json.dumps(_analysis_json(analysis, recorded), indent=2))
+        print_json(_analysis_json(analysis, recorded))
         return
     if isinstance(analysis, WheelAnalysis):
         _print_wheel(analysis)
@@ -169,15 +164,14 @@ def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_
         _print_environment(analysis)
     _print_skipped(analysis.skipped)
     if recorded is not None:
-        _line("record", "new" if recorded.new else "already known")
-        if recorded.graph_error is not None:
-            click.echo(f"graph         behind: {recorded.graph_error}", err=True)
+        print_field("record", "new" if recorded.new else "already known")
+        print_graph_state(None, recorded.graph_error)
 
 
 def print_differences(found: list[InterfaceDifference], *, as_json: bool) -> None:
-    """What each wheel needs and the environment does not provide."""
+    """Print what each wheel needs and the environment does not provide."""
     if as_json:
-        click.echo(json.dumps([_difference_json(it) for it in found], indent=2))
+        print_json([_difference_json(each) for each in found])
         return
     for difference in found:
         where = f"{difference.environment.name} ({difference.environment.digest[:19]}…)"
@@ -201,19 +195,19 @@ def _print_missing(missing: Iterable[MissingInterface]) -> None:
         by_library[interface.library].append(interface)
     for library, lacking in by_library.items():
         versions = " ".join(it.version or "" for it in lacking)
-        words = "not there" if any(it.version is None for it in lacking) else f"lacks {versions}"
+        words = "missing" if any(it.version is None for it in lacking) else f"lacks {versions}"
         packages = ", ".join(lacking[0].brought_by)
-        by = f"; {packages} brings it along" if packages else ""
+        by = f"; {packages} bundles it" if packages else ""
         click.echo(f"  {printable(library)}: {printable(words)}{by}")
 
 
 def _print_wheel(analysis: WheelAnalysis) -> None:
-    _line("wheel", analysis.filename)
-    _line("package", analysis.package.purl)
-    _line("sha256", analysis.sha256)
-    _line("imports", _listed(analysis.imports))
-    _line("libraries", str(len(analysis.libraries)))
-    _line("bundled", _listed(analysis.bundled))
+    print_field("wheel", analysis.filename)
+    print_field("package", analysis.package.purl)
+    print_field("sha256", analysis.sha256)
+    print_field("imports", _listed(analysis.imports))
+    print_field("libraries", str(len(analysis.libraries)))
+    print_field("bundled", _listed(analysis.bundled))
     _print_interfaces("needs", analysis.needs)
     _print_highest(analysis.needs)
     _print_promise(analysis)
@@ -231,24 +225,24 @@ def _print_promise(analysis: WheelAnalysis) -> None:
     numbers = tuple(map(int, needed.split(".")))
     promise = ".".join(map(str, floor))
     kept = "no more than" if numbers <= floor else "MORE than"
-    _line("promise", f"needs {kept} the glibc {promise} of its name")
+    print_field("promise", f"needs {kept} the glibc {promise} of its name")
 
 
 def _print_environment(analysis: EnvironmentAnalysis) -> None:
     from common.native_interfaces import highest_versions
 
     system = " ".join(filter(None, (analysis.os_name, analysis.os_version))) or "unknown"
-    _line(analysis.kind.value, printable(analysis.name))
-    _line("system", f"{printable(system)}, {printable(analysis.architecture)}")
-    _line("digest", analysis.digest)
+    print_field(analysis.kind.value, printable(analysis.name))
+    print_field("system", f"{printable(system)}, {printable(analysis.architecture)}")
+    print_field("digest", analysis.digest)
     libraries = {it.library for it in analysis.provides}
     versions = sum(bool(it.version) for it in analysis.provides)
-    _line("provides", f"{len(libraries)} libraries, {versions} versions of their symbols")
+    print_field("provides", f"{len(libraries)} libraries, {versions} versions of their symbols")
     # A system has a hundred families of symbols; wheels of others ask for these.
     usual = ("CUDA", "CXXABI", "GCC", "GLIBC", "GLIBCXX", "GOMP")
     highest = highest_versions(analysis.provides)
     shown = [f"{name} {highest[name]}" for name in usual if name in highest]
-    _line("highest", ", ".join(shown) or "none")
+    print_field("highest", ", ".join(shown) or "none")
 
 
 def _print_interfaces(heading: str, interfaces: Iterable[Interface]) -> None:
@@ -256,9 +250,9 @@ def _print_interfaces(heading: str, interfaces: Iterable[Interface]) -> None:
     for interface in interfaces:
         versions[interface.library] += filter(None, [interface.version])
     if not versions:
-        _line(heading, "no native library")
+        print_field(heading, "no native library")
     for library, some in versions.items():
-        _line(heading, f"{printable(library)}  {printable(' '.join(some))}".rstrip())
+        print_field(heading, f"{printable(library)}  {printable(' '.join(some))}".rstrip())
         heading = ""
 
 
@@ -267,40 +261,35 @@ def _print_highest(interfaces: Iterable[Interface]) -> None:
 
     highest = highest_versions(interfaces)
     if highest:
-        _line("highest", ", ".join(f"{name} {version}" for name, version in highest.items()))
+        print_field("highest", ", ".join(f"{name} {version}" for name, version in highest.items()))
 
 
 def _print_skipped(skipped: Iterable[UnreadableLibrary]) -> None:
     for file in skipped:
-        words = f"{file.path}: {file.message}"
-        click.echo(f"{'broken':<14}{printable(words)}", err=True)
+        print_field("broken", printable(f"{file.path}: {file.message}"), err=True)
 
 
 def _listed(names: tuple[str, ...]) -> str:
     return printable(" ".join(names)) or "none"
 
 
-def _line(heading: str, words: str) -> None:
-    click.echo(f"{heading:<14}{words}")
-
-
 def _analysis_json(analysis: Analysis, recorded: RecordedAnalysis | None) -> dict[str, Any]:
     from common.native_interfaces import EnvironmentAnalysis, WheelAnalysis, highest_versions
 
     interfaces = analysis.needs if isinstance(analysis, WheelAnalysis) else analysis.provides
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "document_id": analysis.document_id,
         **json.loads(analysis.body),
         "highest": highest_versions(interfaces),
     }
     if isinstance(analysis, EnvironmentAnalysis):
-        found["digest"] = analysis.digest
+        document["digest"] = analysis.digest
     else:
-        found["purl"] = analysis.package.purl
+        document["purl"] = analysis.package.purl
     if recorded is not None:
         error = recorded.graph_error
-        found["recorded"] = {"new": recorded.new, "graph_error": str(error) if error else None}
-    return found
+        document["recorded"] = {"new": recorded.new, "graph_error": str(error) if error else None}
+    return document
 
 
 def _difference_json(difference: InterfaceDifference) -> dict[str, Any]:

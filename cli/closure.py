@@ -1,8 +1,7 @@
-"""``closure``: what a request reaches, and what of it could be installed where."""
+"""``thoth packages closure``: all packages that requirements reach, and their candidates."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -11,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.stores import as_json_option
+from cli.console import Column, Table, print_json
+from cli.options import as_json_option
 from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
     from graph.snapshot import Snapshot
 
-#: Wide enough that a table in a pipe or a file is never cut.
-_UNCUT = 100_000
-
 
 @click.command()
 @click.argument("requirements", nargs=-1, required=True, metavar="REQUIREMENT…")
-@click.option("--python", metavar="VERSION", help="Such as 3.11; this interpreter's by default.")
-@click.option("--platform", metavar="TAG", help="Such as manylinux_2_28_x86_64; this host's.")
-@click.option("--cuda", metavar="VERSION", help="The newest CUDA that the driver runs.")
+@click.option("--python", metavar="VERSION", help="Python version.  [default: this one]")
+@click.option(
+    "--platform", metavar="TAG", help="Such as manylinux_2_28_x86_64.  [default: this host]"
+)
+@click.option("--cuda", metavar="VERSION", help="The newest CUDA version of the driver.")
 @as_json_option
 @click.pass_context
 def closure(
@@ -37,10 +36,10 @@ def closure(
     cuda: str | None,
     as_json: bool,
 ) -> None:
-    """Show every package that REQUIREMENTS reach, as the adviser would see them.
+    """Show all packages that requirements reach.
 
-    Versions that cannot be installed in the environment are told with their reasons. Exit
-    code 1 if a package that was asked for has no version that can be and meets the requirement.
+    The candidates are the versions that the adviser can choose from; excluded versions are counted
+    by reason. Exit code 1 if a requirement has no candidate.
     """
     from common.environments import environment
     from graph.candidate_builder import roots_of
@@ -50,19 +49,18 @@ def closure(
     from graph.watchdog import watchdog
 
     settings: Settings = context.obj
-    there = environment(python, platform, cuda)
-    roots_of(requirements, there)  # what is no requirement needs no store to say so
+    target = environment(python, platform, cuda)
+    roots_of(requirements, target)  # refuse malformed requirements before a store is opened
     with (
         watchdog(GRAPH, settings.query_timeout_s * 2),
         migrated_stores(settings, relational=False) as stores,
     ):
         began = time.perf_counter()
-        snapshot = load_snapshot(stores.driver, requirements, there, database=stores.database)
+        snapshot = load_snapshot(stores.driver, requirements, target, database=stores.database)
         elapsed_s = time.perf_counter() - began
     troubles = _troubles(settings, snapshot.missing)
     if as_json:
-        told = summary(snapshot, elapsed_s, troubles)
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        print_json(summary(snapshot, elapsed_s, troubles))
     else:
         _print(snapshot, elapsed_s, troubles)
     if not all(meeting(snapshot).values()):
@@ -70,26 +68,28 @@ def closure(
 
 
 def meeting(snapshot: Snapshot) -> dict[str, int]:
-    """Of each package that was asked for, how many candidates all that was asked of it leaves.
+    """By required package, how many candidates meet all its requirements.
 
-    Pre-releases and yanked versions count: whether they may be chosen is for the resolver.
+    Pre-releases and yanked versions count: the resolver decides whether they may be chosen.
     """
     from packaging.specifiers import SpecifierSet
 
-    asked: dict[str, SpecifierSet] = {}
+    specifiers: dict[str, SpecifierSet] = {}
     for root in snapshot.roots:
-        asked[root.name] = asked.get(root.name, SpecifierSet()) & SpecifierSet(root.specifier)
+        specifiers[root.name] = specifiers.get(root.name, SpecifierSet()) & SpecifierSet(
+            root.specifier
+        )
     return {
         name: sum(
             specifier.contains(candidate.version, prereleases=True)
             for candidate in snapshot.packages.get(name, ())
         )
-        for name, specifier in asked.items()
+        for name, specifier in specifiers.items()
     }
 
 
 def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
-    """Why nothing is known of packages: only the record knows, and the answer stands without."""
+    """Why packages are missing, from PostgreSQL; empty if it does not answer."""
     if not missing:
         return {}
     from common.errors import ProjectError
@@ -111,7 +111,7 @@ def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
 def summary(
     snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """What ``--json`` prints: the snapshot's content in numbers and names.
+    """The document that ``--json`` prints.
 
     :param troubles: why packages are missing, where that is known
     """
@@ -148,7 +148,7 @@ def summary(
 
 
 def _layer_by_name(snapshot: Snapshot) -> dict[str, int]:
-    """The layer that each package was met in, from 1, the roots'."""
+    """The layer in which each package is reached; the roots are in layer 1."""
     return {name: at for at, names in enumerate(snapshot.layers, start=1) for name in names}
 
 
@@ -161,28 +161,19 @@ def _text(name: str, extras: tuple[str, ...], specifier: str = "") -> str:
 
 
 def _print(snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _UNCUT
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("package", "newest", "candidates", "meets", "layer", "excluded"):
-        is_number = title in {"candidates", "meets", "layer"}
-        table.add_column(title, justify="right" if is_number else "left")
+    titles = ("package", "newest", "candidates", "meets", "layer", "excluded")
+    numbers = {"candidates", "meets", "layer"}
+    table = Table([Column(title, right=title in numbers) for title in titles])
     for row in _rows(snapshot):
-        table.add_row(*map(Text, row))
-    console.print(table)
+        table.add(*row)
+    table.print()
     for name in snapshot.missing:
-        why = printable(troubles.get(name, "and nothing is known of it"))
-        console.print(Text(f"missing: {name}, {why}"))
+        reason = printable(troubles.get(name, "and nothing is known of it"))
+        click.echo(f"missing: {name}, {reason}")
     for name, count in meeting(snapshot).items():
         if not count and snapshot.packages.get(name):
-            console.print(Text(f"unmet: no candidate of {name} is what was asked for"))
-    console.print(Text(_last_line(snapshot, elapsed_s)))
+            click.echo(f"unmet: no candidate of {name} meets the requirement")
+    click.echo(_last_line(snapshot, elapsed_s))
 
 
 def _rows(snapshot: Snapshot) -> list[tuple[str, ...]]:
@@ -194,13 +185,13 @@ def _rows(snapshot: Snapshot) -> list[tuple[str, ...]]:
             str(len(candidates)),
             str(met.get(name, "")),
             str(layers[name]),
-            _told(Counter(it.reason.value for it in snapshot.excluded[name])),
+            _reasons_text(Counter(it.reason.value for it in snapshot.excluded[name])),
         )
         for name, candidates in snapshot.packages.items()
     ]
 
 
-def _told(reasons: Counter[str]) -> str:
+def _reasons_text(reasons: Counter[str]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
 
 

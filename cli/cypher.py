@@ -1,4 +1,4 @@
-"""``thoth cypher``: an analyst's question to the graph."""
+"""``thoth cypher``: query the graph in Cypher."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from common.errors import QueryRefused
+from cli.console import Column, Table
+from cli.options import key_and_value
+from common.errors import InvalidArgument, QueryRefused
 from common.settings import Settings
-from common.terminal import printable
 
 if TYPE_CHECKING:
     from graph.analyst_queries import QueryResult
 
-#: A query is text for a person to read; what is longer than this is a mistake.
+FORMATS = ("table", "json", "csv")
+#: Characters of a query; a longer one is a mistake.
 _LONGEST_QUERY = 1_000_000
 
 
@@ -35,12 +37,12 @@ _LONGEST_QUERY = 1_000_000
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter of the query; the value is read as JSON, else taken as text.",
+    help="A parameter of the query; VALUE is JSON or text.",
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "json", "csv"]),
+    type=click.Choice(FORMATS),
     default="table",
     show_default=True,
 )
@@ -49,14 +51,14 @@ _LONGEST_QUERY = 1_000_000
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End the query after this long; QUERY_TIMEOUT_S is the most and the default.",
+    help="Time limit of the query; QUERY_TIMEOUT_S is the maximum and the default.",
 )
 @click.option(
     "--limit",
     "row_limit",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help="List at most this many rows; QUERY_ROW_LIMIT is the most and the default.",
+    help="Most rows to print; QUERY_ROW_LIMIT is the maximum and the default.",
 )
 @click.pass_obj
 def cypher(
@@ -68,9 +70,9 @@ def cypher(
     timeout_s: float | None,
     row_limit: int | None,
 ) -> None:
-    """Ask the graph a question in Cypher; it can read and nothing else.
+    """Query the graph, read-only.
 
-    QUERY is the question, or - to read it from standard input. docs/cookbook.md has examples.
+    QUERY is a query in Cypher, or - to read it from standard input. docs/cookbook.md has examples.
     """
     text = _query_of(query, file)
     values = dict(_parameter(parameter) for parameter in parameters)
@@ -83,7 +85,7 @@ def cypher(
     from graph.watchdog import watchdog
 
     EmbeddedStores(settings).start(to_stderr, relational=False)
-    # The store ends the query at its limit; this is for one that does not answer at all.
+    # The store ends the query at its limit; this limit is for a store that does not answer.
     longest_s = timeout_s + 4 * settings.connect_timeout_s
     with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
         result = run_query(
@@ -97,21 +99,20 @@ def cypher(
     render(result, form, sys.stdout)
     if result.truncated:
         to_stderr(
-            f"only the first {row_limit} rows; there are more: --limit and QUERY_ROW_LIMIT"
-            " set how many"
+            f"only the first {row_limit} rows are printed; --limit and QUERY_ROW_LIMIT set how many"
         )
 
 
 def _query_of(query: str | None, file: Path | None) -> str:
     if (query is None) == (file is None):
-        raise click.UsageError("give either a query, or - for standard input, or --file")
+        raise click.UsageError("give a query, or - for standard input, or --file")
     if file is not None:
         text = _decoded(file.read_bytes(), str(file))
     elif query == "-":
         text = _decoded(sys.stdin.buffer.read(_LONGEST_QUERY + 1), "standard input")
     else:
         text = query or ""
-    # Both products take one statement, and ArcadeDB nothing after its semicolon.
+    # Both stores take one statement; ArcadeDB accepts nothing after its semicolon.
     text = text.strip().removesuffix(";").rstrip()
     if not text:
         raise click.UsageError("the query is empty")
@@ -128,9 +129,7 @@ def _decoded(raw: bytes, place: str) -> str:
 
 
 def _parameter(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--param")
+    name, value = key_and_value(text, "--param")
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):
@@ -139,15 +138,8 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 def _within(option: str, wanted: float | None, most: float, variable: str) -> float:
     if wanted is not None and wanted > most:
-        raise click.BadParameter(f"at most {most:g} ({variable})", param_hint=option)
+        raise InvalidArgument(f"{option}: at most {most:g} ({variable})")
     return most if wanted is None else wanted
-
-
-FORMATS = ("table", "json", "csv")
-
-
-#: Wide enough that a table in a pipe or a file is never cut.
-_UNCUT = 100_000
 
 
 def render(result: QueryResult, form: str, out: TextIO) -> None:
@@ -183,19 +175,14 @@ def _cell(value: Any) -> Any:
 
 
 def _write_table(result: QueryResult, out: TextIO) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
+    """Rows as a table; in a pipe or a file each row is one line."""
     from graph.query_results import short
 
-    console = Console(file=out, highlight=False, width=None if out.isatty() else _UNCUT)
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    columns = []
     for index, name in enumerate(result.columns):
         numbers = [isinstance(row[index], (int, float)) for row in result.rows]
-        right = bool(numbers) and all(numbers)
-        table.add_column(Text(printable(name)), justify="right" if right else "left")
+        columns.append(Column(name, right=bool(numbers) and all(numbers), wraps=out.isatty()))
+    table = Table(columns)
     for row in result.rows:
-        table.add_row(*(Text(short(value)) for value in row))
-    console.print(table)
+        table.add(*map(short, row))
+    table.print(out)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import NamedPath, environment_options
+from cli.console import print_canonical_json, print_lines, print_note
+from cli.options import NamedPath, as_json_option, asked_environment, environment_options
+from cli.options import fetch as fetch_missing
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,22 +18,27 @@ if TYPE_CHECKING:
 
 #: Exit codes by outcome.
 _CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
+#: The last line, by outcome.
+_RESULTS = {
+    "no_harm": "result: no harm",
+    "harm": "result: harm",
+    "unknown": "result: unknown; no harm was found, and data is missing",
+}
+#: Why another command may claim less.
+_OTHER_COMMANDS = (
+    "`thoth stacks` and `thoth advise` compare more stacks at once, and may claim less:"
+    " docs/statistics.md"
+)
 
 
 @click.command()
 @click.argument("old", type=NamedPath(path_type=Path))
 @click.argument("new", type=NamedPath(path_type=Path))
 @environment_options
-@click.option(
-    "--fetch",
-    is_flag=True,
-    help="First read the versions of changed packages from the indexes, as `thoth packages add`"
-    " does.",
-)
-@click.option(
-    "--allow-unknown", is_flag=True, help="Exit with 0, not 4, if something is missing to tell."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--fetch", is_flag=True,
+              help="First read changed packages from the indexes.")  # fmt: skip
+@click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
+@as_json_option
 @click.pass_context
 def guard(
     context: click.Context,
@@ -43,19 +50,18 @@ def guard(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Compare the locks OLD and NEW: speed on this hardware, vulnerabilities, yanked versions.
+    """Compare two locks: speed, vulnerabilities, yanked versions.
 
-    Exit code 1 if harm is settled: a package or the stack as a whole is slower, a new version has
-    a vulnerability that OLD is not known to have, or its publisher yanked it. Settled harm counts
-    whatever else is missing.
+    Exit code 1 if the lock NEW does harm: a package or the whole stack is slower on this
+    hardware, a new version has a vulnerability that OLD is not known to have, or it is yanked.
 
-    Exit code 4 if something is missing to tell: a new version whose metadata are not read or that
-    cannot be installed here, advisories that were never read, a comparison without a verdict, or
-    a changed library that indicators measure (such as numpy, torch or tensorflow) whose two
-    versions were not compared on this hardware. Other packages that were never measured are
-    named, and change no exit code.
+    Exit code 4 if no harm was found and data is missing: a new version whose metadata was not read
+    or that cannot be installed here, advisories that were never read, a comparison without a
+    verdict, or a changed library that indicators measure (such as numpy, torch or tensorflow)
+    whose two versions were not compared on this hardware. Other packages that were never measured
+    are listed and change no exit code.
 
-    Exit code 0 otherwise: no harm is settled, and nothing is missing.
+    Exit code 0 otherwise.
     """
     from adviser.answering.answers import hardware_in
     from adviser.answering.lock_upgrades import (
@@ -65,22 +71,15 @@ def guard(
     )
     from adviser.reports.serialization import claim_document, plain
     from adviser.scoring.verdicts import family_document
-    from cli.console import (
-        print_json,
-        print_lines,
-        print_note,
-    )
-    from cli.options import asked_environment
-    from cli.options import fetch as fetch_missing
     from cli.project_files import read_lock_file
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
     where = asked_environment(None, given)
-    locks = [read_lock_file(it) for it in (old, new)]
-    for warning in (it for lock in locks for it in lock.warnings):
+    locks = [read_lock_file(path) for path in (old, new)]
+    for warning in (warning for lock in locks for warning in lock.warnings):
         print_note(f"{warning.field}: {warning.message}")
-    installed = [it.packages(where.markers) for it in locks]
+    installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     with migrated_stores(settings) as stores:
         if fetch:
@@ -91,11 +90,13 @@ def guard(
     print_note(hardware.note)
     if as_json:
         claims = {
-            name: [claim_document(it) for it in them]
-            for name, them in (("claims", upgrade.claims), ("stacks", upgrade.stacks))
+            name: [claim_document(claim) for claim in listed]
+            for name, listed in (("claims", upgrade.claims), ("stacks", upgrade.stacks))
         }
         family = family_document(upgrade.comparisons)
-        print_json({"outcome": upgrade.outcome.value, "family": family, **plain(upgrade), **claims})
+        print_canonical_json(
+            {"outcome": upgrade.outcome.value, "family": family, **plain(upgrade), **claims}
+        )
     else:
         print_lines(_lines(upgrade, fetched=fetch))
     code = _CODES[upgrade.outcome.value]
@@ -114,13 +115,13 @@ def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
         yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
     for claim in (*upgrade.stacks, *upgrade.claims):
         yield f"{claim.verdict.value}: {claim_note(claim).message}"
-    for harm in upgrade.introduced:
-        yield f"vulnerable: {harm.name} {harm.version} has {harm.id} ({harm.severity or 'unrated'})"
-    for harm in upgrade.removed:
-        yield f"fixed: {harm.name} {harm.version} had {harm.id} ({harm.severity or 'unrated'})"
-    for gone in upgrade.yanked:
-        reason = f": {gone.reason}" if gone.reason else ""
-        yield f"yanked: {gone.name} {gone.version}{reason}"
+    for each in upgrade.introduced:
+        yield f"vulnerable: {each.name} {each.version} has {each.id} ({each.severity or 'unrated'})"
+    for each in upgrade.removed:
+        yield f"fixed: {each.name} {each.version} had {each.id} ({each.severity or 'unrated'})"
+    for version in upgrade.yanked:
+        reason = f": {version.reason}" if version.reason else ""
+        yield f"yanked: {version.name} {version.version}{reason}"
     yield from (_missing_line(it, fetched=fetched) for it in upgrade.missing)
     if upgrade.unmeasured:
         yield f"not measured on this hardware: {', '.join(upgrade.unmeasured)}"
@@ -128,22 +129,8 @@ def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
         yield refused_text(upgrade.refused)
     if upgrade.comparisons:
         yield family_text(upgrade.comparisons)
-        yield _FAMILY
+        yield _OTHER_COMMANDS
     yield _RESULTS[upgrade.outcome.value]
-
-
-#: Why another command may say less.
-_FAMILY = (
-    "`thoth stacks` and `thoth advise` compare more stacks at once, and may leave open what is"
-    " settled here: docs/statistics.md"
-)
-
-#: The last line, by outcome.
-_RESULTS = {
-    "no_harm": "result: no harm",
-    "harm": "result: harm",
-    "unknown": "result: unknown, no harm is settled and something is missing to tell",
-}
 
 
 def _missing_line(it: MissingKnowledge, *, fetched: bool) -> str:

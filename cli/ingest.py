@@ -1,43 +1,47 @@
-"""``thoth ingest``: get knowledge in."""
+"""``thoth ingest``: ingest inspections, run the nightly ingest, list the quarantine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.console import (
+    Column,
+    Table,
+    counted,
+    counts_text,
+    print_field,
+    print_graph_state,
+    print_json,
+    progress_bars,
+)
+from cli.options import as_json_option
 from common.errors import ProjectError
 from common.settings import Settings
-
-if TYPE_CHECKING:
-    from ingest.runs import RunReport
-    from ingest.sources.documents import SkippedFile
-import json
-import sys
-from collections import Counter
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
 from common.terminal import printable
 
 if TYPE_CHECKING:
     from graph.record.quarantine import QuarantineEntry
-    from ingest.runs import NightlyReport, RunReport
+    from ingest.background_projection import RunOutcome
+    from ingest.inspections.pipeline import IngestReport
+    from ingest.runs import NightlyReport
     from ingest.sources.documents import SkippedFile
 
 
 @click.group()
 def ingest() -> None:
-    """Take in documents: inspections of stacks, once each."""
+    """Ingest inspections; list what was refused."""
 
 
 @ingest.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
 @click.option("--list-skipped", is_flag=True, help="List the files that are not inspections.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@as_json_option
 @click.pass_context
 def inspections(
     context: click.Context,
@@ -46,227 +50,216 @@ def inspections(
     list_skipped: bool,
     as_json: bool,
 ) -> None:
-    """Take in inspections from files, folders, .tar.gz, .zip or URLs such as s3://bucket/prefix.
+    """Ingest inspections from files, folders, archives and URLs.
 
-    Inspections are recognised by their content, whatever their file name. Other files are
-    skipped and counted; results of other benchmarks are named.
+    SOURCE is a file, a folder, a .tar.gz, a .zip or a URL such as s3://bucket/prefix. Inspections
+    are recognised by their content, whatever their file name. Other files are skipped and counted;
+    results of other benchmarks are named.
 
-    The same content is stored once. What cannot be taken in goes to the quarantine,
-    the rest goes on, and the exit code is 1. An interrupted run is resumed by
-    running it again.
+    The same content is stored once. Documents that cannot be ingested go to the quarantine, and
+    the exit code is 1. Run the command again to continue after an interruption.
     """
     from ingest.inspections.pipeline import ignore_skipped
     from ingest.runs import check, run
     from ingest.sources.urls import source_argument
 
-    settings: Settings = context.obj
-    places = [source_argument(source) for source in sources]
+    paths = [source_argument(source) for source in sources]
     skipped: list[SkippedFile] | None = [] if list_skipped else None
     on_skipped = ignore_skipped if skipped is None else skipped.append
-    with ExitStack() as stack:
-        on_document = progress_bar(stack, places, quiet=as_json)
-        report = (check if dry_run else run)(settings, places, on_document, on_skipped)
-    _finish(context, report, as_json=as_json, dry_run=dry_run, skipped=skipped)
+    with document_progress("inspections", paths, hidden=as_json) as on_document:
+        ingest_all = check if dry_run else run
+        outcome = ingest_all(context.obj, paths, on_document, on_skipped)
+    _finish(context, outcome, as_json=as_json, dry_run=dry_run, skipped=skipped)
 
 
 @ingest.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@as_json_option
 @click.pass_context
 def nightly(context: click.Context, as_json: bool) -> None:
-    """Take in every source in INGEST_SOURCES, new releases and advisories: what a cron line runs.
+    """Ingest all sources, new releases and advisories.
 
-    Releases are those of all packages that are known; advisories are read if ADVISORIES is set.
-    For NIGHTLY_VERIFY_S seconds the record is compared with its documents, each night the next.
-    Exit code 5 if another nightly run is at work.
+    Run it once a night. The sources are those in INGEST_SOURCES, the releases those of all known
+    packages; advisories are read if ADVISORIES is set. For NIGHTLY_VERIFY_S seconds, stored rows
+    are compared with their documents; the next run continues with the next documents. Exit code 5
+    if another nightly run is running.
     """
-    from common.redaction import absolute_source
     from ingest.runs import run_nightly
+    from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
-    places = [absolute_source(source) for source in settings.ingest_sources]
-    with ExitStack() as stack:
-        report = run_nightly(settings, places, progress_bar(stack, places, quiet=as_json))
-    _finish(context, report, as_json=as_json)
+    paths = [source_argument(source) for source in settings.ingest_sources]
+    with document_progress("inspections", paths, hidden=as_json) as on_document:
+        outcome = run_nightly(settings, paths, on_document)
+    report = outcome.report
+    if as_json:
+        print_json({"dry_run": False, **outcome.as_json(**report.as_json())})
+    else:
+        _print_inspections(report.inspections, dry_run=False)
+        _print_nightly_parts(report)
+        print_graph_state(outcome.lag, outcome.graph_error)
+    if not report.clean:
+        context.exit(1)
 
 
 @ingest.command()
 @click.option("--retry", is_flag=True, help="Read the sources of listed inspections again.")
-@click.option("--forget", type=int, multiple=True, metavar="ID", help="Take ID off the list.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--forget", type=int, multiple=True, metavar="ID", help="Remove an entry.")
+@as_json_option
 @click.pass_context
 def quarantine(context: click.Context, retry: bool, forget: tuple[int, ...], as_json: bool) -> None:
-    """List the documents that were refused, with reason, place and field."""
+    """List the refused documents with reason and field."""
     from ingest.runs import forget_refusals, list_quarantine, retry_quarantine
 
     settings: Settings = context.obj
     if forget:
         forgotten = forget_refusals(settings, forget)
-        click.echo(f"{len(forgotten)} of {len(forget)} taken off the list.", err=True)
+        click.echo(f"{len(forgotten)} of {len(forget)} removed from the list.", err=True)
         if unknown := sorted(set(forget) - forgotten):
-            numbers = ", ".join(map(str, unknown))
-            raise ProjectError(f"not on the list: {numbers}")
+            raise ProjectError(f"not on the list: {', '.join(map(str, unknown))}")
     if retry:
-        with ExitStack() as stack:
-            report = retry_quarantine(settings, progress_bar(stack, [], quiet=as_json))
-        _finish(context, report, as_json=as_json)
+        with document_progress("inspections", [], hidden=as_json) as on_document:
+            outcome = retry_quarantine(settings, on_document)
+        _finish(context, outcome, as_json=as_json)
         return
-    print_quarantine(list_quarantine(settings), as_json=as_json)
+    entries = list_quarantine(settings)
+    if as_json:
+        print_json([_entry_json(entry) for entry in entries])
+    else:
+        _print_quarantine(entries)
 
 
-def progress_bar(stack: ExitStack, sources: list[str], *, quiet: bool) -> Callable[[], None]:
-    """A function to call for each document; it moves a bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+@contextmanager
+def document_progress(
+    name: str, sources: Sequence[str], *, hidden: bool = False
+) -> Iterator[Callable[[], None]]:
+    """A function to call after each document; it moves a bar on a terminal.
 
-    from ingest.sources.reader import count_hint
+    :param sources: where the documents come from; those that can be counted give the total
+    """
+    with progress_bars(name, hidden=hidden) as bars:
+        total = None
+        if bars.visible:
+            from ingest.sources.reader import count_hint
 
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        return lambda: None
-    hints = [count_hint(source) for source in sources]
-    total = sum(hint for hint in hints if hint) if hints and None not in hints else None
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True,
-    )  # fmt: skip
-    stack.enter_context(bar)
-    task = bar.add_task("inspections", total=total)
-    return lambda: bar.advance(task)
+            counts = [count_hint(source) for source in sources]
+            total = sum(filter(None, counts)) if counts and None not in counts else None
+        yield lambda: bars.advance(name, total)
 
 
 def _finish(
     context: click.Context,
-    report: RunReport,
+    outcome: RunOutcome[IngestReport],
     *,
     as_json: bool,
     dry_run: bool = False,
     skipped: Sequence[SkippedFile] | None = None,
 ) -> None:
-
-    print_report(report, as_json=as_json, dry_run=dry_run, skipped=skipped)
-    if not report.clean:
+    if as_json:
+        listed = {} if skipped is None else {"skipped_files": [asdict(file) for file in skipped]}
+        report = outcome.as_json(inspection=outcome.report.as_json())
+        print_json({"dry_run": dry_run, **report, **listed})
+    else:
+        print_ingest(outcome, dry_run=dry_run, skipped=skipped)
+    if outcome.report.quarantined:
         context.exit(1)
 
 
-def print_report(
-    report: RunReport,
+def print_ingest(
+    outcome: RunOutcome[IngestReport],
     *,
-    as_json: bool,
-    dry_run: bool,
+    dry_run: bool = False,
     skipped: Sequence[SkippedFile] | None = None,
 ) -> None:
-    """One line per kind, and what a person should do next.
+    """Print what became of inspections, and what to do next.
 
     :param skipped: the skipped files, if they are to be listed
     """
-    from ingest.runs import NightlyReport
+    _print_inspections(outcome.report, dry_run=dry_run, skipped=skipped)
+    print_graph_state(outcome.lag, outcome.graph_error)
 
-    if as_json:
-        listed = {} if skipped is None else {"skipped_files": [asdict(it) for it in skipped]}
-        click.echo(json.dumps({"dry_run": dry_run, **report.as_json(), **listed}, indent=2))
-        return
-    seen = report.inspections
-    verb = "can be taken in" if dry_run else "new"
-    click.echo(
-        f"inspections   {seen.read} read: {seen.new} {verb}, {seen.known} already known, "
-        f"{seen.quarantined} quarantined"
+
+def _print_inspections(
+    report: IngestReport, *, dry_run: bool, skipped: Sequence[SkippedFile] | None = None
+) -> None:
+    new = "can be ingested" if dry_run else "new"
+    print_field(
+        "inspections",
+        f"{report.read} read: {report.new} {new}, {report.known} already known, "
+        f"{report.quarantined} quarantined",
     )
-    outcomes = ", ".join(
-        f"{count} {name.replace('_', ' ')}" for name, count in sorted(seen.observations.items())
+    outcomes = f": {counts_text(report.observations)}" if report.observations else ""
+    print_field(
+        "observations",
+        f"{report.observations.total()} {new}{outcomes}; {report.observations_known} already known",
     )
-    new = f"{seen.observations.total()} {verb}" + (f": {outcomes}" if outcomes else "")
-    click.echo(f"observations  {new}; {seen.observations_known} already known")
-    if seen.stacks_unknown:
-        click.echo(f"              {seen.stacks_unknown} inspections name no stack")
-    if seen.mended:
-        click.echo(f"quarantine    {seen.mended} mended")
-    if seen.quarantined:
-        reasons = ", ".join(f"{count} {code}" for code, count in seen.reasons.most_common())
-        where = "" if dry_run else "; see `thoth ingest quarantine`"
-        click.echo(f"refused       {reasons}{where}")
-    if seen.skipped:
-        _print_skipped(seen.skipped, skipped)
-    if isinstance(report, NightlyReport):
-        _print_parts(report)
-    if report.graph_error is not None:
-        click.echo(f"graph         behind: {report.graph_error}", err=True)
-        if report.lag:
-            waiting = f"{report.lag} entries wait; `thoth graph sync` later"
-            click.echo(f"              {waiting}", err=True)
-    elif report.lag is not None:
-        click.echo(
-            f"graph         {'up to date' if not report.lag else f'{report.lag} entries wait'}"
-        )
+    if report.stacks_unknown:
+        print_field("", f"{counted(report.stacks_unknown, 'inspection')} without a stack")
+    if report.mended:
+        print_field("quarantine", f"{report.mended} resolved")
+    if report.quarantined:
+        reasons = ", ".join(f"{count} {code}" for code, count in report.reasons.most_common())
+        print_field("refused", reasons + ("" if dry_run else "; see `thoth ingest quarantine`"))
+    if report.skipped:
+        _print_skipped(report, skipped)
 
 
-def _print_skipped(counts: Counter[str], files: Sequence[SkippedFile] | None) -> None:
-    """How many files were skipped and why; each of them if they are to be listed."""
-    count = counts.total()
-    kind = "file that is not an inspection" if count == 1 else "files that are not inspections"
-    click.echo(f"skipped       {count} {kind}")
-    for reason, many in counts.most_common():
-        click.echo(f"              {reason}: {many}")
+def _print_skipped(report: IngestReport, files: Sequence[SkippedFile] | None) -> None:
+    total = counted(
+        report.skipped.total(),
+        "file that is not an inspection",
+        "files that are not inspections",
+    )
+    print_field("skipped", total)
+    for reason, count in report.skipped.most_common():
+        print_field("", f"{reason}: {count}")
     if files is None:
-        click.echo("              `thoth ingest inspections --list-skipped` lists them")
-    for it in files or ():
-        click.echo(f"              {printable(f'{it.source}/{it.place}')}: {it.reason}")
+        print_field("", "`thoth ingest inspections --list-skipped` lists them")
+    for file in files or ():
+        print_field("", f"{printable(f'{file.source}/{file.place}')}: {file.reason}")
 
 
-def _print_parts(report: NightlyReport) -> None:
-    """What a nightly run did besides."""
+def _print_nightly_parts(report: NightlyReport) -> None:
     from cli.packages_view import print_crawl
 
-    for crawled in report.packages or ():
-        print_crawl(crawled)
+    for crawl in report.packages or ():
+        print_crawl(crawl)
     if report.advisories is not None:
-        seen = report.advisories
-        click.echo(
-            f"advisories    {seen.read} read: {seen.new} new, {seen.updated} updated, "
-            f"{seen.quarantined} quarantined; {len(seen.versions)} releases concerned"
+        advisories = report.advisories
+        print_field(
+            "advisories",
+            f"{advisories.read} read: {advisories.new} new, {advisories.updated} updated, "
+            f"{advisories.quarantined} quarantined; {len(advisories.versions)} releases affected",
         )
     if report.record is not None:
-        compared = report.record
-        differ = f"{compared.tampered} differ" if compared.tampered else "all equal"
-        hint = "; see `thoth ingest quarantine`" if compared.tampered else ""
-        click.echo(f"record        {compared.documents.total()} documents compared: {differ}{hint}")
+        record = report.record
+        differ = "all equal"
+        if record.tampered:
+            differ = f"{record.tampered} differ; see `thoth ingest quarantine`"
+        print_field("record", f"{record.documents.total()} documents compared: {differ}")
     for name, error in report.skipped:
-        click.echo(f"{name:<13} not done: {error}", err=True)
+        print_field(name, f"not done: {error}", err=True)
 
 
-def print_quarantine(entries: Sequence[QuarantineEntry], *, as_json: bool) -> None:
-    """The list of what was refused."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    if as_json:
-        click.echo(json.dumps([_entry_json(entry) for entry in entries], indent=2))
-        return
+def _print_quarantine(entries: Sequence[QuarantineEntry]) -> None:
     if not entries:
         click.echo("The quarantine is empty.")
         return
-    table = Table("id", box=SIMPLE_HEAD)
-    for heading in ("reason", "where", "field", "what was wrong", "tries"):
-        table.add_column(heading, overflow="fold")
+    table = Table(
+        [
+            Column("id", right=True), Column("reason"), Column("where", wraps=True),
+            Column("field", wraps=True), Column("problem", wraps=True), Column("tries", right=True),
+        ]
+    )  # fmt: skip
     for entry in entries:
         where = "\n".join(filter(None, (entry.source, entry.place)))
-        table.add_row(
-            str(entry.quarantine_id), entry.reason,
-            *map(_shown, (where, entry.field, entry.message)), str(entry.attempts),
+        table.add(
+            str(entry.quarantine_id), entry.reason, where, entry.field, entry.message,
+            str(entry.attempts),
         )  # fmt: skip
-    # Whoever reads a pipe or a file is not bound to the width of a terminal.
-    console = Console() if sys.stdout.isatty() else Console(width=240)
-    console.print(table)
+    table.print()
 
 
-def _shown(text: str) -> str:
-    """Text of a document for a terminal: no markup and no control characters."""
-    from rich.markup import escape
-
-    return escape(printable(text, keep="\n"))
-
-
-def _entry_json(entry: QuarantineEntry) -> dict[str, object]:
+def _entry_json(entry: QuarantineEntry) -> dict[str, Any]:
     return {
         "id": entry.quarantine_id,
         "kind": entry.kind,

@@ -1,4 +1,4 @@
-"""``thoth inspect``: stacks are built, their jobs run in turn, and written as documents."""
+"""``thoth inspect``: build stacks, run their jobs in turns, and write the documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.errors import InvalidSettings
+from cli.options import as_json_option
+from common.errors import InvalidArgument, InvalidSettings
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,55 +28,49 @@ _WITH_IMAGES = ("container", "kubernetes")
 
 
 class UnusableSpecification(click.ClickException):
-    """A specification that cannot be used; exit code 2, as for everything given wrongly."""
+    """A specification that cannot be used; exit code 2, as for unusable arguments."""
 
     exit_code = 2
 
 
 class _Folder(click.Path):
-    """A folder by its name; no name is not the current one."""
+    """A folder; an empty name is refused, because it would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value in {"", b""}:
-            self.fail("the name of a folder was expected", param, ctx)
+            self.fail("the name of a folder is empty", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class _Seconds(click.FloatRange):
-    """Seconds, which not a number is none of."""
+    """A number of seconds; NaN is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         seconds = super().convert(value, param, ctx)
         if math.isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
 
 
 @click.command()
 @click.argument("specifications", nargs=-1, required=True, metavar="SPEC…")
-@click.option("--jobs", type=click.IntRange(1, 10_000), help="Jobs a stack, instead of its own.")
-@click.option(
-    "--interleave/--no-interleave", default=True, show_default=True,
-    help="Run the stacks' jobs in turn, forwards and backwards, so that drift falls on all.",
-)  # fmt: skip
-@click.option(
-    "--reference-jobs", type=click.IntRange(1, 100), metavar="N",
-    help="Jobs of the first specification, the reference, for each job of the others when they run"
-    " in turn. The default is 1, and about the square root of their number from three others on.",
-)  # fmt: skip
-@click.option("--ingest", is_flag=True, help="Take the documents in when they are written.")
-@click.option(
-    "--out", type=_Folder(file_okay=False, path_type=Path),
-    help="Where documents are written; HOME/inspections if unset.",
-)  # fmt: skip
-@click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True)
+@click.option("--jobs", type=click.IntRange(1, 10_000),
+              help="Jobs of each stack, instead of those of its specification.")  # fmt: skip
+@click.option("--interleave/--no-interleave", default=True, show_default=True,
+              help="Run the stacks in turns, so that drift affects all of them.")  # fmt: skip
+@click.option("--reference-jobs", type=click.IntRange(1, 100), metavar="N",
+              help="Jobs of the first stack in each turn.  [default: 1; with three others or more,"
+              " about the square root of their number]")  # fmt: skip
+@click.option("--ingest", is_flag=True, help="Ingest the documents when they are written.")
+@click.option("--out", type=_Folder(file_okay=False, path_type=Path),
+              help="Folder of the documents.  [default: THOTH_HOME/inspections]")  # fmt: skip
+@click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True,
+              help="Where the jobs run.")  # fmt: skip
 @click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
-              help="Longest run of a job in seconds, instead of its own.")  # fmt: skip
-@click.option(
-    "--trust-script", is_flag=True,
-    help="Run scripts of your own as you, on this machine, without a sandbox.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+              help="Time limit of a job in seconds, instead of its own.")  # fmt: skip
+@click.option("--trust-script", is_flag=True,
+              help="Run your own scripts as you, without a sandbox.")  # fmt: skip
+@as_json_option
 @click.pass_context
 def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     context: click.Context,
@@ -90,13 +85,14 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     trust_script: bool,
     as_json: bool,
 ) -> None:
-    """Measure the stacks of specifications (files of JSON, or - for standard input).
+    """Build and measure stacks.
 
-    A stack that cannot be built and a job that fails are recorded, and the exit code
-    is 1. What finished stays: the same command goes on where it was interrupted.
+    SPEC is a file with a specification in JSON, or - for standard input; `thoth pi pin` writes one.
+    A stack that cannot be built and a job that fails are recorded, and the exit code is 1. Run the
+    command again to continue after an interruption; finished jobs are kept.
 
-    A script of your own runs in a sandbox made by bubblewrap. With --trust-script it runs as you
-    and can do whatever you can: use it for scripts that you wrote or read.
+    Your own scripts run in a sandbox made by bubblewrap. With --trust-script they run as you and
+    can do what you can: use it only for scripts that you wrote or read.
     """
     from cli.inspect_view import print_outcomes
     from pis.amun.inspect import Order
@@ -121,13 +117,11 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         stack.enter_context(interrupted_by_signals())
         observer = stack.enter_context(_observer(quiet=as_json))
         runs_on = stack.enter_context(_launcher(launcher, settings))
-        stack.enter_context(_telling_how_to_resume())
+        stack.enter_context(_hint_to_resume())
         outcomes = run(checked, runs_on, order, observer)
     print_outcomes(outcomes, order.out, as_json=as_json, ingested=ingest)
-    if launcher == "local" and any(_lacks_sandbox(it) for it in outcomes):
-        click.echo(
-            "hint: --trust-script runs a script of your own as you, without a sandbox", err=True
-        )
+    if launcher == "local" and any(_lacks_sandbox(outcome) for outcome in outcomes):
+        click.echo("hint: --trust-script runs your own script as you, without a sandbox", err=True)
     accepted = not ingest or _ingest(settings, outcomes, as_json=as_json)
     if not accepted or any(outcome.state != "measured" for outcome in outcomes):
         context.exit(1)
@@ -138,7 +132,10 @@ def _lacks_sandbox(outcome: InspectionOutcome) -> bool:
 
 
 def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:
-    """Every specification; the problems of all of them are told at once."""
+    """Read the specifications.
+
+    :raises UnusableSpecification: with the problems of all of them
+    """
     from pis.amun.schema import InvalidSpecification, SpecificationProblem
     from pis.amun.specification import load_specification
     from pis.amun.specification_files import read_specification
@@ -148,32 +145,33 @@ def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Sp
         try:
             specification = load_specification(read_specification(name), indexes)
             if launcher in _WITH_IMAGES and specification.base is None:
-                words = f"missing: the launcher {launcher} needs the image to start from"
-                raise InvalidSpecification([SpecificationProblem("base", words)])
+                message = f"missing: the launcher {launcher} needs the image to start from"
+                raise InvalidSpecification([SpecificationProblem("base", message)])
             checked.append(specification)
         except InvalidSpecification as error:
-            problems += [str(InvalidSpecification([it], name)) for it in error.problems]
+            problems += [str(InvalidSpecification([each], name)) for each in error.problems]
     if problems:
         raise UnusableSpecification("\n".join(problems))
     return checked
 
 
 def _require_folders(out: Path | None, settings: Settings, launcher: str) -> None:
-    """See that documents and environments can be written, before anything runs."""
+    """Check that documents and environments can be written, before anything runs."""
     if out is not None:
         try:
             _try_to_write(out)
         except OSError as error:
-            words = f"{out}: {error.strerror or error}"
-            raise click.BadParameter(words, param_hint="--out") from None
+            raise InvalidArgument(f"--out: {out}: {error.strerror or error}") from None
     needed = ["inspections"] if out is None else []
     needed += ["environments"] if launcher == "local" else []
     for name in needed:
         try:
             _try_to_write(settings.home / name)
         except OSError as error:
-            words = f"THOTH_HOME: {settings.home} cannot be written: {error.strerror or error}"
-            raise InvalidSettings(words) from None
+            reason = error.strerror or error
+            raise InvalidSettings(
+                f"THOTH_HOME: {settings.home} cannot be written: {reason}"
+            ) from None
 
 
 def _try_to_write(folder: Path) -> None:
@@ -183,13 +181,14 @@ def _try_to_write(folder: Path) -> None:
 
 
 def _warn_if_busy() -> None:
-    """Others on the machine cost more than their share: threads of one job wait for each other."""
+    """Warn of other processes: threads of one job wait for each other, so rates drop sharply."""
     from pis.amun.conditions import BUSY_SHARE, busy_share
 
     share = busy_share()
     if share > BUSY_SHARE:
         click.echo(
-            f"warning: others take {share:.0%} of the processors: rates will be low and scattered",
+            f"warning: other processes use {share:.0%} of the processors, so rates will be low and"
+            " scattered",
             err=True,
         )
 
@@ -204,7 +203,7 @@ def _launcher(name: str, settings: Settings) -> Iterator[Launcher]:
 
 
 def _made(name: str, settings: Settings) -> Launcher:
-    """The launcher; its libraries are imported only where it is asked for."""
+    """The launcher; its libraries are imported only if it is used."""
     if name == "ray":
         from pis.amun.launchers.ray import RayLauncher
 
@@ -236,14 +235,14 @@ def _observer(*, quiet: bool) -> Iterator[Any]:
 
 
 @contextmanager
-def _telling_how_to_resume() -> Iterator[None]:
-    resume = "what finished is kept: the same command goes on from there"
+def _hint_to_resume() -> Iterator[None]:
+    resume = "finished jobs are kept: run the same command again to continue"
     try:
         yield
     except KeyboardInterrupt:
         click.echo(resume, err=True)
         raise
-    except OSError as error:  # a full disk, a folder that may not be written
+    except OSError as error:  # such as a full disk
         raise click.ClickException(f"{error}\n{resume}") from error
 
 
@@ -252,11 +251,12 @@ def _ingest(settings: Settings, outcomes: Sequence[InspectionOutcome], *, as_jso
 
     With ``--json`` standard output holds one document, so the report goes to standard error.
     """
-    from cli.ingest import print_report, progress_bar
+    from cli.ingest import document_progress, print_ingest
     from ingest.runs import run
 
     sources = [str(outcome.folder) for outcome in outcomes]
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), ExitStack() as stack:
-        report = run(settings, sources, progress_bar(stack, sources, quiet=False))
-        print_report(report, as_json=False, dry_run=False)
-    return report.clean
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        with document_progress("inspections", sources) as on_document:
+            ingested = run(settings, sources, on_document)
+        print_ingest(ingested)
+    return not ingested.report.quarantined

@@ -1,8 +1,7 @@
-"""What an inspection tells the person who waits for it, and scripts; only commands call it."""
+"""What ``thoth inspect`` prints: progress, the measured stacks and what went wrong."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.console import Column, Table, counted, print_json
 from common.terminal import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-    from rich.table import Table
 
     from pis.amun.launchers import BuildFailed, Inspection, Job
     from pis.amun.outcomes import InspectionOutcome
@@ -24,41 +23,40 @@ if TYPE_CHECKING:
 #: Grows when a key changes its meaning or goes away, not when one is added.
 DOCUMENT_VERSION = 1
 _ERROR_CHARACTERS = 300
-_WIDEST = 10_000
 
 
 class Lines:
-    """Tells what happens line by line."""
+    """Reports each step of an inspection as a line."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print = print_line
         self._left = 0
 
     def building(self, inspection: Inspection) -> None:
-        """An environment is about to be built."""
-        self._say(f"{inspection.inspection_id}: building")
+        """Called before an environment is built."""
+        self._print(f"{inspection.inspection_id}: building")
 
     def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
-        """It stands, or could not be built."""
+        """Called when an environment was built, or could not be."""
         if failure is not None:
-            self._say(f"{inspection.inspection_id}: not built: {printable(str(failure))}")
+            self._print(f"{inspection.inspection_id}: not built: {printable(str(failure))}")
             if failure.hint:
-                self._say(f"  hint: {failure.hint}")
+                self._print(f"  hint: {failure.hint}")
 
     def measuring(self, jobs: int) -> None:
-        """So many jobs are left to run."""
+        """Called with the number of jobs to run."""
         self._left = jobs
         if jobs:
-            self._say(f"{_jobs(jobs)} to run")
+            self._print(f"{counted(jobs, 'job')} to run")
 
     def ran(self, job: Job, result: Mapping[str, Any]) -> None:
-        """A job has come to its end."""
+        """Called after each job."""
         self._left -= 1
-        self._say(f"{job.inspection_id} job {job.number}: {_ending(result)}, {self._left} left")
+        self._print(f"{job.inspection_id} job {job.number}: {_ending(result)}, {self._left} left")
 
 
 class _Bar(Lines):
-    """A bar that moves with every job; only what went wrong leaves a line."""
+    """A bar that moves with every job; only failures leave a line."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(lambda line: progress.console.print(line, markup=False, highlight=False))
@@ -66,8 +64,8 @@ class _Bar(Lines):
         self._task = progress.add_task("", total=None)
 
     def building(self, inspection: Inspection) -> None:
-        words = f"building {inspection.inspection_id}"
-        self._progress.update(self._task, description=words, refresh=True)
+        description = f"building {inspection.inspection_id}"
+        self._progress.update(self._task, description=description, refresh=True)
 
     def measuring(self, jobs: int) -> None:
         self._left = jobs
@@ -87,7 +85,7 @@ class _Bar(Lines):
 
 @contextmanager
 def bar() -> Iterator[Lines]:
-    """A progress bar on the terminal; drawn between jobs, so that it takes no time of theirs."""
+    """A progress bar on the terminal; it is drawn between jobs, so that it does not slow them."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -101,18 +99,18 @@ def bar() -> Iterator[Lines]:
 def print_outcomes(
     outcomes: Sequence[InspectionOutcome], out: Path, *, as_json: bool, ingested: bool
 ) -> None:
-    """The table of what was measured, and what to do next."""
+    """Print the measured stacks, what went wrong, and what to do next."""
     from common.job_stability import left_out_text
 
     if as_json:
-        click.echo(json.dumps(_document(outcomes, out), indent=2))
+        print_json(_document(outcomes, out))
         return
-    _print_whole(_table(outcomes))
+    _table(outcomes).print()
     for outcome in outcomes:
         if outcome.failed:
             log = outcome.folder / "results"
             fault = f"printed no result: {printable(outcome.fault)}; " if outcome.fault else ""
-            click.echo(f"{_jobs(outcome.failed)} failed: {fault}see {log}/*/log", err=True)
+            click.echo(f"{counted(outcome.failed, 'job')} failed: {fault}see {log}/*/log", err=True)
         for text in dict.fromkeys(left_out_text(it.left_out) for it in outcome.noise):
             if text:
                 label = printable(outcome.label)
@@ -122,46 +120,22 @@ def print_outcomes(
         if outcome.failure is not None:
             click.echo(f"not built: see {outcome.folder / 'build' / 'log'}", err=True)
         if outcome.state == "host_problem":
-            click.echo("a problem of this host, which says nothing of the stack", err=True)
+            click.echo("a problem of this host; it says nothing about the stack", err=True)
     command = "thoth stacks" if ingested else f"thoth ingest inspections {shlex.quote(str(out))}"
     click.echo(f"next: {command}", err=True)
 
 
-def _print_whole(table: Table) -> None:
-    """Print ``table`` as wide as it is: an identifier that is cut in two is none any more."""
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    console = Console()
-    options = console.options.update(max_width=_WIDEST)
-    width = Measurement.get(console, options, table).maximum
-    Console(soft_wrap=True, width=max(width, console.width)).print(table)
-
-
-def _jobs(number: int) -> str:
-    return "1 job" if number == 1 else f"{number} jobs"
-
-
 def _table(outcomes: Sequence[InspectionOutcome]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("stack", no_wrap=True)
-    for heading in ("measured", "failed", "left out", "spread", "median rate"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("inspection", no_wrap=True)
+    numbers = ("measured", "failed", "left out", "spread", "median rate")
+    table = Table(
+        [Column("stack"), *(Column(title, right=True) for title in numbers), Column("inspection")]
+    )
     for outcome in outcomes:
-        table.add_row(
-            escape(_stack(outcome)),
-            str(outcome.measured),
-            str(outcome.failed),
-            str(max((sum(it.left_out.values()) for it in outcome.noise), default=0)),
-            _spread(outcome),
-            _rate(outcome),
-            escape(outcome.inspection_id),
-        )
+        left_out = max((sum(it.left_out.values()) for it in outcome.noise), default=0)
+        table.add(
+            _stack(outcome), str(outcome.measured), str(outcome.failed), str(left_out),
+            _spread(outcome), _rate(outcome), outcome.inspection_id,
+        )  # fmt: skip
     return table
 
 
@@ -193,8 +167,8 @@ def _ending(result: Mapping[str, Any]) -> str:
         return f"printed no result: {printable(readings.fault)[:_ERROR_CHARACTERS]}"
     ended, exit_code = result.get("ended", "ended"), result.get("exit_code")
     lines = str(result.get("stderr", "")).strip().splitlines()
-    said = f": {printable(lines[-1])[:_ERROR_CHARACTERS]}" if lines else ""
-    return f"{ended}, exit code {exit_code}{said}"
+    message = f": {printable(lines[-1])[:_ERROR_CHARACTERS]}" if lines else ""
+    return f"{ended}, exit code {exit_code}{message}"
 
 
 def _document(outcomes: Sequence[InspectionOutcome], out: Path) -> dict[str, Any]:

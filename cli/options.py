@@ -1,11 +1,15 @@
-"""The options that say what is asked, shared by the commands that answer."""
+"""Options that commands share, and the advice request that options and a project make."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
+from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,25 +17,47 @@ import click
 
 from common.errors import InvalidArgument
 from common.settings import Settings
+from common.terminal import printable
 
 if TYPE_CHECKING:
     from adviser.projects.project import Project
     from adviser.stack_request import StackRequest
     from common.environments import Environment
     from graph.candidates import Dependency
-import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, redirect_stdout
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from adviser.stack_request import StackRequest
-    from graph.candidates import Dependency
     from graph.engine import Stores
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Text = TypeVar("Text")
+Value = TypeVar("Value")
+
+_LABEL = re.compile(r"\s*([^=;]+?)\s*=\s*([^;]*?)\s*")
+
+
+class EnumChoice(click.Choice[str]):
+    """One of the values of an enumeration, which is imported when it is needed.
+
+    :param source: module and name, such as ``api.jobs.queue:QueueName``
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.case_sensitive = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The values in the order of their definition."""
+        module, _, name = self._source.partition(":")
+        members: type[Enum] = getattr(import_module(module), name)
+        return tuple(str(member.value) for member in members)
+
+
+as_json_option: Callable[[Any], Any] = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document."
+)
 
 
 class NamedPath(click.Path):
-    """A path on the command line; refuses the empty text, which would be the current directory."""
+    """A path; an empty text is refused, because it would mean the current folder."""
 
     name = "path"
 
@@ -41,88 +67,80 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Text = TypeVar("Text")
-Value = TypeVar("Value")
+def project_path(command: Command) -> Command:
+    """Add the argument ``PATH`` and its alias ``--project``; the command gets ``path``."""
+    argument = click.argument("path", type=NamedPath(path_type=Path), required=False, default=None)
+    alias = click.option(
+        "--project", "path", type=NamedPath(path_type=Path), metavar="PATH", expose_value=True,
+        help="The same as the argument PATH.",
+    )  # fmt: skip
+    return alias(argument(command))
 
-#: The values of ``adviser.scoring.criteria.RecommendationType``, which is slow to import.
-TYPES = ("latest", "stable", "testing", "performance", "security")
 
-_LABEL = re.compile(r"\s*([^=;]+?)\s*=\s*([^;]*?)\s*")
+def key_and_value(text: str, option: str) -> tuple[str, str]:
+    """The parts of ``NAME=VALUE``.
+
+    :raises InvalidArgument: naming the option
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InvalidArgument(f"{option}: {text!r} is not NAME=VALUE")
+    return name, value
+
 
 _ENVIRONMENT = (
-    click.option("--python", metavar="VERSION", help="Such as 3.11; the project's, or this one."),
-    click.option("--platform", metavar="TAG", help="Such as manylinux_2_28_x86_64; this host's."),
-    click.option("--cuda", metavar="VERSION", help="The newest CUDA that the driver runs."),
-    click.option(
-        "--hardware", metavar="DIGEST_PREFIX", help="The hardware class; this host's by default."
-    ),
-)
+    click.option("--python", metavar="VERSION",
+                 help="Python version, such as 3.11.  [default: the project's, else this one]"),
+    click.option("--platform", metavar="TAG",
+                 help="Platform, such as manylinux_2_28_x86_64.  [default: this host's]"),
+    click.option("--cuda", metavar="VERSION", help="The newest CUDA version of the driver."),
+    click.option("--hardware", metavar="DIGEST_PREFIX",
+                 help="Hardware class.  [default: this host's]"),
+)  # fmt: skip
 _REQUEST = (
-    click.option(
-        "--type", "kind", type=click.Choice(TYPES), default="latest", show_default=True,
-        help="What is wanted of a stack.",
-    ),
-    click.option("--dev", is_flag=True, help="With what development needs."),
-    click.option("--extra", "extras", multiple=True, metavar="NAME", help="With this extra."),
-    click.option("--group", "groups", multiple=True, metavar="NAME", help="With this group."),
+    click.option("--type", "kind", type=EnumChoice("adviser.scoring.criteria:RecommendationType"),
+                 default="latest", show_default=True, help="What the stack is optimised for."),
+    click.option("--dev", is_flag=True, help="Include development requirements."),
+    click.option("--extra", "extras", multiple=True, metavar="NAME",
+                 help="Include this extra; repeat for more."),
+    click.option("--group", "groups", multiple=True, metavar="NAME",
+                 help="Include this dependency group; repeat for more."),
     *_ENVIRONMENT,
-    click.option("--labels", metavar="K=V;K=V", default="", help="Kept with the advice."),
-    click.option(
-        "--constraint", "constraints", multiple=True, metavar="REQ",
-        help="A bound for a package if it is installed, such as 'numpy<2'.",
-    ),
-    click.option(
-        "--exclude", "exclusions", multiple=True, metavar="REQ",
-        help="Versions that are not to be chosen; a name alone means all.",
-    ),
-    click.option(
-        "--override", "overrides", multiple=True, metavar="REQ",
-        help="Replaces whatever anybody asks of the package.",
-    ),
-    click.option(
-        "--newer-than", metavar="WHEN", help="Only releases since a date, or of the last 90d."
-    ),
-    click.option(
-        "--older-than", metavar="WHEN", help="Only releases before a date, or at least 7d old."
-    ),
-    click.option(
-        "--pre", "prereleases", multiple=True, metavar="PKG",
-        help="Take pre-releases of it like any other.",
-    ),
-    click.option(
-        "--allow-vulnerability", "allowed", multiple=True, metavar="ID", help="Accept this one."
-    ),
-    click.option(
-        "--index", "indexes", multiple=True, metavar="NAME",
-        help="Configured indexes to take packages from, in this order.",
-    ),
-    click.option(
-        "--fetch", is_flag=True,
-        help="First read what is not known from the indexes, as `thoth packages add` does.",
-    ),
-    click.option(
-        "--time-limit", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-        metavar="S", help="Seconds that the search may take.",
-    ),
-    click.option(
-        "--memory-limit", type=click.IntRange(64), default=2048, show_default=True,
-        metavar="MIB", help="Memory that the search may take.",
-    ),
-    click.option(
-        "--threads", type=click.IntRange(1), default=1, show_default=True,
-        help="Of the solver; the answer does not depend on them.",
-    ),
+    click.option("--labels", metavar="K=V;K=V", default="", help="Labels stored with the advice."),
+    click.option("--constraint", "constraints", multiple=True, metavar="REQ",
+                 help="Restrict a package if it is installed, such as 'numpy<2'."),
+    click.option("--exclude", "exclusions", multiple=True, metavar="REQ",
+                 help="Never choose these versions; a bare name excludes all."),
+    click.option("--override", "overrides", multiple=True, metavar="REQ",
+                 help="Replace all requirements on a package."),
+    click.option("--newer-than", metavar="WHEN",
+                 help="Only releases since a date, or of the last days, such as 90d."),
+    click.option("--older-than", metavar="WHEN",
+                 help="Only releases before a date, or at least so old, such as 7d."),
+    click.option("--pre", "prereleases", multiple=True, metavar="PKG",
+                 help="Allow pre-releases of this package."),
+    click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
+                 help="Accept this vulnerability."),
+    click.option("--index", "indexes", multiple=True, metavar="NAME",
+                 help="Take packages from this configured index; repeat in order of priority."),
+    click.option("--fetch", is_flag=True,
+                 help="First read missing packages from the indexes."),
+    click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0,
+                 show_default=True, metavar="S", help="Longest search, in seconds."),
+    click.option("--memory-limit", type=click.IntRange(64), default=2048, show_default=True,
+                 metavar="MIB", help="Memory of the search, in MiB."),
+    click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
+                 help="Threads of the solver; the answer does not depend on them."),
 )  # fmt: skip
 
 
 def request_options(command: Command) -> Command:
-    """Add every option that says what is asked."""
+    """Add the options of an advice request."""
     return _with(_REQUEST, command)
 
 
 def environment_options(command: Command) -> Command:
-    """Add those that say where it is to run."""
+    """Add the options that describe the environment that the stack runs in."""
     return _with(_ENVIRONMENT, command)
 
 
@@ -133,10 +151,11 @@ def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:
 
 
 def asked_of(
-    settings: Settings, path: Path, given: Mapping[str, Any], *, count: int = 1
+    settings: Settings, path: Path | None, given: Mapping[str, Any], *, count: int = 1
 ) -> StackRequest:
-    """The request that a project and options make; the hardware class is found out later.
+    """The advice request of a project and options; its hardware class is determined later.
 
+    :param path: folder or file of the project; the current folder if ``None``
     :param given: the values of :func:`request_options` by name
     """
     from packaging.utils import canonicalize_name
@@ -149,7 +168,7 @@ def asked_of(
     from common.formats.file_fields import refuse
     from common.reasons import Reason
 
-    project, now = read_project(path), datetime.now(UTC)
+    project, now = read_project(path or Path()), datetime.now(UTC)
     options = RequestOptions(
         count=count,
         dev=given["dev"],
@@ -170,36 +189,35 @@ def asked_of(
     )
     where = asked_environment(project, given)
     asked = StackRequest(project, where, RecommendationType(given["kind"]), options)
-    # What is no requirement, extra or group needs no store to say so.
+    # Checked before a store is opened.
     if not asked.roots:
         refuse(
             Reason.MISSING_FIELD,
-            f"nothing is asked for on Python {where.python_version}, {where.platform}",
+            f"the project has no requirements on Python {where.python_version}, {where.platform}",
             f"{project.source}:$",
-            "check the file; `--dev`, `--extra` and `--group` ask for more, where a project has it",
+            "check the file; `--dev`, `--extra` and `--group` include more of its requirements",
         )
     return asked
 
 
 def asked_environment(project: Project | None, given: Mapping[str, Any]) -> Environment:
-    """That of the options; the project's Python, this host's platform where they say nothing.
+    """The environment of the options; by default the project's Python on this host's platform.
 
-    A project that names the minor version of this host's Python means this very one, unless it is
-    to run on another platform.
+    If the project names the minor version of this host's Python, its patch version is taken too.
     """
     from common.environments import environment, host_environment
 
     python = given["python"]
     if python is None and project is not None and project.python is not None:
         try:
-            found = environment(project.python, given["platform"], given["cuda"])
+            chosen = environment(project.python, given["platform"], given["cuda"])
         except InvalidArgument:
-            pass  # a project's own word, such as "3", may be less than a version
+            pass  # a project may name less than a version, such as "3"
         else:
             host, is_minor = host_environment(), project.python.count(".") == 1
-            if given["platform"] is None and is_minor and found.line == host.line:
-                found = replace(found, python_full_version=host.python_full_version)
-            return found
+            if given["platform"] is None and is_minor and chosen.line == host.line:
+                chosen = replace(chosen, python_full_version=host.python_full_version)
+            return chosen
     return environment(python, given["platform"], given["cuda"])
 
 
@@ -234,45 +252,41 @@ def labels(text: str) -> dict[str, str]:
     >>> labels("team = blue;tier=a,b")
     {'team': 'blue', 'tier': 'a,b'}
     """
-    found = {}
+    parsed = {}
     for part in filter(str.strip, text.split(";")):
         pair = _LABEL.fullmatch(part)
         if pair is None:
             raise InvalidArgument(f"--labels: {part!r} is not K=V")
-        found[pair[1]] = pair[2]
-    return found
+        parsed[pair[1]] = pair[2]
+    return parsed
 
 
 def fetch(stores: Stores, asked: StackRequest, more: Iterable[Dependency] = ()) -> None:
-    """Read the missing packages of a request; everything is reported on standard error.
+    """Read the packages of a request that are missing; reports go to standard error.
 
-    :param more: packages to look at besides those of the request
+    :param more: further requirements whose packages may be missing
     """
     from adviser.answering.missing_packages import fetch_missing
-    from cli.packages import progress_bars
-    from cli.packages_view import print_crawls
+    from cli.packages_view import crawl_progress, print_crawls
     from ingest.crawl.crawl_request import CrawlBounds
-    from ingest.crawl.runs import add_packages, roots_of
+    from ingest.crawl.runs import add_packages, roots_of, unanswered
 
     def add(index: str, requirements: Sequence[str], prereleases: bool) -> bool:
-        with redirect_stdout(sys.stderr), ExitStack() as stack:
-            report = add_packages(
-                stores.settings,
-                roots_of(requirements),
-                CrawlBounds(prereleases=prereleases),
-                index=index,
-                watching=False,
-                on_progress=progress_bars(stack, quiet=False),
-            )
-            stack.close()  # the bars end before the report begins
-            print_crawls(report)
-        return not report.unanswered
+        with redirect_stdout(sys.stderr):
+            with crawl_progress() as on_progress:
+                outcome = add_packages(
+                    stores.settings,
+                    roots_of(requirements),
+                    CrawlBounds(prereleases=prereleases),
+                    index=index,
+                    watching=False,
+                    on_progress=on_progress,
+                )
+            print_crawls(outcome)
+        return not unanswered(outcome.report)
 
-    for name, why in fetch_missing(stores, asked, add, _tell, more).items():
-        _tell(f"still missing: {name}: {why}")
+    def show(line: str) -> None:
+        click.echo(printable(line), err=True)
 
-
-def _tell(line: str) -> None:
-    from common.terminal import printable
-
-    click.echo(printable(line), err=True)
+    for name, reason in fetch_missing(stores, asked, add, show, more).items():
+        show(f"still missing: {name}: {reason}")

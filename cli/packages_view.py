@@ -1,368 +1,321 @@
-"""What imports of releases tell people; only commands call it."""
+"""What ``thoth packages`` prints: crawls, imports, releases, indexes and the watch list."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.errors import ProjectError
+from cli.console import (
+    LABEL_WIDTH,
+    Column,
+    Table,
+    counted,
+    counts_text,
+    moment_text,
+    print_field,
+    print_graph_state,
+    print_list,
+    progress_bars,
+)
 from common.terminal import first_few, printable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from common.releases import ReleaseFile
     from graph.record.crawls import WatchedProject
     from graph.record.indexes import IndexStatus
     from graph.record.packages import PackageView, ReleaseVulnerability
     from graph.record.release_merging import KnownRelease
+    from ingest.background_projection import RunOutcome
     from ingest.crawl.reports import CrawlReport
-    from ingest.crawl.runs import PackagesReport
     from ingest.releases.pipeline import ReleaseReport
 
+#: Lines of one kind that a report of a run shows; the rest is counted.
+_SHOWN_LINES = 10
+#: Entries of one kind that a status shows; the rest is counted.
+_SHOWN_ENTRIES = 20
 
-#: Alarms that are listed; `thoth packages status` counts them all.
-_SHOWN_ALARMS = 10
+
+@contextmanager
+def crawl_progress(*, hidden: bool = False) -> Iterator[Callable[[CrawlReport], None]]:
+    """A function that shows the progress of a crawl in two bars."""
+    with progress_bars("packages", "releases", hidden=hidden) as bars:
+
+        def show(report: CrawlReport) -> None:
+            bars.update("packages", report.packages, report.followed)
+            bars.update("releases", report.done, report.to_read)
+
+        yield show
 
 
 def print_releases(report: ReleaseReport, *, dry_run: bool) -> None:
-    """What became of the releases, and what a person should do next."""
-    verb = "can be taken in" if dry_run else "new"
-    click.echo(
-        f"releases      {report.read} read: {report.new} {verb}, {report.changed} changed, "
-        f"{report.known} already known, {report.quarantined} quarantined"
+    """Print what became of imported releases, and what to do next."""
+    new = "can be ingested" if dry_run else "new"
+    print_field(
+        "releases",
+        f"{report.read} read: {report.new} {new}, {report.changed} changed, "
+        f"{report.known} already known, {report.quarantined} quarantined",
     )
     if report.states:
-        click.echo(f"states        {_counts(report.states)}")
+        print_field("states", counts_text(report.states))
     if report.problems:
-        click.echo(f"problems      {_counts(report.problems)}")
+        print_field("problems", counts_text(report.problems))
     if report.mended:
-        click.echo(f"quarantine    {report.mended} mended")
+        print_field("quarantine", f"{report.mended} resolved")
     if report.quarantined:
-        where = "" if dry_run else "; see `thoth ingest quarantine`"
-        click.echo(f"refused       {_counts(report.reasons, spaced=False)}{where}")
-    _print_alarms(report)
+        reasons = ", ".join(f"{count} {code}" for code, count in report.reasons.most_common())
+        print_field("refused", reasons + ("" if dry_run else "; see `thoth ingest quarantine`"))
+    if report.alarms:
+        files = counted(len(report.alarms), "file has", "files have")
+        message = f"{files} another hash than before; the record keeps the first"
+        print_field("alarms", message, err=True)
+        alarms = [
+            f"{it.purl} {it.filename}: {it.known} became {it.offered}" for it in report.alarms
+        ]
+        print_list("", alarms, _SHOWN_LINES)
 
 
-def _counts(counted: Counter[str], *, spaced: bool = True) -> str:
-    names = ((count, name.replace("_", " ") if spaced else name) for name, count in counted.items())
-    return ", ".join(
-        f"{count} {name}" for count, name in sorted(names, key=lambda it: (-it[0], it))
-    )
-
-
-def _print_alarms(report: ReleaseReport) -> None:
-    if not report.alarms:
-        return
-    click.echo(
-        f"alarms        {len(report.alarms)} files have another hash than before; "
-        "the record keeps the first",
-        err=True,
-    )
-    for alarm in report.alarms[:_SHOWN_ALARMS]:
-        words = f"{alarm.purl} {alarm.filename}: {alarm.known} became {alarm.offered}"
-        click.echo(f"              {printable(words)}", err=True)
-    if len(report.alarms) > _SHOWN_ALARMS:
-        click.echo("              …", err=True)
-
-
-def print_graph(lag: int | None, error: ProjectError | None) -> None:
-    """Whether the graph shows what the record holds."""
-    if error is not None:
-        click.echo(f"graph         behind: {error}", err=True)
-        if lag:
-            click.echo(f"              {lag} entries wait; `thoth graph sync` later", err=True)
-    elif lag is not None:
-        click.echo(f"graph         {'up to date' if not lag else f'{lag} entries wait'}")
-
-
-#: Items of a list that are shown; the rest is counted.
-_SHOWN_LINES = 10
-
-
-def print_crawls(report: PackagesReport) -> None:
-    """What became of each index, and what a person should do next."""
-    for crawled in report.crawls:
-        print_crawl(crawled)
-    if not report.crawls:
-        click.echo("packages      none known; `thoth packages add NAME` begins")
-    print_graph(report.lag, report.graph_error)
+def print_crawls(outcome: RunOutcome[tuple[CrawlReport, ...]]) -> None:
+    """Print what became of each index, and what to do next."""
+    for report in outcome.report:
+        print_crawl(report)
+    if not outcome.report:
+        print_field("packages", "none known; add some with `thoth packages add NAME`")
+    print_graph_state(outcome.lag, outcome.graph_error)
 
 
 def print_crawl(report: CrawlReport) -> None:
-    """One index."""
+    """Print what became of one index."""
     traffic = report.traffic
-    click.echo(
-        f"packages      {report.packages} asked for at {report.index}: "
-        f"{len(report.missing)} missing, {_failed_pages(report)} failed"
+    failed_pages = sum(it.version is None for it in report.failed)
+    print_field(
+        "packages",
+        f"{report.packages} asked for at {report.index}: "
+        f"{len(report.missing)} missing, {failed_pages} failed",
     )
-    states = counts(report.read) or "none"
-    click.echo(
-        f"releases      {report.releases} in bounds: {report.known} known before, "
-        f"{sum(report.read.values())} read ({states})"
+    print_field(
+        "releases",
+        f"{report.releases} in bounds: {report.known} known before, "
+        f"{sum(report.read.values())} read ({counts_text(report.read) or 'none'})",
     )
-    click.echo(f"record        {report.new} new, {report.changed} changed")
+    print_field("record", f"{report.new} new, {report.changed} changed")
     if report.skipped:
-        click.echo(
-            f"skipped       {sum(report.skipped.values())} entries of pages that name no file of "
-            f"their package, or one twice: {_names(sorted(report.skipped))}"
-        )
+        entries = counted(sum(report.skipped.values()), "page entry", "page entries")
+        names = first_few(sorted(report.skipped), _SHOWN_LINES)
+        print_field("skipped", f"{entries} of other packages or listed twice: {names}")
     if report.events:
-        click.echo(f"events        {counts(report.events)}")
-    click.echo(
-        f"traffic       {traffic.requests} requests, {traffic.bytes_received / 1e6:.1f} MB, "
+        print_field("events", counts_text(report.events))
+    print_field(
+        "traffic",
+        f"{traffic.requests} requests, {traffic.bytes_received / 1e6:.1f} MB, "
         f"{traffic.revalidated} pages confirmed, {traffic.from_cache} answers from the cache, "
-        f"{report.elapsed_s:.1f} s"
+        f"{report.elapsed_s:.1f} s",
     )
-    _print_troubles(report)
+    _print_problems(report)
 
 
-def _failed_pages(report: CrawlReport) -> int:
-    return sum(it.version is None for it in report.failed)
-
-
-def _print_troubles(report: CrawlReport) -> None:
-    _print_list("missing", [f"{name}, which was asked for" for name in report.missing_roots])
-    _print_list("not watched", [f"{it}, as the index does not have it" for it in report.unwatched])
+def _print_problems(report: CrawlReport) -> None:
     others = sorted(set(report.missing) - set(report.missing_roots))
-    _print_list("missing", others)
-    _print_list(
-        "unsolvable", [f"no release of {it} can be chosen" for it in report.unsolvable_roots]
+    problems = (
+        ("missing", [f"{name}, which was asked for" for name in report.missing_roots]),
+        ("not watched", [f"{name}: the index does not have it" for name in report.unwatched]),
+        ("missing", others),
+        ("unsolvable", [f"no release of {name} can be chosen" for name in report.unsolvable_roots]),
+        ("unmet", [f"no release that can be chosen meets {name}" for name in report.unmet_roots]),
+        (
+            "failed",
+            [f"{it.name} {it.version or 'page'}: {it.message} [{it.code}]" for it in report.failed],
+        ),
+        (
+            "alarm",
+            [f"the page of {name} lists no files any more" for name in sorted(report.emptied)],
+        ),
+        (
+            "alarm",
+            [
+                f"{it.purl} {it.filename} has another hash: {it.known} became {it.offered}; "
+                "the record keeps the first"
+                for it in report.alarms
+            ],
+        ),
     )
-    _print_list("unmet", [f"no release that can be chosen meets {it}" for it in report.unmet_roots])
-    _print_list(
-        "failed",
-        [
-            f"{it.name} {it.version or 'as a whole'}: {it.message} [{it.code}]"
-            for it in report.failed
-        ],
-    )
+    for label, lines in problems:
+        print_list(label, lines, _SHOWN_LINES)
     if report.waiting:
-        click.echo(
-            f"waiting       {report.waiting} releases failed before; `thoth packages status` names "
-            "them, `--retry` tries them now",
-            err=True,
+        text = (
+            f"{counted(report.waiting, 'release')} failed before; `thoth packages status` lists "
+            "them, --retry tries again"
         )
-    _print_list(
-        "alarm", [f"{it} had files, and its page lists none" for it in sorted(report.emptied)]
-    )
-    _print_list(
-        "alarm",
-        [
-            f"{it.purl} {it.filename} had the hash {it.known} and is offered with {it.offered}; "
-            "the record keeps the first"
-            for it in report.alarms
-        ],
-    )
+        print_field("waiting", text, err=True)
     if report.left_out:
-        click.echo(
-            f"bound         {len(report.left_out)} packages were not followed (--max-packages): "
-            f"{_names(report.left_out)}",
-            err=True,
-        )
+        names = first_few(report.left_out, _SHOWN_LINES)
+        packages = counted(len(report.left_out), "package was", "packages were")
+        print_field("bound", f"{packages} not followed (--max-packages): {names}", err=True)
     if report.lost is not None:
-        click.echo(f"lost          {printable(str(report.lost))}; run it again to go on", err=True)
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN_LINES]) + (" …" if names[_SHOWN_LINES:] else "")
-
-
-def _print_list(label: str, lines: Sequence[str]) -> None:
-    for line in lines[:_SHOWN_LINES]:
-        click.echo(f"{label:<13} {printable(line)}", err=True)
-    if lines[_SHOWN_LINES:]:
-        click.echo(f"{'':<13} and {len(lines) - _SHOWN_LINES} more", err=True)
-
-
-def counts(counted: Mapping[str, int]) -> str:
-    """Counts in words, the largest first."""
-    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in _sorted(counted))
-
-
-def _sorted(counted: Mapping[str, int]) -> Iterable[tuple[str, int]]:
-    return sorted(counted.items(), key=lambda it: (-it[1], it[0]))
-
-
-#: Lines of a list that are shown.
-_SHOWN = 20
-
-
-def print_json(value: Any) -> None:
-    """One JSON document, with times in UTC."""
-    click.echo(json.dumps(value, indent=2, default=_plain))
-
-
-def _plain(value: Any) -> Any:
-    from common.releases import as_json_time
-
-    if isinstance(value, datetime):
-        return as_json_time(value)
-    raise TypeError(type(value).__name__)
+        text = f"{printable(str(report.lost))}; run the command again to continue"
+        print_field("lost", text, err=True)
 
 
 def print_status(indexes: Sequence[IndexStatus], days: int) -> None:
-    """How much is known of each index, how fresh it is, and what is wrong."""
+    """Print how much is known of each index, how fresh it is, and which problems it has."""
     if not indexes:
-        click.echo("Nothing is known yet; `thoth packages add NAME` begins.")
+        click.echo("No package is known yet; add some with `thoth packages add NAME`.")
     for status in indexes:
         click.echo(f"{status.index}")
-        _line("releases", counts(status.releases) or "none")
-        _line("not solved", counts(status.problems))
-        _line("projects", counts(status.projects))
-        _line("as of", _span(status))
-        _line("watched", str(status.watched) if status.watched else "")
-        _line("queue", counts({name: count for name, count in status.queue.items() if count}))
-        _line(f"last {days} days", counts(status.events))
-        _line("missing", first_few(status.missing, _SHOWN))
+        waiting = {name: count for name, count in status.queue.items() if count}
         failed = [f"{it['name']} [{it['problem']}]" for it in status.failed]
-        _line("failed", first_few(failed, _SHOWN))
         given_up = [f"{it['name']} {it['version']} [{it['problem']}]" for it in status.given_up]
-        _line("given up", first_few(given_up, _SHOWN))
         alarms = [
             " ".join(filter(None, (it["name"], it["version"], it.get("file"), f"[{it['kind']}]")))
             for it in status.alarms
         ]
-        listed = first_few(alarms, _SHOWN, status.alarm_count)
-        _line("alarms", f"{status.alarm_count}: {listed}" if status.alarm_count else "")
+        listed = first_few(alarms, _SHOWN_ENTRIES, status.alarm_count)
+        _print_fact("releases", counts_text(status.releases) or "none")
+        _print_fact("not solved", counts_text(status.problems))
+        _print_fact("projects", counts_text(status.projects))
+        _print_fact("as of", _period(status))
+        _print_fact("watched", str(status.watched) if status.watched else "")
+        _print_fact("queue", counts_text(waiting))
+        _print_fact(f"last {days} days", counts_text(status.events))
+        _print_fact("missing", first_few(status.missing, _SHOWN_ENTRIES))
+        _print_fact("failed", first_few(failed, _SHOWN_ENTRIES))
+        _print_fact("given up", first_few(given_up, _SHOWN_ENTRIES))
+        _print_fact("alarms", f"{status.alarm_count}: {listed}" if status.alarm_count else "")
 
 
-def _line(label: str, text: str) -> None:
+def _print_fact(label: str, text: str) -> None:
     if text:
-        click.echo(f"  {label:<12}  {printable(text)}")
+        print_field(f"  {label}", printable(text), width=LABEL_WIDTH + 2)
 
 
-def _span(status: IndexStatus) -> str:
+def _period(status: IndexStatus) -> str:
     if status.oldest is None or status.newest is None:
         return ""
-    oldest, newest = _minute(status.oldest), _minute(status.newest)
+    oldest, newest = moment_text(status.oldest), moment_text(status.newest)
     return newest if oldest == newest else f"{oldest} to {newest}"
 
 
-def _minute(moment: datetime | None) -> str:
-    from common.releases import as_json_time
-
-    return "" if moment is None else f"{as_json_time(moment) or '':.16}Z"
-
-
 def print_watched(packages: Sequence[WatchedProject]) -> None:
-    """The watch list."""
-    from rich.markup import escape
-
+    """Print the watch list."""
     if not packages:
         click.echo("No package is watched.")
         return
-    table = _table("package", "index", "versions", "newer than", "pre-releases")
-    for it in packages:
-        extras = f"[{','.join(it.extras)}]" if it.extras else ""
-        table.add_row(
-            escape(f"{it.name}{extras}"), escape(it.index), str(it.max_versions or ""),
-            _minute(it.newer_than), "yes" if it.prereleases else "",
-        )  # fmt: skip
-    _print(table)
+    titles = ("package", "index", "versions", "newer than", "pre-releases")
+    table = Table([Column(title) for title in titles])
+    for package in packages:
+        extras = f"[{','.join(package.extras)}]" if package.extras else ""
+        table.add(
+            f"{package.name}{extras}",
+            package.index,
+            str(package.max_versions or ""),
+            moment_text(package.newer_than) if package.newer_than else "",
+            "yes" if package.prereleases else "",
+        )
+    table.print()
 
 
 def print_package(view: PackageView, *, details: bool) -> None:
-    """A package: its releases in a table, or one by one with all that is known."""
+    """Print a package: its releases in a table, or each of them with all that is known."""
     for answer in view.answers:
-        words = answer.message or f"as of {_minute(answer.as_of)}"
-        click.echo(printable(f"{view.name} at {answer.index}: {answer.state}, {words}"))
+        as_of = moment_text(answer.as_of) if answer.as_of else "an unknown time"
+        state = answer.message or f"as of {as_of}"
+        click.echo(printable(f"{view.name} at {answer.index}: {answer.state}, {state}"))
     if details:
         for release in view.releases:
             _print_release(release, view.vulnerabilities.get(release.purl, ()))
     else:
         _print_releases(view)
-    for event in view.events[:_SHOWN]:
+    for event in view.events[:_SHOWN_ENTRIES]:
         detail = json.dumps(event.detail) if event.detail else ""
-        words = f"{_minute(event.occurred_at)} {event.index} {event.version} {event.kind} {detail}"
-        click.echo(printable(words.rstrip()))
-    if more := len(view.events[_SHOWN:]):
-        click.echo(f"and {more} earlier events: --json lists them")
+        moment = moment_text(event.occurred_at)
+        line = f"{moment} {event.index} {event.version} {event.kind} {detail}"
+        click.echo(printable(line.rstrip()))
+    if more := len(view.events[_SHOWN_ENTRIES:]):
+        click.echo(f"and {counted(more, 'earlier event')}: --json lists them")
 
 
 def _print_releases(view: PackageView) -> None:
-    table = _table(
-        "version", "index", "state", "uploaded", "python", "requires", "files", "affected by"
-    )
-    for it in view.releases:
-        table.add_row(
-            *map(
-                _shown,
-                (
-                    it.version, it.index, _state(it), f"{_minute(it.uploaded_at):.10}",
-                    it.requires_python or "", str(len(it.requirements)), _kinds(it),
-                    ", ".join(
-                        f"{harm.vulnerability_id} {harm.severity or ''}".strip()
-                        for harm in view.vulnerabilities.get(it.purl, ())
-                    ),
-                ),
-            )
-        )  # fmt: skip
-    _print(table)
+    table = Table(
+        [
+            Column("version"), Column("index"), Column("state", wraps=True), Column("uploaded"),
+            Column("python", wraps=True), Column("requires", right=True), Column("files"),
+            Column("affected by", wraps=True),
+        ]
+    )  # fmt: skip
+    for release in view.releases:
+        vulnerabilities = view.vulnerabilities.get(release.purl, ())
+        table.add(
+            release.version,
+            release.index,
+            _state(release),
+            f"{release.uploaded_at:%Y-%m-%d}" if release.uploaded_at else "",
+            release.requires_python or "",
+            str(len(release.requirements)),
+            _kinds_of_files(release),
+            ", ".join(
+                f"{it.vulnerability_id} {it.severity or ''}".strip() for it in vulnerabilities
+            ),
+        )
+    table.print()
 
 
 def _state(release: KnownRelease) -> str:
     from common.releases import ReleaseState
 
-    words = release.state.value
+    state = release.state.value
     if release.state not in (ReleaseState.SOLVED, ReleaseState.UNREAD):
-        words += f": {release.problem}"
-    return f"{words}, yanked" if release.yanked else words
+        state += f": {release.problem}"
+    return f"{state}, yanked" if release.yanked else state
 
 
-def _kinds(release: KnownRelease) -> str:
+def _kinds_of_files(release: KnownRelease) -> str:
     wheels = sum(file.kind == "wheel" for file in release.files.values())
-    named = [f"{wheels} wheels" if wheels != 1 else "1 wheel"] if wheels else []
+    kinds = [counted(wheels, "wheel")] if wheels else []
     if release.has_sdist:
-        named.append("sdist")
-    return " + ".join(named) or ("none" if release.files_complete else "unknown")
+        kinds.append("sdist")
+    return " + ".join(kinds) or ("none" if release.files_complete else "unknown")
 
 
-def _print_release(release: KnownRelease, harms: Sequence[ReleaseVulnerability]) -> None:
+def _print_release(release: KnownRelease, vulnerabilities: Sequence[ReleaseVulnerability]) -> None:
     click.echo(f"\n{release.purl}")
-    _line("state", _state(release))
-    _line("why", release.problem_message or "")
-    _line("yanked for", release.yanked_reason or "")
-    _line("uploaded", _minute(release.uploaded_at))
-    _line("as of", _minute(release.as_of))
-    _line("python", release.requires_python or "")
-    _line("licence", release.license or "")
-    _line("extras", ", ".join(release.extras))
-    source = release.metadata_source or ""
-    _line("read from", f"{release.metadata_file or ''} {source and f'({source})'}".strip())
+    source = f"({release.metadata_source})" if release.metadata_source else ""
+    _print_fact("state", _state(release))
+    _print_fact("reason", release.problem_message or "")
+    _print_fact("yanked for", release.yanked_reason or "")
+    _print_fact("uploaded", moment_text(release.uploaded_at) if release.uploaded_at else "")
+    _print_fact("as of", moment_text(release.as_of) if release.as_of else "")
+    _print_fact("python", release.requires_python or "")
+    _print_fact("licence", release.license or "")
+    _print_fact("extras", ", ".join(release.extras))
+    _print_fact("read from", f"{release.metadata_file or ''} {source}".strip())
     for requirement in release.requirements:
-        _line(
-            "requires",
-            requirement.raw + (f"  ({requirement.problem})" if requirement.problem else ""),
-        )
+        problem = f"  ({requirement.problem})" if requirement.problem else ""
+        _print_fact("requires", requirement.raw + problem)
     for file in release.files.values():
-        _line("file", _file(file))
+        _print_fact("file", _file_text(file))
     for file in release.gone.values():
-        _line("gone", _file(file))
-    for harm in harms:
-        score = "" if harm.score is None else f" {harm.score}"
-        words = f"{harm.vulnerability_id} {harm.severity or 'unrated'}{score}: {harm.summary or ''}"
-        _line("affected by", words)
+        _print_fact("gone", _file_text(file))
+    for each in vulnerabilities:
+        score = "" if each.score is None else f" {each.score}"
+        severity = f"{each.severity or 'unrated'}{score}"
+        _print_fact("affected by", f"{each.vulnerability_id} {severity}: {each.summary or ''}")
 
 
-def _file(file: ReleaseFile) -> str:
-    words = [file.filename, f"sha256:{file.sha256}" if file.sha256 else "without hash"]
+def _file_text(file: ReleaseFile) -> str:
+    facts = [file.filename, f"sha256:{file.sha256}" if file.sha256 else "without hash"]
     if file.attested is not None:
-        words.append("attested" if file.attested else "not attested")
+        facts.append("attested" if file.attested else "not attested")
     if file.yanked:
-        words.append(f"yanked: {file.yanked_reason}" if file.yanked_reason else "yanked")
-    return "  ".join(words)
+        facts.append(f"yanked: {file.yanked_reason}" if file.yanked_reason else "yanked")
+    return "  ".join(facts)
 
 
 def view_json(view: PackageView) -> dict[str, Any]:
-    """A package as ``--json`` prints it."""
+    """The document of a package that ``--json`` prints."""
     return {
         "name": view.name,
         "indexes": [asdict(it) for it in view.answers],
@@ -387,33 +340,9 @@ def view_json(view: PackageView) -> dict[str, Any]:
                 "files_complete": it.files_complete,
                 "files": [asdict(file) for file in it.files.values()],
                 "gone": [asdict(file) for file in it.gone.values()],
-                "vulnerabilities": [asdict(harm) for harm in view.vulnerabilities.get(it.purl, ())],
+                "vulnerabilities": [asdict(each) for each in view.vulnerabilities.get(it.purl, ())],
             }
             for it in view.releases
         ],
         "events": [asdict(it) for it in view.events],
     }
-
-
-def _shown(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(printable(text))
-
-
-def _table(*headings: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
-
-
-def _print(table: Table) -> None:
-    # Whoever reads a pipe or a file is not bound to the width of a terminal.
-    from rich.console import Console
-
-    console = Console() if sys.stdout.isatty() else Console(width=240)
-    console.print(table)

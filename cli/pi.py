@@ -1,4 +1,4 @@
-"""``pi list``, ``pi describe`` and ``pi run``."""
+"""``thoth pi``: performance indicators, each of which measures one operation of a library."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.console import Column, Table, print_json
 from cli.inspect import UnusableSpecification
+from cli.options import as_json_option, key_and_value
 from common.errors import ProjectError
 from common.settings import Settings
 from common.terminal import printable
@@ -22,59 +25,195 @@ from common.terminal import printable
 if TYPE_CHECKING:
     from pis.indicators.harness import Indicator
     from pis.scripts import ScriptRun
-from collections.abc import Iterable, Sequence
-from math import isfinite
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from pis.indicators.harness import Indicator
-
-
-_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
+_PYTHON_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
+#: What a shell adds to the number of the signal that ended a process.
+_SIGNALLED = 128
+_HELP = frozenset({"-h", "--help"})
+#: Keys that the tables read; a document without them is no result of an indicator.
+_KEYS = frozenset({"name", "component", "component_version", "threads", "build"})
+_NUMBERS = ("rate", "elapsed", "jitter")
+_OTHERS = frozenset({"unit", "repetitions", "calls_per_repetition", "peak", "warm_up"})
 
 
-@click.command()
-@click.argument("indicator")
-@click.argument("requirements", nargs=-1, required=True, metavar="REQUIREMENT…")
-@click.option("--python", "python_version", metavar="VERSION", help="Such as 3.11.")
+_RESULT_COLUMNS = ("median ms", "spread", "repetitions", "of peak")
+
+
+class NoResult(ProjectError):
+    """A program that ended well but printed no result."""
+
+    hint = "--python takes the path of an interpreter, such as /path/to/venv/bin/python"
+
+
+@click.group()
+def pi() -> None:
+    """Performance indicators: list, run and pin them."""
+
+
+@pi.command("list")
+@as_json_option
+def list_indicators(as_json: bool) -> None:
+    """List the indicators."""
+    from pis.catalogue import INDICATORS, indicator_of
+
+    indicators = [indicator_of(name) for name in INDICATORS]
+    if as_json:
+        print_json({"indicators": [_head(indicator) for indicator in indicators]})
+    else:
+        indicators_table(indicators).print()
+
+
+@pi.command()
+@click.argument("name")
+@as_json_option
+def describe(name: str, as_json: bool) -> None:
+    """Show what an indicator measures, and its flags."""
+    from pis.bundle import script_sha256
+    from pis.catalogue import indicator_of
+
+    indicator = indicator_of(name)
+    if as_json:
+        parameters = [_parameter(each) for each in indicator.all_parameters()]
+        digest = script_sha256(name)
+        print_json({**_head(indicator), "script_sha256": digest, "parameters": parameters})
+    else:
+        parameters_table(indicator).print()
+
+
+@pi.command(context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.option("--framework", help="Library to measure: numpy, torch or tensorflow.")
+@click.option("--device", help="Where to compute: cpu or cuda.")
+@click.option("--python", metavar="PATH",
+              help="Interpreter that has the library.  [default: this one]")  # fmt: skip
+@as_json_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[FLAGS OF THE INDICATOR]")
+@click.pass_context
+def run(
+    context: click.Context,
+    name: str,
+    framework: str | None,
+    device: str | None,
+    python: str | None,
+    as_json: bool,
+    arguments: tuple[str, ...],
+) -> None:
+    """Measure once with an indicator.
+
+    `thoth pi describe NAME` lists its flags. Exit code 1 if the library's answer or the rate
+    cannot be right, 2 if the library or the device cannot do what was asked.
+    """
+    from pis.amun.processes import interrupted_by_signals
+    from pis.catalogue import check_flags
+    from pis.scripts import run_script
+
+    check_flags(name, arguments)
+    options = {"--framework": framework, "--device": device}
+    flags = [f"{flag}={value}" for flag, value in options.items() if value is not None]
+    program = python or sys.executable
+    with interrupted_by_signals(), _status(name) as on_line:
+        finished = run_script(name, program, [*flags, *arguments], on_line)
+    for line in finished.errors:
+        if line.startswith("warning: "):
+            click.echo(printable(line), err=True)
+    if finished.exit_code:
+        _print_failure(finished)
+        code = finished.exit_code
+        context.exit(code if code > 0 else _SIGNALLED - code)
+    if _HELP & set(arguments):
+        click.echo(finished.stdout, nl=False)
+        return
+    document = document_of(finished.stdout)
+    if document is None:
+        raise NoResult(f"{program} printed no result of {name}")
+    if as_json:
+        click.echo(finished.stdout, nl=False)
+        return
+    click.echo(result_title(document))
+    result_table(document).print()
+    for note in result_notes(document):
+        click.echo(note)
+
+
+@contextmanager
+def _status(name: str) -> Iterator[Callable[[str], object]]:
+    """A function for the script's lines; a terminal shows the last one while the script runs."""
+    if not sys.stderr.isatty():
+        yield lambda line: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    prefix = f"{name}: "
+    with Console(stderr=True).status(f"{prefix}starting") as status:
+
+        def show(line: str) -> None:
+            if line.startswith(prefix):
+                status.update(escape(printable(line)))
+
+        yield show
+
+
+def _print_failure(finished: ScriptRun) -> None:
+    message = finished.error or "the script printed no message"
+    if finished.exit_code < 0:
+        message = f"signal {-finished.exit_code} ended the script: {message}"
+    click.echo(f"error: {printable(message, keep=chr(10))}", err=True)
+    if "cannot be imported" in message:
+        library = message.partition(" ")[0]
+        click.echo(
+            f"hint: install the extra `{library}` into that Python, name another one with "
+            "--python, or let `thoth inspect` build an environment",
+            err=True,
+        )
+
+
+@pi.command()
+@click.argument("names", nargs=-1, required=True, metavar="[INDICATOR] REQUIREMENT…")
+@click.option("--script", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A script of your own, instead of INDICATOR.")  # fmt: skip
+@click.option("--python", "python_version", metavar="VERSION",
+              help="Python version, such as 3.11.  [default: this one]")  # fmt: skip
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
               help="A parameter of the indicator; repeat for more.")  # fmt: skip
 @click.option("--index", metavar="NAME", help="A configured package index.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write here instead of to standard output.")  # fmt: skip
+              help="Write to this file.  [default: standard output]")  # fmt: skip
 @click.pass_obj
 def pin(
     settings: Settings,
-    indicator: str,
-    requirements: tuple[str, ...],
+    names: tuple[str, ...],
+    script: Path | None,
     python_version: str | None,
     parameters: tuple[str, ...],
     index: str | None,
     output: Path | None,
 ) -> None:
-    """Pin a stack for INDICATOR, such as `thoth pi pin matmul numpy==2.1.0`.
+    """Lock a stack and write its specification.
 
-    All that the requirements need is locked with the hashes of its wheels, for this
-    platform. `thoth inspect` measures what comes out.
+    For example `thoth pi pin matmul numpy==2.1.0`, or with a script of your own
+    `thoth pi pin --script mine.py numpy==2.3.5`. The requirements and their dependencies are locked
+    with the hashes of their wheels, for this platform. `thoth inspect` measures the stack.
     """
     from common.packages import DEFAULT_INDEX
     from pis.amun.pinning import pinned_specification
     from pis.amun.schema import InvalidSpecification
 
-    if python_version is not None and not _VERSION.fullmatch(python_version):
+    if python_version is not None and not _PYTHON_VERSION.fullmatch(python_version):
         raise UnusableSpecification(f"--python: {python_version!r} is no version such as 3.11")
     if output is not None and not output.exists():
         folder = output.absolute().parent
         if not os.access(folder, os.W_OK | os.X_OK) or not folder.is_dir():
-            raise UnusableSpecification(f"-o: {folder} is no folder to write to")
+            raise UnusableSpecification(f"-o: {folder} is not a writable folder")
+    measured, requirements = (names[0], names[1:]) if script is None else (_text(script), names)
+    if not requirements:
+        raise click.UsageError("REQUIREMENT is missing, such as numpy==2.1.0")
     try:
         specification = pinned_specification(
-            indicator,
+            measured,
             requirements,
             python_version,
-            dict(_pair(text) for text in parameters),
+            dict(key_and_value(text, "-p") for text in parameters),
             index=index or DEFAULT_INDEX,
             indexes=dict(settings.package_indexes),
         )
@@ -89,168 +228,16 @@ def pin(
     except OSError as error:
         raise UnusableSpecification(f"-o: {output}: {error.strerror}") from None
     packages = specification["python"]["requirements_locked"]["default"]
-    named = ", ".join(f"{name} {entry['version'][2:]}" for name, entry in packages.items())
-    click.echo(f"{output}: {named}", err=True)
+    versions = ", ".join(f"{name} {entry['version'][2:]}" for name, entry in packages.items())
+    click.echo(f"{output}: {versions}", err=True)
     click.echo(f"next: thoth inspect {shlex.quote(str(output))} --jobs 10", err=True)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="-p")
-    return name, value
-
-
-_SIGNALLED = 128
-_HELP = frozenset({"-h", "--help"})
-
-
-class NoResult(ProjectError):
-    """A program that ended well without having measured."""
-
-    hint = "--python takes the path of an interpreter, such as /path/to/venv/bin/python"
-
-
-as_json_option: Callable[[Any], Any] = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document."
-)
-
-
-@click.group()
-def pi() -> None:
-    """Run performance indicators: one operation of one library, measured."""
-
-
-@pi.command("list")
-@as_json_option
-def list_indicators(as_json: bool) -> None:
-    """Show the indicators there are."""
-    from rich.console import Console
-
-    from pis.catalogue import INDICATORS, indicator_of
-
-    indicators = [indicator_of(name) for name in INDICATORS]
-    if as_json:
-        _print_json({"indicators": [_head(it) for it in indicators]})
-    else:
-        Console().print(indicators_table(indicators))
-
-
-@pi.command()
-@click.argument("name")
-@as_json_option
-def describe(name: str, as_json: bool) -> None:
-    """Show what the indicator NAME measures and takes."""
-    from rich.console import Console
-
-    from pis.bundle import script_sha256
-    from pis.catalogue import indicator_of
-
-    indicator = indicator_of(name)
-    if as_json:
-        _print_json(
-            {
-                **_head(indicator),
-                "script_sha256": script_sha256(name),
-                "parameters": [_parameter(it) for it in indicator.all_parameters()],
-            }
-        )
-    else:
-        Console().print(parameters_table(indicator))
-
-
-@pi.command(context_settings={"ignore_unknown_options": True})
-@click.argument("name")
-@click.option("--framework", help="Library to measure: numpy, torch or tensorflow.")
-@click.option("--device", help="Where to compute: cpu or cuda.")
-@click.option("--python", metavar="PATH", help="Interpreter that has the library; else this one.")
-@as_json_option
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[FLAGS OF THE INDICATOR]")
-@click.pass_context
-def run(
-    context: click.Context,
-    name: str,
-    framework: str | None,
-    device: str | None,
-    python: str | None,
-    as_json: bool,
-    arguments: tuple[str, ...],
-) -> None:
-    """Measure with the indicator NAME; `thoth pi describe NAME` lists its own flags.
-
-    Exit code 1 if the library's answer or the rate cannot be right, 2 if library or device
-    cannot do what was asked.
-    """
-    from pis.amun.processes import interrupted_by_signals
-    from pis.catalogue import check_flags
-    from pis.scripts import run_script
-
-    check_flags(name, arguments)
-    chosen = {"--framework": framework, "--device": device}
-    flags = [f"{flag}={value}" for flag, value in chosen.items() if value is not None]
-    program = python or sys.executable
-    with interrupted_by_signals(), _progress(name) as on_line:
-        finished = run_script(name, program, [*flags, *arguments], on_line)
-    for line in finished.errors:
-        if line.startswith("warning: "):
-            click.echo(printable(line), err=True)
-    if finished.exit_code:
-        _explain(finished)
-        code = finished.exit_code
-        context.exit(code if code > 0 else _SIGNALLED - code)
-    if _HELP & set(arguments):
-        click.echo(finished.stdout, nl=False)
-        return
-    document = document_of(finished.stdout)
-    if document is None:
-        raise NoResult(f"{program} printed no result of {name}")
-    _show(finished.stdout, document, as_json=as_json)
-
-
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[str], object]]:
-    """A function for the script's lines: a terminal shows the last one while it is at work."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    console, start = Console(stderr=True), f"{name}: "
-    if not console.is_terminal:
-        yield lambda line: None
-        return
-    with console.status(f"{start}starting") as status:
-
-        def show(line: str) -> None:
-            if line.startswith(start):
-                status.update(escape(printable(line)))
-
-        yield show
-
-
-def _explain(finished: ScriptRun) -> None:
-    message = finished.error or "it said nothing"
-    if finished.exit_code < 0:
-        message = f"signal {-finished.exit_code} ended the script: {message}"
-    click.echo(f"error: {printable(message, keep=chr(10))}", err=True)
-    if "cannot be imported" in message:
-        library = message.partition(" ")[0]
-        click.echo(
-            f"hint: install the extra `{library}` into that Python, name another one with "
-            "--python, or let `thoth inspect` build an environment",
-            err=True,
-        )
-
-
-def _show(text: str, document: dict[str, Any], *, as_json: bool) -> None:
-    from rich.console import Console
-
-    if as_json:
-        click.echo(text, nl=False)
-        return
-    console = Console()
-    click.echo(result_title(document))
-    console.print(result_table(document))
-    for note in result_notes(document):
-        click.echo(note)
+def _text(script: Path) -> str:
+    try:
+        return script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableSpecification(f"--script: {script}: {error}") from None
 
 
 def _head(indicator: Indicator) -> dict[str, Any]:
@@ -274,65 +261,32 @@ def _parameter(parameter: Any) -> dict[str, Any]:
     }
 
 
-def _print_json(document: dict[str, Any]) -> None:
-    click.echo(json.dumps(document, indent=2))
-
-
-pi.add_command(pin)
-
-
-#: What the tables read; a document without it is no result of ours.
-_KEYS = frozenset({"name", "component", "component_version", "threads", "build"})
-_NUMBERS = ("rate", "elapsed", "jitter")
-_OTHERS = frozenset({"unit", "repetitions", "calls_per_repetition", "peak", "warm_up"})
-
-_COLUMNS = ("median ms", "spread", "repetitions", "of peak")
-
-
-def _table(title: str, columns: Iterable[str], numbers: Sequence[str] = ()) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0)
-    )
-    for column in columns:
-        right = column in numbers
-        table.add_column(
-            column, justify="right" if right else "left", overflow="fold", no_wrap=right
-        )
-    return table
-
-
 def indicators_table(indicators: Iterable[Indicator]) -> Table:
-    """What there is."""
-    from rich.markup import escape
-
-    table = _table("", ("name", "libraries", "what it does"))
-    for it in indicators:
-        table.add_row(it.name, ", ".join(it.frameworks), escape(it.summary))
+    """One row for each indicator."""
+    table = Table([Column("name"), Column("libraries"), Column("what it does", wraps=True)])
+    for indicator in indicators:
+        table.add(indicator.name, ", ".join(indicator.frameworks), indicator.summary)
     return table
 
 
 def parameters_table(indicator: Indicator) -> Table:
-    """What one indicator takes."""
-    from rich.markup import escape
-
-    table = _table(
-        f"{indicator.title}: {escape(indicator.summary)}", ("flag", "default", "what it is")
+    """One row for each flag of an indicator."""
+    table = Table(
+        [Column("flag"), Column("default"), Column("what it is", wraps=True)],
+        title=f"{indicator.title}: {indicator.summary}",
     )
-    for it in indicator.all_parameters():
-        words = [it.help]
-        if it.choices:
-            words.append("one of " + ", ".join(map(str, it.choices)))
-        if it.environment:
-            words.append("variable " + " or ".join(it.environment))
-        table.add_row(it.flag, str(it.default), escape("; ".join(words)))
+    for parameter in indicator.all_parameters():
+        description = [parameter.help]
+        if parameter.choices:
+            description.append("one of " + ", ".join(map(str, parameter.choices)))
+        if parameter.environment:
+            description.append("variable " + " or ".join(parameter.environment))
+        table.add(parameter.flag, str(parameter.default), "; ".join(description))
     return table
 
 
 def document_of(text: str) -> dict[str, Any] | None:
-    """The result document that ``text`` is; ``None`` if it is none."""
+    """Parse the result of an indicator; ``None`` if ``text`` is anything else."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -355,26 +309,24 @@ def _is_result(part: Any) -> bool:
 
 
 def result_table(document: dict[str, Any]) -> Table:
-    """One row a result."""
-    from rich.markup import escape
-
+    """One row for each result."""
     results = results_of(document)
-    shared = _shared([it["@parameters"] for it in results])
+    shared = _shared([result["@parameters"] for result in results])
     differing = [name for name in results[0]["@parameters"] if name not in shared]
-    columns = (*differing, results[0]["@result"]["unit"], *_COLUMNS)
-    table = _table("", columns, columns)
-    for it in results:
-        cells = [str(it["@parameters"][name]) for name in differing]
-        table.add_row(*map(escape, cells), *_numbers(it["@result"]))
+    titles = (*differing, results[0]["@result"]["unit"], *_RESULT_COLUMNS)
+    table = Table([Column(title, right=True) for title in titles])
+    for result in results:
+        parameters = [str(result["@parameters"][name]) for name in differing]
+        table.add(*parameters, *_numbers(result["@result"]))
     return table
 
 
 def result_title(document: dict[str, Any]) -> str:
     """What was measured: the library, and the parameters that all results share."""
     shared = _shared([it["@parameters"] for it in results_of(document)])
-    told = ", ".join(f"{name} {value}" for name, value in shared.items())
+    parameters = ", ".join(f"{name} {value}" for name, value in shared.items())
     component = f"{document['component']} {document['component_version']}"
-    return printable(f"{document['name']}, {component}: {told}")
+    return printable(f"{document['name']}, {component}: {parameters}")
 
 
 def results_of(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -405,27 +357,29 @@ def _numbers(result: dict[str, Any]) -> list[str]:
 
 
 def result_notes(document: dict[str, Any]) -> list[str]:
-    """Lines under the table: threads, build, and what a reader should know."""
+    """Lines below the table: threads, build and warnings."""
     threads, build = document["threads"], document["build"]
     used = "unknown" if threads["used"] is None else threads["used"]
     notes = [f"threads: {threads['requested']} requested, library uses {used}"]
-    notes.append("build: " + printable(_build_words(build) or "unknown"))
+    notes.append("build: " + printable(_build_text(build) or "unknown"))
     if document.get("gpu"):
         notes.append("gpu: " + printable(str(document["gpu"]["name"])))
     results = results_of(document)
-    restless = sum(not it["@result"]["warm_up"]["settled"] for it in results)
-    if restless:
-        notes.append(f"{restless} of {len(results)} never settled in the warm-up: mind the spread")
+    unsettled = sum(not it["@result"]["warm_up"]["settled"] for it in results)
+    if unsettled:
+        notes.append(
+            f"{unsettled} of {len(results)} never settled in the warm-up, so their spread is large"
+        )
     return notes
 
 
-def _build_words(build: dict[str, Any]) -> str:
-    """The parts of a build that a person asks for first."""
+def _build_text(build: dict[str, Any]) -> str:
+    """The most important parts of a build."""
     blas = build.get("blas")
     if isinstance(blas, dict):
         blas = " ".join(str(blas[key]) for key in ("name", "version") if key in blas)
     kernels = [it.get("kernels") for it in build.get("blas_runtime") or []]
-    words = {"BLAS": blas, "kernels": ", ".join(filter(None, kernels))}
+    parts = {"BLAS": blas, "kernels": ", ".join(filter(None, kernels))}
     for name in ("capability", "onednn", "cuda", "cudnn", "compiler", "git"):
-        words[name] = build.get(name)
-    return ", ".join(f"{name} {value}" for name, value in words.items() if value)
+        parts[name] = build.get(name)
+    return ", ".join(f"{name} {value}" for name, value in parts.items() if value)

@@ -1,4 +1,4 @@
-"""``thoth provenance``: every file of a lock against what indexes serve."""
+"""``thoth provenance``: compare every file of a lock with what the indexes serve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import NamedPath
+from cli.console import print_canonical_json, print_lines, print_note
+from cli.options import NamedPath, as_json_option
+from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,30 +20,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("lock", type=NamedPath(path_type=Path))
-@click.option(
-    "--index",
-    "indexes",
-    multiple=True,
-    metavar="NAME",
-    help="An index that packages may come from; every configured one by default.",
-)
-@click.option("--live", is_flag=True, help="Ask the indexes now, rather than the record.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--index", "indexes", multiple=True, metavar="NAME",
+              help="An allowed index; repeat for more.  [default: all configured]")  # fmt: skip
+@click.option("--live", is_flag=True, help="Ask the indexes now instead of reading PostgreSQL.")
+@as_json_option
 @click.pass_context
 def provenance(
     context: click.Context, lock: Path, indexes: tuple[str, ...], live: bool, as_json: bool
 ) -> None:
-    """Check where every file of LOCK comes from, a lock or a project's folder.
+    """Check where every file of a lock comes from.
 
-    Each issue has an identifier, a severity and a remedy. Exit code 1 if one is an error; 3 if
-    an index or a store does not answer.
-    """  # fmt: skip
+    LOCK is a lock or the folder of a project. Each issue has an identifier, a severity and a
+    remedy. Exit code 1 if an issue is an error; 3 if an index or a store does not answer.
+    """
     from adviser.answering.file_listings import places_of, recorded_listings, served_listings
     from adviser.answering.index_selection import called_indexes
     from adviser.provenance import KnownIndexes, check_lock
     from adviser.scoring.assessments import NoteLevel
-    from cli.console import print_json, print_lines
-    from common.errors import InvalidArgument
     from common.index.configuration import configured_indexes, index_of
     from graph.migrate import migrated_stores
 
@@ -59,26 +54,25 @@ def provenance(
     called = called_indexes(settings, project)
     issues = check_lock(project, KnownIndexes(listings, allowed, called, places_of(settings)))
     if as_json:
-        print_json([it.document() for it in issues])
+        print_canonical_json([it.document() for it in issues])
     else:
         print_lines(_lines(issues))
     context.exit(1 if any(it.type is NoteLevel.ERROR for it in issues) else 0)
 
 
 def _project_of(path: Path) -> Project:
-    """The project of a lock: a ``Pipfile.lock`` is one of the Pipfile beside it."""
+    """The project of a lock; that of a ``Pipfile.lock`` is the Pipfile beside it."""
     from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
-    from cli.console import print_note
     from cli.project_files import read_project
 
     manifest = path.with_name(PIPFILE)
     if path.name != PIPFILE_LOCK or not path.is_file():
         return read_project(path)
     if not manifest.is_file():
-        print_note(f"no {PIPFILE} is beside {path}, so whether it was made for it is not checked")
+        print_note(f"there is no {PIPFILE} beside {path}, so the lock is not compared with it")
         return read_project(path)
-    found = read_project(manifest)
-    return found if found.lock_source == path.name else read_project(path)
+    project = read_project(manifest)
+    return project if project.lock_source == path.name else read_project(path)
 
 
 def _lines(issues: list[ProvenanceIssue]) -> Iterator[str]:

@@ -1,12 +1,13 @@
-"""``record``: prove that the record is what its documents say."""
+"""``thoth record``: verify that stored rows are what their documents say."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
+from cli.console import counted, print_json, progress_bars
+from cli.options import as_json_option
 from common.settings import Settings
 from common.terminal import printable
 
@@ -14,39 +15,23 @@ if TYPE_CHECKING:
     from graph.verification.run import RecordReport
 
 #: Differences that are printed unless all are asked for.
-_SHOWN = 20
+_MOST_DIFFERENCES = 20
 
 
 @click.group()
 def record() -> None:
-    """The record: documents, and the rows that are made of them."""
+    """Documents in PostgreSQL and the rows made of them."""
 
 
 @record.command()
-@click.option(
-    "--documents",
-    "most",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Compare the next N documents only, from where the last run ended.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="Begin nothing after S seconds; the next run goes on from there.",
-)
-@click.option(
-    "--replay",
-    "replays",
-    type=click.IntRange(0),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Answer at most N pieces of recorded advice again.",
-)
-@click.option("--all", "show_all", is_flag=True, help="Print every difference, not only the first.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--documents", "most", type=click.IntRange(1), metavar="N",
+              help="Compare only the next N documents, from where the last run ended.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), metavar="S",
+              help="Stop after S seconds; the next run continues from there.")  # fmt: skip
+@click.option("--replay", "replays", type=click.IntRange(0), default=20, show_default=True,
+              metavar="N", help="Replay at most N pieces of recorded advice.")  # fmt: skip
+@click.option("--all", "show_all", is_flag=True, help="Print every difference.")
+@as_json_option
 @click.pass_context
 def verify(
     context: click.Context,
@@ -56,49 +41,47 @@ def verify(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Compare stored documents with their digests, and all rows with their documents.
+    """Compare rows with their documents.
 
-    Observations of a document in which anything differs are refused as evidence until a later run
-    finds the document whole again. Exit code 1 if something differs.
+    Documents are compared with their digests, and all rows with their documents. If anything in a
+    document differs, its observations are not used as evidence until a later run finds no
+    difference. Exit code 1 if something differs.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from graph.migrate import migrated_stores
     from graph.verification.run import verify_record
 
     settings: Settings = context.obj
-    console = Console(stderr=True)
-    hidden = as_json or not console.is_terminal
+    task = "Comparing documents"
     with (
         migrated_stores(settings, graph=False) as stores,
-        Progress(console=console, disable=hidden, transient=True) as bar,
+        progress_bars(task, hidden=as_json) as bars,
     ):
-        number = bar.add_task("Comparing documents", total=None)
         report = verify_record(
             settings,
             stores.engine,
             most=most,
             seconds=seconds,
             replays=replays,
-            progress=lambda done, total: bar.update(number, completed=done, total=total),
+            progress=lambda done, total: bars.update(task, done, total),
         )
     if as_json:
-        click.echo(json.dumps(report.as_json(), indent=2))
+        print_json(report.as_json())
     else:
-        print_record_report(report, None if show_all else _SHOWN)
+        print_record_report(report, None if show_all else _MOST_DIFFERENCES)
     if not report.equal:
         context.exit(1)
 
 
 def print_record_report(report: RecordReport, shown: int | None) -> None:
-    """What was compared, and every difference up to ``shown``."""
+    """Print what was compared and at most ``shown`` differences."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.documents.items()))
     rate = report.documents.total() / report.elapsed_s if report.elapsed_s else 0.0
-    compared = f"{_documents(report.documents.total())} compared in {report.elapsed_s:.1f} s"
+    compared = (
+        f"{counted(report.documents.total(), 'document')} compared in {report.elapsed_s:.1f} s"
+    )
     click.echo(f"{compared} ({rate:.0f}/s): {kinds or 'none'}")
-    for counted, count in sorted(report.counts.items()):
-        click.echo(f"{counted.replace('_', ' ')}: {count}")
+    for name, count in sorted(report.counts.items()):
+        click.echo(f"{name.replace('_', ' ')}: {count}")
     for column, count in sorted(report.outdated.items()):
         click.echo(f"stored by an earlier version and different now: {column}: {count}")
     for it in report.differences[:shown]:
@@ -108,14 +91,10 @@ def print_record_report(report: RecordReport, shown: int | None) -> None:
     if hidden := len(report.differences[shown:] if shown is not None else ()) + report.more:
         click.echo(f"  and {hidden} more")
     if not report.complete:
-        click.echo("not all documents were compared; the next run goes on from here")
+        click.echo("not all documents were compared; the next run continues from here")
     if report.equal:
         click.echo("equal")
         return
     damaged = f", {report.damaged} of them damaged" if report.damaged else ""
     verb = "differs" if report.tampered == 1 else "differ"
-    click.echo(f"{_documents(report.tampered)} {verb}{damaged}")
-
-
-def _documents(count: int) -> str:
-    return f"{count} {'document' if count == 1 else 'documents'}"
+    click.echo(f"{counted(report.tampered, 'document')} {verb}{damaged}")

@@ -1,33 +1,36 @@
-"""``thoth serve``: the HTTP server."""
+"""``thoth serve`` and ``thoth worker``: the HTTP service; ``thoth audit``: what requests wrote."""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.errors import InvalidArgument
+from cli.console import moment_text, print_json
+from cli.options import EnumChoice, as_json_option
+from common.errors import InvalidArgument, StoreUnavailable
+from common.logs import set_up_logs
 from common.settings import Settings
+from common.terminal import printable
 
 if TYPE_CHECKING:
     from api.jobs.queue import QueueName
     from api.server.supervisor import ChildProcess
-import json
-import logging
-import sys
-from dataclasses import asdict
-from datetime import UTC
-
-from common.errors import StoreUnavailable
-from common.logs import set_up_logs
-from common.terminal import printable
 
 _MOST_PROCESSES = 64
+_MOST_WRITES = 100_000
+#: One for requests of people, one for bulk jobs, one for inspections.
+PROCESSES = 3
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +45,30 @@ class _Tls:
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True,
-              help="0 takes a free one.")  # fmt: skip
+              help="Port to listen on; 0 takes a free one.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, _MOST_PROCESSES), default=2, show_default=True,
-              help="Processes.")  # fmt: skip
+              help="Number of processes.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, _MOST_PROCESSES), default=8, show_default=True,
-              help="Requests that each process answers at a time.")  # fmt: skip
+              help="Concurrent requests of each process.")  # fmt: skip
 @click.option("--tls-self-signed", is_flag=True,
-              help="With a certificate of this machine's own making, which is reused.")  # fmt: skip
+              help="Use a self-signed certificate, which is made once and kept.")  # fmt: skip
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="PEM file of a certificate, with its chain.")  # fmt: skip
+              help="PEM file with the certificate and its chain.")  # fmt: skip
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="PEM file of its key.")  # fmt: skip
+              help="PEM file with the certificate's key.")  # fmt: skip
 @click.option("--behind-proxy", is_flag=True,
-              help="One proxy stands in front: it ends TLS, and its X-Forwarded-* headers are "
-              "believed.")  # fmt: skip
-@click.option("--with-workers", is_flag=True, help="Run a worker for every queue, too.")
+              help="Trust X-Forwarded-* headers; a proxy terminates TLS.")  # fmt: skip
+@click.option("--with-workers", is_flag=True, help="Also run workers for all queues.")
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Where processes leave their figures for /metrics.")  # fmt: skip
+              help="Folder where the processes share their numbers for /metrics.")  # fmt: skip
 @click.pass_context
 def serve(ctx: click.Context, /, **given: Any) -> int:
-    """Answer requests over HTTP until SIGTERM; requests that run are finished."""
+    """Start the HTTP server.
+
+    It runs until SIGTERM, and finishes the requests that it has begun.
+    """
     settings: Settings = ctx.obj
     if given.pop("with_workers"):
         _tls(given)
@@ -78,34 +83,34 @@ def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
     from api.server.http_server import serve as run
 
     tls = _tls(given)
-    log_service(verbose)
+    log_service(settings, verbose)
     with listen(given["host"], given["port"]) as listener:
         _refuse_open(listener, tls, behind_proxy=given["behind_proxy"])
         ensure_stores(settings)
         certificate, key = _files(settings, tls, given["host"])
-        front = ServerOptions(
+        options = ServerOptions(
             given["workers"], given["threads"], certificate, key, given["behind_proxy"]
         )
-        # Entered before anything imports the client library, which looks for it then.
+        # prometheus_client looks for the folder when it is imported.
         with metrics_folder(metrics_root(settings, given["metrics_dir"]), "serve"):
-            check(settings, front)
+            check(settings, options)
             click.echo(f"Serving {_address(given['host'], listener, tls.wanted)}")
-            run(settings, front, listener)
+            run(settings, options, listener)
 
 
 def serve_with_workers(
     ctx: click.Context, arguments: Sequence[str], metrics_dir: Path | None = None
 ) -> int:
-    """Run the server and workers as child processes, so that each may end without the others.
+    """Run the server and workers as child processes; each may end without the others.
 
     :param arguments: of ``thoth serve``
     """
     from api.server.supervisor import ChildProcess
 
-    log_service(is_verbose(ctx))
+    log_service(ctx.obj, is_verbose(ctx))
     ensure_stores(ctx.obj)
     server = ChildProcess("serve", command("serve", *arguments), essential=True)
-    return supervise(ctx.obj, [server, *workers_of(shared_out(PROCESSES))], metrics_dir)
+    return supervise(ctx.obj, [server, *workers_of(queue_sets(PROCESSES))], metrics_dir)
 
 
 def is_verbose(ctx: click.Context) -> bool:
@@ -138,7 +143,7 @@ def _refuse_open(listener: socket.socket, tls: _Tls, *, behind_proxy: bool) -> N
 
     if not (tls.wanted or behind_proxy or is_private(listener)):
         raise InvalidArgument(
-            "--host: others could reach this address, and read tokens on their way: give"
+            "--host: this address can be reached from other machines, so tokens need TLS: add"
             " --tls-self-signed, or --tls-cert and --tls-key, or --behind-proxy"
         )
 
@@ -149,24 +154,27 @@ def _files(settings: Settings, tls: _Tls, host: str) -> tuple[Path | None, Path 
     from api.server.certificates import self_signed
     from graph.embedded.home import unusable
 
-    named = [host] if host not in {"0.0.0.0", "::", ""} else []  # noqa: S104 - compared, not bound
+    names = [host] if host not in {"0.0.0.0", "::", ""} else []  # noqa: S104 - compared, not bound
     try:
-        made = self_signed(settings.home / "tls", named)
+        certificate = self_signed(settings.home / "tls", names)
     except OSError as error:
         raise unusable(settings.home / "tls", error) from error
-    click.echo(f"certificate: {made.path}, until {made.expires_at:%Y-%m-%d}")
-    click.echo(f"sha256 fingerprint: {made.fingerprint}")
-    return made.path, made.key_path
+    click.echo(f"certificate: {certificate.path}, until {certificate.expires_at:%Y-%m-%d}")
+    click.echo(f"sha256 fingerprint: {certificate.fingerprint}")
+    return certificate.path, certificate.key_path
 
 
 def _checked(tls: _Tls) -> tuple[Path | None, Path | None]:
-    """The files of a real certificate, once it is sure that they can be used."""
+    """The files of a certificate, after loading them.
+
+    :raises InvalidArgument: if they cannot be used
+    """
     import ssl
 
     if tls.certificate is not None:
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            # An empty password: a key that has one is refused, and nobody is asked for it.
+            # With an empty password an encrypted key is refused; nobody is asked for its password.
             context.load_cert_chain(tls.certificate, tls.key, password="")
         except OSError as error:
             raise InvalidArgument(f"--tls-cert and --tls-key: {error}") from error
@@ -178,21 +186,15 @@ def _address(host: str, listener: socket.socket, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{shown}:{listener.getsockname()[1]}"
 
 
-#: Repeated from :class:`api.jobs.queue.QueueName`, which a test sees to: ``--help`` needs no queue.
-QUEUES = ("people", "bulk", "fetches", "inspections")
-#: One for people, one for what nobody waits for, one for inspections.
-PROCESSES = 3
-
-
 @click.command()
 @click.option("--processes", type=click.IntRange(1, _MOST_PROCESSES),
-              help="Jobs that run at a time, one a process; without --queue they share the queues,"
-              " and some are kept for people.  [default: 1 with --queue, else 3]")  # fmt: skip
-@click.option("--queue", "queues", type=click.Choice(QUEUES), multiple=True,
-              help="A queue to take from; several times for several.  [default: all]")  # fmt: skip
+              help="Number of processes; each runs one job at a time."
+              "  [default: 1 with --queue, else 3]")  # fmt: skip
+@click.option("--queue", "queues", type=EnumChoice("api.jobs.queue:QueueName"),
+              multiple=True, help="Take jobs from this queue.  [default: all]")  # fmt: skip
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Where processes leave their figures for /metrics.")  # fmt: skip
-@click.option("--alone", is_flag=True, hidden=True, help="Be the process that takes jobs.")
+              help="Folder where the processes share their numbers for /metrics.")  # fmt: skip
+@click.option("--alone", is_flag=True, hidden=True, help="Be one of the processes that take jobs.")
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -201,11 +203,14 @@ def worker(
     metrics_dir: Path | None,
     alone: bool,
 ) -> int:
-    """Take jobs until SIGTERM; a job that runs is finished, or returned to the queue."""
+    """Process the jobs of the service.
+
+    Workers run until SIGTERM. A running job is finished, or returned to its queue.
+    """
     from api.jobs.queue import QueueName
 
     settings: Settings = ctx.obj
-    log_service(bool(ctx.find_root().params.get("verbose")))
+    log_service(settings, is_verbose(ctx))
     wanted = [QueueName(name) for name in dict.fromkeys(queues)] or list(QueueName)
     if alone:
         from api.jobs.worker import run_worker
@@ -213,20 +218,20 @@ def worker(
         run_worker(settings, wanted, f"{socket.gethostname()}-{'-'.join(wanted)}-{os.getpid()}")
         return 0
     ensure_stores(settings)
-    sets = [wanted] * (processes or 1) if queues else shared_out(processes or PROCESSES)
+    sets = [wanted] * (processes or 1) if queues else queue_sets(processes or PROCESSES)
     return supervise(settings, workers_of(sets), metrics_dir)
 
 
-def shared_out(processes: int) -> list[list[QueueName]]:
-    """The queues of each of some processes, so that nobody who waits stands behind what is long.
+def queue_sets(processes: int) -> list[list[QueueName]]:
+    """The queues of each process; long jobs do not block jobs that people wait for.
 
-    >>> [[str(it) for it in queues] for queues in shared_out(2)]
+    >>> [[str(name) for name in names] for names in queue_sets(2)]
     [['people'], ['bulk', 'fetches', 'inspections']]
     """
     from api.jobs.queue import QueueName
 
     people, inspections = [QueueName.PEOPLE], [QueueName.INSPECTIONS]
-    # What the graph is to show is among the bulk: it must not wait for hours of an inspection.
+    # Projection into the graph is a bulk job: it must not wait for an inspection of hours.
     others = [QueueName.BULK, QueueName.FETCHES]
     if processes == 1:
         return [[*people, *others, *inspections]]
@@ -236,12 +241,12 @@ def shared_out(processes: int) -> list[list[QueueName]]:
 
 
 def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:
-    """A child for each set of queues, which takes from all of them."""
+    """A worker process for each set of queues."""
     from api.server.supervisor import ChildProcess
 
     children = []
     for number, queues in enumerate(sets, 1):
-        options = [it for queue in queues for it in ("--queue", queue.value)]
+        options = [text for queue in queues for text in ("--queue", queue.value)]
         name = f"worker-{'-'.join(queues)}-{number}"
         children.append(ChildProcess(name, command("worker", "--alone", *options)))
     return children
@@ -250,10 +255,7 @@ def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:
 def supervise(
     settings: Settings, children: Sequence[ChildProcess], metrics_dir: Path | None
 ) -> int:
-    """Keep ``children`` and embedded stores alive until a signal.
-
-    How often children died is among the metrics.
-    """
+    """Keep ``children`` and embedded stores running until a signal; restarts are counted."""
     from api.metrics_files import metrics_folder
     from api.server.store_watchdog import keeping_stores
     from api.server.supervisor import Supervisor
@@ -262,26 +264,26 @@ def supervise(
         metrics_folder(metrics_root(settings, metrics_dir), "worker"),
         keeping_stores(settings),
     ):
-        # Only now: it looks for the folder when it is imported.
+        # prometheus_client looks for the folder when it is imported.
         from api.metrics import RESTARTS
 
         return Supervisor(children, lambda _child: RESTARTS.inc()).run()
 
 
-_LOG = logging.getLogger(__name__)
-
-
-def log_service(verbose: bool) -> None:
-    """A service tells what it does without being asked."""
-    set_up_logs(verbose)
+def log_service(settings: Settings, verbose: bool) -> None:
+    """Set up logs of a service: at level INFO, and as JSON unless a terminal shows them."""
+    as_json = settings.log_format == "json" or (
+        settings.log_format is None and not sys.stderr.isatty()
+    )
+    set_up_logs(verbose, as_json=as_json)
     logging.getLogger("api").setLevel(logging.INFO)
 
 
 def ensure_stores(settings: Settings) -> None:
-    """Start embedded stores and bring them to this release's schema.
+    """Start embedded stores and migrate them to this version's schema.
 
-    :raises StoreUnavailable: if PostgreSQL does not answer; the graph may be away
-    :raises SchemaMismatch: if a schema is not this release's, and not ours to migrate
+    :raises StoreUnavailable: if PostgreSQL does not answer; the graph may be down
+    :raises SchemaMismatch: if an external store has another schema
     """
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
@@ -298,38 +300,39 @@ def ensure_stores(settings: Settings) -> None:
 
 
 def metrics_root(settings: Settings, chosen: Path | None) -> Path:
-    """Where processes that share a home meet, unless another folder was chosen."""
+    """The folder that all processes of a home share, unless another one was given."""
     return chosen or settings.home / "run" / "metrics"
 
 
 def command(*arguments: str) -> tuple[str, ...]:
-    """A command of this room, for a child process with this one's interpreter."""
+    """A ``thoth`` command for a child process with this interpreter."""
     return (sys.executable, "-m", "cli", *arguments)
-
-
-_MOST_WRITES = 100_000
 
 
 @click.command()
 @click.option("--limit", type=click.IntRange(1, _MOST_WRITES), default=100, show_default=True,
-              help="Writes, newest first.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+              help="Number of requests, newest first.")  # fmt: skip
+@as_json_option
 @click.pass_obj
 def audit(settings: Settings, limit: int, as_json: bool) -> None:
-    """List what requests wrote: when, who, from where, by which route, and what it made."""
+    """List the requests that wrote something.
+
+    Each line has the moment, the token, the address, the route, the status and what was made.
+    """
     from graph.migrate import migrated_stores
     from graph.record.audit import latest_writes
 
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        found = latest_writes(connection, limit + 1)  # one more tells whether there are more
-    listed, truncated = found[:limit], len(found) > limit
+        writes = latest_writes(connection, limit + 1)  # one more shows whether there are more
+    listed, truncated = writes[:limit], len(writes) > limit
     if truncated:
-        click.echo(f"only the newest {limit}; there are more: --limit sets how many", err=True)
+        click.echo(f"only the newest {limit} are listed; --limit lists more", err=True)
     if as_json:
-        writes = [{**asdict(it), "at": it.at.astimezone(UTC).isoformat()} for it in listed]
-        click.echo(json.dumps({"writes": writes, "truncated": truncated}, indent=2))
+        rows = [{**asdict(it), "at": it.at.astimezone(UTC).isoformat()} for it in listed]
+        print_json({"writes": rows, "truncated": truncated})
         return
-    for it in listed:
-        who, made = it.token_id or "anonymous", it.subject or "-"
-        line = f"{it.at:%Y-%m-%d %H:%M:%S}  {who}  {it.address}  {it.method} {it.route}"
-        click.echo(printable(f"{line}  {it.status}  {made}  {it.request_id}"))
+    for write in listed:
+        client = f"{write.token_id or 'anonymous'}  {write.address}"
+        outcome = f"{write.status}  {write.subject or '-'}  {write.request_id}"
+        line = f"{moment_text(write.at)}  {client}  {write.method} {write.route}  {outcome}"
+        click.echo(printable(line))

@@ -1,49 +1,59 @@
-"""``thoth stacks``: which stack ran fastest, and how surely."""
+"""``thoth stacks``: compare the speed of measured stacks."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from common.errors import ProjectError
+from cli.console import Column, Styled, Table, counted, print_json, print_text, shown
+from cli.options import as_json_option
+from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
-from common.terminal import printable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from adviser.scoring.comparisons import Comparison, SelfCheck
     from adviser.scoring.next_jobs import FurtherJobs
     from adviser.stack_comparison import StackGroup, StackResult
     from common.units import Multiple
 
+#: Marks beside a verdict, with the number of pairs or hosts that it rests on.
+_PAIRED, _POOLED = "⇄", "∑"
+_LEGEND = {
+    "paired": f"{_PAIRED}n: compared by n pairs of jobs that ran in turns.",
+    "pooled": f"{_POOLED}n: pooled over n hosts.",
+}
+_MISSING_EXPLAINED = (
+    "+n jobs, baseline +n: stable jobs still needed for a verdict (docs/reference/stacks.md)."
+)
+_TURNS_EXPLAINED = (
+    "Jobs of one run share unknown effects: run both stacks in turns (thoth inspect with both"
+    " specifications), or each in five runs."
+)
+_STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
+#: Open comparisons that are listed below a table.
+_MOST_NEXT = 3
+#: Characters of a title or a caption; parameters may be long.
+_LONGEST_TITLE = 600
+
 
 class NothingMeasured(ProjectError):
-    """No measurement is of what was asked for."""
+    """No measurement has the given indicator and hardware."""
 
-    hint = "`thoth stacks --all` shows what there is"
+    hint = "`thoth stacks --all` shows all measurements"
 
 
 @click.command()
 @click.option("--indicator", help="Only this performance indicator, such as PiMatmul.")
 @click.option("--hardware", metavar="DIGEST_PREFIX", help="Only this hardware class.")
-@click.option(
-    "--baseline",
-    metavar="DIGEST_PREFIX",
-    help="Compare with this stack; otherwise with the newest release of what was measured.",
-)
-@click.option("--all", "everything", is_flag=True, help="Show groups with a single stack too.")
-@click.option(
-    "--self-check",
-    "checking",
-    is_flag=True,
-    help="Compare stacks with themselves instead: every difference claimed is false.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--baseline", metavar="DIGEST_PREFIX",
+              help="Compare with this stack.  [default: the newest release]")  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="Also show groups with a single stack.")
+@click.option("--self-check", "checking", is_flag=True,
+              help="Compare stacks with themselves, where every difference is false.")  # fmt: skip
+@as_json_option
 @click.pass_context
 def stacks(
     context: click.Context,
@@ -54,93 +64,66 @@ def stacks(
     checking: bool,
     as_json: bool,
 ) -> None:
-    """Compare the measured stacks, job by job, where they were measured alike.
+    """Compare the speed of measured stacks.
 
-    With --self-check the exit code is 1 where the rules do not keep their promises.
+    Stacks are compared where they were measured alike: by the same indicator and parameters on the
+    same class of hardware. With --self-check the exit code is 1 if more differences are claimed
+    than the error rate allows.
     """
-    from rich.console import Console
-
     from adviser.reports.notes import refused_text
     from adviser.scoring.verdicts import family_text
     from adviser.stack_comparison import compare_stacks, identical_pairs
-    from adviser.stacks_document import (
-        compared,
-        self_check_document,
-        stacks_document,
-    )
+    from adviser.stacks_document import compared, self_check_document, stacks_document
     from graph.migrate import migrated_stores
     from graph.record.observations import measured_observations, refused_observations
 
     settings: Settings = context.obj
     if baseline == "":
-        raise click.BadParameter("an empty digest names no stack", param_hint="--baseline")
+        raise InvalidArgument("--baseline: an empty digest names no stack")
     if hardware is not None and ":" not in hardware:
-        hardware = f"sha256:{hardware}"  # as tables print them, digests go without
+        hardware = f"sha256:{hardware}"  # tables print digests without the algorithm
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        rows = measured_observations(connection, indicator=indicator, hardware=hardware)
-        if checking:
-            checked = identical_pairs(rows)
-            told = json.dumps(self_check_document(checked), indent=2)
-            click.echo(told if as_json else "\n".join(self_check_lines(checked)))
-            context.exit(1 if checked.problems else 0)
-        groups = compare_stacks(rows, baseline)
+        observations = measured_observations(connection, indicator=indicator, hardware=hardware)
         refused = refused_observations(connection)
-    shown = [group for group in groups if everything or len(group.stacks) > 1]
-    hidden = len(groups) - len(shown)
+    if checking:
+        checked = identical_pairs(observations)
+        if as_json:
+            print_json(self_check_document(checked))
+        else:
+            click.echo("\n".join(self_check_lines(checked)))
+        context.exit(1 if checked.problems else 0)
+    groups = compare_stacks(observations, baseline)
+    listed = [group for group in groups if everything or len(group.stacks) > 1]
+    hidden = len(groups) - len(listed)
     if as_json:
-        document = stacks_document(shown, hidden) | {"refused": refused}
-        click.echo(json.dumps(document, indent=2))
+        print_json(stacks_document(listed, hidden) | {"refused": refused})
         return
-    console = Console()
-    for group in shown:
-        console.print(group_table(group))
-        for note in group_notes(group):
-            console.print(note, highlight=False)
-        console.print()
-    if count := compared(shown):
-        console.print(family_text(count), highlight=False)
+    _print_groups(listed)
+    if count := compared(listed):
+        click.echo(family_text(count))
     if refused:
-        console.print(refused_text(refused), highlight=False)
+        click.echo(refused_text(refused))
     if not groups and (indicator or hardware):
         raise NothingMeasured("no measurement has this indicator and hardware")
     if not groups:
-        console.print("Nothing was measured yet: `thoth ingest inspections SOURCE` takes it in.")
+        click.echo("Nothing was measured yet: ingest inspections with `thoth ingest inspections`.")
     elif hidden:
-        word = "group" if hidden == 1 else "groups"
-        console.print(f"{hidden} {word} with fewer than two known stacks: --all shows them.")
+        word = counted(hidden, "group")
+        click.echo(f"{word} with fewer than two known stacks: --all shows them.")
 
 
-#: Marks beside a verdict that did not come from two arms alone, with what they count.
-_PAIRED, _POOLED = "⇄", "∑"
-
-
-_LEGEND = {
-    "paired": f"{_PAIRED}n: by n pairs of jobs that ran in turns.",
-    "pooled": f"{_POOLED}n: pooled over n hosts.",
-}
-
-
-_TURNS = (
-    "Nothing tells what one run by itself does to all of its jobs: run both stacks in turns"
-    " (thoth inspect with both specifications), or each in five runs."
-)
-
-
-_STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
-
-
-#: Of the open comparisons as many are named below a table.
-_NEXT = 3
-
-
-#: Characters of a title; parameters may be long.
-_TITLE_LIMIT = 600
+def _print_groups(groups: Sequence[StackGroup]) -> None:
+    for group in groups:
+        group_table(group).print()
+        for note in group_notes(group):
+            print_text(note)
+        click.echo()
 
 
 def group_title(group: StackGroup) -> str:
     """``PiMatmul (script 3e2b7fa1), dtype float32, cpu, on Intel … (1f2e3d4c)``.
 
-    Anybody can print the name of an indicator; its digest tells two scripts apart.
+    The digest distinguishes two scripts that print the same name.
     """
     from adviser.stack_comparison import short_digest
 
@@ -156,32 +139,23 @@ def group_title(group: StackGroup) -> str:
 
 
 def group_table(group: StackGroup) -> Table:
-    """One row a stack, known ones first; the caption names the baseline and why it is that."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
+    """One row for each stack, known ones first; the caption names the baseline."""
     from common.units import SPOKEN
 
-    spoken = SPOKEN[group.unit]
-    table = Table(
-        title=_shown(group_title(group)),
-        caption=_shown(_caption(group)),
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 0, 0, 1),
-        title_justify="left",
-        caption_justify="left",
-    )
+    unit = SPOKEN[group.unit]
     left_out = any(stack.unstable for stack in (*group.stacks, *group.unknown))
-    # Room for the name of a component, so that the rest fits 80 columns.
-    table.add_column("stack", overflow="fold", min_width=14)
-    for heading in ("jobs", *(["out"] * left_out), spoken.name, "spread", "differs", "95 % range"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold", min_width=len("undetermined"))
+    numbers = ("jobs", *(["out"] * left_out), unit.name, "spread", "differs", "95 % range")
+    columns = [Column("stack", wraps=True), *(Column(title, right=True) for title in numbers)]
+    table = Table(
+        [*columns, Column("verdict")],
+        title=shown(group_title(group), _LONGEST_TITLE),
+        caption=shown(_caption(group), _LONGEST_TITLE),
+    )
     for stack in group.stacks:
-        table.add_row(*_cells(stack, spoken, "baseline", left_out=left_out))
+        verdict = _verdict(stack.comparison) if stack.comparison else Styled("baseline", "")
+        table.add(*_cells(stack, unit, left_out=left_out), verdict)
     for stack in group.unknown:
-        table.add_row(*_cells(stack, spoken, "not compared", left_out=left_out), style="dim")
+        table.add(*_cells(stack, unit, left_out=left_out), Styled("not compared", "dim"))
     return table
 
 
@@ -191,63 +165,64 @@ def _caption(group: StackGroup) -> str:
 
     if group.baseline is None:
         return "No stack is known, so nothing is compared."
-    methods = {stack.comparison.method for stack in group.stacks if stack.comparison}
-    named = f"Baseline: {group.baseline.label}, {group.baseline_reason}."
-    parts = [named, *(text for method, text in _LEGEND.items() if method in methods)]
+    comparisons = [stack.comparison for stack in group.stacks if stack.comparison]
+    methods = {comparison.method for comparison in comparisons}
+    parts = [f"Baseline: {group.baseline.label}, {group.baseline_reason}."]
+    parts += [text for method, text in _LEGEND.items() if method in methods]
     if group.delta > MIN_DELTA:
-        parts.append(f"Identical stacks differ by up to {group.delta:.1%} here: so must others.")
-    if any(it.comparison and it.comparison.needs is Need.TURNS for it in group.stacks):
-        parts.append(_TURNS)
+        parts.append(
+            f"Identical stacks differ by up to {group.delta:.1%} here; smaller differences "
+            "are no verdict."
+        )
+    if any(it.jobs_missing or it.baseline_jobs_missing for it in comparisons):
+        parts.append(_MISSING_EXPLAINED)
+    if any(it.needs is Need.MARGIN for it in comparisons):
+        parts.append("Too close: over 1,000 jobs would be needed for a verdict.")
+    if any(it.needs is Need.TURNS for it in comparisons):
+        parts.append(_TURNS_EXPLAINED)
     if group.next_jobs:
-        rest = len(group.next_jobs) - _NEXT
-        jobs = [*map(_further, group.next_jobs[:_NEXT]), *([f"{rest} more"] if rest > 0 else [])]
+        more = len(group.next_jobs) - _MOST_NEXT
+        jobs = [*map(_further, group.next_jobs[:_MOST_NEXT]), *([f"{more} more"] * (more > 0))]
         parts.append(f"Measure next: {'; '.join(jobs)}.")
     return " ".join(parts)
 
 
-def group_notes(group: StackGroup) -> Iterator[str]:
-    """Lines below a table: which jobs its comparisons leave out and why, then warnings of noise."""
+def group_notes(group: StackGroup) -> Iterator[Styled]:
+    """Lines below a table: the jobs that its comparisons leave out, and warnings of noise."""
     from common.job_stability import left_out_text
 
     stacks = (*group.stacks, *group.unknown)
-    if any(it.left_out for it in stacks):
-        yield "Jobs left out; of a comparison, with those of the baseline:"
-    for it in stacks:
-        if it.left_out:
-            yield _shown(f"  {it.label}: {left_out_text(it.left_out)}")
-    for it in stacks:
-        yield from (f"[yellow]warning: {_shown(warning)}[/]" for warning in it.warnings)
+    if any(stack.left_out for stack in stacks):
+        yield Styled("Jobs left out of each comparison, of the stack and of the baseline:", "")
+    for stack in stacks:
+        if stack.left_out:
+            yield Styled(shown(f"  {stack.label}: {left_out_text(stack.left_out)}"), "")
+    for stack in stacks:
+        yield from (Styled(shown(f"warning: {text}"), "yellow") for text in stack.warnings)
 
 
-def _further(it: FurtherJobs) -> str:
+def _further(further: FurtherJobs) -> str:
     """``tensorflow 2.9.3 (aa010000) +13 jobs (62 % chance of a claim)``."""
-    lacking = [
-        f"+{it.jobs} {'job' if it.jobs == 1 else 'jobs'}" if it.jobs else "",
-        f"base +{it.baseline_jobs}" if it.baseline_jobs else "",
-        f"({it.chance:.0%} chance of a claim)" if it.chance else "",
+    missing = [
+        f"+{counted(further.jobs, 'job')}" if further.jobs else "",
+        f"baseline +{further.baseline_jobs}" if further.baseline_jobs else "",
+        f"({further.chance:.0%} chance of a claim)" if further.chance else "",
     ]
-    return " ".join([it.candidate, *filter(None, lacking)])
+    return " ".join([further.candidate, *filter(None, missing)])
 
 
-def _cells(stack: StackResult, spoken: Multiple, otherwise: str, *, left_out: bool) -> list[str]:
+def _cells(stack: StackResult, unit: Multiple, *, left_out: bool) -> list[str]:
+    """All cells of a row but the verdict."""
     median, variation, comparison = stack.median_rate, stack.variation, stack.comparison
     return [
-        _shown(stack.label),
+        shown(stack.label, _LONGEST_TITLE),
         str(stack.jobs),
         *([str(len(stack.unstable))] * left_out),
-        "–" if median is None else f"{median / spoken.factor:,.2f}",
+        "–" if median is None else f"{median / unit.factor:,.2f}",
         "–" if variation is None else f"{variation:.1%}",
         "" if comparison is None else _difference(comparison),
         "" if comparison is None else _interval(comparison),
-        otherwise if comparison is None else _verdict(comparison),
     ]
-
-
-def _shown(text: str) -> str:
-    """Text of a document for a terminal: no markup, no control characters, not endless."""
-    from rich.markup import escape
-
-    return escape(printable(text[:_TITLE_LIMIT]) + "…" * (len(text) > _TITLE_LIMIT))
 
 
 def _difference(comparison: Comparison) -> str:
@@ -260,45 +235,44 @@ def _interval(comparison: Comparison) -> str:
     return f"{comparison.interval_low_pct:+.1f}…{comparison.interval_high_pct:+.1f}"
 
 
-def _verdict(comparison: Comparison) -> str:
+def _verdict(comparison: Comparison) -> Styled:
     from adviser.scoring.estimates import Method
 
-    style = _STYLES.get(comparison.verdict)
-    word = f"[{style}]{comparison.verdict}[/]" if style else str(comparison.verdict)
+    text = str(comparison.verdict)
     if comparison.method is Method.PAIRED:
-        word += f" {_PAIRED}{comparison.pairs}"
+        text += f" {_PAIRED}{comparison.pairs}"
     elif comparison.method is Method.POOLED:
-        word += f" {_POOLED}{comparison.hosts}"
-    return "\n".join([word, *_missing(comparison)])
+        text += f" {_POOLED}{comparison.hosts}"
+    return Styled("\n".join([text, *_missing(comparison)]), _STYLES.get(comparison.verdict, ""))
 
 
 def _missing(comparison: Comparison) -> Iterator[str]:
-    """What an undetermined comparison lacks, in the few words that a cell has room for."""
+    """What an undetermined comparison needs."""
     from adviser.scoring.sample_needs import Need
 
-    ours, theirs = comparison.jobs_missing, comparison.baseline_jobs_missing
     if comparison.hosts == 0:
         yield "no common host"
     elif comparison.needs is Need.TURNS:
         yield "run in turns"
         return
     elif comparison.needs is Need.MARGIN:
-        yield "over 1,000 jobs"
+        yield "too close"
     elif comparison.needs is Need.HOSTS:
         yield "on more hosts"
-    what = "run" if comparison.needs is Need.RUNS else "job"
-    if ours:
-        yield f"+{ours} {what if ours == 1 else what + 's'}"
-    if theirs:
-        yield f"base +{theirs}"
+    if comparison.jobs_missing:
+        noun = "run" if comparison.needs is Need.RUNS else "job"
+        yield f"+{counted(comparison.jobs_missing, noun)}"
+    if comparison.baseline_jobs_missing:
+        yield f"baseline +{comparison.baseline_jobs_missing}"
 
 
-def self_check_lines(it: SelfCheck) -> list[str]:
-    """The self-check for a person."""
-    if not it.comparisons:
+def self_check_lines(check: SelfCheck) -> list[str]:
+    """The result of a self-check, and its problems."""
+    if not check.comparisons:
         return ["No stack was measured twice with five stable jobs: nothing can be checked."]
-    told = (
-        f"{it.comparisons} comparisons of stacks with themselves: called faster {it.faster} times,"
-        f" slower {it.slower} times; {it.held} of {it.settled} intervals of 95 % hold no difference"
+    result = (
+        f"{check.comparisons} comparisons of stacks with themselves: {check.faster} called faster,"
+        f" {check.slower} called slower; {check.held} of {check.settled} intervals of 95 % include"
+        " no difference"
     )
-    return [told, *(f"problem: {problem}" for problem in it.problems)]
+    return [result, *(f"problem: {problem}" for problem in check.problems)]

@@ -1,47 +1,39 @@
-"""``up``, ``down``, ``status`` and ``migrate``."""
+"""``thoth up``, ``down``, ``status`` and ``migrate``: the two stores."""
 
 from __future__ import annotations
 
-import json
+import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
-
-import click
-
-from common.settings import Settings
-
-if TYPE_CHECKING:
-    from graph.embedded.stores import Started
-import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from cli.console import print_json
+from cli.options import as_json_option
 from common.errors import ProjectError
+from common.settings import Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from graph.embedded.service import Service
+    from graph.embedded.stores import Started
     from graph.migrate import SchemaState
 
-
 _NOT_ALL_UP = 3
-
-as_json_option: Callable[[Any], Any] = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object."
-)
 
 
 @click.command()
 @as_json_option
-@click.option(
-    "--serve", is_flag=True, help="Then serve over HTTPS and take jobs, until Ctrl-C ends it all."
-)
-@click.option("--port", type=click.IntRange(0, 65535), help="With --serve.  [default: 8443]")
+@click.option("--serve", is_flag=True, help="Then run the HTTP service until Ctrl-C.")
+@click.option("--port", type=click.IntRange(0, 65535),
+              help="Port of the service, with --serve.  [default: 8443]")  # fmt: skip
 @click.pass_context
 def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
-    """Start the embedded stores, and wait until they answer."""
+    """Start the embedded stores and wait until they answer."""
     from graph.embedded.stores import EmbeddedStores
     from graph.engine import to_stderr
 
@@ -51,38 +43,38 @@ def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
     began = time.perf_counter()
     started = EmbeddedStores(settings).start(to_stderr)
     elapsed_s = round(time.perf_counter() - began, 3)
-    _tell_started(settings, started, elapsed_s, as_json)
-    return _served(ctx, started, port) if serve else 0
+    _print_started(settings, started, elapsed_s, as_json=as_json)
+    return _serve(ctx, started, port) if serve else 0
 
 
-def _served(ctx: click.Context, started: list[Started], port: int | None) -> int:
-    """Serve until a signal, then stop the stores, if it was this command that started them."""
+def _serve(ctx: click.Context, started: list[Started], port: int | None) -> int:
+    """Serve until a signal, then stop the stores, if this command started them."""
     from cli.service import serve_with_workers
     from graph.embedded.stores import EmbeddedStores
 
-    options = ["--tls-self-signed", *([] if port is None else ["--port", str(port)])]
+    arguments = ["--tls-self-signed", *([] if port is None else ["--port", str(port)])]
     try:
-        return serve_with_workers(ctx, options)
+        return serve_with_workers(ctx, arguments)
     finally:
         if started and all(store.now for store in started):
             EmbeddedStores(ctx.obj).stop()
 
 
-def _tell_started(
-    settings: Settings, started: list[Started], elapsed_s: float, as_json: bool
+def _print_started(
+    settings: Settings, started: list[Started], elapsed_s: float, *, as_json: bool
 ) -> None:
     if as_json:
         stores = [
             {"name": s.name, "started": s.now, "port": s.record.port, "pid": s.record.pid}
             for s in started
         ]
-        _print_json({"home": str(settings.home), "stores": stores, "elapsed_s": elapsed_s})
+        print_json({"home": str(settings.home), "stores": stores, "elapsed_s": elapsed_s})
         return
     for store in started:
-        words = f"started in {elapsed_s:.1f} s" if store.now else "already up"
-        click.echo(f"{store.name}: {words}, port {store.record.port}, pid {store.record.pid}")
+        state = f"started in {elapsed_s:.1f} s" if store.now else "already up"
+        click.echo(f"{store.name}: {state}, port {store.record.port}, pid {store.record.pid}")
     for name in _external(settings):
-        click.echo(f"{name}: external, not ours to start")
+        click.echo(f"{name}: external, not started by thoth")
 
 
 @click.command()
@@ -95,24 +87,27 @@ def down(settings: Settings, as_json: bool) -> None:
     stopped = EmbeddedStores(settings).stop()
     if as_json:
         stores = [{"name": store.name, "stopped": store.now} for store in stopped]
-        _print_json({"home": str(settings.home), "stores": stores})
+        print_json({"home": str(settings.home), "stores": stores})
         return
     for store in stopped:
         click.echo(f"{store.name}: {'stopped' if store.now else 'was not running'}")
     for name in _external(settings):
-        click.echo(f"{name}: external, not ours to stop")
+        click.echo(f"{name}: external, not stopped by thoth")
 
 
 @click.command()
 @as_json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show the stores; exit code 3 if one is down. Starts nothing."""
+    """Show whether the stores are up.
 
+    Starts nothing. Also says when requests wait and no worker runs. Exit code 3 if a store is
+    down.
+    """
     settings: Settings = ctx.obj
     stores = inventory(settings)
     if as_json:
-        _print_json({"home": str(settings.home), "stores": [asdict(store) for store in stores]})
+        print_json({"home": str(settings.home), "stores": [asdict(store) for store in stores]})
     else:
         click.echo(f"home: {settings.home}")
         for store in stores:
@@ -125,25 +120,26 @@ def status(ctx: click.Context, as_json: bool) -> None:
 @as_json_option
 @click.pass_obj
 def migrate(settings: Settings, as_json: bool) -> None:
-    """Bring both stores' schemas to what this version expects; safe to repeat."""
+    """Migrate the schemas of both stores to this version.
+
+    It is safe to repeat.
+    """
     from graph.engine import open_stores
     from graph.migrate import migrate as apply
 
     with open_stores(settings) as stores:
         before = apply(stores)
     if as_json:
-        _print_json({"stores": [asdict(state) for state in before]})
+        print_json({"stores": [asdict(state) for state in before]})
         return
     for state in before:
-        words = f"applied {', '.join(state.pending)}" if state.pending else "nothing to do"
-        click.echo(f"{state.store}: {words}, schema {state.expected or 'empty'}")
+        steps = f"applied {', '.join(state.pending)}" if state.pending else "nothing to do"
+        click.echo(f"{state.store}: {steps}, schema {state.expected or 'empty'}")
 
 
 def _external(settings: Settings) -> list[str]:
-    embedded = {
-        "PostgreSQL": settings.embedded_database,
-        "the graph": settings.embedded_graph,
-    }
+    """Names of the stores that run elsewhere."""
+    embedded = {"PostgreSQL": settings.embedded_database, "the graph": settings.embedded_graph}
     return [name for name, here in embedded.items() if not here]
 
 
@@ -163,17 +159,13 @@ def _described(store: StoreStatus) -> str:
     return "\n".join(lines)
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value, indent=2))
-
-
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """One store, seen from outside.
+    """One store, as it answers.
 
     :param url: without the password; ``None`` for an embedded store that is down
-    :param problem: why it counts as down, or what is wrong with its schema
-    :param size_bytes: its data; ``None`` where the store does not say
+    :param problem: why it counts as down, or what is wrong with its schema or its requests
+    :param size_bytes: size of its data; ``None`` if the store does not report it
     """
 
     name: str
@@ -196,8 +188,8 @@ def inventory(settings: Settings) -> list[StoreStatus]:
     from graph.engine import GRAPH, POSTGRESQL
 
     return [
-        _status(settings, PostgreSQL, POSTGRESQL, settings.embedded_database, _ask_postgresql),
-        _status(settings, ArcadeDB, GRAPH, settings.embedded_graph, _ask_graph),
+        _status(settings, PostgreSQL, POSTGRESQL, settings.embedded_database, _query_postgresql),
+        _status(settings, ArcadeDB, GRAPH, settings.embedded_graph, _query_graph),
     ]
 
 
@@ -206,7 +198,7 @@ def _status(
     kind: type[Service],
     name: str,
     embedded: bool,
-    ask: Callable[[Settings, StoreStatus], StoreStatus],
+    query: Callable[[Settings, StoreStatus], StoreStatus],
 ) -> StoreStatus:
     from graph.embedded.stores import EmbeddedStores
 
@@ -215,12 +207,12 @@ def _status(
     if embedded and record is None:
         return replace(status, problem="not running", hint="run `thoth up`")
     try:
-        return ask(settings, status)
+        return query(settings, status)
     except ProjectError as error:
         return replace(status, problem=str(error), hint=error.hint)
 
 
-def _ask_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
+def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
     from sqlalchemy import text
 
     from graph.engine import relational_engine, relational_errors, relational_url
@@ -230,19 +222,20 @@ def _ask_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
     engine = relational_engine(settings)
     try:
         with relational_errors(settings), engine.connect() as connection:
-            found = replace(
+            current = replace(
                 status,
                 up=True,
                 url=url,
                 version=str(connection.scalar(text("SHOW server_version"))),
                 size_bytes=connection.scalar(text("SELECT pg_database_size(current_database())")),
             )
-            return _with_schema(found, lambda: relational_state(connection))
+            current = _with_schema(current, lambda: relational_state(connection))
+            return current if current.problem else _with_requests(current, connection)
     finally:
         engine.dispose()
 
 
-def _ask_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
+def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
     from graph.embedded.stores import EmbeddedStores
     from graph.engine import graph_database, graph_driver, graph_errors, graph_url, server_agent
     from graph.migrate import graph_state
@@ -251,13 +244,14 @@ def _ask_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
     with graph_errors(settings), graph_driver(settings) as driver:
         agent = server_agent(driver, database)
         size = _size_of(EmbeddedStores(settings).home.graph) if settings.embedded_graph else None
-        found = replace(status, up=True, url=graph_url(settings), version=agent, size_bytes=size)
-        return _with_schema(found, lambda: graph_state(driver, database))
+        url = graph_url(settings)
+        current = replace(status, up=True, url=url, version=agent, size_bytes=size)
+        return _with_schema(current, lambda: graph_state(driver, database))
 
 
-def _with_schema(status: StoreStatus, ask: Callable[[], SchemaState]) -> StoreStatus:
+def _with_schema(status: StoreStatus, query: Callable[[], SchemaState]) -> StoreStatus:
     try:
-        state = ask()
+        state = query()
     except ProjectError as error:
         return replace(status, problem=str(error), hint=error.hint)
     hint = "run `thoth migrate`" if state.pending else None
@@ -270,8 +264,15 @@ def _with_schema(status: StoreStatus, ask: Callable[[], SchemaState]) -> StoreSt
     )
 
 
+def _with_requests(status: StoreStatus, connection: Connection) -> StoreStatus:
+    """Add the problem that requests wait and no worker runs."""
+    from graph.record.analyses import waiting_requests
+
+    return replace(status, problem=waiting_requests(connection).problem)
+
+
 def _size_of(folder: Path) -> int:
-    """Bytes below ``folder``; files that come and go meanwhile do not count."""
+    """Bytes of the files in a folder; files that disappear meanwhile are not counted."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

@@ -1,125 +1,196 @@
-"""``thoth why`` and ``thoth why-not``: the same request, with one thing forced."""
+"""``thoth why`` and ``thoth why-not``: the same request, with one version forced."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cli.options import NamedPath, request_options
+from cli.console import print_canonical_json, print_lines, print_note
+from cli.options import (
+    as_json_option,
+    asked_of,
+    dependencies,
+    fetch,
+    project_path,
+    request_options,
+)
 from common.errors import InvalidArgument
 from common.settings import Settings
 
-_path = click.option(
-    "--project",
-    "path",
-    type=NamedPath(path_type=Path),
-    default=".",
-    help="Folder or file of the project; this folder by default.",
-)
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+if TYPE_CHECKING:
+    from adviser.advise import Advice
+    from adviser.explain import ForcedStack, PackagePresence, VersionChange
+    from adviser.resolver.worker import ResolverWorker
+    from graph.candidates import Dependency
+
+Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
 
 
 @click.command()
 @click.argument("name")
-@_path
+@project_path
 @request_options
-@_as_json
+@as_json_option
 @click.pass_context
-def why(context: click.Context, /, name: str, path: Path, as_json: bool, **given: Any) -> None:
-    """Explain why NAME is in the advised stack, in this version, and what the next best is.
+def why(
+    context: click.Context, /, name: str, path: Path | None, as_json: bool, **given: Any
+) -> None:
+    """Explain why a package is in the advised stack.
 
-    Exit code 1 if it is not in the stack, or there is none.
+    NAME is the package, PATH the project, this folder by default. Shows who requires the package,
+    why it has this version, and the next best choice. Exit code 1 if it is not in the stack, or
+    there is no stack.
     """
-    from adviser.advise import advise
-    from adviser.answering.answers import knowledge, listed_unread, on_hardware
-    from adviser.explain import why as explained
-    from adviser.reports.serialization import plain
-    from adviser.reports.unfetched_versions import missing_message, unfetched_in
-    from adviser.resolver.worker import ResolverWorker
-    from cli.console import (
-        presence_lines,
-        print_json,
-        print_lines,
-        print_missing,
-        print_note,
-    )
-    from cli.options import asked_of, dependencies, fetch
-    from graph.migrate import migrated_stores
+    (package,) = dependencies([name], "NAME")
+    if package.specifier or package.extras:
+        raise InvalidArgument(
+            f"NAME: {name!r} is more than the name of a package; `thoth why-not` takes versions"
+        )
 
-    settings: Settings = context.obj
-    (it,) = dependencies([name], "NAME")
-    if it.specifier or it.extras:
-        message = f"{name!r} is more than a package's name; `thoth why-not` takes versions"
-        raise InvalidArgument(f"NAME: {message}")
-    with ResolverWorker() as worker:
-        asked = asked_of(settings, path, given)
-        with migrated_stores(settings) as stores:
-            if given["fetch"]:
-                fetch(stores, asked)
-            asked = on_hardware(stores, asked, given["hardware"])
-            print_note(asked.hardware_note)
-            snapshot, evidence = knowledge(stores, asked)
-            listed = listed_unread(stores, snapshot)
-        print_missing(missing_message(asked, snapshot), fetched=given["fetch"])
-        found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
-        told = explained(found, it.name, resolver=worker.resolve)
-    unread = unfetched_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
-    if as_json:
-        print_json({**plain(told), "unread": [it.message for it in unread]})
-    else:
-        print_lines((*presence_lines(told), *(it.message for it in unread)))
-    context.exit(1 if told.version is None else 0)
+    def explain(advice: Advice, worker: ResolverWorker) -> PackagePresence:
+        from adviser.explain import why as explained
+
+        return explained(advice, package.name, resolver=worker.resolve)
+
+    explanation, unread = _explained(context.obj, path, given, explain)
+    _print(explanation, unread, presence_lines, as_json=as_json)
+    context.exit(1 if explanation.version is None else 0)
 
 
 @click.command("why-not")
 @click.argument("requirement")
-@_path
+@project_path
 @request_options
-@_as_json
+@as_json_option
 @click.pass_context
 def why_not(
-    context: click.Context, /, requirement: str, path: Path, as_json: bool, **given: Any
+    context: click.Context, /, requirement: str, path: Path | None, as_json: bool, **given: Any
 ) -> None:
-    """Explain what REQUIREMENT, such as 'numpy==1.26.4', would cost, or why it cannot be.
+    """Explain what another version would cost.
 
-    Exit code 1 if no stack can have it.
+    REQUIREMENT is such as 'numpy==1.26.4', PATH the project, this folder by default. Shows the
+    loss of score and what else would change, or why the requirement cannot be met. Exit code 1 if
+    no stack meets it.
+    """
+    from adviser.explain import ForcedOutcome
+
+    (wanted,) = dependencies([requirement], "REQUIREMENT")
+
+    def explain(advice: Advice, worker: ResolverWorker) -> ForcedStack:
+        from adviser.explain import why_not as explained
+
+        return explained(advice, wanted, resolver=worker.resolve)
+
+    explanation, unread = _explained(context.obj, path, given, explain, [wanted])
+    _print(explanation, unread, forced_lines, as_json=as_json)
+    possible = explanation.outcome in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE)
+    context.exit(0 if possible else 1)
+
+
+def _explained(
+    settings: Settings,
+    path: Path | None,
+    given: dict[str, Any],
+    explain: Callable[[Advice, ResolverWorker], Explanation],
+    more: Sequence[Dependency] = (),
+) -> tuple[Explanation, list[str]]:
+    """Answer the request of a project, and explain the answer.
+
+    :param more: requirements to read knowledge of besides those of the project
+    :returns: the explanation, and notes about versions that were never read
     """
     from adviser.advise import advise
     from adviser.answering.answers import knowledge, listed_unread, on_hardware
-    from adviser.explain import ForcedOutcome
-    from adviser.explain import why_not as explained
-    from adviser.reports.serialization import plain
-    from adviser.reports.unfetched_versions import missing_message, unfetched_in
-    from adviser.resolver.worker import ResolverWorker
-    from cli.console import (
-        forced_lines,
-        print_json,
-        print_lines,
-        print_missing,
-        print_note,
+    from adviser.reports.unfetched_versions import (
+        missing_message,
+        unfetched_in,
+        without_fetch_hint,
     )
-    from cli.options import asked_of, dependencies, fetch
+    from adviser.resolver.worker import ResolverWorker
     from graph.migrate import migrated_stores
 
-    settings: Settings = context.obj
-    (wanted,) = dependencies([requirement], "REQUIREMENT")
     with ResolverWorker() as worker:
         asked = asked_of(settings, path, given)
         with migrated_stores(settings) as stores:
             if given["fetch"]:
-                fetch(stores, asked, [wanted])
+                fetch(stores, asked, more)
             asked = on_hardware(stores, asked, given["hardware"])
             print_note(asked.hardware_note)
-            snapshot, evidence = knowledge(stores, asked, more=[wanted])
+            snapshot, evidence = knowledge(stores, asked, more=more)
             listed = listed_unread(stores, snapshot)
-        print_missing(missing_message(asked, snapshot), fetched=given["fetch"])
-        found = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"])
-        told = explained(found, wanted, resolver=worker.resolve)
-    unread = unfetched_in(told.conflict, asked, snapshot, listed) if told.conflict else ()
+        message = missing_message(asked, snapshot)
+        print_note(without_fetch_hint(message) if message and given["fetch"] else message)
+        advice = advise(
+            asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"]
+        )
+        explanation = explain(advice, worker)
+    conflict = explanation.conflict
+    unread = unfetched_in(conflict, asked, snapshot, listed) if conflict else ()
+    return explanation, [version.message for version in unread]
+
+
+def _print(
+    explanation: Explanation,
+    unread: list[str],
+    lines: Callable[[Explanation], Iterator[str]],
+    *,
+    as_json: bool,
+) -> None:
+    from adviser.reports.serialization import plain
+
     if as_json:
-        print_json({**plain(told), "unread": [it.message for it in unread]})
+        print_canonical_json({**plain(explanation), "unread": unread})
     else:
-        print_lines((*forced_lines(told), *(it.message for it in unread)))
-    context.exit(0 if told.outcome in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE) else 1)
+        print_lines((*lines(explanation), *unread))
+
+
+def presence_lines(it: PackagePresence) -> Iterator[str]:
+    """Why a package is in the advised stack."""
+    if it.no_stack:
+        limit = "meets the request" if it.conflict else "was found within the limit"
+        yield f"{it.name} is in no advised stack: no stack {limit}"
+        yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
+        return
+    if it.version is None:
+        yield f"{it.name} is not in the advised stack"
+        return
+    yield f"{it.name} {it.version}"
+    yield from (f"  because {step}" for step in it.path)
+    yield from (f"  also, {step}" for step in it.askers if step not in it.path)
+    if it.placing is not None:
+        yield f"  this version: {it.placing.message}"
+    for forced in (it.without, it.otherwise):
+        if forced is not None:
+            yield from forced_lines(forced)
+
+
+def forced_lines(it: ForcedStack) -> Iterator[str]:
+    """What it costs to force a version into the stack or out of it."""
+    from adviser.explain import ForcedOutcome
+
+    if it.outcome is ForcedOutcome.ADVISED:
+        yield f"{it.what}: the advised stack has it"
+    elif it.outcome is ForcedOutcome.UNKNOWN:
+        yield f"{it.what}: unknown, the search ended at its limit"
+    elif it.problem is not None:
+        yield f"{it.what}: impossible: {it.problem}"
+    elif it.outcome is ForcedOutcome.CONFLICT:
+        yield f"{it.what}: impossible with the known versions"
+        yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
+    else:
+        loss = "" if it.points is None else f", at a loss of {it.points:.3f} points"
+        yield f"{it.what}: possible{loss}"
+        yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in it.losses)
+        yield from (f"  {change_text(change)}" for change in it.changes)
+
+
+def change_text(it: VersionChange) -> str:
+    """``click 8.1 instead of 8.2``."""
+    if it.forced is None:
+        return f"{it.name} {it.advised} is removed"
+    if it.advised is None:
+        return f"{it.name} {it.forced} is added"
+    return f"{it.name} {it.forced} instead of {it.advised}"

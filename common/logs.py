@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from datetime import UTC, datetime
 
 from common.redaction import (
@@ -47,16 +46,16 @@ class JsonFormatter(logging.Formatter):
         return scrubbed(json.dumps(line, default=str))
 
 
-def set_up_logs(verbose: bool = False) -> None:
+def set_up_logs(verbose: bool = False, *, as_json: bool = False) -> None:
     """Send this project's logs to standard error; libraries stay at warnings."""
     handler = logging.StreamHandler()
-    handler.setFormatter(TextFormatter() if sys.stderr.isatty() else JsonFormatter())
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for room in ("common", "pis", "graph", "ingest", "adviser", "api"):
+    for room in ("common", "pis", "graph", "ingest", "adviser", "api", "cli"):
         logging.getLogger(room).setLevel(logging.INFO if verbose else logging.WARNING)
     # The driver reports every query hint as a warning; the tests of the cookbook check them.
     logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)
     if not verbose:
         # Retries and failures of the driver are reported once, as our own error.
         logging.getLogger("neo4j").setLevel(logging.CRITICAL)
-        logging.getLogger("ingest.projector").setLevel(logging.ERROR)
+        logging.getLogger("ingest.background_projection").setLevel(logging.ERROR)

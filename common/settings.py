@@ -58,6 +58,7 @@ class Settings:
     cron_nightly: str | None
     cron_advisories: str | None
     nightly_verify_s: float
+    log_format: str | None
 
     @property
     def embedded_database(self) -> bool:
@@ -113,6 +114,7 @@ class Settings:
             cron_nightly=_schedule(values, "CRON_NIGHTLY"),
             cron_advisories=_schedule(values, "CRON_ADVISORIES"),
             nightly_verify_s=_number(values, "NIGHTLY_VERIFY_S", 600.0),
+            log_format=_choice(values, "LOG_FORMAT", "text", "json"),
         )
 
 
@@ -128,6 +130,13 @@ def _url(values: Mapping[str, str], name: str, *schemes: str) -> str | None:
         # The value may hold a password, so only the scheme is repeated.
         raise InvalidSettings(f"{name}: scheme {scheme!r} is not one of {', '.join(schemes)}")
     return url
+
+
+def _choice(values: Mapping[str, str], name: str, *choices: str) -> str | None:
+    value = values.get(name)
+    if value is not None and value not in choices:
+        raise InvalidSettings(f"{name}: {value!r} is not one of {', '.join(choices)}")
+    return value
 
 
 def _number(values: Mapping[str, str], name: str, default: float) -> float:

@@ -11,7 +11,6 @@ from sqlalchemy import Engine
 
 from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
-from graph.projection import lag
 from graph.record.crawls import is_following
 from graph.record.postgresql import as_named
 from graph.record.quarantine import (
@@ -19,7 +18,12 @@ from graph.record.quarantine import (
     forget,
     open_refusals,
 )
-from ingest.beside import graph_beside, start_side_by_side
+from ingest.background_projection import (
+    RunOutcome,
+    run_on_record,
+    run_with_projection,
+    start_both_stores,
+)
 from ingest.inspections.pipeline import (
     KIND,
     IngestReport,
@@ -27,7 +31,6 @@ from ingest.inspections.pipeline import (
     ignore_skipped,
     ingest_inspections,
 )
-from ingest.projector import BackgroundProjector
 from ingest.record import only_one, open_record
 from ingest.sources.documents import SkippedFile, SourceLimits
 
@@ -44,42 +47,15 @@ _OPERATOR_LIMITS = SourceLimits(allow_http=True)
 
 
 @dataclass(frozen=True, slots=True)
-class RunReport:
-    """A run's outcome.
-
-    :param lag: outbox entries that the graph does not show yet; ``None`` after a dry run
-    :param graph_error: why the graph could not catch up, if it could not
-    """
-
-    inspections: IngestReport
-    lag: int | None = None
-    graph_error: ProjectError | None = None
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing is left that a person should look at."""
-        return not self.inspections.quarantined
-
-    def as_json(self) -> dict[str, Any]:
-        """The report as ``--json`` prints it."""
-        return {
-            "inspection": self.inspections.as_json(),
-            "graph": {
-                "lag": self.lag,
-                "error": str(self.graph_error) if self.graph_error else None,
-            },
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class NightlyReport(RunReport):
-    """The outcome of a nightly run; what did not have to be done is ``None``.
+class NightlyReport:
+    """What a nightly run did; a part that did not have to be done is ``None``.
 
     :param packages: of each index
     :param record: the portion of the record that was compared with its documents
     :param skipped: why a part could not be done, by its name
     """
 
+    inspections: IngestReport
     packages: tuple[CrawlReport, ...] | None = None
     advisories: AdvisoryReport | None = None
     record: RecordReport | None = None
@@ -87,16 +63,17 @@ class NightlyReport(RunReport):
 
     @property
     def clean(self) -> bool:
+        """Whether nothing is left that a person should look at."""
         crawled = all(report.clean for report in self.packages or ())
         refused = self.inspections.quarantined or (self.advisories and self.advisories.quarantined)
         tampered = self.record is not None and not self.record.equal
         return crawled and not refused and not tampered and not self.skipped
 
     def as_json(self) -> dict[str, Any]:
-        """The report as ``--json`` prints it."""
+        """The parts of the document that ``--json`` prints."""
         packages = None if self.packages is None else [it.as_json() for it in self.packages]
         return {
-            **RunReport.as_json(self),
+            "inspection": self.inspections.as_json(),
             "packages": packages,
             "advisory": self.advisories.as_json() if self.advisories else None,
             "record": self.record.as_json() if self.record else None,
@@ -109,9 +86,9 @@ def check(
     sources: Sequence[str],
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-) -> RunReport:
+) -> RunOutcome[IngestReport]:
     """What a run would do in an empty record; no store is started or written."""
-    return RunReport(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
+    return RunOutcome(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
 
 
 def run(
@@ -119,18 +96,18 @@ def run(
     sources: Sequence[str],
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-) -> RunReport:
-    """Take in ``sources`` while the graph catches up beside."""
-    start_side_by_side(settings)
-    with open_record(settings) as engine:
-        with graph_beside(settings, engine) as projector:
-            report = _ingest(settings, engine, projector, sources, on_document, on_skipped)
-        return RunReport(report, lag(engine).count, projector.error)
+) -> RunOutcome[IngestReport]:
+    """Take in ``sources`` while the graph catches up."""
+
+    def work(engine: Engine, wake: Callable[[], None]) -> IngestReport:
+        return _ingest(settings, engine, wake, sources, on_document, on_skipped)
+
+    return run_on_record(settings, work)
 
 
 def run_nightly(
     settings: Settings, sources: Sequence[str], on_document: Callable[[], None]
-) -> NightlyReport:
+) -> RunOutcome[NightlyReport]:
     """Take in ``sources``, then releases that are new, then advisories; never twice at once.
 
     Afterwards the next portion of the record is compared with its documents.
@@ -140,7 +117,7 @@ def run_nightly(
     :raises AlreadyRunning: if another process, on whatever machine, is at it
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
     """
-    start_side_by_side(settings)
+    start_both_stores(settings)
     with (
         open_record(settings) as engine,
         only_one(engine, _NIGHTLY_LOCK, "another nightly run is at work") as connection,
@@ -149,25 +126,20 @@ def run_nightly(
         connection.commit()
         if not (sources or settings.advisories or follows):
             raise InvalidArgument("INGEST_SOURCES is not set: name sources, separated by spaces")
-        with graph_beside(settings, engine) as projector:
-            inspections = _ingest(settings, engine, projector, sources, on_document)
+
+        def work(engine: Engine, wake: Callable[[], None]) -> NightlyReport:
+            inspections = _ingest(settings, engine, wake, sources, on_document)
             skipped: list[tuple[str, ProjectError]] = []
             packages = advisories = record = None
             with _skipping("packages", skipped):
-                packages = _refresh(settings, engine, projector) if follows else None
+                packages = _refresh(settings, engine, wake) if follows else None
             with _skipping("advisories", skipped):
-                advisories = _advisories(settings, engine, projector)
+                advisories = _advisories(settings, engine, wake)
             with _skipping("record", skipped):
-                record = _verify(settings, engine, projector)
-        return NightlyReport(
-            inspections,
-            lag(engine).count,
-            projector.error,
-            packages,
-            advisories,
-            record,
-            tuple(skipped),
-        )
+                record = _verify(settings, engine, wake)
+            return NightlyReport(inspections, packages, advisories, record, tuple(skipped))
+
+        return run_with_projection(settings, engine, work)
 
 
 @contextmanager
@@ -182,44 +154,46 @@ def _skipping(part: str, skipped: list[tuple[str, ProjectError]]) -> Iterator[No
 def _ingest(
     settings: Settings,
     engine: Engine,
-    projector: BackgroundProjector,
+    wake: Callable[[], None],
     sources: Sequence[str],
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> IngestReport:
     return ingest_inspections(
         settings, engine, sources, _OPERATOR_LIMITS,
-        on_document=on_document, on_skipped=on_skipped, on_commit=projector.wake,
+        on_document=on_document, on_skipped=on_skipped, on_commit=wake,
     )  # fmt: skip
 
 
 def _refresh(
-    settings: Settings, engine: Engine, projector: BackgroundProjector
+    settings: Settings, engine: Engine, wake: Callable[[], None]
 ) -> tuple[CrawlReport, ...]:
     # Loaded when it is needed: whoever takes in a document waits for no index client.
     from ingest.crawl.runs import refresh_indexes
 
-    return tuple(refresh_indexes(settings, engine, on_commit=projector.wake))
+    return tuple(refresh_indexes(settings, engine, on_commit=wake))
 
 
 def _advisories(
-    settings: Settings, engine: Engine, projector: BackgroundProjector
+    settings: Settings, engine: Engine, wake: Callable[[], None]
 ) -> AdvisoryReport | None:
     from ingest.advisories.sync import sync_source
 
     if settings.advisories is None:
         return None
-    return sync_source(settings, engine, settings.advisories, on_commit=projector.wake)
+    return sync_source(settings, engine, settings.advisories, on_commit=wake)
 
 
-def _verify(settings: Settings, engine: Engine, projector: BackgroundProjector) -> RecordReport:
+def _verify(settings: Settings, engine: Engine, wake: Callable[[], None]) -> RecordReport:
     from graph.verification.run import verify_record
 
     budget = settings.nightly_verify_s
-    return verify_record(settings, engine, seconds=budget, on_commit=projector.wake)
+    return verify_record(settings, engine, seconds=budget, on_commit=wake)
 
 
-def retry_quarantine(settings: Settings, on_document: Callable[[], None]) -> RunReport:
+def retry_quarantine(
+    settings: Settings, on_document: Callable[[], None]
+) -> RunOutcome[IngestReport]:
     """Read the sources of all inspections in quarantine again.
 
     Other kinds have commands of their own, with options that are not kept here.

@@ -25,7 +25,7 @@ from graph.record.indexes import (
     asked_since,
 )
 from ingest.crawl.crawl_request import CrawlBounds
-from ingest.crawl.runs import add_packages, roots_of
+from ingest.crawl.runs import add_packages, packages_document, roots_of, unanswered
 
 TASK = "packages.fetch"
 #: Names that one request may have an index asked for, closure included.
@@ -68,11 +68,13 @@ def fetch(
     :raises IndexProblem: if the index does not answer
     """
     bounds = CrawlBounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
-    report = add_packages(settings, roots_of(requirements), bounds, index=index, watching=False)
-    if all(it.unanswered for it in report.crawls):
+    outcome = add_packages(settings, roots_of(requirements), bounds, index=index, watching=False)
+    if unanswered(outcome.report):
         raise IndexProblem(IndexFault.UNREACHABLE, "the index does not answer")
     # Codes are keys of some members, and a document has texts.
-    return dict(orjson.loads(orjson.dumps(report.as_json(), option=orjson.OPT_NON_STR_KEYS)))
+    return dict(
+        orjson.loads(orjson.dumps(packages_document(outcome), option=orjson.OPT_NON_STR_KEYS))
+    )
 
 
 def fetch_asked(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:

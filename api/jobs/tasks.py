@@ -171,9 +171,9 @@ def project_graph(context: JobContext) -> None:
 @_task("cron.refresh", _NIGHT_S)
 def refresh_packages(context: JobContext, timestamp: int) -> None:
     """Ask the indexes what is new: ``thoth packages refresh``."""
-    from ingest.crawl.runs import refresh
+    from ingest.crawl.runs import packages_document, refresh
 
-    _tell("refresh", refresh(_workshop(context).settings).as_json(), timestamp)
+    _tell("refresh", packages_document(refresh(_workshop(context).settings)), timestamp)
 
 
 @_task("cron.nightly", _NIGHT_S)
@@ -183,7 +183,8 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
 
     settings = _workshop(context).settings
     places = [absolute_source(it) for it in settings.ingest_sources]
-    _tell("nightly", work(settings, places, lambda: None).as_json(), timestamp)
+    outcome = work(settings, places, lambda: None)
+    _tell("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
 
 
 @_task("cron.advisories", _NIGHT_S)
@@ -195,7 +196,8 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
     if settings.advisories is None:
         raise InvalidSettings("CRON_ADVISORIES: ADVISORIES is not set")
     place = absolute_source(settings.advisories)
-    _tell("advisories", run_sync(settings, place, lambda: None).as_json(), timestamp)
+    outcome = run_sync(settings, place, lambda: None)
+    _tell("advisories", outcome.as_json(advisories=outcome.report.as_json()), timestamp)
 
 
 @blueprint.task(name="cron.prune", pass_context=True)

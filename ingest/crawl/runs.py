@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Engine
 
-from common.errors import IndexFault, IndexProblem, InvalidArgument, ProjectError
+from common.errors import IndexFault, IndexProblem, InvalidArgument
 from common.index.configuration import (
     Index,
     configured_indexes,
@@ -18,7 +17,6 @@ from common.redaction import without_secrets
 from common.releases import parse_requirement
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.projection import lag
 from graph.record.crawls import (
     WatchedProject,
     known_projects,
@@ -26,12 +24,12 @@ from graph.record.crawls import (
     watch,
     watched,
 )
-from ingest.beside import graph_beside, start_side_by_side
+from ingest.background_projection import RunOutcome, run_on_record
 from ingest.crawl.closure import WantedPackage
 from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
 from ingest.crawl.reports import CrawlReport
-from ingest.record import only_one, open_record
+from ingest.record import only_one
 
 #: Key of the advisory lock of a refresh; any number that nothing else uses.
 _REFRESH_LOCK = 7_401_312
@@ -39,35 +37,19 @@ _REFRESH_LOCK = 7_401_312
 OnProgress = Callable[[CrawlReport], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PackagesReport:
-    """Crawls of one or more indexes, and how far the graph is.
+def unanswered(crawls: Sequence[CrawlReport]) -> bool:
+    """Whether there are indexes and none of them answered."""
+    return bool(crawls) and all(report.unanswered for report in crawls)
 
-    :param lag: outbox entries that the graph does not show yet
-    :param graph_error: why the graph could not catch up, if it could not
-    """
 
-    crawls: tuple[CrawlReport, ...]
-    lag: int
-    graph_error: ProjectError | None
+def clean(crawls: Sequence[CrawlReport]) -> bool:
+    """Whether nothing is left that a person should look at."""
+    return all(report.clean for report in crawls)
 
-    @property
-    def unanswered(self) -> bool:
-        """Whether there are indexes and none of them answered."""
-        return bool(self.crawls) and all(report.unanswered for report in self.crawls)
 
-    @property
-    def clean(self) -> bool:
-        """Whether nothing is left that a person should look at."""
-        return all(report.clean for report in self.crawls)
-
-    def as_json(self) -> dict[str, Any]:
-        """The report as ``--json`` prints it."""
-        error = str(self.graph_error) if self.graph_error else None
-        return {
-            "indexes": [report.as_json() for report in self.crawls],
-            "graph": {"lag": self.lag, "error": error},
-        }
+def packages_document(outcome: RunOutcome[tuple[CrawlReport, ...]]) -> dict[str, Any]:
+    """The document that ``thoth packages add --json`` prints."""
+    return outcome.as_json(indexes=[report.as_json() for report in outcome.report])
 
 
 def roots_of(names: Iterable[str]) -> tuple[WantedPackage, ...]:
@@ -101,41 +83,40 @@ def add_packages(
     watching: bool = True,
     retry: bool = False,
     on_progress: OnProgress = lambda _report: None,
-) -> PackagesReport:
+) -> RunOutcome[tuple[CrawlReport, ...]]:
     """Bring the closure of ``roots`` into the record, and watch them from now on.
 
     :param retry: look again at what was given up, failed and waits, or was found broken
     :raises InvalidArgument: if there is no such index
     """
     served = index_of(settings, index)
-    start_side_by_side(settings)
-    with open_record(settings) as engine:
-        with graph_beside(settings, engine) as projector:
-            if retry:
-                _retry(settings, engine, served)
-            report = crawl(
-                settings, engine, served, _adding(roots, bounds, retry),
-                on_progress=on_progress, on_commit=projector.wake,
-            )  # fmt: skip
-            if watching:
-                _watch(settings, engine, served, roots, bounds, report)
-        return PackagesReport((report,), lag(engine).count, projector.error)
+
+    def work(engine: Engine, wake: Callable[[], None]) -> tuple[CrawlReport, ...]:
+        if retry:
+            _retry(settings, engine, served)
+        report = crawl(
+            settings, engine, served, _adding(roots, bounds, retry),
+            on_progress=on_progress, on_commit=wake,
+        )  # fmt: skip
+        if watching:
+            _watch(settings, engine, served, roots, bounds, report)
+        return (report,)
+
+    return run_on_record(settings, work)
 
 
 def refresh(
     settings: Settings, *, on_progress: OnProgress = lambda _report: None
-) -> PackagesReport:
+) -> RunOutcome[tuple[CrawlReport, ...]]:
     """Look at everything known again; never twice at once.
 
     :raises AlreadyRunning: if another process, on whatever machine, is at it
     """
-    start_side_by_side(settings)
-    with open_record(settings) as engine:
-        with graph_beside(settings, engine) as projector:
-            reports = refresh_indexes(
-                settings, engine, on_progress=on_progress, on_commit=projector.wake
-            )
-        return PackagesReport(tuple(reports), lag(engine).count, projector.error)
+
+    def work(engine: Engine, wake: Callable[[], None]) -> tuple[CrawlReport, ...]:
+        return tuple(refresh_indexes(settings, engine, on_progress=on_progress, on_commit=wake))
+
+    return run_on_record(settings, work)
 
 
 def refresh_indexes(

@@ -24,7 +24,7 @@ _COMPILE = (
 
 
 def pinned_specification(
-    indicator: str,
+    script: str,
     requirements: Sequence[str],
     python_version: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -33,10 +33,11 @@ def pinned_specification(
     indexes: Mapping[str, str] | None = None,
     say: Say | None = None,
 ) -> dict[str, Any]:
-    """A specification of ``indicator`` on a stack that fulfils ``requirements``.
+    """A specification of a script on a stack that fulfils ``requirements``.
 
     Everything that they need is locked, too, from wheels for this platform.
 
+    :param script: name of an indicator, or the text of a script
     :param requirements: such as ``numpy==2.1.0``
     :param python_version: such as ``3.11``; the running interpreter's if unset
     :param index: the name of the only index that is asked
@@ -48,7 +49,7 @@ def pinned_specification(
     python = python_version or f"{sys.version_info.major}.{sys.version_info.minor}"
     lock = _locked(wanted, python, index, dict(indexes or {}), say)
     specification = {
-        "script": indicator,
+        "script": script,
         **({"parameters": dict(parameters)} if parameters else {}),
         "python": {
             "requirements": {
@@ -59,6 +60,8 @@ def pinned_specification(
         },
     }
     checked = load_specification(specification, indexes)
+    if not checked.parameters:
+        return specification
     return {**specification, "parameters": dict(checked.parameters)}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from common.errors import ProjectionFailed, StoreUnavailable
-from ingest.projector import BackgroundProjector
+from ingest.background_projection import BackgroundProjector
 from tests.services.waiting import DEADLINE_S
 
 
