@@ -236,13 +236,14 @@ class Table:
             caption=Text(self.caption) if self.caption else None,
             box=SIMPLE_HEAD,
             show_edge=False,
+            padding=(0, 1, 0, 0),
             pad_edge=False,
             title_justify="left",
             caption_justify="left",
         )
         for column in self.columns:
             whole.add_column(
-                column.title,
+                Text(printable(column.title)),
                 justify="right" if column.right else "left",
                 overflow="fold",
                 no_wrap=not column.wraps,
@@ -259,7 +260,7 @@ class Table:
             lines += _wrapped(_text(row[0]), out.width)
             for column, cell in zip(self.columns[1:], row[1:], strict=True):
                 if text := _text(cell).replace("\n", ", "):
-                    lines += _wrapped(f"  {column.title}: {text}", out.width)
+                    lines += _wrapped(f"  {printable(column.title)}: {text}", out.width)
         if self.caption:
             lines += _wrapped(self.caption, out.width)
         click.echo("\n".join(lines), file=out.file)
@@ -274,7 +275,9 @@ def _style(cell: Cell) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent="    ")
+    return textwrap.wrap(
+        text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _print_captured(text: str, out: Console) -> None:

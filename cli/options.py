@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -67,14 +68,21 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def project_path(command: Command) -> Command:
+def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument ``PATH`` and its alias ``--project``; the command gets ``path``."""
-    argument = click.argument("path", type=NamedPath(path_type=Path), required=False, default=None)
-    alias = click.option(
-        "--project", "path", type=NamedPath(path_type=Path), metavar="PATH", expose_value=True,
-        help="The same as the argument PATH.",
-    )  # fmt: skip
-    return alias(argument(command))
+
+    @click.argument("path", type=NamedPath(path_type=Path), required=False)
+    @click.option("--project", type=NamedPath(path_type=Path), metavar="PATH",
+                  help="The same as the argument PATH.")  # fmt: skip
+    @wraps(command)
+    def with_path(
+        *args: Any, path: Path | None = None, project: Path | None = None, **given: Any
+    ) -> Any:
+        if path is not None and project is not None:
+            raise InvalidArgument("PATH and --project: give one of them")
+        return command(*args, path=path or project, **given)
+
+    return with_path
 
 
 def key_and_value(text: str, option: str) -> tuple[str, str]:

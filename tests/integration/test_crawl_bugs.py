@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
+from cli.packages import crawl_exit_code
 from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.settings import Settings
@@ -19,7 +20,7 @@ from ingest.crawl.crawl_request import CrawlRequest
 from ingest.crawl.crawler import crawl
 from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.reports import CrawlReport
-from ingest.crawl.runs import PackagesReport, roots_of
+from ingest.crawl.runs import roots_of
 from tests.services.index import Index, package_index, status
 
 WHEEL = "bad-1.0-py3-none-any.whl"
@@ -42,7 +43,7 @@ def crawled(settings: Settings, engine: Engine, index: Index) -> CrawlReport:
 def check(report: CrawlReport, engine: Engine, *codes: str) -> None:
     """``good`` is known, ``bad`` failed with one of these codes, and the exit code says so."""
     assert [(it.name, it.code) for it in report.failed] == [("bad", code) for code in codes]
-    assert PackagesReport((report,), 0, None).exit_code == 1
+    assert crawl_exit_code((report,)) == 1
     with engine.connect() as connection:
         known = connection.execute(
             text("SELECT name FROM package_versions WHERE state = 'solved'")

@@ -347,4 +347,4 @@ def test_what_cannot_be_pinned_is_told(at_home: Settings) -> None:
     assert thoth(at_home, "pi", "pin", "matmul", "numpy==99.99").returncode == 1
     assert thoth(at_home, "pi", "pin", "nothing", "numpy==2.2.6").returncode == 2
     pin = ["pi", "pin", "matmul", "numpy==2.2.6", "-o", "/proc/x.json"]
-    assert thoth(at_home, *pin).stderr.startswith("Error: -o: /proc")
+    assert thoth(at_home, *pin).stderr.startswith("error: -o: /proc")

@@ -130,7 +130,7 @@ def run_when_free(nightly: Settings) -> int:
 
     def new_documents() -> int | None:
         with suppress(AlreadyRunning):
-            return run_nightly(nightly, SOURCES, lambda: None).inspections.new
+            return run_nightly(nightly, SOURCES, lambda: None).report.inspections.new
         return None
 
     return wait_until(new_documents, "no other nightly run is at work")

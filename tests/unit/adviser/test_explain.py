@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adviser.explain import ForcedOutcome, VersionChange, why, why_not
-from cli.console import forced_lines
+from cli.why import forced_lines
 from graph.candidates import Dependency
 from tests.factories.asked import INDEX, NOTHING, advised, asked
 from tests.factories.universes import Index

@@ -7,17 +7,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from adviser.answering.index_selection import asked_indexes, called_indexes
+from adviser.locks.lock_model import LockFormat
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex
-from cli import options as module
 from cli.advise import advise
-from cli.options import asked_environment, asked_of, dependencies, labels, moment
+from cli.options import asked_environment, asked_of, dependencies, labels, moment, project_path
 from cli.project_files import (
     read_lock_file,
     read_project,
@@ -60,15 +61,25 @@ def folder(tmp_path: Path, **files: str) -> Path:
     return tmp_path
 
 
-def test_every_type_can_be_asked_for() -> None:
-    assert tuple(RecommendationType) == module.TYPES
+def test_every_type_and_every_format_can_be_chosen() -> None:
+    chosen = {it.name: it.type for it in advise.params}
+    for name, values in (("kind", RecommendationType), ("lock_format", LockFormat)):
+        choice = chosen[name]
+        assert isinstance(choice, click.Choice)
+        assert tuple(choice.choices) == tuple(values)
 
 
-def test_every_format_can_be_asked_for() -> None:
-    from adviser.locks.lock_model import LockFormat
-    from cli.advise import FORMATS
+def test_a_project_is_an_argument_or_an_option() -> None:
+    seen = []
 
-    assert tuple(LockFormat) == FORMATS
+    @click.command()
+    @project_path
+    def show(path: Path | None) -> None:
+        seen.append(path)
+
+    for arguments in ([], ["one"], ["--project", "two"]):
+        assert CliRunner().invoke(show, arguments).exit_code == 0
+    assert seen == [None, Path("one"), Path("two")]
 
 
 def test_options_become_the_request(settings: Settings, tmp_path: Path) -> None:
@@ -285,6 +296,7 @@ def test_what_cannot_be_asked_needs_no_store_to_say_so(
     assert done.exit_code == 2
 
 
-def test_help_is_of_the_group_and_of_the_project() -> None:
-    assert "check" in CliRunner().invoke(advise, ["--help"]).output
+def test_help_shows_the_options() -> None:
+    assert "--older-than" in CliRunner().invoke(advise, ["--help"]).output
     assert "--older-than" in CliRunner().invoke(advise, ["project", "--help"]).output
+    assert "--evidence" in CliRunner().invoke(advise, ["check", "--help"]).output

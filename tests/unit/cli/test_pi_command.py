@@ -186,14 +186,14 @@ def started_by(pid: int) -> psutil.Process:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-o", "/nonexistent/x.json"], "-o: /nonexistent is no folder"),
+        (["-o", "/nonexistent/x.json"], "-o: /nonexistent is not a writable folder"),
         (["--python", "abc"], "--python: 'abc' is no version"),
     ],
 )
 def test_what_cannot_be_pinned_to_is_told_in_a_line(arguments: list[str], words: str) -> None:
     refused = pi("pin", "matmul", "six==1.17.0", *arguments)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith(f"Error: {words}")
+    assert refused.stderr.startswith(f"error: {words}")
     assert refused.stderr.count("\n") == 1
 
 

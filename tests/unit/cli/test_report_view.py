@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import io
+import os
+from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
-
-from rich.console import Console
+from unittest import mock
 
 from adviser.advise import advise
 from cli.report_view import (
     certificate_line,
     coverage_lines,
-    report_view,
+    print_report,
 )
 from graph.candidates import KnownVulnerability
 from tests.factories.asked import NOTHING, advised, asked, snapshot_for
 from tests.factories.reports import kept, report_of
 
 
-def shown(report: dict[str, Any], width: int = 120) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, highlight=False).print(report_view(report))
+def shown(report: dict[str, Any], width: int = 120, **options: bool) -> str:
+    """What is printed where ``COLUMNS`` is ``width``."""
+    with mock.patch.dict(os.environ, COLUMNS=str(width)), redirect_stdout(io.StringIO()) as out:
+        print_report(report, **options)
     return out.getvalue()
 
 
@@ -81,10 +83,9 @@ def test_a_vulnerability_that_decided_is_named() -> None:
 
 def test_what_was_asked_of_the_indexes_just_now_is_not_to_be_asked_again() -> None:
     report = report_of(advised(asked("web\nnowhere\n")))
-    out = io.StringIO()
-    Console(file=out, width=200, highlight=False).print(report_view(report, fetched=True))
-    assert "warning: not known yet: nowhere" in map(str.rstrip, out.getvalue().splitlines())
-    assert "--fetch" not in out.getvalue()
+    text = shown(report, 200, fetched=True)
+    assert "warning: not known yet: nowhere" in text.splitlines()
+    assert "--fetch" not in text
     assert "--fetch" in shown(report, 200)
 
 
@@ -101,9 +102,8 @@ def test_the_day_of_what_is_known_is_shown() -> None:
 def test_the_nearest_measured_stack_is_for_those_who_ask_for_details() -> None:
     report = report_of(kept())
     assert "coverage: " not in shown(report, 300)
-    out = io.StringIO()
-    Console(file=out, width=300, highlight=False).print(report_view(report, verbose=True))
-    assert "coverage: this stack was measured: 20 stable jobs on this class" in out.getvalue()
+    text = shown(report, 300, verbose=True)
+    assert "coverage: this stack was measured: 20 stable jobs on this class" in text
 
 
 def test_a_nearest_stack_that_differs_is_told_with_its_packages() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cli.packages import crawl_exit_code
 from common.errors import IndexFault, IndexProblem
 from common.packages import Purl
 from graph.record.release_merging import HashAlarm
 from ingest.crawl.reports import CrawlFailure, CrawlReport
-from ingest.crawl.runs import PackagesReport
 
 
 def trouble(version: str | None, code: str) -> CrawlFailure:
@@ -17,8 +17,7 @@ def trouble(version: str | None, code: str) -> CrawlFailure:
 
 def code(*reports: CrawlReport) -> int:
     """Exit code of `thoth packages add` and `refresh`."""
-    report = PackagesReport(reports, 0, None)
-    return 3 if report.unanswered else 0 if report.clean else 1
+    return crawl_exit_code(reports)
 
 
 @pytest.mark.parametrize(
