@@ -47,9 +47,27 @@ class EnumChoice(click.Choice[str]):
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
         """The values in the order of their definition."""
-        module, _, name = self._source.partition(":")
-        members: type[Enum] = getattr(import_module(module), name)
+        members: type[Enum] = _imported(self._source)
         return tuple(str(member.value) for member in members)
+
+
+class LazyDefault(click.Option):
+    """An option whose default is imported when it is needed.
+
+    :param source: module and name of the default
+    """
+
+    def __init__(self, *args: Any, source: str, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._source = source
+
+    def get_default(self, ctx: click.Context, call: bool = True) -> Any:
+        return _imported(self._source)
+
+
+def _imported(source: str) -> Any:
+    module, _, name = source.partition(":")
+    return getattr(import_module(module), name)
 
 
 as_json_option: Callable[[Any], Any] = click.option(

@@ -11,11 +11,10 @@ import click
 
 from cli.closure import closure
 from cli.console import print_graph_state, print_json, progress_bars
-from cli.options import as_json_option
+from cli.options import LazyDefault, as_json_option
 from cli.options import moment as moment_of
 from common.errors import InvalidArgument
 from common.settings import Settings
-from ingest.crawl.crawl_request import MAX_PACKAGES, MAX_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +39,11 @@ def packages() -> None:
 @packages.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @_index
-@click.option("--max-packages", type=click.IntRange(1), default=MAX_PACKAGES, show_default=True,
+@click.option("--max-packages", type=click.IntRange(1), show_default=True,
+              cls=LazyDefault, source="ingest.crawl.crawl_request:MAX_PACKAGES",
               help="Largest number of packages to read.")  # fmt: skip
-@click.option("--max-versions", type=click.IntRange(1), default=MAX_VERSIONS, show_default=True,
+@click.option("--max-versions", type=click.IntRange(1), show_default=True,
+              cls=LazyDefault, source="ingest.crawl.crawl_request:MAX_VERSIONS",
               help="Newest releases to read of each package.")  # fmt: skip
 @click.option("--newer-than", metavar="DATE", help="Skip releases uploaded before this date.")
 @click.option("--no-watch", is_flag=True, help="Do not put the packages on the watch list.")
