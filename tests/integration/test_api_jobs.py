@@ -377,8 +377,8 @@ def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
 def test_a_process_ends_although_a_thread_of_it_waits_for_ever() -> None:
     script = (
         "import asyncio, threading\n"
-        "from api.jobs.worker_context import Watch, guard\n"
-        "watch = Watch()\n"
+        "from api.jobs.worker_context import JobTimeouts, guard\n"
+        "watch = JobTimeouts()\n"
         "def wait():\n"
         "    with watch.over('stuck', 0.0):\n"
         "        threading.Event().wait()\n"
