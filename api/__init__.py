@@ -1,1 +1,4 @@
-"""The service: advice, graph and ingest over HTTP, and the jobs behind it."""
+"""The HTTP API and the jobs behind it: advice, package data, inspections and queries.
+
+Entry points: :func:`api.app.create_app` and :func:`api.jobs.worker.run_worker`.
+"""

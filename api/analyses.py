@@ -1,4 +1,4 @@
-"""Requests that a worker answers: accepted here, and found again by their identifier."""
+"""Requests that a worker answers: submission, lookup, results and logs, for all API versions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from graph.record.analyses import (
 )
 from graph.record.tokens import Scope
 
-#: How long a request waits for its answer before it is told to ask again.
+#: How long a submission waits for a quick result, s; then the client has to poll.
 PATIENCE_S = 0.3
-#: The first pause between two looks; each is longer by half.
+#: First pause between two polls, s; each is 1.5 times as long as the one before.
 _PAUSE_S = 0.008
 
 
 def new_id(kind: AnalysisKind) -> str:
-    """A new identifier, as clients of the original service take it apart."""
+    """A new identifier in the format that clients of the original service parse."""
     return f"{kind}-{datetime.now(UTC):%y%m%d%H%M%S}-{token_hex(8)}"
 
 
@@ -64,42 +64,42 @@ def submit(
     force: bool = False,
     also: Callable[[Connection], object] = lambda _connection: None,
 ) -> tuple[Analysis, bool]:
-    """Accept a request and enqueue its job in one transaction, then wait a moment for its end.
+    """Accept a request and enqueue its job in one transaction, then wait briefly for its end.
 
-    :param force: do not answer with an equal request of a while ago
-    :param also: writes what belongs to a request that is new, in the same transaction
-    :returns: the analysis, and whether it is an earlier one
-    :raises ApiError: 429 if too much waits already; nothing is stored then
+    :param force: do not answer from the cache
+    :param also: further writes for a new request, in the same transaction
+    :returns: the analysis, and whether it is from the cache
+    :raises Overloaded: if too many jobs wait; then nothing is stored
     """
-    it = service()
+    stores = service()
     if not force:
-        # Without the lock, under which equal requests would queue up.
-        with it.glancing() as connection:
+        # Before taking the lock, so that equal requests do not queue for it.
+        with stores.glancing() as connection:
             earlier = analyses.earlier_than(connection, new)
         if earlier is not None:
             wrote_nothing()
             return _soon_ended(earlier), True
-    with it.writing() as connection:
-        accepted, cached = analyses.accept(connection, it.settings, new, force=force)
+    with stores.writing() as connection:
+        accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         if not cached:
-            it.queue.admit(connection, job.queue)
+            stores.queue.admit(connection, job.queue)
             also(connection)
-            it.queue.enqueue(connection, job)
+            stores.queue.enqueue(connection, job)
     if cached:
         wrote_nothing()
     return _soon_ended(accepted), cached
 
 
-def found(analysis_id: str, kind: AnalysisKind) -> Analysis:
+def existing(analysis_id: str, kind: AnalysisKind) -> Analysis:
     """An analysis of a kind by its identifier.
 
-    :raises ApiError: 404 if there is none, 400 if it is of another kind
+    :raises ApiError: 404 if there is none, 400 if the identifier is of another kind
     """
     if not analysis_id.startswith(f"{kind}-"):
-        detail = f"{analysis_id!r} is none of these: their identifiers begin with '{kind}-'"
+        detail = f"{analysis_id!r} is of another kind: these identifiers begin with '{kind}-'"
         raise ApiError(400, ProblemType.INVALID_REQUEST, detail)
-    it = service()
-    with it.glancing() as connection:
+    stores = service()
+    with stores.glancing() as connection:
         analysis = analyses.analysis_of(connection, analysis_id)
     if analysis is None or analysis.kind is not kind:
         raise not_found("analysis", analysis_id)
@@ -107,19 +107,19 @@ def found(analysis_id: str, kind: AnalysisKind) -> Analysis:
 
 
 def result(analysis: Analysis) -> bytes:
-    """The result of an analysis, as it was stored.
+    """The stored result of an analysis.
 
-    :raises ApiError: 202 while there is none, 400 if there never will be
+    :raises ApiError: 202 while it is not finished, 400 if it ended without a result
     """
-    # To these clients `status` is the state; to others it is a number (RFC 9457).
+    # Clients of the original service expect the state in `status`; in RFC 9457 that is a number.
     name = "status" if request.path.startswith(COMPATIBLE) else "analysis"
     status = {name: status_document(analysis)}
     if not analysis.state.is_terminal:
-        message = "the analysis is not finished: ask again"
+        message = "the analysis is not finished: try again"
         raise ApiError(202, ProblemType.NOT_READY, message, headers={"Retry-After": "1"}, **status)
-    it = service()
-    with it.glancing() as connection:
-        body = analyses.result_of(connection, it.settings, analysis)
+    stores = service()
+    with stores.glancing() as connection:
+        body = analyses.result_of(connection, stores.settings, analysis)
     if body is None:
         message = f"the analysis ended without a result: {analysis.reason}"
         raise ApiError(400, ProblemType.ANALYSIS_FAILED, message, **status)
@@ -129,7 +129,7 @@ def result(analysis: Analysis) -> bytes:
 
 
 def status_document(analysis: Analysis) -> dict[str, Any]:
-    """How far it is, as clients read it."""
+    """The state of an analysis, as clients read it."""
     return {
         "state": analysis.state.value,
         "reason": analysis.reason,
@@ -139,7 +139,7 @@ def status_document(analysis: Analysis) -> dict[str, Any]:
 
 
 def status_of(analysis: Analysis) -> dict[str, Any]:
-    """What a question for the state is answered with."""
+    """The response about the state of an analysis in version 1."""
     return {
         "parameters": {"analysis_id": analysis.analysis_id},
         "status": status_document(analysis),
@@ -147,14 +147,14 @@ def status_of(analysis: Analysis) -> dict[str, Any]:
 
 
 def log_document(analysis: Analysis) -> dict[str, Any]:
-    """What people are shown of its run.
+    """The response with the log of an analysis in version 1.
 
-    :raises ApiError: 404 while it has not begun
+    :raises ApiError: 404 before a worker starts it
     """
     if analysis.started_at is None:
         raise not_found("log", analysis.analysis_id)
-    it = service()
-    with it.glancing() as connection:
+    stores = service()
+    with stores.glancing() as connection:
         log = analyses.log_of(connection, analysis.analysis_id)
     return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
 
@@ -171,9 +171,9 @@ def submitted_document(new: NewAnalysis, job: QueueJob, *, force: bool) -> dict[
 
 
 def _soon_ended(analysis: Analysis) -> Analysis:
-    """The analysis at its end if that comes soon, or as it is then.
+    """Poll an analysis for up to :data:`PATIENCE_S` until it ends.
 
-    It is accepted: a store that goes away meanwhile changes nothing of that.
+    It is already accepted, so an unavailable store only ends the wait.
     """
     until, pause = time.monotonic() + PATIENCE_S, _PAUSE_S
     while (

@@ -1,7 +1,7 @@
-"""Every error that a client sees: problem documents (RFC 9457), translated here and only here.
+"""Translation of errors into problem documents (RFC 9457); no other module does this.
 
-A problem has a stable ``type``, which is an address below ``/problems/`` that says what it means.
-What ``thamos`` asks for has ``error`` and ``parameters`` as further members.
+The ``type`` of a problem is a stable address below ``/problems/`` that explains it. Below
+``/api/v1`` problems also have ``error`` and ``parameters``, which ``thamos`` reads.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from common.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-#: Below these, errors have the members that the clients of the original service read.
+#: Paths below which errors have the members that clients of the original service read.
 COMPATIBLE = ("/api/v1", "/amun/api/v1")
-#: Statuses that these clients know no other word for than 400.
+#: Statuses that these clients expect as 400.
 _OLD_STATUS = {413: 400, 422: 400}
-#: Never given back: it may hold a secret.
+#: Parameters that errors never repeat, because they may be secret.
 _SECRET = frozenset({"token", "authorization", "password"})
 
 _LOG = logging.getLogger(__name__)
 
 
 class ProblemType(StrEnum):
-    """What went wrong; the value ends the ``type`` of a problem and is never renamed."""
+    """Kind of problem; the value is the end of its ``type`` and never renamed."""
 
     INVALID_REQUEST = "invalid-request"
     INVALID_DOCUMENT = "invalid-document"
@@ -66,28 +66,28 @@ class ProblemType(StrEnum):
     HTTP = "http"
 
 
-#: What each means, for people; served below ``/problems/``.
+#: Explanation of each kind, served below ``/problems/``.
 MEANINGS: Mapping[ProblemType, str] = {
-    ProblemType.INVALID_REQUEST: "The request cannot be used as it is; `errors` names the fields.",
+    ProblemType.INVALID_REQUEST: "The request is invalid; `errors` names the fields.",
     ProblemType.INVALID_DOCUMENT: "A document was refused; `reason` and `field` say why and where.",
-    ProblemType.INVALID_QUERY: "The query was refused, or ended at a limit of time or rows.",
-    ProblemType.INCOMPARABLE: "The two differ in unit, indicator or hardware, so nothing compares.",
-    ProblemType.INDEX_NOT_ALLOWED: "An index is not one that this service is configured with.",
-    ProblemType.UNAUTHORIZED: "A token is needed, or the one that was shown is not valid.",
-    ProblemType.FORBIDDEN: "The token does not have the scope that this needs.",
-    ProblemType.NOT_FOUND: "There is no such thing.",
-    ProblemType.NOT_READY: "The answer is being worked out; ask again.",
+    ProblemType.INVALID_QUERY: "The query was refused, or exceeded its time or row limit.",
+    ProblemType.INCOMPARABLE: "The two differ in unit, indicator or hardware.",
+    ProblemType.INDEX_NOT_ALLOWED: "An index is not configured for this service.",
+    ProblemType.UNAUTHORIZED: "The request needs a token, or its token is invalid.",
+    ProblemType.FORBIDDEN: "The token does not have the required scope.",
+    ProblemType.NOT_FOUND: "The resource does not exist.",
+    ProblemType.NOT_READY: "The analysis is not finished; try again.",
     ProblemType.METHOD_NOT_ALLOWED: "The resource does not have this method.",
-    ProblemType.CONFLICT: "What is there already contradicts the request.",
-    ProblemType.TOO_LARGE: "The request is larger than what is read of one.",
-    ProblemType.TOO_SLOW: "The request did not end in the time that clients have for it.",
-    ProblemType.UNSUPPORTED_MEDIA_TYPE: "The body's `Content-Type` is none that is taken here.",
+    ProblemType.CONFLICT: "The request conflicts with the present state.",
+    ProblemType.TOO_LARGE: "The request is larger than the limit.",
+    ProblemType.TOO_SLOW: "The client did not send the request in time.",
+    ProblemType.UNSUPPORTED_MEDIA_TYPE: "The `Content-Type` of the body is not supported.",
     ProblemType.TOO_MANY_REQUESTS: "The client exceeded its limit; `Retry-After` says when to try.",
-    ProblemType.OVERLOADED: "Too much work waits; `Retry-After` says when to try again.",
-    ProblemType.ANALYSIS_FAILED: "The run ended without a result; `status` says why.",
-    ProblemType.UNAVAILABLE: "A store does not answer, or its schema is not this release's.",
-    ProblemType.INTERNAL: "A fault of the service; its log has the request's identifier.",
-    ProblemType.HTTP: "What the status says.",
+    ProblemType.OVERLOADED: "Too many jobs wait; `Retry-After` says when to try again.",
+    ProblemType.ANALYSIS_FAILED: "The analysis ended without a result; `status` says why.",
+    ProblemType.UNAVAILABLE: "A store is unavailable, or has the schema of another release.",
+    ProblemType.INTERNAL: "The service has a bug; its log contains the request's identifier.",
+    ProblemType.HTTP: "See the HTTP status.",
 }
 
 _OF_STATUS = {
@@ -107,13 +107,13 @@ _OF_STATUS = {
     500: ProblemType.INTERNAL,
     503: ProblemType.UNAVAILABLE,
 }
-#: What is said where nobody has said more than the status.
-_WORDS = {
+#: Details for statuses that werkzeug raises without one.
+_DETAILS = {
     400: "the request cannot be read",
     404: "there is nothing at this address",
     405: "the resource does not have this method",
-    413: "the request is larger than what is read of one",
-    415: "the body's Content-Type is none that is taken here",
+    413: "the request is larger than the limit",
+    415: "the Content-Type of the body is not supported",
 }
 
 
@@ -123,7 +123,7 @@ class _Translation:
     problem: ProblemType
 
 
-#: The first that an error is one of.
+#: Status and kind by class of error; the first match counts.
 _TRANSLATIONS: tuple[tuple[type[ProjectError], _Translation], ...] = (
     (InvalidDocument, _Translation(422, ProblemType.INVALID_DOCUMENT)),
     (InvalidArgument, _Translation(400, ProblemType.INVALID_REQUEST)),
@@ -138,10 +138,10 @@ _TRANSLATIONS: tuple[tuple[type[ProjectError], _Translation], ...] = (
 
 
 class ApiError(Exception):
-    """An error that a resource raises by itself.
+    """An error that the API itself raises.
 
-    :param detail: what was wrong, for a person
-    :param more: further members of the problem
+    :param detail: what is wrong, for people
+    :param more: further members of the problem document
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class ApiError(Exception):
 
 
 def not_found(what: str, name: str, **more: Any) -> ApiError:
-    """That there is no ``what`` of this name."""
+    """A 404 error: there is no ``what`` of this name."""
     return ApiError(404, ProblemType.NOT_FOUND, f"no {what} is called {name!r}", **more)
 
 
@@ -188,7 +188,7 @@ def register(app: Flask) -> None:
 
 
 def title(problem: ProblemType) -> str:
-    """The problem's name, for people."""
+    """Title of a kind of problem, for people."""
     return problem.value.replace("-", " ").capitalize()
 
 
@@ -200,9 +200,9 @@ def problem_response(
     /,
     **more: Any,
 ) -> Response:
-    """A problem document as a response.
+    """A response with a problem document.
 
-    :param more: further members; ``parameters`` replaces the echo of what was asked
+    :param more: further members; ``parameters`` replaces the repeated parameters
     """
     compatible = request.path.startswith(COMPATIBLE)
     if compatible:
@@ -215,9 +215,9 @@ def problem_response(
         "request_id": g.get("request_id", ""),
     }
     if compatible:
-        # Where an analysis is concerned `status` is its state to these clients; RFC 9457 has
-        # others ignore a `status` that is no number.
-        document |= {"error": detail, "parameters": _asked()}
+        # About an analysis, these clients expect its state in `status`. RFC 9457 has other
+        # clients ignore a `status` that is not a number.
+        document |= {"error": detail, "parameters": _request_parameters()}
     response = jsonify({**document, **more})
     response.status_code = status
     response.content_type = MEDIA_TYPE
@@ -225,10 +225,10 @@ def problem_response(
     return response
 
 
-def _asked() -> dict[str, Any]:
-    """What was asked, without secrets and without the body."""
-    given = {**request.args.to_dict(), **(request.view_args or {})}
-    return {name: value for name, value in given.items() if name.lower() not in _SECRET}
+def _request_parameters() -> dict[str, Any]:
+    """Parameters of query and path, without secrets."""
+    parameters = {**request.args.to_dict(), **(request.view_args or {})}
+    return {name: value for name, value in parameters.items() if name.lower() not in _SECRET}
 
 
 def _of_api(error: ApiError) -> Response:
@@ -243,7 +243,7 @@ def _of_project(error: ProjectError) -> Response:
         more |= {"reason": str(error.reason), "field": error.field}
     if isinstance(error, (StoreUnavailable, SchemaMismatch)):
         _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
-        detail = f"{public_words(error)}: try again later"
+        detail = f"{public_message(error)}: try again later"
         return problem_response(
             translation.status, translation.problem, detail, {"Retry-After": "5"}
         )
@@ -252,11 +252,8 @@ def _of_project(error: ProjectError) -> Response:
     return problem_response(translation.status, translation.problem, str(error), **more)
 
 
-def public_words(error: ProjectError) -> str:
-    """What clients are told of an error.
-
-    Where stores are and how they are mended is for whoever runs the service.
-    """
+def public_message(error: ProjectError) -> str:
+    """The message of an error for clients, without addresses of stores and hints to operators."""
     if isinstance(error, StoreUnavailable):
         return f"{error.store} is unavailable"
     if isinstance(error, SchemaMismatch):
@@ -269,12 +266,12 @@ def _of_request() -> dict[str, Any]:
 
 
 def problem_of(status: int) -> ProblemType:
-    """What a status means by itself."""
+    """The kind of problem that an HTTP status means by itself."""
     return _OF_STATUS.get(status, ProblemType.HTTP)
 
 
 def of_http(error: HTTPException) -> Response:
-    """An error of Flask, werkzeug or the schemas."""
+    """Translate an error of Flask, werkzeug or a schema."""
     status = error.code
     if status is None or 300 <= status < 400:
         return error.get_response()  # type: ignore[return-value]
@@ -284,20 +281,20 @@ def of_http(error: HTTPException) -> Response:
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         headers["Allow"] = ", ".join(error.valid_methods)
     own = error.description if error.description != type(error).description else None
-    detail = _told(more.get("errors")) or data.get("message") or own
-    detail = detail or _WORDS.get(status) or HTTPStatus(status).phrase
+    detail = _summary(more.get("errors")) or data.get("message") or own
+    detail = detail or _DETAILS.get(status) or HTTPStatus(status).phrase
     return problem_response(status, problem_of(status), detail, headers, **more)
 
 
-def _told(messages: Any, field: str = "") -> str:
-    """What is wrong with which fields, in a line.
+def _summary(messages: Any, field: str = "") -> str:
+    """All messages of a schema in one line, each with its field.
 
-    >>> _told({"query": {"dev": ["Not a valid boolean."]}})
+    >>> _summary({"query": {"dev": ["Not a valid boolean."]}})
     'query.dev: Not a valid boolean.'
     """
     if isinstance(messages, Mapping):
         parts = (
-            _told(inner, f"{field}.{name}" if field else str(name))
+            _summary(inner, f"{field}.{name}" if field else str(name))
             for name, inner in messages.items()
         )
         return "; ".join(filter(None, parts))
@@ -312,7 +309,7 @@ def _of_overload(error: Overloaded) -> Response:
 
 
 def _of_bug(error: Exception) -> Response:
-    """A fault of ours: the log has it, the client has the request's identifier."""
+    """Translate a bug: the log has the traceback, and the client the request's identifier."""
     _LOG.exception("request_broke", exc_info=error, extra=_of_request())
-    detail = "the service made a mistake; its log has this request's identifier"
+    detail = "the service has a bug; its log contains the identifier of this request"
     return problem_response(500, ProblemType.INTERNAL, detail)

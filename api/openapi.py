@@ -1,4 +1,4 @@
-"""The OpenAPI document: what every operation has in common."""
+"""The OpenAPI document: errors and security of all operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from api.errors import MEDIA_TYPE
 
 
 class ProblemSchema(Schema):
-    """A problem document (RFC 9457); what a client of thamos reads has further members."""
+    """A problem document (RFC 9457); below /api/v1 it has further members."""
 
     class Meta:
         unknown = INCLUDE
@@ -21,18 +21,18 @@ class ProblemSchema(Schema):
     type = fields.String(
         required=True,
         metadata={
-            "description": "Address that says what this kind of problem means; never renamed.",
+            "description": "Address that explains this kind of problem; never renamed.",
             "example": "/problems/not-found",
         },
     )
     title = fields.String(
         required=True,
-        metadata={"description": "The kind, for people.", "example": "Not found"},
+        metadata={"description": "Kind of problem, for people.", "example": "Not found"},
     )
     status = fields.Raw(
         required=True,
         metadata={
-            "description": "The HTTP status; below /api/v1 of an analysis, its state.",
+            "description": "HTTP status; about an analysis below /api/v1, its state.",
             "type": ["integer", "object"],
             "example": 404,
         },
@@ -40,30 +40,31 @@ class ProblemSchema(Schema):
     detail = fields.String(
         required=True,
         metadata={
-            "description": "What was wrong, for people.",
+            "description": "What is wrong, for people.",
             "example": "no package is called 'flaks'",
         },
     )
     request_id = fields.String(
         required=True,
-        metadata={"description": "Names this request in the log.", "example": "5f0c9d2be417a863"},
+        metadata={
+            "description": "Identifier of this request in the log.",
+            "example": "5f0c9d2be417a863",
+        },
     )
     analysis = fields.Dict(
-        keys=fields.String(), metadata={"description": "How far the request is, below /api/v2."}
+        keys=fields.String(), metadata={"description": "State of the analysis, below /api/v2."}
     )
-    errors = fields.Dict(
-        keys=fields.String(), metadata={"description": "What is wrong with each field."}
-    )
-    hint = fields.String(metadata={"description": "What to do about it."})
-    reason = fields.String(metadata={"description": "Why a document was refused: a code."})
-    field = fields.String(metadata={"description": "Which field of a document it was."})
+    errors = fields.Dict(keys=fields.String(), metadata={"description": "What is wrong, by field."})
+    hint = fields.String(metadata={"description": "How to fix it."})
+    reason = fields.String(metadata={"description": "Why a document was refused, as a code."})
+    field = fields.String(metadata={"description": "Field of the document that was refused."})
     error = fields.String(metadata={"description": "The same as `detail`, below /api/v1."})
     parameters = fields.Dict(
-        keys=fields.String(), metadata={"description": "What was asked, below /api/v1."}
+        keys=fields.String(), metadata={"description": "Parameters of the request, below /api/v1."}
     )
 
 
-#: What any operation may be answered with; the component of each is named like its phrase.
+#: Errors of every operation; each has a component named like its phrase.
 _ALWAYS = (
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.UNAUTHORIZED,
@@ -71,21 +72,21 @@ _ALWAYS = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
-#: And what any that takes a body.
+#: Errors of every operation with a body.
 _WITH_BODY = (
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 )
 _DESCRIPTION = (
-    "Which versions of which packages a project should run on a machine, and what is known of"
-    " them. Errors are problem documents (RFC 9457). Lists are read page by page: `next` is the"
-    " address of the page after."
+    "Advice on which versions of which packages a project should run on a machine, and the data"
+    " behind it. Errors are problem documents (RFC 9457). Lists have pages: `next` is the address"
+    " of the next page."
 )
 
 
 class OpenApi(Api):
-    """Errors are translated by :mod:`api.errors`, for every route alike, and documented here."""
+    """Documents all errors; :mod:`api.errors` translates them, so the base class must not."""
 
     ERROR_SCHEMA = ProblemSchema
 
@@ -94,14 +95,14 @@ class OpenApi(Api):
             app,
             spec_kwargs={
                 "info": {"description": _DESCRIPTION, "license": {"name": "Apache-2.0"}},
-                # What is open to everybody is the operator's choice, so a token is optional.
+                # The operator decides what is open to everybody, so a token is optional.
                 "security": [{}, {"token": []}],
             },
         )
         self.spec.components.security_scheme("token", {"type": "http", "scheme": "bearer"})
 
     def register_blueprint(self, blueprint: Blueprint, **options: Any) -> None:
-        """Serve a blueprint, and document it with the errors of every operation."""
+        """Register a blueprint, and document the errors of its operations."""
         callbacks = blueprint._prepare_doc_cbks
         if _with_errors not in callbacks:  # a blueprint may be served by several applications
             callbacks.append(_with_errors)

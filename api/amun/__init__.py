@@ -1,4 +1,7 @@
-"""The inspection service, below ``/amun/api/v1``."""
+"""The inspection service, ``/amun/api/v1``: runs submitted specifications on this machine.
+
+Entry point: :func:`blueprints`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from flask_smorest import Blueprint
 
 
 def blueprints() -> tuple[Blueprint, ...]:
-    """Everything that is served below ``/amun/api/v1``."""
+    """The blueprints of ``/amun/api/v1``."""
     from api.amun.inspections import blueprint as inspections
     from api.amun.inspections import result_routes as results
 

@@ -1,4 +1,4 @@
-"""Inspections: submitted, listed, how far they are."""
+"""Inspections below ``/amun/api/v1``: submission, state, logs and results."""
 
 from __future__ import annotations
 
@@ -42,84 +42,84 @@ from pis.amun.launchers.images import recipe_of
 
 
 class AmunPageQuerySchema(LenientSchema):
-    """Which page is asked for; pages count from 1."""
+    """Selects a page; pages count from 1."""
 
     page = fields.Integer(load_default=1, validate=validate.Range(1, LAST_PAGE))
     limit = fields.Integer(load_default=25, validate=validate.Range(1, 100))
 
 
 class _Answer(Schema):
-    """Every answer repeats what was asked."""
+    """A response of the inspection service, which repeats the request's parameters."""
 
-    parameters = json_object("What was asked.")
+    parameters = json_object("Parameters of the request.")
 
 
 class VersionSchema(Schema):
-    """Which service this is."""
+    """Version of the service."""
 
-    version = text("Of the interface.", "1.0.0")
-    service_version = text("Of the service.", "1.0.0")
+    version = text("Version of the interface.", "1.0.0")
+    service_version = text("Version of the service.", "1.0.0")
 
 
 class SubmittedSchema(_Answer):
-    """Under which identifier an inspection is found."""
+    """A submitted inspection."""
 
-    inspection_id = text("The inspection.", "inspection-matmul-1f2e3d4c")
+    inspection_id = text("Identifier of the inspection.", "inspection-matmul-1f2e3d4c")
 
 
 class InspectionsSchema(_Answer):
     """Identifiers of inspections."""
 
-    inspections = texts("In the order of their submission.", ["inspection-matmul-1f2e3d4c"])
+    inspections = texts("Identifiers, ordered by submission.", ["inspection-matmul-1f2e3d4c"])
 
 
 class AmunStatusSchema(Schema):
-    """How far an inspection is."""
+    """State of an inspection."""
 
-    build = json_object("How the build went; null while there is none.", null=True)
-    workflow = json_object("How far its run is.", null=True)
-    data_stored = flag("Whether its results were taken in.")
+    build = json_object("State of the build; null before it starts.", null=True)
+    workflow = json_object("State of the run.", null=True)
+    data_stored = flag("Whether the results were ingested.")
 
 
 class AmunStatusDocumentSchema(_Answer):
-    """The state of an inspection."""
+    """State of an inspection, with its parameters."""
 
     status = fields.Nested(AmunStatusSchema, required=True)
 
 
 class SpecificationDocumentSchema(_Answer):
-    """What was asked for."""
+    """Specification of an inspection."""
 
     specification = json_object("docs/reference/specification.md describes every field.")
 
 
 class AmunLogDocumentSchema(_Answer):
-    """What was said."""
+    """Log of a build or a job."""
 
-    log = text("Lines for people.", null=True)
+    log = text("Text of the log.", null=True)
 
 
 class BatchSizeDocumentSchema(_Answer):
-    """How many results there are."""
+    """Number of stored results."""
 
-    batch_size = count("Results that are stored.", 3)
+    batch_size = count("Number of stored results.", 3)
 
 
 class JobResultDocumentSchema(_Answer):
-    """What one job measured."""
+    """Result of one job."""
 
     result = json_object("docs/reference/inspection-result.md describes every field.")
 
 
 class DockerfileSchema(_Answer):
-    """The recipe of an image."""
+    """A Dockerfile."""
 
-    dockerfile = text("The recipe.", "FROM registry.example/python:3.12")
+    dockerfile = text("Content of the Dockerfile.", "FROM registry.example/python:3.12")
 
 
 blueprint = Routes(
     "amun-inspections", __name__, url_prefix=submission.PREFIX,
-    description="Stacks measured on this machine.",
+    description="Inspections on this machine.",
 )  # fmt: skip
 blueprint.after_app_request(submission.versioned)
 
@@ -134,7 +134,7 @@ _SPECIFICATION = {
 class VersionResource(MethodView):
     @blueprint.response(200, VersionSchema)
     def get(self) -> dict[str, str]:
-        """Give the version of the service."""
+        """Get the version of the service."""
         return {"version": __version__, "service_version": __version__}
 
 
@@ -144,10 +144,10 @@ class AmunInspectionsResource(MethodView):
     @blueprint.doc(requestBody=_SPECIFICATION)
     @blueprint.response(202, SubmittedSchema)
     def post(self) -> dict[str, Any]:
-        """Have a stack built and measured; a script runs confined, an indicator by its name."""
-        found, inspection = submission.submitted(_specification())
+        """Submit an inspection; a script runs in a sandbox, an indicator by its name."""
+        analysis, inspection = submission.submitted(_specification())
         return {
-            "inspection_id": found.analysis_id,
+            "inspection_id": analysis.analysis_id,
             "parameters": {
                 "batch_size": inspection.specification.batch_size,
                 "timeout_s": inspection.specification.timeout_s,
@@ -159,13 +159,13 @@ class AmunInspectionsResource(MethodView):
     @blueprint.arguments(AmunPageQuerySchema, location="query")
     @blueprint.response(200, InspectionsSchema)
     def get(self, query: dict[str, int]) -> dict[str, Any]:
-        """List inspections in the order in which they were submitted."""
+        """List inspections, ordered by submission."""
         limit = query["limit"]
         with service().reading() as connection:
-            found = analyses_of(
+            page = analyses_of(
                 connection, AnalysisKind.INSPECTION, limit, (query["page"] - 1) * limit
             )
-        return {"inspections": [it.analysis_id for it in found], "parameters": query}
+        return {"inspections": [it.analysis_id for it in page], "parameters": query}
 
 
 @blueprint.route("/inspect/<string:inspection_id>/status")
@@ -173,9 +173,9 @@ class InspectionStatusResource(MethodView):
     @needs(Scope.INSPECT)
     @blueprint.response(200, AmunStatusDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Say how far an inspection is."""
-        found = submission.found_inspection(inspection_id)
-        return {"status": _status(found), "parameters": submission.about(found)}
+        """Get the state of an inspection."""
+        analysis = submission.existing_inspection(inspection_id)
+        return {"status": _status(analysis), "parameters": submission.identity(analysis)}
 
 
 @blueprint.route("/_debug/generate-dockerfile")
@@ -184,7 +184,7 @@ class DockerfilesResource(MethodView):
     @blueprint.doc(requestBody=_SPECIFICATION)
     @blueprint.response(200, DockerfileSchema)
     def post(self) -> dict[str, Any]:
-        """Give the recipe of the image that a specification makes; nothing is built."""
+        """Get the Dockerfile of a specification's image; nothing is built."""
         value = _specification()
         inspection = submission.checked(value, "")
         parameters = {"specification": value}
@@ -198,7 +198,7 @@ class DockerfilesResource(MethodView):
 
 
 def _specification() -> dict[str, Any]:
-    """:raises ApiError: 400 if the body is no JSON object, or holds secrets"""
+    """:raises ApiError: 400 if the body is not a JSON object, or contains secrets"""
     try:
         value = json_of(request.get_data())
     except ApiError as error:
@@ -209,30 +209,29 @@ def _specification() -> dict[str, Any]:
     return submission.public(value)
 
 
-def _status(found: Analysis) -> dict[str, Any]:
-    folder = submission.folder(found)
+def _status(analysis: Analysis) -> dict[str, Any]:
+    folder = submission.folder(analysis)
     build = read_build(folder)
-    seen = {name: build.get(name) for name in ("state", "reason", "started_at", "finished_at")}
-    more = {"container": None, "exit_code": build.get("exit_code"), "message": build.get("message")}
-    done = len(finished_jobs(folder))
+    names = ("state", "reason", "started_at", "finished_at", "exit_code", "message")
+    state = {"container": None, **{name: build.get(name) for name in names}}
     return {
-        "build": {**seen, **more} if build else None,
+        "build": state if build else None,
         "workflow": {
-            "state": found.state.value,
-            "reason": found.reason,
-            "accepted_at": found.accepted_at.isoformat(),
-            "started_at": found.started_at and found.started_at.isoformat(),
-            "finished_at": found.finished_at and found.finished_at.isoformat(),
-            "attempts": found.attempts,
-            "jobs_finished": done,
+            "state": analysis.state.value,
+            "reason": analysis.reason,
+            "accepted_at": analysis.accepted_at.isoformat(),
+            "started_at": analysis.started_at and analysis.started_at.isoformat(),
+            "finished_at": analysis.finished_at and analysis.finished_at.isoformat(),
+            "attempts": analysis.attempts,
+            "jobs_finished": len(finished_jobs(folder)),
         },
-        "data_stored": found.result_document_id is not None,
+        "data_stored": analysis.result_document_id is not None,
     }
 
 
 result_routes = Routes(
     "amun-results", __name__, url_prefix=f"{submission.PREFIX}/inspect/<string:inspection_id>",
-    description="What inspections left.",
+    description="Results of inspections.",
 )  # fmt: skip
 
 
@@ -241,10 +240,13 @@ class SpecificationResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, SpecificationDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Give the specification of an inspection, as it is run once it was built."""
-        found = submission.found_inspection(inspection_id)
-        written = submission.text_of(found, "build", "specification")
-        return {"specification": _asked(found, written), "parameters": submission.about(found)}
+        """Get the specification of an inspection; once it is built, as it runs."""
+        analysis = submission.existing_inspection(inspection_id)
+        written = submission.text_of(analysis, "build", "specification")
+        return {
+            "specification": _asked(analysis, written),
+            "parameters": submission.identity(analysis),
+        }
 
 
 @result_routes.route("/build/log")
@@ -252,10 +254,10 @@ class BuildLogResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, AmunLogDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Give the log of the build; null while it is not built."""
-        found = submission.found_inspection(inspection_id)
-        log = submission.text_of(found, "build", "log")
-        return {"log": log, "parameters": submission.about(found)}
+        """Get the log of the build; null until it is built."""
+        analysis = submission.existing_inspection(inspection_id)
+        log = submission.text_of(analysis, "build", "log")
+        return {"log": log, "parameters": submission.identity(analysis)}
 
 
 @result_routes.route("/job/batch-size")
@@ -263,10 +265,10 @@ class BatchSizeResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, BatchSizeDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Count the results of an inspection that are stored."""
-        found = submission.found_inspection(inspection_id)
-        stored = len(finished_jobs(submission.folder(found)))
-        return {"batch_size": stored, "parameters": submission.about(found)}
+        """Get the number of stored results of an inspection."""
+        analysis = submission.existing_inspection(inspection_id)
+        stored = len(finished_jobs(submission.folder(analysis)))
+        return {"batch_size": stored, "parameters": submission.identity(analysis)}
 
 
 @result_routes.route("/job/<int:item>/result")
@@ -274,12 +276,12 @@ class JobResultResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, JobResultDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
-        """Give the result document of one job; they count from 0."""
-        found = submission.found_inspection(inspection_id)
-        result = read_job(submission.folder(found), item)
+        """Get the result of one job; jobs count from 0."""
+        analysis = submission.existing_inspection(inspection_id)
+        result = read_job(submission.folder(analysis), item)
         if not result:
-            raise _no_result(found, item)
-        return {"result": result, "parameters": {**submission.about(found), "item": item}}
+            raise _no_result(analysis, item)
+        return {"result": result, "parameters": {**submission.identity(analysis), "item": item}}
 
 
 @result_routes.route("/job/<int:item>/log")
@@ -287,21 +289,21 @@ class JobLogResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, AmunLogDocumentSchema)
     def get(self, inspection_id: str, item: int) -> dict[str, Any]:
-        """Give the log of one job; they count from 0."""
-        found = submission.found_inspection(inspection_id)
-        log = submission.text_of(found, "results", str(item), "log")
+        """Get the log of one job; jobs count from 0."""
+        analysis = submission.existing_inspection(inspection_id)
+        log = submission.text_of(analysis, "results", str(item), "log")
         if log is None:
-            raise _no_result(found, item)
-        return {"log": log, "parameters": {**submission.about(found), "item": item}}
+            raise _no_result(analysis, item)
+        return {"log": log, "parameters": {**submission.identity(analysis), "item": item}}
 
 
-def _asked(found: Analysis, written: str | None) -> Any:
+def _asked(analysis: Analysis, written: str | None) -> Any:
     if written is not None:
         return orjson.loads(written)
-    it = service()
-    with it.reading() as connection:
-        return orjson.loads(request_of(connection, it.settings, found))["specification"]
+    stores = service()
+    with stores.reading() as connection:
+        return orjson.loads(request_of(connection, stores.settings, analysis))["specification"]
 
 
-def _no_result(found: Analysis, item: int) -> ApiError:
-    return not_found("result", f"{found.analysis_id}/{item}")
+def _no_result(analysis: Analysis, item: int) -> ApiError:
+    return not_found("result", f"{analysis.analysis_id}/{item}")

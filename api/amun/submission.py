@@ -1,4 +1,4 @@
-"""A submitted specification: checked by the executor's own parser, accepted, found again."""
+"""Submission of specifications: parsing, removal of secrets, acceptance and lookup."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ from pis.amun.launchers import Inspection
 from pis.amun.schema import InvalidSpecification, SpecificationProblem
 from pis.amun.specification import load_specification
 
-#: What people and tools call variables that hold a secret; `TOKENIZERS_PARALLELISM` is none.
+#: Names of variables that usually hold a secret; `TOKENIZERS_PARALLELISM` does not match.
 _SECRET = re.compile(
     r"(?:\A|_)(?:TOKEN|SECRETS?|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|COOKIE|"
     r"(?:API|ACCESS|PRIVATE|SECRET|AUTH|SIGNING|ENCRYPTION|ACCOUNT)_?KEY)(?:_|\Z)",
     re.IGNORECASE,
 )
-#: Texts of a lock, by the names that a project's files have.
+#: File names for the locks of a specification, which select their reader.
 _LOCKS = {"requirements_txt": "requirements.txt", "pylock_toml": "pylock.toml"}
-#: What is measured is what was sent, to the letter.
-_KEPT_AS_THEY_ARE = frozenset({"script", "files"})
+#: Fields that run exactly as they were sent.
+_VERBATIM = frozenset({"script", "files"})
 
 
 def refuse_secrets(value: Mapping[str, Any]) -> None:
-    """Refuse variables that hold secrets, and a lock that takes too long to read.
+    """Refuse variables that hold secrets, and locks that take too long to read.
 
-    A run without the secret would be another run, and with it the secret would be kept.
+    Removing a secret would change what is measured, and keeping it would store it.
 
-    :raises InvalidSpecification: naming the fields, and nothing of their values
+    :raises InvalidSpecification: naming the fields, but not their values
     """
     if problems := [*_of_environment(value.get("environment")), *_of_lock(value.get("python"))]:
         raise InvalidSpecification(problems)
 
 
 def public_specification(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification as it is kept: indexes are read by what is configured for them here."""
-    public = {k: v if k in _KEPT_AS_THEY_ARE else public_values(v) for k, v in value.items()}
+    """Remove credentials from a specification; jobs use those configured for the index."""
+    public = {k: v if k in _VERBATIM else public_values(v) for k, v in value.items()}
     if isinstance(python := value.get("python"), Mapping):
         texts = {k: python[k] for k in _LOCKS if isinstance(python.get(k), str)}
         locks = {key: public_file(_LOCKS[key], text) for key, text in texts.items()}
@@ -70,30 +70,33 @@ def public_specification(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_environment(variables: Any) -> Iterator[SpecificationProblem]:
-    for number, it in enumerate(variables if isinstance(variables, list) else ()):
-        name, content = (it.get("name"), it.get("value")) if isinstance(it, Mapping) else ("", "")
-        at = f"environment[{number}]"
-        if isinstance(name, str) and _SECRET.search(name) and content:
-            words = f"{name[:80]} holds a secret, and specifications are kept and shown"
-            yield SpecificationProblem(at, f"{words}: leave it out")
-        elif isinstance(content, str) and public_text(content) != content:
-            words = "an address with credentials, and specifications are kept and shown"
-            yield SpecificationProblem(f"{at}.value", f"{words}: take them out")
+    why = "specifications are stored and shown"
+    for number, variable in enumerate(variables if isinstance(variables, list) else ()):
+        if not isinstance(variable, Mapping):
+            continue
+        name, value = variable.get("name"), variable.get("value")
+        field = f"environment[{number}]"
+        if isinstance(name, str) and _SECRET.search(name) and value:
+            yield SpecificationProblem(field, f"{name[:80]} holds a secret, and {why}: remove it")
+        elif isinstance(value, str) and public_text(value) != value:
+            yield SpecificationProblem(
+                f"{field}.value", f"a URL with credentials, and {why}: remove them"
+            )
 
 
 def _of_lock(python: Any) -> Iterator[SpecificationProblem]:
     given = python if isinstance(python, Mapping) else {}
-    for key, problem in (("requirements_txt", list_problem), ("pylock_toml", toml_problem)):
+    for key, check in (("requirements_txt", list_problem), ("pylock_toml", toml_problem)):
         if not isinstance(text := given.get(key), str):
             continue
-        wrong = problem([text]) or address_problem([text])
-        if wrong is None and key == "requirements_txt":
-            wrong = _hidden(text)
-        if wrong is not None:
-            yield SpecificationProblem(f"python.{key}", wrong)
+        problem = check([text]) or address_problem([text])
+        if problem is None and key == "requirements_txt":
+            problem = _hidden_credentials(text)
+        if problem is not None:
+            yield SpecificationProblem(f"python.{key}", problem)
 
 
-def _hidden(requirements: str) -> str | None:
+def _hidden_credentials(requirements: str) -> str | None:
     try:
         public_file(_LOCKS["requirements_txt"], requirements)
     except InvalidFile as error:
@@ -102,20 +105,20 @@ def _hidden(requirements: str) -> str | None:
 
 
 PREFIX = "/amun/api/v1"
-#: What one request may keep the machine busy with: all jobs at their longest.
+#: Maximum duration of one request if all of its jobs use their whole time.
 MAX_TOTAL_S = 86_400.0
 _LAUNCHER = "local"
 
 
 def versioned(response: Response) -> Response:
-    """With the service's version, errors too."""
+    """Add the service's version to a response, also to errors."""
     if request.path.startswith(f"{PREFIX}/"):
         response.headers["X-Amun-Version"] = __version__
     return response
 
 
 def public(value: dict[str, Any]) -> dict[str, Any]:
-    """A specification as it is kept, shown and run: without passwords.
+    """Remove credentials from a specification, before it is stored, shown and run.
 
     :raises ApiError: 400 with every problem by the path of its field
     """
@@ -127,10 +130,10 @@ def public(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked(value: dict[str, Any], submission: str) -> Inspection:
-    """The inspection that a specification makes; nothing that it names is fetched.
+    """Parse a specification with the executor's parser; nothing is fetched.
 
-    :param value: that :func:`public` gave
-    :param submission: random, so that the same specification may be measured again
+    :param value: result of :func:`public`
+    :param submission: random, so that the same specification can be measured again
     :raises ApiError: 400 with every problem by the path of its field
     """
     settings = service().settings
@@ -140,73 +143,73 @@ def checked(value: dict[str, Any], submission: str) -> Inspection:
         raise _refused(error) from error
     longest_s = specification.batch_size * specification.timeout_s
     if longest_s > MAX_TOTAL_S:
-        words = (
+        message = (
             f"batch_size: {specification.batch_size} jobs of up to {specification.timeout_s:g} s "
-            f"are more than {MAX_TOTAL_S:g} s: ask for fewer, or set timeout_s"
+            f"are more than {MAX_TOTAL_S:g} s: reduce batch_size or timeout_s"
         )
-        raise ApiError(400, ProblemType.INVALID_REQUEST, words, parameters={})
+        raise ApiError(400, ProblemType.INVALID_REQUEST, message, parameters={})
     (inspection,) = inspections_of([specification], _LAUNCHER, order_of(settings, submission))
     return inspection
 
 
 def _refused(error: InvalidSpecification) -> ApiError:
     problems: dict[str, list[str]] = {}
-    for it in error.problems:
-        problems.setdefault(it.field, []).append(it.message)
+    for problem in error.problems:
+        problems.setdefault(problem.field, []).append(problem.message)
     return ApiError(400, ProblemType.INVALID_REQUEST, str(error), errors=problems, parameters={})
 
 
 def submitted(value: dict[str, Any]) -> tuple[Analysis, Inspection]:
-    """Accept a specification and have a worker run it.
+    """Accept a specification and enqueue its run.
 
-    :param value: that :func:`public` gave
-    :raises ApiError: 400 if it cannot be used, 429 if too much waits
+    :param value: result of :func:`public`
+    :raises ApiError: 400 if it is invalid, 429 if too many jobs wait
     """
     submission = token_hex(16)
     inspection = checked(value, submission)
-    shown = token()
+    client = token()
     new = NewAnalysis(
         inspection.inspection_id,
         AnalysisKind.INSPECTION,
         {"specification": value, "submission": submission},
         parameters_of(inspection),
         submission,
-        shown.token_id if shown else None,
+        client.token_id if client else None,
     )
     job = QueueJob("inspections.run", QueueName.INSPECTIONS, {"analysis_id": new.analysis_id})
-    found, _ = analyses.submit(new, job, force=True)
-    return found, inspection
+    analysis, _ = analyses.submit(new, job, force=True)
+    return analysis, inspection
 
 
 def parameters_of(inspection: Inspection) -> dict[str, Any]:
-    """The specification as it is run, without the texts of script, files and lock."""
+    """The specification as it runs, without the content of script, files and lock."""
     given = inspection.specification.document
     kept = {k: v for k, v in given.items() if k not in ("script", "files", "python")}
     return {**kept, "script_sha256": inspection.script.sha256}
 
 
-def found_inspection(inspection_id: str) -> Analysis:
+def existing_inspection(inspection_id: str) -> Analysis:
     """:raises ApiError: 404 if there is none"""
     with service().reading() as connection:
-        found = analysis_of(connection, inspection_id)
-    if found is None or found.kind is not AnalysisKind.INSPECTION:
+        analysis = analysis_of(connection, inspection_id)
+    if analysis is None or analysis.kind is not AnalysisKind.INSPECTION:
         raise not_found("inspection", inspection_id)
-    return found
+    return analysis
 
 
 def folder(inspection: Analysis) -> Path:
-    """Where its documents are; identifiers are ours, so none leads elsewhere."""
+    """Folder of its documents. The service makes identifiers, so the path stays inside."""
     return folder_of(service().settings) / inspection.analysis_id
 
 
 def text_of(inspection: Analysis, *path: str) -> str | None:
-    """A file of its documents, ``None`` while it is not there."""
+    """Content of a file in its folder; ``None`` until it exists."""
     try:
         return folder(inspection).joinpath(*path).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
 
 
-def about(inspection: Analysis) -> Mapping[str, Any]:
-    """What was asked, as every answer repeats it."""
+def identity(inspection: Analysis) -> Mapping[str, Any]:
+    """The parameters that every response about an inspection repeats."""
     return {"inspection_id": inspection.analysis_id}

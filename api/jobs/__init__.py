@@ -1,1 +1,4 @@
-"""Work that outlives a request: a queue in PostgreSQL, and what its workers do."""
+"""Background jobs: a queue in PostgreSQL, its tasks and the worker process.
+
+Entry point: :func:`api.jobs.worker.run_worker`.
+"""

@@ -14,7 +14,7 @@ from adviser.reports.serialization import plain
 from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
 from api.accepted_requests import AdviceRequest
-from api.jobs.analysis_run import store_result, tell
+from api.jobs.analysis_run import log_for_client, store_result
 from api.jobs.fetching import fetch_lacking
 from api.jobs.uploads import PROJECT_SOON
 from api.jobs.worker_context import WorkerContext
@@ -29,7 +29,7 @@ from graph.record.hardware import jobs_on, recorded_hardware
 _CPU = {"cpu_family": "family", "cpu_model": "model"}
 
 
-def make_advice(shop: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
+def make_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
     """Answer a request and store its report under the analysis' identifier.
 
     :param document: a stored :class:`AdviceRequest`
@@ -37,7 +37,7 @@ def make_advice(shop: WorkerContext, analysis: Analysis, document: dict[str, Any
     :raises InvalidArgument: if another version of the service stored the request
     """
     request = AdviceRequest.from_document(document)
-    with shop.service.stores() as stores:
+    with worker.service.stores() as stores:
         with stores.engine.connect() as connection:
             # A worker may have died between the report and the end of the analysis.
             stored = report_document_of(connection, analysis.analysis_id)
@@ -45,16 +45,16 @@ def make_advice(shop: WorkerContext, analysis: Analysis, document: dict[str, Any
             return stored
         asked = _on_hardware(stores, request)
         made = answer(
-            stores, asked, shop.resolver.resolve,
-            reader=shop.known_of, advice_id=analysis.analysis_id,
+            stores, asked, worker.resolver.resolve,
+            reader=worker.known_of, advice_id=analysis.analysis_id,
         )  # fmt: skip
-        report = store(stores, made, lambda it: shop.service.queue.enqueue(it, PROJECT_SOON))
+        report = store(stores, made, lambda it: worker.service.queue.enqueue(it, PROJECT_SOON))
     _tell(made, debug=asked.options.debug)
     # Not in the report: the same request on the same knowledge gives the same bytes.
-    queued = fetch_lacking(shop, made.advice) if request.may_fetch else None
+    queued = fetch_lacking(worker, made.advice) if request.may_fetch else None
     if queued is not None:
-        tell(str(queued))
-        with shop.service.writing() as connection:
+        log_for_client(str(queued))
+        with worker.service.writing() as connection:
             supersede(connection, analysis.analysis_id)
     return report
 
@@ -63,12 +63,14 @@ def _tell(made: Answer, *, debug: bool) -> None:
     """What came of it; if it is debugged, how long each step took too."""
     result = made.report["result"]
     search = result["report"]["search"]
-    tell(f"{search['candidates']} versions may be chosen, {search['refused']} are refused by rules")
+    log_for_client(
+        f"{search['candidates']} versions may be chosen, {search['refused']} are refused by rules"
+    )
     if debug:
         for step, seconds in made.timings.items():
-            tell(f"{step.removesuffix('_s')}: {seconds:.3f} s")
+            log_for_client(f"{step.removesuffix('_s')}: {seconds:.3f} s")
     status = result["report"]["certificate"]["status"]
-    tell(f"{status}: {result['error_msg']}" if result["error"] else status)
+    log_for_client(f"{status}: {result['error_msg']}" if result["error"] else status)
 
 
 def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
@@ -115,13 +117,13 @@ def _has_gpu(row: RecordedHardware, model: object) -> bool:
     return any(str(model).lower() in name for name in names)
 
 
-def replay_advice(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+def replay_advice(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Answer a recorded request again on what was known then, and compare the bytes.
 
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice
     """
-    with shop.service.relational() as stores:
+    with worker.service.relational() as stores:
         stored = recorded(stores, request["advice_id"])
     advice, report = replayed(stored)
     same = report == stored.report
@@ -132,19 +134,19 @@ def replay_advice(shop: WorkerContext, analysis: Analysis, request: dict[str, An
         "replayed_digest": digest_bytes(report),
         "reason": None if same else why_it_may_differ(stored, advice),
     }
-    return store_result(shop, analysis, result)
+    return store_result(worker, analysis, result)
 
 
-def explain_why_not(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+def explain_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Say what a requirement would cost the stack of a recorded request, by what is known now.
 
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice
     """
     (wanted,) = parse_dependencies([request["requirement"]])
-    with shop.service.stores() as stores:
+    with worker.service.stores() as stores:
         asked, *_ = request_in(recorded(stores, request["advice_id"]))
         snapshot, evidence = knowledge(stores, asked, more=[wanted])
-    found = advise(asked, snapshot, evidence, resolver=shop.resolver.resolve)
-    told = why_not(found, wanted, resolver=shop.resolver.resolve)
-    return store_result(shop, analysis, {"advice_id": request["advice_id"], **plain(told)})
+    found = advise(asked, snapshot, evidence, resolver=worker.resolver.resolve)
+    told = why_not(found, wanted, resolver=worker.resolver.resolve)
+    return store_result(worker, analysis, {"advice_id": request["advice_id"], **plain(told)})

@@ -1,4 +1,4 @@
-"""One analysis, run by a worker: from its request to a terminal state, whatever happens."""
+"""Running one analysis in a worker, from its request to a final state, with its log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import orjson
 from sqlalchemy import Connection
 
-from api.errors import public_words
+from api.errors import public_message
 from api.jobs.worker_context import WorkerContext
 from common.errors import (
     AlreadyRunning,
@@ -39,18 +39,18 @@ from graph.record.analyses import (
 )
 from graph.record.documents import DeliveredDocument, add_documents
 
-#: How often a job is taken before it is given up; waiting for a store is no attempt.
+#: Attempts before a job is given up; waiting for a store does not count as one.
 MAX_ATTEMPTS = 3
-#: What another attempt may mend.
+#: Errors that another attempt may not meet.
 PASSING = (StoreUnavailable, IndexProblem, AlreadyRunning)
-#: Between two looks whether a store is back, at least and at most.
+#: Bounds of the pause before a job that waits for a store is tried again, s.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 2, 30
-#: No answer of a store is waited for so long.
+#: Longer than any wait for an answer of a store, s.
 _LONG_S = 1800.0
-#: What is wrong with the service and not with a request: the same may be answered tomorrow.
+#: Errors of the service, not of the request: later the same request may succeed.
 OURS = (SchemaMismatch, InvalidSettings, ServiceFailed, ProjectionFailed, DamagedDocument)
 
-#: Answers a request: gives the identifier of the document that is its result.
+#: Answers a stored request; returns the identifier of the result's document.
 Work = Callable[[WorkerContext, Analysis, dict[str, Any]], str]
 
 _LOG = logging.getLogger(__name__)
@@ -58,9 +58,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A job as it was taken by a worker.
+    """One attempt of a worker to run a job.
 
-    :param number: from 1; those that a store or the worker's own end broke off do not count
+    :param number: from 1; attempts that an outage or the worker's end interrupted do not count
     """
 
     job_id: int
@@ -68,9 +68,9 @@ class Attempt:
 
 
 class Postponed(Exception):
-    """A store is away: the job waits for it, and this was no attempt.
+    """A store is unavailable: the job is tried again later, and this attempt does not count.
 
-    :param delay_s: until it is to be tried again
+    :param delay_s: time until the next attempt
     """
 
     def __init__(self, delay_s: int) -> None:
@@ -79,7 +79,7 @@ class Postponed(Exception):
 
 
 def pause_s(waited_s: float) -> int:
-    """Until the next look, if a store has been away for so long.
+    """Pause before the next attempt when a store has been unavailable for ``waited_s``.
 
     >>> [pause_s(it) for it in (0, 5, 20, 600)]
     [2, 2, 10, 30]
@@ -87,84 +87,84 @@ def pause_s(waited_s: float) -> int:
     return int(min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 2)))
 
 
-def run(shop: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -> None:
-    """Do the work of an analysis and give it its end.
+def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -> None:
+    """Run an analysis and store its final state.
 
-    One that has its end already is left alone: jobs may be delivered twice.
+    An analysis that already has a final state is left alone, since a job may be delivered twice.
 
-    :raises Postponed: if a store is away, and has not been for too long
-    :raises ProjectError: one of :data:`PASSING`, if it is to be tried again
+    :raises Postponed: if a store is unavailable, for less than the configured patience
+    :raises ProjectError: one of :data:`PASSING`, if the job should be tried again
     """
-    with shop.service.writing() as connection:
+    with worker.service.writing() as connection:
         analysis = start(connection, analysis_id)
         if analysis is None:
             return
-        request = orjson.loads(request_of(connection, shop.settings, analysis))
+        request = orjson.loads(request_of(connection, worker.settings, analysis))
     began = time.perf_counter()
-    with _logged(shop, analysis) as end:
+    with _logged(worker, analysis) as end:
         _LOG.info("%s: attempt %d", analysis.kind, attempt.number)
         try:
-            result = work(shop, analysis, request)
+            result = work(worker, analysis, request)
         except StoreUnavailable as error:
             _private("store_away", analysis, error)
-            words = public_words(error)
-            waited_s = _postpone(shop, analysis, attempt, words, time.perf_counter() - began)
-            if waited_s < shop.settings.outage_patience_s:
-                _LOG.warning("%s; it is tried again", words)
+            message = public_message(error)
+            waited_s = _postpone(worker, analysis, attempt, message, time.perf_counter() - began)
+            if waited_s < worker.settings.outage_patience_s:
+                _LOG.warning("%s; trying again", message)
                 raise Postponed(pause_s(waited_s)) from error
-            end(AnalysisState.ERROR, f"given up after {waited_s:.0f} s: {words}")
+            end(AnalysisState.ERROR, f"given up after {waited_s:.0f} s: {message}")
         except PASSING as error:
             _private("attempt_failed", analysis, error)
             if attempt.number < MAX_ATTEMPTS:
-                _LOG.warning("%s; it is tried again", public_words(error))
+                _LOG.warning("%s; trying again", public_message(error))
                 raise
-            words = f"given up after {attempt.number} attempts: {public_words(error)}"
-            end(AnalysisState.ERROR, words)
+            message = f"given up after {attempt.number} attempts: {public_message(error)}"
+            end(AnalysisState.ERROR, message)
         except OURS as error:
             _private("analysis_failed", analysis, error)
-            end(AnalysisState.ERROR, f"the service cannot answer now: {_words_of_ours(error)}")
+            end(AnalysisState.ERROR, f"the service cannot answer now: {_cause(error)}")
         except ProjectError as error:
             end(AnalysisState.FAILED, str(error))
         except Exception:
-            # The cause is in the service's log: it may quote what is nobody else's to know.
+            # Only the service's log gets the cause, which may quote private data.
             _LOG.exception("analysis_broke", extra={"analysis_id": analysis_id})
-            end(AnalysisState.ERROR, "the service made a mistake; its log says which")
+            end(AnalysisState.ERROR, "the service has a bug; its log says which")
         else:
-            _LOG.info("done within %.3f s", time.perf_counter() - began)
+            _LOG.info("done in %.3f s", time.perf_counter() - began)
             end(AnalysisState.SUCCEEDED, result=result)
 
 
-def tell(words: str) -> None:
-    """Tell people something of the analysis that is under way, in its log."""
-    _LOG.info(words)
+def log_for_client(message: str) -> None:
+    """Add a line to the log of the running analysis, which its client can read."""
+    _LOG.info(message)
 
 
 def _postpone(
-    shop: WorkerContext, analysis: Analysis, attempt: Attempt, words: str, ran_s: float
+    worker: WorkerContext, analysis: Analysis, attempt: Attempt, message: str, ran_s: float
 ) -> float:
-    """Have it wait for a store; says since when it does, in seconds.
+    """Let an analysis wait for a store; returns how long it has waited so far, in seconds.
 
-    Something that ran for long has met another outage than the one that it waited for before.
+    After a long run, the outage is a new one, and the time starts again.
     """
-    reason = f"{words}; it is tried again"
-    with shop.service.writing() as connection:
-        shop.service.queue.uncount(connection, attempt.job_id)
+    reason = f"{message}; trying again"
+    with worker.service.writing() as connection:
+        worker.service.queue.uncount(connection, attempt.job_id)
         waited = postpone(connection, analysis.analysis_id, reason, anew=ran_s > _LONG_S)
     return waited.total_seconds()
 
 
 def _private(event: str, analysis: Analysis, error: ProjectError) -> None:
-    """Tell whoever runs the service, and nobody else."""
+    """Log an error with its details for the operator only."""
     _LOG.warning(event, extra={"analysis_id": analysis.analysis_id, "error": str(error)})
 
 
-def _words_of_ours(error: ProjectError) -> str:
-    """Settings and paths are nobody else's to know."""
-    return public_words(error) if isinstance(error, SchemaMismatch) else "its log says why"
+def _cause(error: ProjectError) -> str:
+    """The cause for clients; settings and paths are private."""
+    return public_message(error) if isinstance(error, SchemaMismatch) else "its log says why"
 
 
 class _End(Protocol):
-    """Gives an analysis its end, with what its log was told until then."""
+    """Stores the final state of an analysis and its log so far."""
 
     def __call__(
         self, state: AnalysisState, reason: str | None = None, *, result: str | None = None
@@ -172,7 +172,7 @@ class _End(Protocol):
 
 
 class _LogLines(logging.Handler):
-    """Keeps what is told in the words that clients colour."""
+    """Collects log lines as JSON with the members that ``thamos`` formats."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -180,7 +180,7 @@ class _LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info or hasattr(record, "error"):
-            return  # tracebacks and where stores are is for whoever runs the service
+            return  # tracebacks and addresses of stores are for the operator
         line = {
             "asctime": datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S,%f")[:-3],
             "name": record.name,
@@ -190,19 +190,19 @@ class _LogLines(logging.Handler):
         self.lines.append(json.dumps(line))
 
     def store(self, connection: Connection, analysis_id: str) -> None:
-        """Hand the lines over to the record."""
+        """Append the lines to the stored log."""
         add_log(connection, analysis_id, "".join(f"{it}\n" for it in self.lines))
 
 
 @contextmanager
-def _logged(shop: WorkerContext, analysis: Analysis) -> Iterator[_End]:
-    """Store what this module's log is told within the block with the analysis."""
+def _logged(worker: WorkerContext, analysis: Analysis) -> Iterator[_End]:
+    """Store what this module logs within the block as the log of the analysis."""
     kept = _LogLines()
 
     def end(state: AnalysisState, reason: str | None = None, *, result: str | None = None) -> None:
         if reason is not None:
             _LOG.error(reason)
-        with shop.service.writing() as connection:
+        with worker.service.writing() as connection:
             kept.store(connection, analysis.analysis_id)
             finish(
                 connection, analysis.analysis_id, state, reason=reason, result_document_id=result
@@ -217,7 +217,7 @@ def _logged(shop: WorkerContext, analysis: Analysis) -> Iterator[_End]:
         _LOG.level = level
         _LOG.removeHandler(kept)
         if kept.lines:
-            with shop.service.writing() as connection:
+            with worker.service.writing() as connection:
                 kept.store(connection, analysis.analysis_id)
 
 
@@ -225,8 +225,8 @@ def _logged(shop: WorkerContext, analysis: Analysis) -> Iterator[_End]:
 SCHEMA_VERSION = "analysis-result-1"
 
 
-def store_result(shop: WorkerContext, analysis: Analysis, result: Mapping[str, Any]) -> str:
-    """Store what an analysis found.
+def store_result(worker: WorkerContext, analysis: Analysis, result: Mapping[str, Any]) -> str:
+    """Store the result of an analysis.
 
     :returns: the identifier of the document
     """
@@ -234,6 +234,6 @@ def store_result(shop: WorkerContext, analysis: Analysis, result: Mapping[str, A
     document = DeliveredDocument(
         digest_bytes(body), f"{analysis.kind}-result", SCHEMA_VERSION, analysis.analysis_id, body
     )
-    with shop.service.writing() as connection:
-        add_documents(connection, shop.settings, [document])
+    with worker.service.writing() as connection:
+        add_documents(connection, worker.settings, [document])
     return document.document_id

@@ -77,18 +77,21 @@ def fetch(
     )
 
 
-def fetch_asked(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+def fetch_asked(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Read what a person asked for.
 
     :returns: the identifier of the report's document
     """
     report = fetch(
-        shop.settings, request["index"], request["requirements"], prereleases=request["prereleases"]
+        worker.settings,
+        request["index"],
+        request["requirements"],
+        prereleases=request["prereleases"],
     )
-    return store_result(shop, analysis, report)
+    return store_result(worker, analysis, report)
 
 
-def fetch_lacking(shop: WorkerContext, advice: Advice) -> QueuedFetches | None:
+def fetch_lacking(worker: WorkerContext, advice: Advice) -> QueuedFetches | None:
     """Enqueue the reading of what an advice lacks, from indexes of this machine alone.
 
     Of a package and an index one fetch waits at most, and an index that was asked a while ago
@@ -96,28 +99,28 @@ def fetch_lacking(shop: WorkerContext, advice: Advice) -> QueuedFetches | None:
 
     :returns: ``None`` if nothing was enqueued
     """
-    jobs = dict(_jobs(shop, advice)) if shop.settings.fetch_missing else {}
+    jobs = dict(_jobs(worker, advice)) if worker.settings.fetch_missing else {}
     if not jobs:
         return None
     names = []
-    with shop.service.writing() as connection:
+    with worker.service.writing() as connection:
         for name, job in islice(jobs.items(), MAX_FETCHES):
             try:
-                shop.service.queue.admit(connection, job.queue)
+                worker.service.queue.admit(connection, job.queue)
             except Overloaded:
                 break
             # One that waits already is as good.
-            shop.service.queue.enqueue(connection, job)
+            worker.service.queue.enqueue(connection, job)
             names.append(name)
     return QueuedFetches(tuple(names), len(jobs) - len(names)) if names else None
 
 
-def _jobs(shop: WorkerContext, advice: Advice) -> Iterator[tuple[str, QueueJob]]:
+def _jobs(worker: WorkerContext, advice: Advice) -> Iterator[tuple[str, QueueJob]]:
     """By name of the package, in name order."""
     request = advice.asked.resolver_request({})
     known = [it.name for it in advice.asked.options.indexes if it.known]
     names = list(advice.snapshot.revisions)
-    with shop.service.reading() as connection:
+    with worker.service.reading() as connection:
         answers = answers_of(connection, names)
         recent = asked_since(connection, names, ASKED_AGAIN_AFTER)
     for lack in lacks_of(advice.snapshot, request, answers):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from api.jobs.analysis_run import store_result, tell
+from api.jobs.analysis_run import log_for_client, store_result
 from api.jobs.uploads import take_in
 from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning
@@ -37,7 +37,7 @@ def order_of(settings: Settings, submission: str) -> Order:
     return Order(folder_of(settings).absolute(), submission=submission)
 
 
-def run_inspection(shop: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Build, measure and take in; a run that was interrupted goes on where it was.
 
     A build that fails and a job that fails are results.
@@ -45,12 +45,12 @@ def run_inspection(shop: WorkerContext, analysis: Analysis, request: dict[str, A
     :returns: the identifier of the document that says what became of it
     """
     specification = load_specification(
-        request["specification"], dict(shop.settings.package_indexes)
+        request["specification"], dict(worker.settings.package_indexes)
     )
-    order = order_of(shop.settings, request["submission"])
-    outcome = _in_turn(specification, order, shop.settings)
-    tell(f"{outcome.state}: {outcome.measured} measured, {outcome.failed} failed")
-    taken_in = take_in(shop, str(outcome.folder))
+    order = order_of(worker.settings, request["submission"])
+    outcome = _in_turn(specification, order, worker.settings)
+    log_for_client(f"{outcome.state}: {outcome.measured} measured, {outcome.failed} failed")
+    taken_in = take_in(worker, str(outcome.folder))
     result = {
         "inspection_id": outcome.inspection_id,
         "state": outcome.state,
@@ -59,7 +59,7 @@ def run_inspection(shop: WorkerContext, analysis: Analysis, request: dict[str, A
         "reason": str(outcome.failure) if outcome.failure else outcome.fault,
         "ingested": taken_in,
     }
-    return store_result(shop, analysis, result)
+    return store_result(worker, analysis, result)
 
 
 def _in_turn(specification: Specification, order: Order, settings: Settings) -> InspectionOutcome:
@@ -87,13 +87,15 @@ class _LogProgress:
     """Keeps what happens with the analysis."""
 
     def building(self, inspection: Inspection) -> None:
-        tell(f"building {inspection.inspection_id}")
+        log_for_client(f"building {inspection.inspection_id}")
 
     def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
-        tell(f"the build failed: {failure}" if failure else "built")
+        log_for_client(f"the build failed: {failure}" if failure else "built")
 
     def measuring(self, jobs: int) -> None:
-        tell(f"{jobs} {'job' if jobs == 1 else 'jobs'} to run")
+        log_for_client(f"{jobs} {'job' if jobs == 1 else 'jobs'} to run")
 
     def ran(self, job: Job, result: Mapping[str, Any]) -> None:
-        tell(f"job {job.number} ended: {result.get('ended')}, exit code {result.get('exit_code')}")
+        log_for_client(
+            f"job {job.number} ended: {result.get('ended')}, exit code {result.get('exit_code')}"
+        )

@@ -20,7 +20,7 @@ from graph.record.documents import DeliveredDocument, add_documents
 SCHEMA_VERSION = "provenance-1"
 
 
-def check_provenance(shop: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
+def check_provenance(worker: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
     """Check a lock and store the report.
 
     :param document: a stored :class:`ProvenanceRequest`
@@ -30,10 +30,10 @@ def check_provenance(shop: WorkerContext, analysis: Analysis, document: dict[str
     began = time.perf_counter()
     request = ProvenanceRequest.from_document(document)
     project = request.project
-    with shop.service.relational() as stores:
+    with worker.service.relational() as stores:
         listings = recorded_listings(stores, project.lock_entries)
-    allowed = list(configured_indexes(shop.settings))
-    called = called_indexes(shop.settings, project)
+    allowed = list(configured_indexes(worker.settings))
+    called = called_indexes(worker.settings, project)
     issues = check_lock(project, KnownIndexes(listings, allowed, called))
     result = {
         "error": False,
@@ -47,15 +47,15 @@ def check_provenance(shop: WorkerContext, analysis: Analysis, document: dict[str
                 "constraints": [],
                 "runtime_environment": {},
             },
-            "whitelisted_sources": list(public_indexes(shop.settings).values()),
+            "whitelisted_sources": list(public_indexes(worker.settings).values()),
         },
     }
     timings = {"total_s": time.perf_counter() - began}
-    told = metadata(timings, analysis.analysis_id)
-    body = canonical_json({"metadata": told, "result": result})
+    run = metadata(timings, analysis.analysis_id)
+    body = canonical_json({"metadata": run, "result": result})
     report = DeliveredDocument(
         digest_bytes(body), "provenance-report", SCHEMA_VERSION, analysis.analysis_id, body
     )
-    with shop.service.writing() as connection:
-        add_documents(connection, shop.settings, [report])
+    with worker.service.writing() as connection:
+        add_documents(connection, worker.settings, [report])
     return report.document_id

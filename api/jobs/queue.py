@@ -1,7 +1,6 @@
-"""The queue as the rest of the service sees it: enqueue in a transaction, count what waits.
+"""The job queue in PostgreSQL (procrastinate): enqueue, admission and counts.
 
-Behind it is procrastinate. A job is enqueued in the transaction that records what it is about,
-so that neither is there without the other.
+A job is enqueued in the transaction that stores its request, so that neither exists alone.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from sqlalchemy.exc import IntegrityError
 
 from common.errors import ProjectError
 
-#: Before the names of our tasks, as procrastinate writes it.
+#: Namespace of task names in procrastinate.
 NAMESPACE = "thoth"
-#: A careful guess of what a worker gets done, for when to come back.
+#: Conservative throughput of a worker, for ``Retry-After``.
 _JOBS_PER_S = 5
-#: Of each so many may wait, unless ``QUEUE_LIMIT`` is less.
+#: Maximum number of waiting jobs by queue; ``QUEUE_LIMIT`` applies, too.
 _LIMITS = {"fetches": 100}
-#: Waiting jobs of a queue are counted no further.
+#: Counting of waiting jobs stops here.
 _COUNTED = 100_000
-#: Those that wait for a store to come back are due within a minute, and are counted too.
+#: Jobs that wait for a store are due within a minute and are included.
 _WAITING = text(
     """
     SELECT count(*) FROM (
@@ -53,26 +52,26 @@ _ENDED = text("SELECT procrastinate_finish_job_v1(:job, 'aborted', true)")
 
 
 class QueueName(StrEnum):
-    """Kinds of work; a worker takes of those that it is told to. The value is stored."""
+    """Queues; a worker takes jobs of those it is assigned. The value is stored."""
 
-    #: People wait for it.
+    #: Jobs that people wait for.
     PEOPLE = "people"
-    #: Nobody waits for it: uploads, crawls that were asked for, nightly runs.
+    #: Jobs that nobody waits for: uploads, requested fetches, nightly runs.
     BULK = "bulk"
-    #: What an advice lacks, read from indexes: bounded, so that it holds nothing else up.
+    #: Fetches of packages that an advice lacked; limited, so that they delay no other jobs.
     FETCHES = "fetches"
-    #: Runs what others submitted, confined, and keeps processors busy.
+    #: Submitted inspections, which run in a sandbox and keep all processors busy.
     INSPECTIONS = "inspections"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueJob:
-    """Something to be done.
+    """A job to enqueue.
 
     :param task: name of a task of :mod:`api.jobs.tasks`
-    :param key: of two jobs with one key that wait at the same time, the second is not enqueued
-    :param priority: higher ones first
-    :param delay_s: when it is due; more of its key may come until then
+    :param key: while a job with this key waits, no second one is enqueued
+    :param priority: jobs with a higher priority run first
+    :param delay_s: time until it is due
     """
 
     task: str
@@ -84,30 +83,30 @@ class QueueJob:
 
 
 class Overloaded(ProjectError):
-    """More work waits than a new request would want to stand behind.
+    """Too many jobs wait in a queue.
 
-    :param waiting: jobs before it
+    :param waiting: their number
     """
 
     def __init__(self, queue: QueueName, waiting: int) -> None:
-        super().__init__(f"{waiting} jobs wait for {queue} already: try again later")
+        super().__init__(f"{waiting} jobs wait in the queue {queue}: try again later")
         self.retry_after_s = max(1, min(600, waiting // _JOBS_PER_S))
 
 
 class Queue:
-    """Jobs in PostgreSQL."""
+    """The job queue."""
 
     def __init__(self, engine: sqlalchemy.Engine, limit: int) -> None:
-        """:param limit: of the jobs of one queue that may wait"""
+        """:param limit: maximum number of waiting jobs per queue"""
         self._limit = limit
         connector = SQLAlchemyPsycopg2Connector()
         connector.open(engine)
         self._app = procrastinate.App(connector=connector)
 
     def enqueue(self, connection: Connection, job: QueueJob) -> int | None:
-        """Add a job in the transaction of ``connection``.
+        """Enqueue a job in the transaction of ``connection``.
 
-        :returns: its number; ``None`` if one with its key waits already
+        :returns: its number; ``None`` if a job with its key waits already
         """
         task = self._app.configure_task(
             f"{NAMESPACE}:{job.task}",
@@ -119,50 +118,47 @@ class Queue:
             connection=connection,
         )
         try:
-            with connection.begin_nested():  # a refused row must not end the transaction
+            with connection.begin_nested():  # a duplicate key must not abort the transaction
                 return task.defer(**job.arguments)
         except AlreadyEnqueued:
             return None
         except ConnectorException as error:
-            raise error.__cause__ or error from None  # what the store's other users meet
+            raise error.__cause__ or error from None  # as other users of the store see it
 
     def is_waiting(self, connection: Connection, key: str) -> bool:
         """Whether a job with a key waits."""
         return bool(connection.scalar(_KEY_WAITS, {"key": key}))
 
     def uncount(self, connection: Connection, job_id: int, worker_id: int | None = None) -> bool:
-        """Let the attempt that is under way be none of those after which a job is given up.
+        """Do not count the running attempt of a job.
 
-        :param worker_id: whose attempt it must be, if it is anybody's
-        :returns: ``False`` if none is under way
+        :param worker_id: worker that must be running it, if any is
+        :returns: ``False`` if the job is not running
         """
         values = {"job": job_id, "worker": worker_id}
         return connection.execute(_UNCOUNTED, values).rowcount == 1
 
     def give_back(self, connection: Connection, job_id: int, worker_id: int | None) -> bool:
-        """Return a job that a worker had taken, as if it had not been.
+        """Return a running job to the queue without counting the attempt.
 
-        :returns: ``False`` if it is not under way, or is another worker's by now
+        :returns: ``False`` if it is not running, or another worker runs it by now
         """
         if not self.uncount(connection, job_id, worker_id):
             return False
         try:
             with connection.begin_nested():
                 connection.execute(_RETURNED, {"job": job_id})
-        except IntegrityError:  # one with its key waits already, which does as well
+        except IntegrityError:  # a job with the same key waits already
             connection.execute(_ENDED, {"job": job_id})
         return True
 
     def admit(self, connection: Connection, queue: QueueName) -> None:
-        """Refuse more work while too much of it waits.
-
-        :raises Overloaded: saying when to try again
-        """
+        """:raises Overloaded: if too many jobs wait in a queue, with the time to try again"""
         waiting = self.waiting(connection, queue)
         if waiting >= min(self._limit, _LIMITS.get(queue.value, self._limit)):
             raise Overloaded(queue, waiting)
 
     def waiting(self, connection: Connection, queue: QueueName) -> int:
-        """How many jobs of a queue could be taken now, or within a minute."""
-        found = connection.scalar(_WAITING, {"queue": queue.value, "counted": _COUNTED})
-        return int(found or 0)
+        """Number of jobs of a queue that are due now or within a minute."""
+        number = connection.scalar(_WAITING, {"queue": queue.value, "counted": _COUNTED})
+        return int(number or 0)

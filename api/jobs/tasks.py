@@ -1,4 +1,4 @@
-"""What workers do: one task a kind of job, by the names that jobs are enqueued with."""
+"""The tasks of workers, by the names that jobs are enqueued with, and what is scheduled."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from graph.projection import sync
 
 P = ParamSpec("P")
 
-#: No job of a kind takes longer unless a store answers no more. The search of an advice may take
-#: a minute, jobs of an inspection a day, and building what they run some hours.
+#: Limits after which a job must be hanging, because a store does not answer. A search may take a
+#: minute, the jobs of an inspection a day, and building them some hours.
 _ADVICE_S, _BULK_S, _INSPECTION_S, _NIGHT_S = 1800.0, 4 * 3600.0, 36 * 3600.0, 24 * 3600.0
-#: Under this name a worker hands its workshop to its tasks.
-CONTEXT = "workshop"
+#: Key under which tasks get the context of their worker.
+CONTEXT = "worker"
 
 _LOG = logging.getLogger(__name__)
 
 
 class RetryPolicy(BaseRetryStrategy):
-    """Again when a store is back, and a bounded number of times after what may pass."""
+    """Retries postponed jobs, and passing errors a bounded number of times."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        """As long as was asked for, or 1, 4, 9 … seconds."""
+        """Retry after the requested delay, or after 1, 4, 9 … seconds."""
         if isinstance(exception, Postponed):
             return RetryDecision(retry_in={"seconds": exception.delay_s})
         if not isinstance(exception, PASSING) or job.attempts + 1 >= MAX_ATTEMPTS:
@@ -58,12 +58,12 @@ Task = Callable[Concatenate[JobContext, P], None]
 
 
 def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
-    """Make a task of a function; a worker that is at it for longer than ``limit_s`` ends itself."""
+    """Make a task of a function; a worker that runs it longer than ``limit_s`` ends itself."""
 
     def decorate(work: Task[P]) -> Task[P]:
         @wraps(work)
         def watched(context: JobContext, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            with _workshop(context).watch.over(name, limit_s):
+            with _worker(context).watch.over(name, limit_s):
                 try:
                     work(context, *args, **kwargs)
                 except (Postponed, *PASSING):
@@ -77,8 +77,8 @@ def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
 
 
 def _another_waits(context: JobContext) -> bool:
-    """Whether a job with the same key waits, which does as well and would be in this one's way."""
-    key, service = context.job.queueing_lock, _workshop(context).service
+    """Whether a job with the same key waits. It does the same work, and both cannot wait."""
+    key, service = context.job.queueing_lock, _worker(context).service
     if key is None:
         return False
     with service.reading() as connection:
@@ -134,7 +134,7 @@ def run_inspection(context: JobContext, analysis_id: str) -> None:
 
 
 def _run(context: JobContext, analysis_id: str, work: Work) -> None:
-    run(_workshop(context), analysis_id, work, _attempt(context))
+    run(_worker(context), analysis_id, work, _attempt(context))
 
 
 @_task("packages.fetch", _BULK_S)
@@ -145,19 +145,19 @@ def fetch_packages(
     requirements: Sequence[str] = (),
     prereleases: bool = False,
 ) -> None:
-    """Read packages from an index: what a person asked for, or what an advice lacks."""
+    """Fetch packages from an index: those of a request, or those that an advice lacked."""
     from api.jobs.fetching import fetch, fetch_asked
 
     if analysis_id is not None:
         _run(context, analysis_id, fetch_asked)
     else:
-        fetch(_workshop(context).settings, index, requirements, prereleases=prereleases)
+        fetch(_worker(context).settings, index, requirements, prereleases=prereleases)
 
 
 @_task("graph.project", _BULK_S)
 def project_graph(context: JobContext) -> None:
-    """Have the graph show what is recorded; one that is away is waited for, however long."""
-    service = _workshop(context).service
+    """Project the record into the graph; an unavailable graph is waited for without a limit."""
+    service = _worker(context).service
     try:
         with service.stores() as stores:
             sync(stores.engine, stores.driver, database=stores.database)
@@ -170,18 +170,18 @@ def project_graph(context: JobContext) -> None:
 
 @_task("cron.refresh", _NIGHT_S)
 def refresh_packages(context: JobContext, timestamp: int) -> None:
-    """Ask the indexes what is new: ``thoth packages refresh``."""
+    """Fetch what is new on the indexes, as ``thoth packages refresh`` does."""
     from ingest.crawl.runs import packages_document, refresh
 
-    _tell("refresh", packages_document(refresh(_workshop(context).settings)), timestamp)
+    _tell("refresh", packages_document(refresh(_worker(context).settings)), timestamp)
 
 
 @_task("cron.nightly", _NIGHT_S)
 def run_nightly(context: JobContext, timestamp: int) -> None:
-    """Take in all sources: ``thoth ingest nightly``."""
+    """Ingest all sources, as ``thoth ingest nightly`` does."""
     from ingest.runs import run_nightly as work
 
-    settings = _workshop(context).settings
+    settings = _worker(context).settings
     places = [absolute_source(it) for it in settings.ingest_sources]
     outcome = work(settings, places, lambda: None)
     _tell("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
@@ -189,10 +189,10 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
 
 @_task("cron.advisories", _NIGHT_S)
 def sync_advisories(context: JobContext, timestamp: int) -> None:
-    """Take in what is new in ``ADVISORIES``: ``thoth advisories sync``."""
+    """Ingest what is new in ``ADVISORIES``, as ``thoth advisories sync`` does."""
     from ingest.advisories.sync import run_sync
 
-    settings = _workshop(context).settings
+    settings = _worker(context).settings
     if settings.advisories is None:
         raise InvalidSettings("CRON_ADVISORIES: ADVISORIES is not set")
     place = absolute_source(settings.advisories)
@@ -202,10 +202,10 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
 
 @blueprint.task(name="cron.prune", pass_context=True)
 async def prune(context: JobContext, timestamp: int) -> None:
-    """Delete what nobody needs any more: ended jobs, uploads that were taken in, old requests."""
+    """Delete what has expired: ended jobs, ingested uploads, old requests."""
     from api.jobs.upkeep import prune as prune_all
 
-    await prune_all(context.app, _workshop(context))
+    await prune_all(context.app, _worker(context))
 
 
 def _tell(name: str, report: dict[str, Any], timestamp: int) -> None:
@@ -216,14 +216,14 @@ def _attempt(context: JobContext) -> Attempt:
     return Attempt(context.job.id or 0, context.job.attempts + 1)
 
 
-def _workshop(context: JobContext) -> WorkerContext:
+def _worker(context: JobContext) -> WorkerContext:
     shared: dict[str, Any] = context.additional_context
     return cast(WorkerContext, shared[CONTEXT])
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a task is due.
+    """A task that is enqueued regularly.
 
     :param cron: minute, hour, day, month and weekday in UTC
     """
@@ -234,7 +234,7 @@ class Schedule:
 
 
 def schedules(settings: Settings) -> Iterator[Schedule]:
-    """What is due when; reading from others is off unless a setting says when."""
+    """The schedules; those that read from other services need a setting."""
     yield Schedule("cron.prune", "17 * * * *", QueueName.BULK)
     for task, cron in (
         ("cron.refresh", settings.cron_refresh),
@@ -246,7 +246,7 @@ def schedules(settings: Settings) -> Iterator[Schedule]:
 
 
 def register_schedules(app: procrastinate.App, settings: Settings) -> None:
-    """Have the workers of ``app`` enqueue what is due; of each task one waits at most."""
+    """Let the workers of ``app`` enqueue due tasks; at most one job of each waits."""
     for it in schedules(settings):
         name = f"{NAMESPACE}:{it.task}"
         decorate = app.periodic(cron=it.cron, queue=it.queue.value, queueing_lock=it.task)

@@ -1,4 +1,4 @@
-"""The queue kept in order: what dead workers left goes on, and everything accepted has an end."""
+"""Upkeep of the queue: jobs of dead workers return to it, lost analyses end, old rows go."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from graph.record.documents import (
 )
 from graph.record.retention import forget_analyses, forget_writes
 
-#: Without a sign of life for so long, a worker is dead and its jobs are others'.
+#: A worker without a heartbeat for this long is dead, and its jobs return to the queue, s.
 DEAD_AFTER_S = 20.0
-#: Between two looks for jobs of dead workers.
+#: Pause between two searches for jobs of dead workers, s.
 RETURNED_EVERY_S = 15.0
-#: Advisory lock of those who return them.
+#: Advisory lock of the worker that returns them.
 _LOCK = 7_084_223
-#: How long ended jobs and the bodies of uploads are kept.
+#: Retention of ended jobs and of the bodies of uploads.
 KEPT = timedelta(days=7)
-#: Rows that one transaction deletes, and transactions at a time: what is left, the next hour has.
+#: Rows per transaction and transactions per run; the next run deletes the rest.
 BATCH, MOST_BATCHES = 500, 200
-#: An analysis and its job begin in one transaction, and its end comes before that of the job.
+#: Analyses without a job. Both are inserted in one transaction, and the analysis ends first.
 _GONE = text(
     """
     SELECT analysis_id FROM analyses
@@ -51,38 +51,38 @@ _GONE = text(
 _LOG = logging.getLogger(__name__)
 
 
-async def keep_returning(app: procrastinate.App, shop: WorkerContext) -> None:
-    """Return what is stalled again and again, beside whatever job is under way."""
+async def keep_returning(app: procrastinate.App, worker: WorkerContext) -> None:
+    """Return stalled jobs periodically, beside the running job."""
     while True:
         try:
-            await return_stalled_once(app, shop)
+            await return_stalled_once(app, worker)
         except (ConnectorException, ProjectError) as error:
             _LOG.warning("upkeep_failed", extra={"error": type(error).__name__})
         except Exception:
-            # The next turn may go well, and the worker has other things to do.
+            # The next run may succeed, and the worker must go on.
             _LOG.exception("upkeep_broke")
         await asyncio.sleep(RETURNED_EVERY_S)
 
 
-async def return_stalled_once(app: procrastinate.App, shop: WorkerContext) -> bool:
-    """:func:`return_stalled`, unless another worker is at it.
+async def return_stalled_once(app: procrastinate.App, worker: WorkerContext) -> bool:
+    """Call :func:`return_stalled` unless another worker does.
 
-    :returns: whether it was this one's turn
+    :returns: whether this worker did it
     """
-    held = await asyncio.to_thread(_held, shop)
+    held = await asyncio.to_thread(_held, worker)
     if held is None:
         return False
     try:
-        await return_stalled(app, shop)
+        await return_stalled(app, worker)
     finally:
         await asyncio.to_thread(held.close)
     return True
 
 
-async def return_stalled(app: procrastinate.App, shop: WorkerContext) -> None:
+async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
     """Return the jobs of dead workers to the queue, a bounded number of times.
 
-    What was taken too often, and analyses whose job is gone, end in ``error`` with the reason.
+    Analyses whose job has no attempts left or is gone end in ``error`` with a reason.
     """
     for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_AFTER_S):
         fields = {"job": job.id, "task": job.task_name, "attempts": job.attempts + 1}
@@ -90,21 +90,21 @@ async def return_stalled(app: procrastinate.App, shop: WorkerContext) -> None:
             try:
                 await app.job_manager.retry_job(job)
             except UniqueViolation:
-                # One with its key waits already, which does as well.
+                # A job with the same key waits already and does the same work.
                 await app.job_manager.finish_job(job, Status.ABORTED, delete_job=True)
             _LOG.warning("job_returned", extra=fields)
             continue
-        reason = f"given up: the worker that was at it died, {job.attempts + 1} times"
-        await asyncio.to_thread(_give_up, shop, _analysis_of(job), reason)
+        reason = f"given up: its worker died {job.attempts + 1} times"
+        await asyncio.to_thread(_give_up, worker, _analysis_of(job), reason)
         await app.job_manager.finish_job(job, Status.FAILED, delete_job=False)
         _LOG.error("job_given_up", extra=fields)
-    await asyncio.to_thread(_end_lost, shop)
+    await asyncio.to_thread(_end_lost, worker)
 
 
-async def prune(app: procrastinate.App, shop: WorkerContext) -> None:
-    """Delete jobs that ended long ago, uploads that were read by then, and what settings say.
+async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
+    """Delete old jobs and uploads, and requests and audit entries as the settings say.
 
-    Some rows at a time, so that nobody waits for it.
+    Each transaction deletes few rows, so that it blocks nobody.
     """
     await app.job_manager.delete_old_jobs(
         nb_hours=int(KEPT.total_seconds() // 3600),
@@ -112,13 +112,13 @@ async def prune(app: procrastinate.App, shop: WorkerContext) -> None:
         include_cancelled=True,
         include_aborted=True,
     )
-    await asyncio.to_thread(_forget_old, shop)
+    await asyncio.to_thread(_forget_old, worker)
 
 
-def _held(shop: WorkerContext) -> Connection | None:
-    """A transaction that has the lock of those who return jobs, unless others have it."""
-    with relational_errors(shop.settings):
-        connection = shop.service.engine.connect()
+def _held(worker: WorkerContext) -> Connection | None:
+    """A transaction with the lock of :func:`return_stalled`; ``None`` if another worker has it."""
+    with relational_errors(worker.settings):
+        connection = worker.service.engine.connect()
         try:
             if connection.scalar(select(func.pg_try_advisory_xact_lock(_LOCK))):
                 return connection
@@ -134,52 +134,52 @@ def _analysis_of(job: Job) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _give_up(shop: WorkerContext, analysis_id: str | None, reason: str) -> None:
+def _give_up(worker: WorkerContext, analysis_id: str | None, reason: str) -> None:
     if analysis_id is None:
         return
-    with shop.service.writing() as connection:
+    with worker.service.writing() as connection:
         analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason)
 
 
-def _end_lost(shop: WorkerContext) -> None:
-    with shop.service.writing() as connection:
+def _end_lost(worker: WorkerContext) -> None:
+    with worker.service.writing() as connection:
         for analysis_id in connection.scalars(_GONE).all():
             reason = "given up: its job is no longer in the queue"
             if analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason):
                 _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
 
 
-def _forget_old(shop: WorkerContext) -> None:
-    settings = shop.settings
-    _in_batches(shop, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
+def _forget_old(worker: WorkerContext) -> None:
+    settings = worker.settings
+    _in_batches(worker, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
     requests, writes = settings.keep_requests_days, settings.keep_audit_days
     if requests is not None:
         kept = timedelta(days=requests)
-        _in_batches(shop, "request", lambda it: forget_analyses(it, kept, BATCH))
+        _in_batches(worker, "request", lambda it: forget_analyses(it, kept, BATCH))
     if writes is not None:
         age = timedelta(days=writes)
-        _in_batches(shop, "write", lambda it: forget_writes(it, age, BATCH))
+        _in_batches(worker, "write", lambda it: forget_writes(it, age, BATCH))
 
 
 def _in_batches(
-    shop: WorkerContext, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
+    worker: WorkerContext, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
 ) -> None:
-    """Delete until a batch is not full, each in a transaction of its own; then its bodies."""
+    """Delete in transactions of one batch each until a batch is not full, then the bodies."""
     deleted = named = 0
     for _ in range(MOST_BATCHES):
         try:
-            with shop.service.writing() as connection:
+            with worker.service.writing() as connection:
                 found, gone = forget(connection)
         except IntegrityError:
-            # Somebody named at this moment what was to be deleted.
+            # A concurrent transaction referred to a row of the batch.
             named += 1
             _LOG.info("still_named", extra={"what": what})
             if named == MAX_ATTEMPTS:
-                break  # it has another hour
+                break  # the next run tries again
             continue
         for document_id in gone:
-            with shop.service.writing() as connection:
-                forget_body(connection, shop.settings, document_id)
+            with worker.service.writing() as connection:
+                forget_body(connection, worker.settings, document_id)
         deleted += found
         if found < BATCH:
             break

@@ -49,30 +49,30 @@ def upload_id(analysis_id: str) -> str:
     return digest(["upload", analysis_id])
 
 
-def ingest_upload(shop: WorkerContext, analysis: Analysis, request: Mapping[str, Any]) -> str:
+def ingest_upload(worker: WorkerContext, analysis: Analysis, request: Mapping[str, Any]) -> str:
     """Take in the inspections of an upload.
 
     :returns: the identifier of the document that says what became of them
     :raises InvalidArgument: if the upload was deleted in the meantime, or is refused whole
     """
-    with shop.service.reading() as connection:
-        body = body_of(connection, shop.settings, upload_id(analysis.analysis_id))
+    with worker.service.reading() as connection:
+        body = body_of(connection, worker.settings, upload_id(analysis.analysis_id))
     if body is None:
         raise InvalidArgument("the upload is not kept any more: send it again")
     if digest_bytes(body) != request["document_id"]:
         raise DamagedDocument(request["document_id"], "its body has another SHA-256")
     # The quarantine names the source: by its content, so that the same again mends it.
     name = request["document_id"].removeprefix("sha256:")
-    path = shop.settings.home / "uploads" / f"{name}{request['suffix']}"
+    path = worker.settings.home / "uploads" / f"{name}{request['suffix']}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(shop.settings, request["document_id"]):
+    with _alone(worker.settings, request["document_id"]):
         path.write_bytes(body)
         try:
-            result = take_in(shop, str(path))
+            result = take_in(worker, str(path))
         finally:
             path.unlink(missing_ok=True)
     _refuse_whole(result)
-    return store_result(shop, analysis, result)
+    return store_result(worker, analysis, result)
 
 
 def _refuse_whole(result: Mapping[str, Any]) -> None:
@@ -112,13 +112,13 @@ def _alone(settings: Settings, content: str) -> Iterator[None]:
         raise AlreadyRunning("the same upload is taken in") from None
 
 
-def take_in(shop: WorkerContext, source: str) -> dict[str, Any]:
+def take_in(worker: WorkerContext, source: str) -> dict[str, Any]:
     """Take in all inspections of a file or folder of this machine, and have the graph follow."""
-    with shop.service.relational() as stores:
-        report = ingest_inspections(shop.settings, stores.engine, [source], LIMITS)
+    with worker.service.relational() as stores:
+        report = ingest_inspections(worker.settings, stores.engine, [source], LIMITS)
     if report.new:
-        with shop.service.writing() as connection:
-            shop.service.queue.enqueue(connection, PROJECT)
+        with worker.service.writing() as connection:
+            worker.service.queue.enqueue(connection, PROJECT)
     return {**report.as_json(), "refusals": _refusals(source) if report.quarantined else []}
 
 

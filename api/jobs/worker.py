@@ -56,13 +56,13 @@ def queue_app(settings: Settings) -> procrastinate.App:
 
 def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:
     """Take jobs of ``queues`` one after the other until a signal to stop."""
-    app, shop = queue_app(settings), WorkerContext(settings)
+    app, worker = queue_app(settings), WorkerContext(settings)
     if QueueName.PEOPLE in queues:
-        shop.resolver.start()
+        worker.resolver.start()
     try:
-        asyncio.run(_work(_RunningWorker(app, shop, queues, name)))
+        asyncio.run(_work(_RunningWorker(app, worker, queues, name)))
     finally:
-        shop.close()
+        worker.close()
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _RunningWorker:
     """What works, and the job that it took last."""
 
     app: procrastinate.App
-    shop: WorkerContext
+    worker: WorkerContext
     queues: Sequence[QueueName]
     name: str
     told: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,8 +98,8 @@ class _RunningWorker:
         job = self.job
         if job is None or job.id is None:
             return
-        with self.shop.service.writing() as connection:
-            taken = self.shop.service.queue.give_back(connection, job.id, self.worker_id)
+        with self.worker.service.writing() as connection:
+            taken = self.worker.service.queue.give_back(connection, job.id, self.worker_id)
             analysis_id = job.task_kwargs.get("analysis_id")
             if taken and isinstance(analysis_id, str):
                 analyses.give_back(connection, analysis_id)
@@ -113,7 +113,7 @@ async def _work(hand: _RunningWorker) -> None:
     told = hand.told
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    guarding = asyncio.create_task(guard(hand.shop.watch))
+    guarding = asyncio.create_task(guard(hand.worker.watch))
     while not told.is_set():
         try:
             await _work_once(hand)
@@ -136,7 +136,7 @@ async def _work_once(hand: _RunningWorker) -> None:
                 queues=[it.value for it in hand.queues],
                 name=hand.name,
                 concurrency=1,
-                additional_context={CONTEXT: hand.shop},
+                additional_context={CONTEXT: hand.worker},
                 worker_middleware=[hand.take],
                 update_heartbeat_interval=HEARTBEAT_S,
                 stalled_worker_timeout=DEAD_AFTER_S,
@@ -147,7 +147,7 @@ async def _work_once(hand: _RunningWorker) -> None:
         )
         beside = [
             asyncio.create_task(it)
-            for it in (keep_returning(app, hand.shop), hand.show_life(), told.wait())
+            for it in (keep_returning(app, hand.worker), hand.show_life(), told.wait())
         ]
         await asyncio.wait((working, beside[-1]), return_when=asyncio.FIRST_COMPLETED)
         if told.is_set():

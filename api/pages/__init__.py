@@ -1,1 +1,1 @@
-"""Pages for people."""
+"""HTML pages. Entry point: :data:`api.pages.docs.blueprint`."""

@@ -1,4 +1,4 @@
-"""The page that shows what is served, made of the OpenAPI document: no script, so none to trust."""
+"""The page ``/docs``, rendered from the OpenAPI document on the server, without scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ blueprint = Blueprint(
 
 @blueprint.app_template_filter("words")
 def words(text: str) -> Markup:
-    """Plain text as HTML; what stands between backticks is code.
+    """Render plain text as HTML; text between backticks becomes code.
 
     >>> words("`limit` is < 10")
     Markup('<code>limit</code> is &lt; 10')
@@ -36,14 +36,14 @@ def words(text: str) -> Markup:
 
 @blueprint.get("/")
 def root() -> Any:
-    """Lead to the page."""
+    """Redirect to the page."""
     return redirect(url_for("docs.page"))
 
 
 @blueprint.get("/docs")
 def page() -> Response:
-    """Every operation with its parameters, bodies and answers."""
-    # What the document is made of is fixed once the application is made.
+    """Render every operation with its parameters, bodies and responses."""
+    # The document does not change after the application is created.
     cache = current_app.extensions.setdefault("docs", {})
     if "page" not in cache:
         document = _document()
@@ -63,19 +63,19 @@ def page() -> Response:
 
 def _document() -> dict[str, Any]:
     apis = current_app.extensions["flask-smorest"]["apis"]
-    found: dict[str, Any] = apis[""]["ext_obj"].spec.to_dict()
-    return found
+    document: dict[str, Any] = apis[""]["ext_obj"].spec.to_dict()
+    return document
 
 
 def _by_tag(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Operations by tag, each with its method, its path and references resolved."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    """Operations by tag, each with its method and path; references are resolved."""
+    by_tag: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path, item in document["paths"].items():
         shared = item.get("parameters", [])
         for method, operation in item.items():
             if method == "parameters":
                 continue
-            told = {
+            resolved = {
                 **operation,
                 "method": method.upper(),
                 "path": path,
@@ -86,16 +86,16 @@ def _by_tag(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
                 },
             }
             for tag in operation["tags"]:
-                found[tag].append(told)
-    return found
+                by_tag[tag].append(resolved)
+    return by_tag
 
 
 def _resolved(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """What a reference names, or the value itself."""
+    """The target of a reference, or the value itself."""
     reference = value.get("$ref")
     if reference is None:
         return value
-    found: Any = document
+    target: Any = document
     for part in reference.removeprefix("#/").split("/"):
-        found = found[part]
-    return dict(found)
+        target = target[part]
+    return dict(target)

@@ -1,4 +1,7 @@
-"""Our own resources, one module per subject, below ``/api/v2``."""
+"""Version 2 of the API, ``/api/v2``: one module for each subject, with its schemas.
+
+Entry point: :func:`blueprints`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from flask_smorest import Blueprint
 
 
 def blueprints() -> tuple[Blueprint, ...]:
-    """Everything that is served below ``/api/v2``."""
+    """The blueprints of ``/api/v2``."""
     from api.resources.advice import blueprint as advice
     from api.resources.advice_requests import blueprint as advising
     from api.resources.cypher import blueprint as cypher

@@ -1,4 +1,7 @@
-"""What the ``thamos`` client asks for, below ``/api/v1``."""
+"""Version 1 of the API, ``/api/v1``: an adapter for the unmodified ``thamos`` client.
+
+Entry point: :func:`blueprints`. Requests become those of :mod:`api.accepted_requests`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from flask_smorest import Blueprint
 
 
 def blueprints() -> tuple[Blueprint, ...]:
-    """Everything that is served below ``/api/v1``."""
+    """The blueprints of ``/api/v1``."""
     from api.thamos.listings import blueprint as listings
     from api.thamos.listings import discovery_routes as discovery
     from api.thamos.listings import image_routes as images

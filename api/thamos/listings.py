@@ -16,7 +16,6 @@ from api.request_context import reading
 from api.routes import Routes
 from api.schema_fields import LAST_PAGE, LenientSchema
 from api.service import service
-from common.index.configuration import configured_indexes
 from common.packages import DEFAULT_INDEX
 from graph.record.hardware import known_systems
 from graph.record.native import ImageFilter, KnownImage, known_images, providers_of
@@ -48,19 +47,19 @@ class PackageIndexSchema(Schema):
 
 
 class IndexesSchema(Schema):
-    """Indexes that are read."""
+    """The configured package indexes."""
 
     indexes = fields.List(fields.Nested(PackageIndexSchema), required=True)
 
 
 class ImportQuerySchema(LenientSchema):
-    """Which module is asked for."""
+    """Selects a module."""
 
     import_name = fields.String(required=True, validate=validate.Length(1, 500))
 
 
 class ProviderSchema(Schema):
-    """A release that has a module."""
+    """A release that provides a module."""
 
     package_name = fields.String(required=True)
     package_version = fields.String(required=True)
@@ -69,14 +68,14 @@ class ProviderSchema(Schema):
 
 
 class ImportsSchema(Schema):
-    """Releases that have a module."""
+    """Releases that provide a module."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     package_names = fields.List(fields.Nested(ProviderSchema), required=True)
 
 
 class ImageQuerySchema(LenientSchema):
-    """Which images are asked for."""
+    """Filters for container images."""
 
     page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
     os_name = fields.String()
@@ -111,15 +110,17 @@ class ImageSchema(Schema):
 
 
 class ImagesSchema(Schema):
-    """A page of images; the one past the last is empty."""
+    """A page of container images; the page after the last is empty."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     container_images = fields.List(fields.Nested(ImageSchema), required=True)
 
 
-blueprint = Routes("listings", __name__, url_prefix="/api/v1", description="What is known.")
+blueprint = Routes(
+    "listings", __name__, url_prefix="/api/v1", description="Known systems and images."
+)
 
-#: Images on a page.
+#: Number of images on a page.
 _PAGE = 25
 
 
@@ -127,7 +128,7 @@ _PAGE = 25
 @needs(Scope.READ)
 @blueprint.response(200, EnvironmentsSchema)
 def environments() -> dict[str, Any]:
-    """List the systems and Pythons that something was measured on."""
+    """List the systems and Python versions with measurements."""
     with reading() as (connection, _):
         return {"environment": known_systems(connection)}
 
@@ -137,16 +138,11 @@ def environments() -> dict[str, Any]:
 @blueprint.response(200, IndexesSchema)
 def indexes() -> dict[str, Any]:
     """List the package indexes that this service reads."""
-    known = configured_indexes(service().settings).values()
+    urls = public_indexes(service().settings).values()
     return {
         "indexes": [
-            {
-                "url": it.url,
-                "verify_ssl": it.url.startswith("https:"),
-                "only_if_package_seen": True,
-            }
-            for it in known
-            if not it.is_local
+            {"url": url, "verify_ssl": url.startswith("https:"), "only_if_package_seen": True}
+            for url in urls
         ]
     }
 
@@ -156,17 +152,17 @@ def indexes() -> dict[str, Any]:
 @blueprint.arguments(ImportQuerySchema, location="query")
 @blueprint.response(200, ImportsSchema)
 def imports(query: dict[str, str]) -> dict[str, Any]:
-    """List the packages whose wheels have a module.
+    """List the packages whose wheels provide a module.
 
-    Wheels are known by their top-level modules, so that all below one is asked for with it.
+    Only top-level modules are recorded, so `a.b` is looked up as `a`.
     """
-    asked = query["import_name"]
-    module = asked.partition(".")[0]
+    import_name = query["import_name"]
+    module = import_name.partition(".")[0]
     with reading() as (connection, _):
-        found = providers_of(connection, module)
-        if not found:
-            name = canonicalize_name(module)
-            raise _no_provider(asked, browse_versions(connection, name, limit=1))
+        providers = providers_of(connection, module)
+        if not providers:
+            namesakes = browse_versions(connection, canonicalize_name(module), limit=1)
+            raise _no_provider(import_name, namesakes)
     urls = public_indexes(service().settings)
     return {
         "parameters": query,
@@ -177,23 +173,23 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
                 "package_import": it.module,
                 "index_url": urls.get(it.index, ""),
             }
-            for it in found
+            for it in providers
         ],
     }
 
 
-def _no_provider(asked: str, alike: Sequence[VersionHead]) -> ApiError:
-    """That no wheel is known to have a module, and what would make one known.
+def _no_provider(import_name: str, namesakes: Sequence[VersionHead]) -> ApiError:
+    """The error for an unknown module, with the command that would add it.
 
-    :param alike: the newest release of a package that is called like the module, if there is one
+    :param namesakes: newest release of the package with the module's name, if there is one
     """
-    wanted = "NAME==VERSION"
-    for it in alike:
-        elsewhere = "" if it.index == DEFAULT_INDEX else f" --index {it.index}"
-        wanted = f"{it.name}=={it.version}{elsewhere}"
+    release = "NAME==VERSION"
+    for namesake in namesakes:
+        option = "" if namesake.index == DEFAULT_INDEX else f" --index {namesake.index}"
+        release = f"{namesake.name}=={namesake.version}{option}"
     detail = (
-        f"no wheel that was analysed has a module {asked!r}: whoever runs the service adds the "
-        f"modules of a wheel by `thoth analyze wheel {wanted} --ingest`"
+        f"no analysed wheel provides the module {import_name!r}: the operator of the service adds "
+        f"the modules of a wheel with `thoth analyze wheel {release} --ingest`"
     )
     return ApiError(404, ProblemType.NOT_FOUND, detail)
 
@@ -203,11 +199,11 @@ def _no_provider(asked: str, alike: Sequence[VersionHead]) -> ApiError:
 @blueprint.arguments(ImageQuerySchema, location="query")
 @blueprint.response(200, ImagesSchema)
 def images(query: dict[str, Any]) -> dict[str, Any]:
-    """List the container images that were analysed, page by page until one is empty."""
+    """List analysed container images; pages count from 0, and the page after the last is empty."""
     page = query["page"]
-    # What is known of images is native libraries; nothing else of them can be met.
-    other = {"python_version", "cuda_version", "package_name", "rpm_package_name"}
-    wanted = ImageFilter(
+    # Only native libraries of images are recorded, so these filters match nothing.
+    unsupported = {"python_version", "cuda_version", "package_name", "rpm_package_name"}
+    selection = ImageFilter(
         query.get("os_name"),
         query.get("os_version"),
         query.get("image_name"),
@@ -215,26 +211,26 @@ def images(query: dict[str, Any]) -> dict[str, Any]:
         query.get("symbol"),
     )
     with reading() as (connection, _):
-        found = [] if other & query.keys() else known_images(
-            connection, wanted, offset=page * _PAGE, limit=_PAGE
+        images = [] if unsupported & query.keys() else known_images(
+            connection, selection, offset=page * _PAGE, limit=_PAGE
         )  # fmt: skip
-    return {"parameters": query, "container_images": [_image(it) for it in found]}
+    return {"parameters": query, "container_images": [_image_document(it) for it in images]}
 
 
-def _image(it: KnownImage) -> dict[str, Any]:
-    name, tag = _named(it.name)
+def _image_document(image: KnownImage) -> dict[str, Any]:
+    name, tag = _name_and_tag(image.name)
     return {
-        "datetime": it.analysed_at.isoformat(timespec="seconds"),
+        "datetime": image.analysed_at.isoformat(timespec="seconds"),
         "environment_type": "RUNTIME",
-        "environment_name": it.name,
+        "environment_name": image.name,
         "image_analysis_url": "",
-        "package_extract_document_id": it.document_id,
+        "package_extract_document_id": image.document_id,
         "quay_repo_url": "",
         "env_image_name": name,
         "env_image_tag": tag or None,
-        "image_sha": it.digest,
-        "os_name": it.os_name,
-        "os_version": it.os_version,
+        "image_sha": image.digest,
+        "os_name": image.os_name,
+        "os_version": image.os_version,
         "python_version": None,
         "cuda_version": None,
         "thoth_image_name": name,
@@ -242,25 +238,24 @@ def _image(it: KnownImage) -> dict[str, Any]:
     }
 
 
-def _named(image: str) -> tuple[str, str]:
-    """Name and tag of an image, the latter empty without one.
+def _name_and_tag(image: str) -> tuple[str, str]:
+    """Split the reference of an image; without a tag it is empty.
 
-    >>> _named("registry.example:5000/py:v1"), _named("registry.example:5000/py@sha256:1f")
-    (('registry.example:5000/py', 'v1'), ('registry.example:5000/py', ''))
+    >>> _name_and_tag("registry.example:5000/py:v1"), _name_and_tag("host:5000/py@sha256:1f")
+    (('registry.example:5000/py', 'v1'), ('host:5000/py', ''))
     """
-    whole = image.partition("@")[0]
-    place, slash, last = whole.rpartition("/")
+    folder, slash, last = image.partition("@")[0].rpartition("/")
     name, _, tag = last.partition(":")
-    return f"{place}{slash}{name}", tag
+    return f"{folder}{slash}{name}", tag
 
 
-discovery_routes = Routes("discovery", __name__, url_prefix="/api/v1", description="What there is.")
+discovery_routes = Routes("discovery", __name__, url_prefix="/api/v1", description="Paths.")
 
 
 @discovery_routes.route("")
 @discovery_routes.response(200, description="The paths of version 1.")
 def paths() -> dict[str, list[str]]:
-    """List the paths of version 1; the headers say which release answers."""
+    """List the paths of version 1; headers name the release of the service."""
     rules = {str(it.rule) for it in current_app.url_map.iter_rules()}
     return {"paths": sorted(it for it in rules if it.startswith("/api/v1/"))}
 
@@ -276,9 +271,9 @@ image_routes = Routes(
 @needs(Scope.READ)
 @image_routes.alt_response(404, "NOT_FOUND")
 def image_analysis(analysis_id: str) -> NoReturn:
-    """Say that images are analysed by whoever runs the service."""
+    """Answer 404: this service does not analyse images on request."""
     detail = (
-        f"no analysis is called {analysis_id!r}: images are analysed by `thoth analyze image`, "
-        "and listed by /api/v1/container-images"
+        f"no analysis is called {analysis_id!r}: the operator analyses images with "
+        "`thoth analyze image`, and /api/v1/container-images lists them"
     )
     raise ApiError(404, ProblemType.NOT_FOUND, detail)

@@ -1,4 +1,4 @@
-"""What is known of packages, for other clients of the original service than ``thamos``."""
+"""Package data below ``/api/v1``, for clients of the original service other than ``thamos``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Where(LenientSchema):
 
 
 class PackageNameQuerySchema(_Where):
-    """Which packages are asked for; pages count from 0."""
+    """Selects packages and a page; pages count from 0."""
 
     page = fields.Integer(load_default=0, validate=validate.Range(0, LAST_PAGE))
     per_page = fields.Integer(load_default=25, validate=validate.Range(1, 100))
@@ -47,14 +47,14 @@ class PackageNameQuerySchema(_Where):
 
 
 class PackageVersionsQuerySchema(_Where):
-    """Whose versions are asked for."""
+    """Selects a package."""
 
     name = fields.String(required=True, validate=_NAME)
     order_by = fields.String(validate=validate.OneOf(["ASC", "DESC"]))
 
 
 class ReleaseQueryV1Schema(_Where):
-    """Which release is asked about; the index by its address or its name."""
+    """Selects a release; the index by its URL or name."""
 
     name = fields.String(required=True, validate=_NAME)
     version = fields.String(required=True, validate=_NAME)
@@ -62,7 +62,7 @@ class ReleaseQueryV1Schema(_Where):
 
 
 class DependencyQuerySchema(ReleaseQueryV1Schema):
-    """Which dependencies are asked for."""
+    """Selects dependencies of a release by their markers."""
 
     marker_evaluation_result = CapitalBoolean()
 
@@ -74,7 +74,7 @@ class PackageNameSchema(Schema):
 
 
 class PackageNamesSchema(Schema):
-    """A page of packages; the one past the last is empty."""
+    """A page of packages; the page after the last is empty."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     packages = fields.List(fields.Nested(PackageNameSchema), required=True)
@@ -96,7 +96,7 @@ class PackageVersionsV1Schema(Schema):
 
 
 class DependencyV1Schema(Schema):
-    """One dependency of a release; its version is a specifier."""
+    """One dependency of a release; `version` is a specifier."""
 
     name = fields.String(required=True)
     version = fields.String(required=True)
@@ -112,28 +112,28 @@ class DependenciesV1Schema(Schema):
 
 
 class MetadataV1Schema(Schema):
-    """What the metadata of a release says."""
+    """Metadata of a release."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     metadata = fields.Dict(keys=fields.String(), required=True)
 
 
 class SolvedEnvironmentsSchema(Schema):
-    """Systems that a release was looked at on."""
+    """Systems that can run a release."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     environments = fields.List(fields.Nested(SystemSchema), required=True)
 
 
 class PlatformsSchema(Schema):
-    """Platforms that packages are known for."""
+    """Platforms for which advice can be requested."""
 
     platform = fields.List(fields.String(), required=True)
 
 
 blueprint = Routes("packages", __name__, url_prefix="/api/v1", description="Packages.")
 
-#: No package has more versions on all indexes together.
+#: More versions than any package has on all indexes together.
 _ALL = 100_000
 
 
@@ -141,17 +141,17 @@ _ALL = 100_000
 @needs(Scope.READ)
 @blueprint.arguments(PackageNameQuerySchema, location="query")
 @blueprint.response(200, PackageNamesSchema)
-def names(query: dict[str, Any]) -> dict[str, Any]:
-    """List the packages that are known, wherever they run, page by page until one is empty."""
+def list_names(query: dict[str, Any]) -> dict[str, Any]:
+    """List known packages for any system; the page after the last is empty."""
     like = query.get("like")
     with reading() as (connection, _):
-        found = package_names(
+        names = package_names(
             connection,
             like=None if like is None else canonicalize_name(like),
             offset=query["page"] * query["per_page"],
             limit=query["per_page"],
         )
-    return {"parameters": query, "packages": [{"package_name": it} for it in found]}
+    return {"parameters": query, "packages": [{"package_name": it} for it in names]}
 
 
 @blueprint.route("/python/package/versions")
@@ -162,12 +162,12 @@ def names(query: dict[str, Any]) -> dict[str, Any]:
 def versions(query: dict[str, Any]) -> dict[str, Any]:
     """List the versions of a package, newest first unless `order_by` is `ASC`."""
     with reading() as (connection, _):
-        found = browse_versions(connection, canonicalize_name(query["name"]), limit=_ALL)
-    if not found:
+        releases = browse_versions(connection, canonicalize_name(query["name"]), limit=_ALL)
+    if not releases:
         raise not_found("package", query["name"])
     urls = public_indexes(service().settings)
     if query.get("order_by") == "ASC":
-        found.reverse()
+        releases.reverse()
     return {
         "parameters": query,
         "versions": [
@@ -176,7 +176,7 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
                 "package_version": it.version,
                 "index_url": urls.get(it.index, ""),
             }
-            for it in found
+            for it in releases
         ],
     }
 
@@ -186,20 +186,20 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
 @blueprint.arguments(DependencyQuerySchema, location="query")
 @blueprint.response(200, DependenciesV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
-def dependencies(query: dict[str, Any]) -> dict[str, Any]:
-    """List what a release requires, all of it or what holds in an environment or does not."""
+def list_dependencies(query: dict[str, Any]) -> dict[str, Any]:
+    """List the dependencies of a release: all, or those that apply or do not apply on a system."""
     wanted = query.get("marker_evaluation_result")
     if wanted is not None and not {"os_name", "os_version", "python_version"} <= query.keys():
         message = "marker_evaluation_result: needs os_name, os_version and python_version"
         raise ApiError(400, ProblemType.INVALID_REQUEST, message)
     with reading() as (connection, _):
-        found = list(_dependencies(_release(connection, query).requirements))
+        dependencies = list(_dependencies(_release(connection, query).requirements))
     if wanted is not None:
         system = {"name": query["os_name"], "version": query["os_version"]}
         described = {"python_version": query["python_version"], "operating_system": system}
         compiler = CandidateBuilder(environment_of(described))
-        found = [it for it in found if _holds(it, compiler) is wanted]
-    return {"parameters": query, "dependencies": found}
+        dependencies = [it for it in dependencies if _holds(it, compiler) is wanted]
+    return {"parameters": query, "dependencies": dependencies}
 
 
 @blueprint.route("/python/package/version/metadata")
@@ -207,19 +207,19 @@ def dependencies(query: dict[str, Any]) -> dict[str, Any]:
 @blueprint.arguments(ReleaseQueryV1Schema, location="query")
 @blueprint.response(200, MetadataV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
-def metadata(query: dict[str, Any]) -> dict[str, Any]:
-    """Give what is known of a release's metadata, by the names of its fields."""
+def get_metadata(query: dict[str, Any]) -> dict[str, Any]:
+    """Get the metadata of a release, by the names of core metadata fields."""
     with reading() as (connection, _):
-        found = _release(connection, query)
-    said = {
-        "Name": found.name,
-        "Version": found.version,
-        "Requires-Python": found.requires_python,
-        "Requires-Dist": [it.raw for it in found.requirements],
-        "Provides-Extra": list(found.extras),
-        "License": found.license,
+        release = _release(connection, query)
+    metadata = {
+        "Name": release.name,
+        "Version": release.version,
+        "Requires-Python": release.requires_python,
+        "Requires-Dist": [it.raw for it in release.requirements],
+        "Provides-Extra": list(release.extras),
+        "License": release.license,
     }
-    return {"parameters": query, "metadata": said}
+    return {"parameters": query, "metadata": metadata}
 
 
 @blueprint.route("/python/package/version/environments")
@@ -228,11 +228,11 @@ def metadata(query: dict[str, Any]) -> dict[str, Any]:
 @blueprint.response(200, SolvedEnvironmentsSchema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def environments(query: dict[str, Any]) -> dict[str, Any]:
-    """List the known systems whose Python a release is for; none if it cannot be chosen."""
+    """List known systems with a Python that a release supports; none if it is not solved."""
     with reading() as (connection, _):
-        found = _release(connection, query)
-        systems = known_systems(connection) if found.state == ReleaseState.SOLVED else []
-    admitted = [it for it in systems if _admits(found.requires_python, it.python_version)]
+        release = _release(connection, query)
+        systems = known_systems(connection) if release.state == ReleaseState.SOLVED else []
+    admitted = [it for it in systems if _admits(release.requires_python, it.python_version)]
     return {"parameters": query, "environments": admitted}
 
 
@@ -240,42 +240,42 @@ def environments(query: dict[str, Any]) -> dict[str, Any]:
 @needs(Scope.READ)
 @blueprint.response(200, PlatformsSchema)
 def platforms() -> dict[str, Any]:
-    """List the platforms that advice can be asked for."""
+    """List the platforms for which advice can be requested."""
     return {"platform": [f"linux-{it}" for it in MACHINES]}
 
 
 @blueprint.route("/openapi.json")
 @blueprint.response(302, description="Where the description is.")
 def openapi() -> Any:
-    """Lead to the description of all that is served."""
+    """Redirect to the OpenAPI document."""
     return redirect("/openapi.json")
 
 
 @blueprint.route("/ui/")
 @blueprint.response(302, description="Where the page is.")
 def pages() -> Any:
-    """Lead to the page that shows it."""
+    """Redirect to the page that shows it."""
     return redirect("/docs")
 
 
 def _release(connection: Connection, query: dict[str, Any]) -> VersionDetail:
-    """The release that is asked about.
+    """The release that is wanted about.
 
     :raises ApiError: 404 if it is not known
     """
     name = canonicalize_name(query["name"])
-    asked = query["index"].rstrip("/")
+    wanted = query["index"].rstrip("/")
     indexes = configured_indexes(service().settings).items()
-    index = next((key for key, it in indexes if it.url.rstrip("/") == asked), asked)
+    index = next((key for key, it in indexes if it.url.rstrip("/") == wanted), wanted)
     purl = purl_of(connection, name, query["version"], index)
-    found = None if purl is None else version_detail(connection, purl)
-    if found is None:
+    release = None if purl is None else version_detail(connection, purl)
+    if release is None:
         raise not_found("release", f"{name}=={query['version']}")
-    return found
+    return release
 
 
 def _dependencies(requirements: Iterable[Requirement]) -> Iterator[dict[str, Any]]:
-    """Once for each extra that a requirement is for."""
+    """Dependencies, repeated for each extra that a requirement belongs to."""
     for it in requirements:
         if it.name is not None:
             for extra in it.for_extras or (None,):
@@ -298,5 +298,5 @@ def _holds(dependency: dict[str, Any], compiler: CandidateBuilder) -> bool:
 def _admits(requires_python: str | None, python: str) -> bool:
     try:
         return SpecifierSet(requires_python or "").contains(python, prereleases=True)
-    except InvalidSpecifier:  # installers take no notice of it either
+    except InvalidSpecifier:  # installers ignore it, too
         return True

@@ -22,14 +22,14 @@ from common.index.configuration import configured_indexes
 from graph.record.analyses import AnalysisKind
 from graph.record.tokens import Scope
 
-#: Of one text within a request.
+#: Maximum length of one file in a request.
 _MAX_TEXT = 3 * 1024**2
-#: Of the words of a query, and of the address of a project.
+#: Maximum length of a query parameter, and of the URL of a project.
 _MAX_NAME, _MAX_ORIGIN = 100, 2000
 
 
 class CapitalBoolean(fields.Boolean):
-    """A boolean as Python writes it into a query: ``True``, ``False``."""
+    """A boolean in a query, also as Python writes it: ``True``, ``False``."""
 
     def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
         return super()._deserialize(
@@ -38,25 +38,27 @@ class CapitalBoolean(fields.Boolean):
 
 
 class _Submitted(LenientSchema):
-    """What every submit has in its query."""
+    """Query parameters of every request."""
 
     debug = CapitalBoolean(load_default=False)
-    force = CapitalBoolean(load_default=False, metadata={"description": "Do not use the cache."})
+    force = CapitalBoolean(
+        load_default=False, metadata={"description": "Do not answer from the cache."}
+    )
     origin = fields.String(
         load_default=None,
         allow_none=True,
         validate=validate.Length(max=_MAX_ORIGIN),
-        metadata={"description": "Where the project is; kept of requests that show a token."},
+        metadata={"description": "URL of the project; stored only with a token."},
     )
 
     @pre_load
     def absent(self, data: Any, **_: Any) -> dict[str, Any]:
-        """``origin=None`` and an empty text are no origin."""
+        """Treat ``origin=None`` and an empty value as absent."""
         return {k: v for k, v in data.items() if not (k == "origin" and v in ("", "None"))}
 
 
 class AdviceQuerySchema(_Submitted):
-    """The query of an advise request."""
+    """Query parameters of a request for advice."""
 
     recommendation_type = fields.String(
         required=True, validate=validate.OneOf([it.value for it in RecommendationType])
@@ -67,18 +69,18 @@ class AdviceQuerySchema(_Submitted):
         allow_none=True,
         validate=validate.Length(max=_MAX_NAME),
         metadata={
-            "description": "What asks; kept of requests that show a token.",
+            "description": "Kind of client; stored only with a token.",
             "example": "cli",
         },
     )
 
 
 class ProvenanceQuerySchema(_Submitted):
-    """The query of a check of provenance."""
+    """Query parameters of a provenance check."""
 
 
 class ApplicationStackSchema(LenientSchema):
-    """A Pipfile as TOML, and a Pipfile.lock as JSON or nothing."""
+    """A Pipfile as TOML, and a Pipfile.lock as JSON or null."""
 
     requirements = fields.String(required=True, validate=validate.Length(1, MAX_MANIFEST))
     requirements_lock = fields.String(
@@ -90,7 +92,7 @@ class ApplicationStackSchema(LenientSchema):
 
 
 class RuntimeEnvironmentSchema(Schema):
-    """An entry of ``.thoth.yaml`` as it stands; what is not known is kept."""
+    """A runtime environment of ``.thoth.yaml``; unknown members are kept."""
 
     class Meta:
         unknown = INCLUDE
@@ -102,7 +104,7 @@ class RuntimeEnvironmentSchema(Schema):
 
 
 class LibraryUsageSchema(LenientSchema):
-    """What of which modules a project uses."""
+    """Names that a project uses, by module."""
 
     version = fields.String(allow_none=True)
     report = fields.Dict(
@@ -114,7 +116,7 @@ class LibraryUsageSchema(LenientSchema):
 
 
 class AdviceRequestSchema(LenientSchema):
-    """The body of an advise request."""
+    """Body of a request for advice."""
 
     application_stack = fields.Nested(ApplicationStackSchema, required=True)
     runtime_environment = fields.Nested(
@@ -136,14 +138,14 @@ class AdviceRequestSchema(LenientSchema):
 
 
 class ProvenanceRequestSchema(LenientSchema):
-    """The body of a check of provenance."""
+    """Body of a provenance check."""
 
     application_stack = fields.Nested(ApplicationStackSchema, required=True)
     kebechet_metadata = fields.Dict(keys=fields.String(), allow_none=True)
 
 
 class AcceptedSchema(Schema):
-    """That a request is accepted, and under which identifier it is found."""
+    """An accepted request with its identifier."""
 
     analysis_id = fields.String(required=True)
     cached = fields.Boolean(required=True)
@@ -152,7 +154,7 @@ class AcceptedSchema(Schema):
 
 
 class StatusSchema(Schema):
-    """How far an analysis is."""
+    """State of an analysis."""
 
     state = fields.String(
         required=True,
@@ -164,14 +166,14 @@ class StatusSchema(Schema):
 
 
 class StatusDocumentSchema(Schema):
-    """The state of an analysis."""
+    """State of an analysis, with the parameters of the query."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     status = fields.Nested(StatusSchema, required=True)
 
 
 class LogDocumentSchema(Schema):
-    """What people are shown of a run."""
+    """Log of an analysis."""
 
     parameters = fields.Dict(keys=fields.String(), required=True)
     log = fields.String(required=True, allow_none=True)
@@ -242,39 +244,33 @@ def _require_token_for_protected(body: dict[str, Any]) -> None:
 
 
 def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
-    """Add result, state and log of the requests of ``kind``, by their identifiers."""
+    """Add the routes for result, state and log of the analyses of a kind."""
 
     @blueprint.route("/<string:analysis_id>")
     class ResultResource(MethodView):
-        """The result of a request."""
-
         @needs(Scope.ADVISE)
         @blueprint.response(200, ResultDocumentSchema)
-        @blueprint.alt_response(202, description="Not finished: ask again.")
+        @blueprint.alt_response(202, description="Not finished: try again.")
         def get(self, analysis_id: str) -> Response:
-            """Give the report of a request, or say that it is not ready."""
-            found = analyses.found(analysis_id, kind)
-            return Response(analyses.result(found), mimetype="application/json")
+            """Get the report of a request; 202 if it is not finished."""
+            analysis = analyses.existing(analysis_id, kind)
+            return Response(analyses.result(analysis), mimetype="application/json")
 
     @blueprint.route("/<string:analysis_id>/status")
-    class StatusOfResultResource(MethodView):
-        """How far a request is."""
-
+    class StateResource(MethodView):
         @needs(Scope.ADVISE)
         @blueprint.response(200, StatusDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
-            """Say how far a request is."""
-            return analyses.status_of(analyses.found(analysis_id, kind))
+            """Get the state of a request."""
+            return analyses.status_of(analyses.existing(analysis_id, kind))
 
     @blueprint.route("/<string:analysis_id>/log")
     class LogResource(MethodView):
-        """What people are shown of a run."""
-
         @needs(Scope.ADVISE)
         @blueprint.response(200, LogDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
-            """Give the log of a request."""
-            return analyses.log_document(analyses.found(analysis_id, kind))
+            """Get the log of a request."""
+            return analyses.log_document(analyses.existing(analysis_id, kind))
 
 
 _serve_results(advice_routes, AnalysisKind.ADVICE)

@@ -152,7 +152,7 @@ def test_without_the_graph_a_request_is_tried_again_and_then_ends(
         _run_now(away, known.engine)
         waiting = client.get(where).get_json()
         assert (waiting["state"], waiting["attempts"]) == ("pending", looks)
-        assert waiting["reason"] == "the graph is unavailable; it is tried again"
+        assert waiting["reason"] == "the graph is unavailable; trying again"
         assert attempts_of(known.engine, "advice.make") == 0
     _run_now(known.settings, known.engine)
     done = client.get(where).get_json()
