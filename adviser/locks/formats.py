@@ -16,10 +16,10 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from adviser.locks.lock_model import (
+    LockablePackage,
     LockFile,
     LockFormat,
     LockOptions,
-    StackPackage,
     UnwritableLock,
     fits,
     hashes_of,
@@ -37,7 +37,7 @@ _PIPFILE_LOCK_VERSION = 6
 
 
 def pipfile_lock_document(
-    stack: Sequence[StackPackage], project: Project, options: LockOptions
+    stack: Sequence[LockablePackage], project: Project, options: LockOptions
 ) -> dict[str, Any]:
     """The content of a ``Pipfile.lock``.
 
@@ -79,7 +79,7 @@ class _Sources:
         self._sources, self._options = sources, options
         self._found: dict[str, str | None] = {}
 
-    def name_of(self, chosen: StackPackage) -> str | None:
+    def name_of(self, chosen: LockablePackage) -> str | None:
         """That of the package's index; one that is missing is added."""
         if chosen.index not in self._found:
             self._found[chosen.index] = self._search(chosen.index)
@@ -110,7 +110,7 @@ class _Sources:
         return index
 
 
-def _entry(chosen: StackPackage, source: str | None, options: LockOptions) -> dict[str, Any]:
+def _entry(chosen: LockablePackage, source: str | None, options: LockOptions) -> dict[str, Any]:
     entry = {
         "hashes": hashes_of(chosen, options),
         "version": f"=={chosen.version}",
@@ -121,7 +121,7 @@ def _entry(chosen: StackPackage, source: str | None, options: LockOptions) -> di
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _placed(stack: Sequence[StackPackage], project: Project) -> dict[str, list[str]]:
+def _placed(stack: Sequence[LockablePackage], project: Project) -> dict[str, list[str]]:
     """Names by section; each name in the first section that needs it.
 
     What nothing leads to is installed always: a stack is never more than what was asked for.
@@ -160,7 +160,7 @@ _PYLOCK_VERSION = Version("1.0")
 _NAMED = ("implementation_name", "platform_machine", "python_version", "sys_platform")
 
 
-def pylock_text(stack: Sequence[StackPackage], options: LockOptions) -> str:
+def pylock_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
     """A lock for one environment, which it names.
 
     :raises UnwritableLock: if the address of a package's files is not known; the format demands it
@@ -184,7 +184,9 @@ def environment_marker(environment: Environment) -> Marker:
     return Marker(" and ".join(f"{key} == '{environment.markers[key]}'" for key in _NAMED))
 
 
-def _package(chosen: StackPackage, stack: Sequence[StackPackage], options: LockOptions) -> Package:
+def _package(
+    chosen: LockablePackage, stack: Sequence[LockablePackage], options: LockOptions
+) -> Package:
     files = [it for it in locked_files(chosen, options) if is_named_well(it, chosen)]
     placed = [it for it in files if it.filename in chosen.urls]
     missing = [it for it in files if it.filename not in chosen.urls]
@@ -213,7 +215,7 @@ def _package(chosen: StackPackage, stack: Sequence[StackPackage], options: LockO
     )
 
 
-def _facts(file: ReleaseFile, chosen: StackPackage) -> dict[str, Any]:
+def _facts(file: ReleaseFile, chosen: LockablePackage) -> dict[str, Any]:
     uploaded = file.uploaded_at
     return {
         "name": file.filename,
@@ -228,7 +230,7 @@ def _facts(file: ReleaseFile, chosen: StackPackage) -> dict[str, Any]:
 _HEADER = "# Made by thoth for {label}."
 
 
-def requirements_text(stack: Sequence[StackPackage], options: LockOptions) -> str:
+def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
     """``requirements.txt`` in which every file is named by its hash.
 
     An address of the default index is not written: each machine has its own. Hashes make sure
@@ -243,20 +245,20 @@ def requirements_text(stack: Sequence[StackPackage], options: LockOptions) -> st
     return "\n".join(lines) + "\n"
 
 
-def constraints_text(stack: Sequence[StackPackage], options: LockOptions) -> str:
+def constraints_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
     """``constraints.txt``: versions without hashes, for whatever of them is installed."""
     lines = [_HEADER.format(label=options.environment.label)]
     lines += [_pinned(it, extras=False) for it in stack]
     return "\n".join(lines) + "\n"
 
 
-def _pinned(chosen: StackPackage, *, extras: bool) -> str:
+def _pinned(chosen: LockablePackage, *, extras: bool) -> str:
     named = f"[{','.join(sorted(chosen.extras))}]" if extras and chosen.extras else ""
     marker = f" ; {chosen.marker}" if chosen.marker else ""
     return f"{chosen.name}{named}=={chosen.version}{marker}"
 
 
-def _index_options(stack: Sequence[StackPackage], options: LockOptions) -> Iterator[str]:
+def _index_options(stack: Sequence[LockablePackage], options: LockOptions) -> Iterator[str]:
     used = {it.index for it in stack}
     order = [name for name in options.indexes if name in used]
     if missing := sorted(used - set(order) - {DEFAULT_INDEX}):
@@ -284,7 +286,7 @@ _NAMES = {
 
 
 def render_lock(
-    format: LockFormat, stack: Iterable[StackPackage], project: Project, options: LockOptions
+    format: LockFormat, stack: Iterable[LockablePackage], project: Project, options: LockOptions
 ) -> LockFile:
     """Write ``stack`` as a lock of ``project``; its order makes no difference.
 

@@ -38,7 +38,7 @@ class UnwritableLock(ProjectError):
 
 
 @dataclass(frozen=True, slots=True)
-class StackPackage:
+class LockablePackage:
     """One package of a stack.
 
     :param index: name of the index that serves it
@@ -94,7 +94,7 @@ class LockOptions:
 _INSTALLED = frozenset({"wheel", "sdist"})
 
 
-def locked_files(chosen: StackPackage, options: LockOptions) -> list[ReleaseFile]:
+def locked_files(chosen: LockablePackage, options: LockOptions) -> list[ReleaseFile]:
     """The files of a package that a lock names, by file name, wheels first.
 
     Only what an installer takes and an index names by its SHA-256: yanked files only if all
@@ -124,7 +124,7 @@ def _is_before(it: ReleaseFile, moment: datetime) -> bool:
     return it.uploaded_at is not None and it.uploaded_at < moment
 
 
-def hashes_of(chosen: StackPackage, options: LockOptions) -> list[str]:
+def hashes_of(chosen: LockablePackage, options: LockOptions) -> list[str]:
     """``sha256:`` and digits, sorted, none twice."""
     return sorted({f"sha256:{it.sha256}" for it in locked_files(chosen, options)})
 
@@ -140,7 +140,7 @@ def fits(file: ReleaseFile, options: LockOptions) -> bool:
     return any(tag in options.environment.ranks for tag in tags)
 
 
-def is_named_well(file: ReleaseFile, chosen: StackPackage) -> bool:
+def is_named_well(file: ReleaseFile, chosen: LockablePackage) -> bool:
     """Whether a file's name says this package and version, as PEP 751 demands."""
     try:
         if file.kind == "wheel":

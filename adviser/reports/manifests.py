@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adviser.advise import Advice
-from adviser.locks.lock_model import LockOptions, StackPackage
+from adviser.locks.lock_model import LockablePackage, LockOptions
 from adviser.projects.pipfile import pipfile_of
 from adviser.reports.serialization import plain
 from adviser.resolver.results import ResolvedStack
@@ -46,7 +46,7 @@ def dependencies_of(advice: Advice, stack: ResolvedStack) -> dict[str, tuple[str
 
 def chosen_of(
     advice: Advice, stack: ResolvedStack, files: Files, urls: Mapping[str, str] | None = None
-) -> list[StackPackage]:
+) -> list[LockablePackage]:
     """A stack as input for locks, by name.
 
     :param urls: URLs of files by file name, if known
@@ -54,7 +54,7 @@ def chosen_of(
     candidates, needs = candidates_of(advice, stack), dependencies_of(advice, stack)
     known = urls or {}
     return [
-        StackPackage(
+        LockablePackage(
             name=it.name,
             version=it.version,
             index=candidates[it.name].index,

@@ -1,6 +1,6 @@
-"""The exact resolver: the best stack that meets a request, with the proof, or why there is none.
+"""The exact resolver: find the best stack for a request and prove it, or explain why there is none.
 
-A request and a snapshot make a :class:`~adviser.resolver.universe.Universe`, which says what may
-be chosen; compression makes it a small problem of integers; CP-SAT finds its optimum and proves
-it; and :func:`adviser.resolver.checker.check_stack` believes neither of them.
+``resolve.resolve`` is the entry point. ``admission`` turns a snapshot and a request into the
+versions that may be chosen, ``compression`` reduces them to a small integer problem, and branch
+and bound or CP-SAT solves it. ``checker`` checks the result without using any of this code.
 """

@@ -1,4 +1,4 @@
-"""A universe as integers: what is left of it once all that cannot matter is gone."""
+"""The compressed problem that the searches solve: versions and requirements as integers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 from common.formats.json_documents import digest
 
-#: A requirement that must hold: one of a table of asked specifiers or of asked extras.
+#: Number of a specifier or an extra that something may require.
 Atom = int
 
 
 @dataclass(frozen=True, slots=True)
 class VersionNode:
-    """A version that was kept.
+    """A version that compression kept.
 
-    :param package: its number
-    :param place: among the usable versions of the package, 0 the newest
-    :param score: what choosing it adds to that of a stack, never above 0
-    :param requires: atoms that hold if it is chosen
-    :param by_extra: an extra's atom, and what holds if it is asked of this version
+    :param package: number of its package
+    :param place: position among the usable versions of the package; 0 is the newest
+    :param score: contribution to the score of a stack, at most 0
+    :param requires: atoms that must hold if it is chosen
+    :param by_extra: atom of an extra, and the atoms that must hold if that extra is required
     """
 
     package: int
@@ -30,7 +30,7 @@ class VersionNode:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """A version that must be asked for: one of ``atoms`` has to hold if it is chosen."""
+    """A yanked version or pre-release, which may only be chosen if one of ``atoms`` holds."""
 
     node: int
     atoms: tuple[Atom, ...]
@@ -38,10 +38,10 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSizes:
-    """What compression did.
+    """Size of the problem before and after compression.
 
-    :param versions: usable ones of all packages that the request may reach
-    :param kept: of these, one (or as many as stacks are wanted) of each class
+    :param versions: usable versions of all packages that the request can reach
+    :param kept: versions left: of each equivalence class as many as stacks are requested
     """
 
     packages: int
@@ -53,15 +53,13 @@ class ProblemSizes:
 
 @dataclass(frozen=True, slots=True)
 class SelectionProblem:
-    """The resolver's question.
+    """The optimisation problem: choose at most one version of each package.
 
-    An atom is a number: its nodes are those that make it true. An extra has no nodes.
-
-    :param names: of the packages, sorted
-    :param members: of each atom the nodes that satisfy it; ``None`` for an extra
-    :param extras: package, atom and name of each extra that is asked
-    :param roots: atoms that hold
-    :param permits: what has to be asked for
+    :param names: package names, sorted
+    :param members: for each atom the nodes that satisfy it; ``None`` for an extra
+    :param extras: package, atom and name of each extra that is required
+    :param roots: atoms that must hold
+    :param permits: versions that may only be chosen if something requires them by name
     """
 
     names: tuple[str, ...]
@@ -74,18 +72,18 @@ class SelectionProblem:
 
     @property
     def digest(self) -> str:
-        """Names the model: equal problems have equal digests."""
+        """Digest of the problem; equal problems have equal digests."""
         return digest([self.names, self.nodes, self.members, self.extras, self.roots, self.permits])
 
     def by_package(self) -> list[list[int]]:
-        """The nodes of each package, in order of place."""
+        """Node numbers by package, ordered by place."""
         found: list[list[int]] = [[] for _ in self.names]
         for number, node in enumerate(self.nodes):
             found[node.package].append(number)
         return found
 
     def reached(self, chosen: frozenset[int]) -> tuple[frozenset[int], frozenset[Atom]]:
-        """The nodes of ``chosen`` that the roots need, and the atoms that hold for them."""
+        """The nodes of ``chosen`` that the roots require, and the atoms that then hold."""
         atoms, nodes = set[int](), set[int]()
         pending = list(self.roots)
         while pending:
@@ -110,25 +108,25 @@ class SelectionProblem:
 
 
 def weight_of(problem: SelectionProblem) -> int:
-    """By how much one of the score outweighs all the versions that a stack may pass over."""
+    """Weight of one unit of score: more than all versions that a stack can pass over."""
     nodes = problem.nodes
     return 1 + sum(nodes[numbers[-1]].place for numbers in problem.by_package() if numbers)
 
 
-#: Nodes of a stack.
+#: Node numbers of a stack.
 Nodes = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search knows, at any time of it.
+    """State of a search; a running search reports it repeatedly.
 
     :param stacks: best first
-    :param objective: score of the first, ``None`` before there is one
-    :param bound: no stack has a higher score
-    :param settled: whether every tie up to the last of ``stacks`` is settled
-    :param complete: whether there are no others
-    :param branched: whether branch and bound found all of it, and no solver was asked
+    :param objective: score of the first stack; ``None`` before one is found
+    :param bound: upper bound of the score
+    :param settled: whether the order of ``stacks`` is proven, ties included
+    :param complete: whether no other stacks exist
+    :param branched: whether branch and bound found the result without the solver
     """
 
     stacks: tuple[Nodes, ...] = ()

@@ -1,4 +1,4 @@
-"""What is asked of the resolver, beside the snapshot that it chooses from."""
+"""Input of the resolver beside the snapshot: the rules of a request, and its budget."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from graph.candidates import Dependency
 
 @dataclass(frozen=True, slots=True)
 class ResolverRequest:
-    """The rules of one request; markers are evaluated already.
+    """The rules of one request, with markers already evaluated.
 
-    Of the dependencies only name and specifier count, except for roots and their extras.
+    Only name and specifier of a dependency count; extras count in roots only.
 
-    :param roots: what is asked for; ``None`` for the roots of the snapshot
-    :param constraints: bounds for whatever of these packages is installed; they install nothing
-    :param exclusions: versions that are not to be chosen, an empty specifier for all of them
-    :param overrides: by name, the specifier that replaces whatever anybody asks of the package,
-        the roots included (what uv calls an override)
-    :param removed: packages that no requirement brings, not even a root
-    :param bare: packages of which no requirement of another asks for extras
-    :param prereleases: packages whose pre-releases are as good as any other version
+    :param roots: requirements; ``None`` for the roots of the snapshot
+    :param constraints: bounds on packages that are installed for another reason
+    :param exclusions: versions that must not be chosen; an empty specifier excludes all
+    :param overrides: specifier by package name that replaces every requirement on the package,
+        roots included (an override in uv)
+    :param removed: packages that no requirement, not even a root, installs
+    :param bare: packages whose extras are ignored in requirements of other packages
+    :param prereleases: packages whose pre-releases count like other versions
     :param all_prereleases: the same for every package
-    :param published_before: later releases are left out, as those without a time are
+    :param published_before: later releases, and those without a date, are left out
     :param published_after: earlier releases are left out
-    :param indexes: searched in this order; a package comes from the first that has it, in any
-        version, as with uv. pip would take the best version of all of them
-    :param index_of: packages that come from one named index and no other
-    :param refused: versions that a rule of the caller's refuses, with its words
+    :param indexes: in search order. A package comes from the first index that has any version of
+        it, as in uv; pip would take the best version of all indexes
+    :param index_of: index by package, for packages that come from one index only
+    :param refused: versions that a rule of the caller refuses, with the reason as text
     """
 
     roots: tuple[Dependency, ...] | None = None
@@ -51,14 +51,14 @@ class ResolverRequest:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a search may spend, and how.
+    """Limits of a search. The result does not depend on threads, seed and steps.
 
-    :param time_s: seconds of wall time for all of it: compression, search and explanation
-    :param memory_bytes: of the search; only a child process can be held to it
-    :param threads: of the solver; the answer does not depend on them
-    :param seed: of the solver; neither on this
-    :param steps: of branch and bound, before the solver is asked; neither on these. A number
-        and not a time, so that equal problems are always proven in the same way; 0 for none
+    :param time_s: wall time in seconds for compression, search and explanation together
+    :param memory_bytes: memory of the search; enforced in a child process only
+    :param threads: threads of the solver
+    :param seed: seed of the solver
+    :param steps: steps of branch and bound before the solver takes over; 0 skips it. This is a
+        number and not a time, so that equal problems are always proven in the same way
     """
 
     time_s: float = 10.0
@@ -69,11 +69,11 @@ class Budget:
 
 
 class OutOfTime(Exception):
-    """The time of a budget is spent; within the resolver alone, which answers all the same."""
+    """The time limit is reached. The resolver catches this and still returns a resolution."""
 
 
 class SearchClock:
-    """When a request began, and what is left of its time; one for all steps of it."""
+    """Elapsed and remaining time of one request, over all its steps."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -81,18 +81,18 @@ class SearchClock:
 
     @property
     def wall_s(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start."""
         return monotonic() - self._began
 
     @property
     def left(self) -> Budget:
-        """The budget with what time is left of it, 0 at least."""
+        """The budget with the remaining time, at least 0."""
         return replace(self._budget, time_s=max(0.0, self._budget.time_s - self.wall_s))
 
     def check(self) -> None:
-        """Go on if there is time.
+        """Check the time limit.
 
-        :raises OutOfTime: if there is none
+        :raises OutOfTime: if it is exceeded
         """
         if self.wall_s > self._budget.time_s:
             raise OutOfTime

@@ -1,4 +1,4 @@
-"""What the resolver answers: stacks in order, with their proof, or a conflict."""
+"""Results of the resolver: stacks, best first, with their proof, or a conflict."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from common.packages import Purl
 
 
 class ResolutionStatus(StrEnum):
-    """How an answer is to be taken; the value is stored, never renamed."""
+    """Outcome of a search. The values are stored; never rename them."""
 
-    #: No stack scores better, and that is proven.
+    #: Proven: no stack scores better.
     OPTIMAL = "optimal"
-    #: The budget is spent: the best stack so far, and how much better one may be at most.
+    #: A limit was reached: the best stack so far, with a bound on how much better one can be.
     FEASIBLE = "feasible"
-    #: No stack meets the request, and that is proven.
+    #: Proven: no stack meets the request.
     INFEASIBLE = "infeasible"
-    #: The budget is spent before any stack was found.
+    #: A limit was reached before any stack was found.
     UNKNOWN = "unknown"
 
 
 class SearchLimit(StrEnum):
-    """What ended a search before its proof."""
+    """The limit that ended a search before its proof."""
 
     TIME = "time"
     MEMORY = "memory"
@@ -33,9 +33,9 @@ class SearchLimit(StrEnum):
 class Choice:
     """A version in a stack.
 
-    :param place: how many usable versions of the package are newer
-    :param contributions: to the score, by each criterion, as the universe has them
-    :param extras: asked of it, sorted
+    :param place: number of newer usable versions of the package
+    :param contributions: contribution to the score by criterion, as in the universe
+    :param extras: required extras, sorted
     """
 
     name: str
@@ -47,19 +47,19 @@ class Choice:
 
     @property
     def score(self) -> int:
-        """What it adds to that of its stack, never above 0."""
+        """Contribution to the score of the stack, at most 0."""
         return sum(self.contributions)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedStack:
-    """Versions that together meet a request, in name order; nothing that nobody requires.
+    """Versions that together meet a request, in name order, without superfluous packages.
 
-    Stacks have one order, by ``score``, highest first; then by ``passed_over``, lowest first;
-    then by the versions in name order: not there before there, newer before older. Two
-    different stacks never tie.
+    Stacks are ordered by ``score``, highest first; then by ``passed_over``, lowest first; then
+    package by package in name order: absent before present, newer before older. Two different
+    stacks never tie.
 
-    :param passed_over: how many newer usable versions it passes over
+    :param passed_over: number of newer usable versions that it passes over
     """
 
     choices: tuple[Choice, ...]
@@ -67,25 +67,25 @@ class ResolvedStack:
 
     @property
     def score(self) -> int:
-        """Of all its versions, never above 0: what is maximised, proven and shown."""
+        """Sum over all versions, at most 0: the number that is maximised, proven and shown."""
         return sum(it.score for it in self.choices)
 
     def versions(self) -> dict[str, str]:
-        """Version by name."""
+        """Version by package name."""
         return {it.name: it.version for it in self.choices}
 
 
 @dataclass(frozen=True, slots=True)
 class ConflictStep:
-    """One of the facts of a conflict, none of which can be spared.
+    """One fact of a conflict.
 
     :param kind: ``asked``, ``requires``, ``rule``, ``prerelease`` or ``yanked``
-    :param name: the package that asks, or that the rule is about
-    :param versions: of it that ask so, newest first; empty where the request does
-    :param required: the package that is asked for
-    :param specifier: what is asked of it; the text of a rule
-    :param extras: asked with it
-    :param extra: of the package that asks, which brings this; ``None`` if it always asks
+    :param name: the package that requires something, or that the rule is about
+    :param versions: its versions that require it, newest first; empty for the request itself
+    :param required: the required package
+    :param specifier: the required specifier, or the text of a rule
+    :param extras: the required extras
+    :param extra: extra of ``name`` that has this requirement; ``None`` if it always holds
     """
 
     kind: str
@@ -100,10 +100,10 @@ class ConflictStep:
 
 @dataclass(frozen=True, slots=True)
 class VersionExplanation:
-    """Why versions of a package are out: those that one reason holds for.
+    """Why versions of a package cannot be chosen: neighbouring versions with the same reason.
 
-    :param step: number of the step, from 1, that rules them out; ``None`` where the package
-        index or the environment does
+    :param step: number, from 1, of the step that rules them out; ``None`` if the package index
+        or the environment does
     """
 
     name: str
@@ -114,11 +114,11 @@ class VersionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A smallest set of facts that cannot hold together: without any one of them, they can.
+    """A minimal set of facts that contradict each other: without any one of them, they do not.
 
-    :param steps: from what is asked to where it ends
-    :param accounts: of every version of each package that the steps speak of
-    :param minimal: ``False`` if the time to find a smallest set was spent
+    :param steps: the facts as a chain, starting at the request
+    :param accounts: explanations for every version of the packages that the steps name
+    :param minimal: ``False`` if time ran out before a minimal set was found
     """
 
     steps: tuple[ConflictStep, ...]
@@ -126,7 +126,7 @@ class Conflict:
     minimal: bool = True
 
     def lines(self) -> list[str]:
-        """For a person: the chain, numbered, then why each version is out that no step names."""
+        """Text for a person: the numbered chain, then the versions that no step explains."""
         told = [f"{number}. {step.message}" for number, step in enumerate(self.steps, 1)]
         for account in self.accounts:
             if not self._says(account):
@@ -136,7 +136,7 @@ class Conflict:
         return told
 
     def _says(self, account: VersionExplanation) -> bool:
-        """Whether a step names these versions as those that require what cannot be had."""
+        """Whether a step already names these versions as the ones with the requirement."""
         step = None if account.step is None else self.steps[account.step - 1]
         return (
             step is not None
@@ -148,18 +148,18 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The resolver's answer.
+    """Result of the resolver.
 
     :param stacks: best first, all different; empty unless optimal or feasible
     :param objective: score of the first stack
-    :param bound: no stack has a higher score than this; equal to ``objective`` if optimal
-    :param settled: whether the order of ``stacks`` is proven to the last tie, so that every
-        run gives the same; an optimal answer may lack that if its time ran out. Without a stack,
-        whether its conflict is a smallest one
-    :param complete: whether there are no further stacks, where fewer were found than wanted
-    :param limit: what ended the search early
+    :param bound: upper bound of the score; equals ``objective`` if optimal
+    :param settled: whether the order of ``stacks`` is proven, ties included, so that every run
+        gives the same stacks; an optimal result may lack this if time ran out. Without a stack:
+        whether the conflict is minimal
+    :param complete: whether no further stacks exist, if fewer than requested were found
+    :param limit: the limit that ended the search early
     :param model: digest of the problem that was solved
-    :param solver: what proved it, with its version
+    :param solver: name and version of the solver that proved it
     """
 
     status: ResolutionStatus
@@ -177,14 +177,14 @@ class Resolution:
 
     @property
     def gap(self) -> int | None:
-        """How much better a stack may be at most, in units of the score."""
+        """Upper bound, in units of the score, of how much better another stack can be."""
         if self.objective is None or self.bound is None:
             return None
         return self.bound - self.objective
 
 
 def spans(versions: tuple[str, ...]) -> str:
-    """Versions in short; they are neighbours, newest first.
+    """Short text for neighbouring versions, given newest first.
 
     >>> spans(("3.0", "2.1", "2.0")), spans(("1.0",))
     ('3.0 to 2.0 (3 versions)', '1.0')

@@ -1,4 +1,4 @@
-"""What a request may choose from: usable versions in their order, the others with their reason."""
+"""The versions that a request may choose from, and why the others are refused."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from graph.candidates import Candidate, Dependency, ExclusionReason
 
 
 class RequestRule(StrEnum):
-    """Why a request leaves a candidate out; the value is stored, never renamed."""
+    """Rules of a request that refuse a candidate. The values are stored; never rename them."""
 
     CONSTRAINT = "constraint"
     EXCLUSION = "exclusion"
-    #: Uploaded outside the request's dates, or nobody knows when.
+    #: Published outside the dates of the request, or at an unknown time.
     PUBLISHED = "published"
-    #: It is on an index that the package does not come from.
+    #: On another index than the one that the package comes from.
     OTHER_INDEX = "other_index"
-    #: A rule of the caller's, such as one about vulnerabilities.
+    #: Refused by a rule of the caller, such as one about vulnerabilities.
     POLICY = "policy"
 
 
@@ -28,9 +28,9 @@ class RefusedVersion:
     """A version that cannot be chosen.
 
     :param message: for a person: ``needs glibc 2.34, this environment has 2.28``
-    :param candidate: what it would be if it were not refused by a rule of the request;
-        ``None`` where the snapshot has it as no candidate
-    :param rule: the rule in full, such as ``numpy<2``; one text for all that it refuses
+    :param candidate: the candidate that a rule of the request refuses; ``None`` if the snapshot
+        has no candidate for this version
+    :param rule: text of the rule, such as ``numpy<2``; the same for all versions that it refuses
     """
 
     version: str
@@ -42,22 +42,22 @@ class RefusedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Universe:
-    """What may be chosen, and by what measure. The checker and the model read nothing else.
+    """The usable versions with their scores. The checker and the searches read nothing else.
 
-    A pre-release may be chosen if its package is in ``prereleases``, if something that is
-    asked of the package names a pre-release, or if all that is asked of it together leaves
-    no other version (PEP 440, and pip). A yanked version may be chosen if it is in ``pinned``
-    or something that is asked of the package pins it exactly (PEP 592; pip, not uv, where
-    only the request itself can do that).
+    A pre-release may be chosen if its package is in ``prereleases``, if a requirement on the
+    package names a pre-release, or if all requirements together leave no other version (PEP 440,
+    and pip). A yanked version may be chosen if it is in ``pinned`` or a requirement pins it
+    exactly (PEP 592; like pip, while in uv only the request itself can do that).
 
-    An extra that a version does not offer brings nothing, as with pip and uv.
+    An extra that a version does not offer adds no requirements, as in pip and uv.
 
     :param packages: usable versions by name, newest first, no version twice
-    :param refused: the others
-    :param roots: what is asked for
-    :param contributions: of each version to the score of a stack by each criterion
-        (:mod:`adviser.resolver.admission`); nothing for zeroes
-    :param overrides: by name, the specifier that replaces what anybody asks of the package
+    :param refused: versions that cannot be chosen, by name
+    :param roots: requirements of the request
+    :param contributions: by version, the contribution of each criterion to the score of a stack
+        (:func:`adviser.resolver.admission.contributions_of`); absent if all are 0
+    :param pinned: yanked versions that a constraint of the request pins
+    :param overrides: specifier by name that replaces every requirement on the package
     """
 
     packages: Mapping[str, Sequence[Candidate]]
@@ -69,9 +69,9 @@ class Universe:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     def asked(self, dependency: Dependency) -> str:
-        """The specifier that counts, overrides considered."""
+        """The specifier of a dependency after overrides."""
         return self.overrides.get(dependency.name, dependency.specifier)
 
     def score(self, candidate: Candidate) -> int:
-        """What choosing this version adds to the score of a stack, never above 0."""
+        """Contribution of this version to the score of a stack, at most 0."""
         return sum(self.contributions.get(candidate.purl, ()))

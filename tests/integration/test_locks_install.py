@@ -15,9 +15,9 @@ from uv import find_uv_bin
 
 from adviser.locks.formats import render_lock
 from adviser.locks.lock_model import (
+    LockablePackage,
     LockFormat,
     LockOptions,
-    StackPackage,
 )
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
@@ -61,14 +61,14 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "venv" / "bin" / "python"
 
 
-def stack_of(index: Index) -> list[StackPackage]:
+def stack_of(index: Index) -> list[LockablePackage]:
     return [chosen_of(index, name, version) for name, version in STACK.items()]
 
 
-def chosen_of(index: Index, name: str, version: str) -> StackPackage:
+def chosen_of(index: Index, name: str, version: str) -> LockablePackage:
     server = index.url.removesuffix("/simple")
     names = [it for it in index.files[name] if it.startswith(f"{name}-{version}")]
-    return StackPackage(
+    return LockablePackage(
         name,
         version,
         files=tuple(
@@ -85,7 +85,7 @@ def sha256_of(data: bytes) -> str:
 
 
 def written(
-    index: Index, project: Project, format: LockFormat, folder: Path, *stack: StackPackage
+    index: Index, project: Project, format: LockFormat, folder: Path, *stack: LockablePackage
 ) -> Path:
     options = LockOptions(host_environment(), {"pypi": index.url})
     lock = render_lock(format, stack or stack_of(index), project, options)

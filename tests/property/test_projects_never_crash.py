@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from adviser.locks.formats import render_lock
 from adviser.locks.lock_model import (
+    LockablePackage,
     LockFormat,
     LockOptions,
-    StackPackage,
 )
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
@@ -243,7 +243,7 @@ def test_what_is_written_is_read_again(stack: dict[str, str], data: st.DataObjec
         file = f"{stem}-{version}-py3-none-any.whl"
         needs = data.draw(st.sets(st.sampled_from(sorted(stack))))
         chosen.append(
-            StackPackage(
+            LockablePackage(
                 name, version, files=(ReleaseFile(file, "ab" * 32, "wheel"),),
                 dependencies=tuple(sorted(needs)), urls={file: f"https://h.example/{file}"},
             )

@@ -15,9 +15,9 @@ from packaging.pylock import Pylock
 
 from adviser.locks.formats import environment_marker, render_lock
 from adviser.locks.lock_model import (
+    LockablePackage,
     LockFormat,
     LockOptions,
-    StackPackage,
     UnwritableLock,
 )
 from adviser.projects.parsing import parse_project
@@ -42,21 +42,21 @@ def digest_of(filename: str) -> str:
     return f"sha256:{hashlib.sha256(filename.encode()).hexdigest()}"
 
 
-def chosen(name: str, version: str = "1.0", *tags: str, **facts: Any) -> StackPackage:
+def chosen(name: str, version: str = "1.0", *tags: str, **facts: Any) -> LockablePackage:
     stem = name.replace("-", "_")
     names = [f"{stem}-{version}-{it}.whl" for it in tags or (ANY,)]
     names.append(f"{stem}-{version}.tar.gz")
     urls = {it: f"https://me:hidden@files.example/{it}#sha256=1" for it in names}
     return replace(
-        StackPackage(name, version, files=tuple(map(file_named, names)), urls=urls), **facts
+        LockablePackage(name, version, files=tuple(map(file_named, names)), urls=urls), **facts
     )
 
 
-def text(format: LockFormat, *stack: StackPackage, options: LockOptions = OPTIONS) -> str:
+def text(format: LockFormat, *stack: LockablePackage, options: LockOptions = OPTIONS) -> str:
     return render_lock(format, stack, EMPTY, options).data.decode()
 
 
-def pipfile_lock(project: Project, *stack: StackPackage, options: LockOptions = OPTIONS) -> Any:
+def pipfile_lock(project: Project, *stack: LockablePackage, options: LockOptions = OPTIONS) -> Any:
     return json.loads(render_lock(LockFormat.PIPFILE_LOCK, stack, project, options).data)
 
 
