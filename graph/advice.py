@@ -12,13 +12,13 @@ from common.inspection import Stack
 
 @dataclass(frozen=True, slots=True)
 class AdviceHead:
-    """What a list of advice shows.
+    """An advice as a list shows it.
 
-    :param status: how the search ended
-    :param snapshot_revision: names the content of the snapshot
-    :param result_digest: of what of the report does not depend on when it was made
-    :param python_version: of the environment that was asked about, such as ``3.11``
-    :param platform: of it too, as a wheel tag names it
+    :param status: outcome of the search
+    :param snapshot_revision: digest of the content of the snapshot
+    :param result_digest: digest of the report without its timestamps
+    :param python_version: of the requested environment, such as ``3.11``
+    :param platform: of the requested environment, in the form of a wheel tag
     """
 
     advice_id: str
@@ -33,7 +33,7 @@ class AdviceHead:
 
 @dataclass(frozen=True, slots=True)
 class RecommendedStack:
-    """One stack of an advice, and its score in points."""
+    """A recommended stack and its score in points."""
 
     stack: Stack
     score: float
@@ -41,12 +41,12 @@ class RecommendedStack:
 
 @dataclass(frozen=True, slots=True)
 class AdviceRequestSummary:
-    """What a request asks for, beside what the head of its advice tells.
+    """The part of a request that :class:`AdviceHead` does not contain.
 
-    :param requirements: by PEP 508
-    :param packages: names of the packages that these ask for
-    :param hardware_digest: of the class that was asked about
-    :param stack_count: how many stacks were asked for
+    :param requirements: PEP 508 texts
+    :param packages: names of the required packages
+    :param hardware_digest: requested hardware class
+    :param stack_count: number of requested stacks
     """
 
     requirements: Collection[str]
@@ -57,12 +57,12 @@ class AdviceRequestSummary:
 
 @dataclass(frozen=True, slots=True)
 class AdviceLinks:
-    """What an advice is tied to in the graph.
+    """The edges of an advice in the graph.
 
-    :param stacks: best first; empty where none was found
-    :param evidence: identifiers that its claims and justifications name; those that are no
-        observations of the record are passed over
-    :param claims: all that it rests on, also those about stacks that it does not recommend
+    :param stacks: recommended stacks, best first; may be empty
+    :param evidence: identifiers in its claims and justifications; those that are not observations
+        of the record are ignored
+    :param claims: all claims, including claims about stacks that are not recommended
     :param asked_for: ``None`` leaves the request out of the graph
     """
 
@@ -74,9 +74,9 @@ class AdviceLinks:
 
 @dataclass(frozen=True, slots=True)
 class StoredAdvice:
-    """An advice as canonical JSON documents: what was asked, what was known, what was said.
+    """An advice as canonical JSON documents: request, snapshot, evidence, files and report.
 
-    :param files: of the releases of every advised stack, as the record had them
+    :param files: files of the releases in all recommended stacks, as the record lists them
     :param schema_version: of the report
     """
 
@@ -90,18 +90,18 @@ class StoredAdvice:
 
     @property
     def bodies(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """The documents, in the order in which the record names them."""
+        """The documents, in the order of :class:`graph.tables.AdviceRow`."""
         return self.request, self.snapshot, self.evidence, self.files, self.report
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedClaim:
-    """A verdict on one measured stack next to another, as the adviser reports it.
+    """A verdict on one measured stack compared with another.
 
-    Fields have the names and the meaning of the report's claims; both digests are of stacks
-    of the record.
+    Fields have the names and meaning of the claims in the report. Both digests refer to stacks of
+    the record.
 
-    :param claim_id: digest of the whole claim, also of what is not stored here
+    :param claim_id: digest of the whole claim, including parts that are not stored here
     """
 
     claim_id: str

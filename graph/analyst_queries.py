@@ -1,9 +1,8 @@
-"""Analysts' queries: read only, within a limit of time and a limit on the rows that they return.
+"""Cypher queries of analysts: read-only, with a time limit and a row limit.
 
-A query passes three gates. The store's own plan of it (``EXPLAIN``) may neither write nor load
-files nor call procedures outside :data:`PROCEDURES`; it runs as a user who may only read
-(ArcadeDB) or in read access mode (Neo4j); and the store ends it at the limit of time. Rows are
-fetched up to their limit and one more, which tells whether there are more.
+Three checks protect the graph. The plan of the query (``EXPLAIN``) must not write, load files or
+call procedures outside :data:`PROCEDURES`. The query runs as a read-only user (ArcadeDB) or in read
+access mode (Neo4j). The store ends it at the time limit.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from common.settings import Settings
 from graph import dialect
 from graph.engine import graph_errors, reader_driver
 
-#: What an analyst may call: which labels, types and keys there are, in the same form on both
-#: products. Algorithms, facts about the server and its settings are not for everybody to ask.
+#: Procedures that analysts may call: they list labels, types and keys, with equal results on both
+#: products. Algorithms and procedures about the server are not allowed.
 PROCEDURES = frozenset({"db.labels", "db.relationshiptypes", "db.propertykeys"})
 
-#: How plans name the steps that write: ``SetProperty`` on Neo4j, ``DETACH DELETE`` on ArcadeDB.
+#: Names of writing steps: ``SetProperty`` on Neo4j, ``DETACH DELETE`` on ArcadeDB.
 _WRITES = re.compile(
     r"(?:Create|Merge|Set|Remove|Delete|DetachDelete|Foreach)(?![a-z])"
     r"|(?:CREATE|MERGE|SET|REMOVE|DELETE|DETACH DELETE|FOREACH)\b"
@@ -46,15 +45,15 @@ _NOT_OF_A_QUERY = (
     "Database.",
 )
 
-#: All that ArcadeDB says in production mode, whatever was wrong.
+#: ArcadeDB's message for every error in production mode.
 _CONCEALED = "Check the server log"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a query gave: rows in the store's order, each as long as ``columns``.
+    """The rows of a query, in the order of the store, each as long as ``columns``.
 
-    :param truncated: whether there were more rows than the limit
+    :param truncated: whether the row limit cut the result
     """
 
     columns: tuple[str, ...]
@@ -64,11 +63,11 @@ class QueryResult:
 
 @contextmanager
 def open_reader(settings: Settings) -> Iterator[neo4j.Driver]:
-    """A driver for analysts' queries; the store must run.
+    """A driver for analysts' queries; the store must be running.
 
-    :raises InvalidSettings: if the store could not refuse a write: ArcadeDB takes no notice
-        of read access mode, so that nothing would hold without a read-only user
-    :raises StoreUnavailable: if it does not answer
+    :raises InvalidSettings: if the store could not refuse a write: ArcadeDB ignores read access
+        mode, so it needs a read-only user
+    :raises StoreUnavailable: if the store does not answer
     """
     with graph_errors(settings), reader_driver(settings) as driver:
         unguarded = settings.graph_url is not None and settings.graph_reader_user is None
@@ -86,13 +85,13 @@ def run_query(
     row_limit: int,
     database: str,
 ) -> QueryResult:
-    """Run ``query`` and give its first ``row_limit`` rows.
+    """Run ``query`` and return its first ``row_limit`` rows.
 
-    :param driver: of :func:`open_reader`
-    :raises QueryRefused: with the store's reason, or the limit that was reached
+    :param driver: from :func:`open_reader`
+    :raises QueryRefused: with the reason of the store, or the limit that was reached
     """
     mark = uuid4().hex
-    # On a line of its own: columns in the store's messages stay right.
+    # On a line of its own, so that columns in messages of the store stay correct.
     marked = f"/* {mark} */\n{query}"
     values = dict(parameters or {})
     with (
@@ -112,7 +111,7 @@ def run_query(
             columns = tuple(result.keys())
             rows = [tuple(record.values()) for record in islice(result, row_limit + 1)]
             if len(rows) > row_limit:
-                # ArcadeDB would work out all that is left only to throw it away.
+                # ArcadeDB would compute the remaining rows only to discard them.
                 _end_on_arcadedb(driver, database, mark)
             else:
                 _refuse_writes(result.consume())
@@ -121,19 +120,19 @@ def run_query(
 
 @contextmanager
 def _transaction(session: neo4j.Session, timeout_s: float) -> Iterator[neo4j.Transaction]:
-    """A transaction that is never committed."""
+    """A transaction that is always rolled back."""
     transaction = session.begin_transaction(timeout=timeout_s)
     try:
         yield transaction
     finally:
-        # A query that was ended says so once more.
+        # A terminated query raises once more here.
         with suppress(Neo4jError):
             transaction.close()
 
 
 @contextmanager
 def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float) -> Iterator[None]:
-    """Have ArcadeDB end the query in time; Neo4j does by itself, at the transaction's timeout."""
+    """Make ArcadeDB end the query in time; Neo4j does so at the timeout of the transaction."""
     timer = Timer(timeout_s, _end_on_arcadedb, (driver, database, mark))
     timer.daemon = True
     timer.start()
@@ -173,7 +172,7 @@ def _refuse_writes(summary: neo4j.ResultSummary) -> None:
 
 @contextmanager
 def _refusals(timeout_s: float) -> Iterator[None]:
-    """Turn what a store says about a query into a refusal in plain words."""
+    """Translate errors of the store about a query into :exc:`QueryRefused`."""
     try:
         yield
     except (ClientError, DatabaseError, TransientError) as error:
@@ -196,14 +195,14 @@ def _refusal(error: Neo4jError, code: str, timeout_s: float) -> QueryRefused:
     if code == _OUT_OF_MEMORY:
         return QueryRefused("the store ended the query at its limit of memory", "ask for less")
     if code.startswith(_FORBIDDEN):
-        return QueryRefused(f"refused by the store: {_words(error) or _READ_ONLY}")
-    return QueryRefused(_words(error) or f"the store cannot run the query ({code})")
+        return QueryRefused(f"refused by the store: {_message(error) or _READ_ONLY}")
+    return QueryRefused(_message(error) or f"the store cannot run the query ({code})")
 
 
-def _words(error: Neo4jError) -> str:
-    """The store's first line, with the lines of the query counted as its author does."""
+def _message(error: Neo4jError) -> str:
+    """The first line of the store's message, with line numbers of the query without its mark."""
     lines = (error.message or "").splitlines()
     if not lines or _CONCEALED in lines[0]:
         return ""
-    words = re.sub(r" \(offset: \d+\)", "", lines[0])
-    return re.sub(r"\bline ([1-9]\d*)", lambda found: f"line {int(found[1]) - 1}", words)
+    message = re.sub(r" \(offset: \d+\)", "", lines[0])
+    return re.sub(r"\bline ([1-9]\d*)", lambda match: f"line {int(match[1]) - 1}", message)

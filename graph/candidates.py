@@ -1,4 +1,4 @@
-"""What a resolver chooses among: candidates, what they require, and why others are none."""
+"""Candidates of the resolver, their requirements, and versions that are excluded with a reason."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from common.packages import Purl, version_of
 
 
 class ExclusionReason(StrEnum):
-    """Why a version is no candidate in an environment; the value is stored, never renamed.
+    """Why a version cannot be installed in an environment; values are stored, never renamed.
 
-    The reasons of :class:`common.wheels.Fit` are among them, by the same values.
+    Includes the reasons of :class:`common.wheels.Fit`, with equal values.
     """
 
-    #: Known by name only: a stack or a lock names it, and nobody has read its metadata.
+    #: Named by a stack or a lock, but its metadata was never read.
     UNREAD = "unread"
-    #: Its requirements cannot be known without building it.
+    #: Its requirements are known only after a build.
     UNSOLVABLE = "unsolvable"
-    #: Its version or its metadata is not what the standards say.
+    #: Its version or metadata violates the standards.
     UNPARSABLE = "unparsable"
-    #: It refuses this version of Python.
+    #: Its ``Requires-Python`` excludes this interpreter.
     REQUIRES_PYTHON = "requires_python"
-    #: It requires a package by address; what is there is not known.
+    #: It requires a package by URL; nothing is known about the package there.
     DIRECT_REFERENCE = "direct_reference"
-    #: Whether it requires something cannot be said: its marker compares what has no order.
+    #: The marker of a requirement compares values that have no order.
     UNDEFINED_MARKER = "undefined_marker"
-    #: Its name or its local version says that it is built for a newer CUDA than the driver runs.
+    #: Its name or local version names a CUDA release that is newer than the driver supports.
     CUDA_TOO_OLD = "cuda_too_old"
     LIBC_TOO_OLD = "libc_too_old"
     PLATFORM_TAG = "platform_tag"
@@ -43,14 +43,15 @@ class ExclusionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """What a candidate, or a request, requires in the snapshot's environment.
+    """A requirement of a candidate or of the request, in the environment of the snapshot.
 
-    :param name: of the required package, normalised
-    :param specifier: canonical text by PEP 440, empty for any version
-    :param extras: asked of the required package, sorted
-    :param extra: of the requiring package that brings this; ``None`` if it always holds
-    :param url: of a direct reference, which nothing in a snapshot can satisfy; then ``extra``
-        is set, for a version that always needs one is no candidate
+    :param name: normalised name of the required package
+    :param specifier: canonical PEP 440 specifier, empty for any version
+    :param extras: requested extras of the required package, sorted
+    :param extra: the extra of the requiring package that adds this requirement; ``None`` if it
+        always applies
+    :param url: of a direct reference, which no candidate satisfies; ``extra`` is set then, because
+        a version that always needs a direct reference is not a candidate
     """
 
     name: str
@@ -61,7 +62,7 @@ class Dependency:
 
     @property
     def order(self) -> tuple[str, str, str, tuple[str, ...], str]:
-        """What always holds first, then by extra; by name, specifier and extras within."""
+        """Sort key: unconditional requirements first, then by extra, name, specifier, extras."""
         return self.extra or "", self.name, self.specifier, self.extras, self.url or ""
 
 
@@ -80,14 +81,14 @@ class KnownVulnerability:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A version that can be installed in the snapshot's environment, as one index serves it.
+    """A version on one index that can be installed in the environment of the snapshot.
 
-    :param requires: markers are evaluated, and of requirements by extra only those are here
-        whose extra somebody in the closure asks for; in :attr:`Dependency.order`, none twice
-    :param wheel_rank: place of its best wheel among ``Environment.tags``, 0 the best;
-        ``None`` where no wheel is known to fit and not all its files are known
-    :param extras: all that it offers, sorted
-    :param vulnerabilities: by identifier
+    :param requires: requirements whose marker is true, unique, in :attr:`Dependency.order`;
+        requirements of extras only if the closure requests the extra
+    :param wheel_rank: position of its best wheel in ``Environment.tags``, 0 is best; ``None`` if
+        no known wheel fits and not all files are known
+    :param extras: all extras that it defines, sorted
+    :param vulnerabilities: sorted by identifier
     """
 
     purl: Purl
@@ -105,22 +106,22 @@ class Candidate:
     vulnerabilities: tuple[KnownVulnerability, ...] = ()
 
     def requirements(self, extras: Iterable[str] = ()) -> tuple[Dependency, ...]:
-        """What it requires with some of its extras; those that they bring in turn included.
+        """The requirements with some extras, including extras that these extras request.
 
-        A requirement of itself (``name[all]`` requires ``name[a,b]``) brings those extras, and
-        is itself among the answers only if it names versions.
+        A requirement on the package itself (``name[all]`` requires ``name[a,b]``) requests further
+        extras. It is part of the result only if it restricts the version.
 
-        >>> a = Dependency("one", extra="a")
-        >>> both = Dependency("it", extras=("a",), extra="all")
-        >>> it = Candidate(Purl("pkg:pypi/it@1"), "it", "1", "pypi", (a, both))
-        >>> [dependency.name for dependency in it.requirements(["all"])]
-        ['one']
+        >>> a = Dependency("other", extra="a")
+        >>> both = Dependency("demo", extras=("a",), extra="all")
+        >>> demo = Candidate(Purl("pkg:pypi/demo@1"), "demo", "1", "pypi", (a, both))
+        >>> [dependency.name for dependency in demo.requirements(["all"])]
+        ['other']
         """
         active, pending = set[str](), set(extras)
         while pending:
             active |= pending
-            brought = (it for it in self.requires if it.name == self.name and it.extra in active)
-            pending = {extra for it in brought for extra in it.extras} - active
+            nested = (it for it in self.requires if it.name == self.name and it.extra in active)
+            pending = {extra for it in nested for extra in it.extras} - active
         return tuple(
             it
             for it in self.requires
@@ -131,9 +132,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A version that is no candidate here.
+    """A version that cannot be installed in the environment.
 
-    :param message: for a person, such as ``needs glibc 2.34, this environment has 2.28``
+    :param message: the reason in words, such as ``needs glibc 2.34, this environment has 2.28``
     """
 
     purl: Purl
@@ -147,14 +148,14 @@ CandidateOrExcluded = TypeVar("CandidateOrExcluded", Candidate, Excluded)
 
 
 def newest_first(versions: list[CandidateOrExcluded]) -> list[CandidateOrExcluded]:
-    """By version, newest first, what is no version last; then by index."""
-    return sorted(sorted(versions, key=_place), key=_age, reverse=True)
+    """Sort by version, newest first and invalid versions last; then by index."""
+    return sorted(sorted(versions, key=_index_order), key=_version_order, reverse=True)
 
 
-def _place(version: Candidate | Excluded) -> tuple[str, str, str]:
+def _index_order(version: Candidate | Excluded) -> tuple[str, str, str]:
     return version.index, version.version, version.purl
 
 
-def _age(version: Candidate | Excluded) -> tuple[bool, Version | str]:
+def _version_order(version: Candidate | Excluded) -> tuple[bool, Version | str]:
     parsed = version_of(version.version)
     return (False, version.version) if parsed is None else (True, parsed)

@@ -1,8 +1,8 @@
-"""What the two graph products do differently for an analyst's query; all else is one code path.
+"""Differences between Neo4j and ArcadeDB for analysts' queries; all other code is the same.
 
-Neo4j refuses writes in read access mode, ends a transaction at its timeout, and shows a plan as
-a tree of operators. ArcadeDB leaves access to the user's rights, ends a query when it is told
-to, and shows a plan as text that keeps subqueries to itself.
+Neo4j refuses writes in read access mode, ends transactions at their timeout, and returns a plan as
+a tree of operators. ArcadeDB relies on the rights of the user, must be told to end a query, and
+returns a plan as text without subqueries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROCEDURE, LOAD = "ProcedureCall", "LoadCSV"
 _TEXT = "string-representation"
 _LINE = re.compile(r"^\s*\+ (?P<step>[A-Z][A-Z ]*[A-Z])(?: (?P<name>[\w.`]+)\()?")
 
-#: Comments and quoted text, which hold no calls; quoted names; then a call by a dotted name.
+#: Quoted names, comments and strings; then a call by a dotted name.
 _QUOTED = re.compile(
     r"`[^`]*`|//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL
 )
@@ -30,21 +30,21 @@ _CALL = re.compile(r"\bCALL\s+(`?\w+`?(?:\s*\.\s*`?\w+`?)+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One step of a plan; ``name`` is the procedure's, where it calls one."""
+    """One step of a query plan; ``name`` is set for a procedure call."""
 
     kind: str
     name: str = ""
 
 
 def is_arcadedb(driver: neo4j.Driver) -> bool:
-    """Whether the server is ArcadeDB, by the name that it gives itself."""
+    """Whether the server reports itself as ArcadeDB."""
     return "ArcadeDB" in driver.get_server_info().agent
 
 
 def steps_of(summary: neo4j.ResultSummary, query: str) -> list[PlanStep]:
-    """What the store's own parser made of ``query``; empty for commands that have no plan.
+    """The steps of a query plan; empty for commands without a plan.
 
-    :param summary: of ``EXPLAIN`` and the query
+    :param summary: result of ``EXPLAIN`` with the query
     """
     plan = summary.plan or {}
     if not _is_text(plan):
@@ -56,7 +56,7 @@ def steps_of(summary: neo4j.ResultSummary, query: str) -> list[PlanStep]:
 
 
 def tells_kind(summary: neo4j.ResultSummary) -> bool:
-    """Whether a plan's ``query_type`` can be believed: ArcadeDB's says ``w`` of every plan."""
+    """Whether ``query_type`` of the plan is reliable; ArcadeDB reports ``w`` for every plan."""
     return not _is_text(summary.plan or {})
 
 
@@ -65,7 +65,7 @@ def _is_text(plan: dict[str, Any]) -> bool:
 
 
 def _operators(plan: dict[str, Any]) -> Iterator[PlanStep]:
-    """Of a tree such as ``ProduceResults@neo4j`` over ``ProcedureCall@neo4j``."""
+    """The steps of a tree such as ``ProduceResults@neo4j`` above ``ProcedureCall@neo4j``."""
     kind = str(plan["operatorType"]).partition("@")[0]
     details = str(plan.get("args", {}).get("Details", ""))
     yield PlanStep(kind, details.partition("(")[0].strip() if kind == PROCEDURE else "")
@@ -74,39 +74,39 @@ def _operators(plan: dict[str, Any]) -> Iterator[PlanStep]:
 
 
 def _lines(text: str) -> Iterator[PlanStep]:
-    """Of lines such as ``+ CALL db.labels()`` and ``+ LOAD CSV FROM …``."""
+    """The steps of lines such as ``+ CALL db.labels()`` and ``+ LOAD CSV FROM …``."""
     for line in text.splitlines():
-        found = _LINE.match(line)
-        if found is None:
+        match = _LINE.match(line)
+        if match is None:
             continue
-        if found["step"] == "CALL":
-            yield PlanStep(PROCEDURE, found["name"] or "")
-        elif found["step"].startswith("LOAD CSV"):
+        if match["step"] == "CALL":
+            yield PlanStep(PROCEDURE, match["name"] or "")
+        elif match["step"].startswith("LOAD CSV"):
             yield PlanStep(LOAD)
         else:
-            yield PlanStep(found["step"])
+            yield PlanStep(match["step"])
 
 
 def called_procedures(query: str) -> list[str]:
-    """Procedures that ``query`` calls by name, in order.
+    """Procedures that ``query`` calls, in order.
 
-    ArcadeDB's plan does not show what runs inside of a subquery, and has no list of
-    its own of procedures that a user may call. None can write for a read-only user.
+    Needed for ArcadeDB, whose plan omits subqueries and which has no list of allowed procedures.
+    No procedure can write for a read-only user.
 
     >>> called_procedures("CALL { CALL `algo`.wcc() YIELD node RETURN node } RETURN 'CALL a.b'")
     ['algo.wcc']
     """
     plain = _QUOTED.sub(_without_quoted, query)
-    return [re.sub(r"[`\s]", "", found[1]) for found in _CALL.finditer(plain)]
+    return [re.sub(r"[`\s]", "", match[1]) for match in _CALL.finditer(plain)]
 
 
-def _without_quoted(found: re.Match[str]) -> str:
-    token = found[0]
+def _without_quoted(match: re.Match[str]) -> str:
+    token = match[0]
     return f"`{re.sub(r'[^A-Za-z0-9]', '_', token[1:-1])}`" if token[0] == "`" else " "
 
 
 def end_query(driver: neo4j.Driver, database: str, mark: str) -> None:
-    """Tell the store to end the running query whose text holds ``mark``, if there is one."""
+    """Terminate the running query whose text contains ``mark``, if there is one."""
     with suppress(DriverError, Neo4jError), driver.session(database=database) as session:
         for row in session.run("SHOW TRANSACTIONS").data():
             if mark in row["currentQuery"]:

@@ -1,7 +1,7 @@
 """The frozen evidence that advice is scored by: measurements, stacks, vulnerabilities, sources.
 
-Like a snapshot it does no input or output, and is named by a digest of its content: the same
-evidence gives the same advice. It is read by :mod:`graph.record.evidence`.
+Like a snapshot it does no I/O and is identified by a digest of its content: equal evidence gives
+equal advice. :mod:`graph.record.evidence` reads it from the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from common.reasons import Reason
 from common.releases import as_json_time
 from common.units import Unit
 
-#: Among the sources, where no archive of advisories was ever read.
+#: Name of the source if no archive of advisories was ever read.
 ADVISORIES = "advisories"
 
 #: Of the JSON form.
@@ -30,10 +30,10 @@ SCHEMA_VERSION = "evidence-1"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What was measured, how and on what: readings of one series may be compared.
+    """An indicator with its parameters on one hardware class; its readings are comparable.
 
-    :param comparison_key: of indicator, script, parameters, device and hardware class
-    :param python_version: such as ``3.11``; ``None`` where documents do not say
+    :param comparison_key: digest of indicator, script, parameters, device and hardware class
+    :param python_version: such as ``3.11``; ``None`` if the documents do not tell
     """
 
     comparison_key: str
@@ -52,8 +52,8 @@ class Reading:
 
     :param series: index into :attr:`Evidence.series`
     :param stack: digest of the measured stack
-    :param rate: of the median repetition, in the unit of the series, above zero
-    :param seen_at: when the job ended, or else when the document was made
+    :param rate: rate of the median repetition in the unit of the series, positive
+    :param seen_at: end of the job, otherwise the date of the document
     """
 
     observation_id: str
@@ -70,9 +70,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class VulnerabilityDetails:
-    """What is known of a vulnerability beside what the snapshot has.
+    """Facts about a vulnerability that the snapshot does not contain.
 
-    :param aliases: every identifier it is known by, its own included, sorted
+    :param aliases: all its identifiers, its own included, sorted
     """
 
     aliases: tuple[str, ...]
@@ -105,16 +105,16 @@ class Evidence:
 
     @cached_property
     def revision(self) -> str:
-        """The digest of the content."""
+        """Digest of the content."""
         return digest_bytes(self.to_json())
 
     @property
     def knows_advisories(self) -> bool:
-        """Whether any archive of advisories was read; without one nothing counts as vulnerable."""
+        """Whether an archive of advisories was read; otherwise no version counts as vulnerable."""
         return self.sources.get(ADVISORIES, self.as_of) is not None
 
     def to_json(self) -> bytes:
-        """The canonical JSON form; equal evidence has equal bytes. It is written once and kept."""
+        """The canonical JSON form, cached; equal evidence has equal bytes."""
         return self._json
 
     @cached_property
@@ -138,9 +138,9 @@ class Evidence:
 
     @classmethod
     def from_json(cls, data: bytes) -> Evidence:
-        """The evidence that :meth:`to_json` wrote.
+        """Read the output of :meth:`to_json`.
 
-        :raises InvalidDocument: if it is nothing that it wrote
+        :raises InvalidDocument: if ``data`` is not such a document
         """
         try:
             raw = orjson.loads(data)
@@ -171,7 +171,7 @@ class Evidence:
             ) from error
 
 
-#: Of a reading, in the order of its row.
+#: Fields of a reading, in the order of its row.
 _READING = tuple(field.name for field in fields(Reading))
 _SEEN_AT = _READING.index("seen_at")
 
@@ -193,18 +193,18 @@ def _reading(row: list[Any]) -> Reading:
     return Reading(**dict(zip(_READING, row, strict=True)))
 
 
-#: What readings name where the inspection named no lock.
+#: Stack of readings whose inspection has no lock.
 UNKNOWN_STACK = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredObservation:
-    """One measurement of one job, with the stack and the machine it was made on.
+    """One measurement of one job, with its stack and machine.
 
-    :param reading: its stack is :data:`UNKNOWN_STACK` where that is not known; its series counts
-        from 0 in the order in which they come
-    :param component: package that provides the measured library, else the library's own name
-    :param component_version: its release in the stack, if that is known
+    :param reading: its stack may be :data:`UNKNOWN_STACK`; its series is numbered from 0 in the
+        order of the result
+    :param component: package that provides the measured library, otherwise the library's name
+    :param component_version: version of that package in the stack, if known
     """
 
     series: Series
@@ -216,7 +216,7 @@ class MeasuredObservation:
 
 @dataclass(frozen=True, slots=True)
 class RecordedHardware:
-    """A hardware class; ``identity`` is what its digest is made of."""
+    """A hardware class; its digest is computed from ``identity``."""
 
     digest: str
     label: str

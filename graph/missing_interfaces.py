@@ -1,4 +1,4 @@
-"""What a wheel needs and an environment does not provide."""
+"""Queries the graph for native interfaces that a wheel needs and an environment lacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from neo4j import ManagedTransaction
 
-#: One row at least if both are in the graph, so that nothing missing and nothing known differ.
+#: Returns a row of nulls if nothing is missing, and no row if the wheel or environment is unknown.
 MISSING_INTERFACES = """
 MATCH (artifact:Artifact {sha256: $sha256})
 MATCH (environment:NativeEnvironment {digest: $digest})
@@ -30,8 +30,8 @@ RETURN library, collect(DISTINCT package) AS packages
 class MissingInterface:
     """An interface that an environment lacks.
 
-    :param version: of its symbols; ``None`` if the whole library is not there
-    :param brought_by: packages of which an analysed wheel brings the library along, sorted
+    :param version: symbol version; ``None`` if the whole library is missing
+    :param brought_by: packages with an analysed wheel that bundles the library, sorted
     """
 
     interface: str
@@ -43,22 +43,26 @@ class MissingInterface:
 def missing_interfaces(
     tx: ManagedTransaction, sha256: str, digest: str
 ) -> list[MissingInterface] | None:
-    """What the wheel needs and the environment does not provide, in the order of names.
+    """Interfaces that the wheel needs and the environment lacks, sorted by name.
 
-    :returns: ``None`` if the graph does not have one of the two
+    :param sha256: of the wheel
+    :param digest: of the environment
+    :returns: ``None`` if the graph does not contain both
     """
     rows = [record.data() for record in tx.run(MISSING_INTERFACES, sha256=sha256, digest=digest)]
     if not rows:
         return None
-    found = [MissingInterface(**row) for row in rows if row["interface"] is not None]
-    packages = _brought_by(tx, sorted({it.library for it in found}))
+    interfaces = [MissingInterface(**row) for row in rows if row["interface"] is not None]
+    packages = _bundling_packages(tx, sorted({it.library for it in interfaces}))
     return [
         MissingInterface(it.interface, it.library, it.version, packages.get(it.library, ()))
-        for it in found
+        for it in interfaces
     ]
 
 
-def _brought_by(tx: ManagedTransaction, libraries: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _bundling_packages(
+    tx: ManagedTransaction, libraries: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     if not libraries:
         return {}
     rows = tx.run(BROUGHT_BY, libraries=list(libraries))

@@ -1,7 +1,7 @@
-"""A bound on waiting for a store that took a request and answers no more.
+"""A watchdog for commands that wait for a store.
 
-Neither driver bounds a read on the client's side, and a server that is stopped or wedged
-keeps its connections open. Commands are single processes, so an alarm can end the wait.
+Neither driver limits the time of a read on the client, and a stopped or hung server keeps its
+connections open. Commands are single processes, so an alarm signal can end the wait.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from types import FrameType
 
 from common.errors import StoreUnavailable
 
-#: Closing a connection to such a server may wait as well; it is ended this soon.
+#: Closing a connection to a hung server may hang too; the alarm repeats after this time.
 _AGAIN_S = 2.0
 
 
 @contextmanager
 def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
-    """Give up on ``store`` once ``seconds`` have passed without a call of what this yields.
+    """Raise :exc:`StoreUnavailable` if ``seconds`` pass without a call of the yielded function.
 
-    Does nothing outside the main thread, where alarms are not delivered.
+    Does nothing outside the main thread, because signals are delivered to the main thread only.
 
-    :raises StoreUnavailable: in the middle of whatever waits
+    :param store: name for the error message
+    :raises StoreUnavailable: at any point inside the block
     """
 
     def give_up(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,8 @@
-"""The projection of the record to the graph: safe to repeat, and built anew at any time."""
+"""The projection of the record (PostgreSQL) to the graph; repeatable, and rebuilt at any time.
+
+Start with :func:`graph.projection.sync.sync`; :mod:`graph.projection.registry` lists all kinds of
+nodes and edges.
+"""
 
 from graph.projection.sync import SyncReport, lag, rebuild, sync, sync_few
 from graph.projection.verify import ElementDifference, KindReport, VerifyReport, verify

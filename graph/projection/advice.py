@@ -1,4 +1,4 @@
-"""Advice: what it answers, recommends and claims, and the observations that it rests on."""
+"""Projects advice with its request, its claims, its stacks and the observations it is based on."""
 
 from __future__ import annotations
 
@@ -120,10 +120,7 @@ CLAIM_SUBJECT = MutableNode(node=CLAIM, edges=(CANDIDATE, BASELINE, DIFFERS_IN))
 
 
 def project_claims(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Bring the claims of ``keys`` to what the record says, and before them their stacks.
-
-    With the stacks come the packages in which they differ.
-    """
+    """Update the claims of ``keys``, and create their missing stacks and packages first."""
     keys = list(keys)
     wanted = ClaimRow.claim_id == any_(literal(keys, ARRAY(Text)))
     stacks = union(
@@ -212,14 +209,14 @@ ADVICES = ImmutableNode(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWE
 
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the advice of ``keys`` that is missing, and before it what it points at.
+    """Create the missing advice among ``keys``, and the missing nodes that it points at first.
 
-    What the record does not have any more is deleted from the graph.
+    Advice that the record no longer has is deleted from the graph.
     """
     keys = list(keys)
     _forget(connection, session, keys)
     for some in chunks(missing(session, ADVICE, keys)):
-        # By the outbox's order these are there; a lost entry must not lose an edge.
+        # Usually they exist by the order of the outbox; a lost entry must not lose an edge.
         project_stacks(connection, session, _ends(connection, RECOMMENDED, some))
         project_inspections(connection, session, _inspections(connection, some))
         claims = missing(session, CLAIM, _ends(connection, CLAIMS, some))
@@ -241,7 +238,7 @@ def _ends(connection: Connection, kind: EdgeKind, keys: list[str]) -> list[str]:
 
 
 def _inspections(connection: Connection, keys: list[str]) -> list[str]:
-    """The inspections that made the observations that some advice rests on."""
+    """Inspections with observations that the advice is based on."""
     observed = rows_of(BASED_ON, keys).subquery()
     query = select(ObservationRow.document_id).join(
         observed, observed.c.end == ObservationRow.observation_id

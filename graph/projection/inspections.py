@@ -1,4 +1,4 @@
-"""Inspections and their observations: the many, so they are written in one statement."""
+"""Projects inspections with their observations, hardware classes, environments and indicators."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from graph.tables import (
 _DIGEST = RuntimeEnvironmentRow.digest
 _IMAGE = RuntimeEnvironmentRow.base_image
 
-#: One row for each native package of each environment; a list may name one twice.
+#: One row for each native package of each environment, without duplicates.
 _INSTALLED = (
     select(
         _DIGEST,
@@ -121,7 +121,7 @@ HARDWARE = NodeKind(
         _IDENTITY["stepping"].astext.cast(Integer).label("cpu_stepping"),
         _IDENTITY["cpus"].astext.cast(Integer).label("logical_cpus"),
         _IDENTITY["cpu_quota"].astext.cast(Double).label("cpu_quota"),
-        # A class has one kind of accelerator or none; how many is in its label.
+        # A class has at most one kind of accelerator; the label contains their number.
         _IDENTITY["gpus"][0]["name"].astext.label("gpu_name"),
         HardwareRow.document_id,
     ),
@@ -146,7 +146,7 @@ PERFORMANCE_INDICATOR = NodeKind(
 PERFORMANCE_INDICATORS = ImmutableNode(node=PERFORMANCE_INDICATOR)
 
 
-#: What a parameter may be as a property.
+#: A parameter that can be a property.
 Scalar = bool | int | float | str | None
 
 #: Observations in one transaction of the graph, unless one inspection has more.
@@ -170,7 +170,7 @@ INSPECTION = NodeKind(
 
 
 def _complete(row: Row) -> None:
-    """Parameters as canonical JSON, and each known one with the type that it has there."""
+    """Write parameters as canonical JSON, and the known ones as properties of their own."""
     row[_PARAMETERS], row[-len(PARAMETERS) :] = typed_parameters(row[_PARAMETERS])
 
 
@@ -185,7 +185,7 @@ OBSERVATION = NodeKind(
         ObservationRow.comparison_key,
         ObservationRow.hardware_digest.label("hardware"),
         InspectionRow.stack_digest.label("stack"),
-        # Series are told apart by it: 3.11 of 3.11.7.
+        # Series are distinguished by the minor version: 3.11 of 3.11.7.
         func.substring(RuntimeEnvironmentRow.python_version, r"^[^.]*\.?[^.]*").label(
             "python_version"
         ),
@@ -205,7 +205,7 @@ OBSERVATION = NodeKind(
         ObservationRow.turn,
         utc_text(ObservationRow.started_at).label("started_at"),
         utc_text(ObservationRow.ended_at).label("ended_at"),
-        # Their durations stay in the record: a batch may have millions.
+        # Durations stay in the record, because a batch may have millions.
         func.nullif(func.cardinality(ObservationRow.repetitions_s), 0).label("repetitions"),
         ObservationRow.spread,
         ObservationRow.memory_bytes,
@@ -248,7 +248,7 @@ INSPECTED = EdgeKind(
 
 
 def _seen(kind: str, end: NodeKind, column: Any) -> EdgeKind:
-    """An edge for each distinct value of ``column`` among an inspection's observations."""
+    """Edges to each distinct value of ``column`` among the observations of an inspection."""
     pairs = select(ObservationRow.document_id.label("start"), column.label("end")).distinct()
     return EdgeKind(kind, INSPECTION, end, pairs, ObservationRow.document_id)
 
@@ -279,7 +279,7 @@ OF = EdgeKind(
 
 @dataclass(slots=True)
 class _Inspection:
-    """One inspection on its way: what it points at, and its rows."""
+    """One inspection with its rows and the keys of the nodes that it points at."""
 
     properties: Row
     stack: str | None
@@ -298,9 +298,9 @@ class _Inspection:
 def project_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create the inspections of ``keys`` that are missing, and whatever they point at."""
+    """Create the missing inspections among ``keys``, and the missing nodes that they point at."""
     for some in _chunks(_read(connection, missing(session, INSPECTION, keys))):
-        # By the outbox's order these are there; a lost entry must not lose an edge.
+        # Usually they exist by the order of the outbox; a lost entry must not lose an edge.
         indicators = {row[0] for each in some for row in each.observations}
         hardware = {digest for each in some for digest in each.hardware}
         environments = {digest for each in some for digest in each.environments}
@@ -314,10 +314,7 @@ def project_inspections(
 def project_corrected_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Overwrite the inspections of ``keys`` and their observations; create those that are missing.
-
-    Their edges never change.
-    """
+    """Create or overwrite the inspections of ``keys`` with their observations; edges stay."""
     wanted = list(dict.fromkeys(keys))
     project_inspections(connection, session, wanted)
     for some in _chunks(_read(connection, wanted)):
@@ -340,7 +337,7 @@ def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
 
 
 def _observations(connection: Connection, keys: Sequence[str]) -> Iterator[Any]:
-    """Observations of a batch, an inspection's together, from a cursor on the server."""
+    """Observations of a batch, grouped by inspection, from a server-side cursor."""
     query = (
         rows_of(OBSERVATION, keys)
         .add_columns(
@@ -373,7 +370,7 @@ def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> Non
         by_shape.setdefault(shape, []).append(each.row)
     for shape, rows in by_shape.items():
         write(tx, _statement(*shape), rows)
-    # An inspection whose jobs saw several machines or environments is rare.
+    # Inspections with several machines or environments are rare.
     write(tx, RAN_ON.create, _further(inspections, "hardware"))
     write(tx, IN.create, _further(inspections, "environments"))
 
@@ -394,10 +391,10 @@ def _further(inspections: list[_Inspection], name: str) -> list[Row]:
 
 @lru_cache
 def _statement(stack: bool, observed: bool) -> LiteralString:
-    """Create inspections with their edges and observations, all in one pass.
+    """Cypher that creates inspections with their edges and observations.
 
-    A row is ``[stack, hardware, environment, observations, *properties]``. In separate
-    statements each edge would have to find the inspection again.
+    A row is ``[stack, hardware, environment, observations, *properties]``. Separate statements
+    would have to look up the inspection for each edge.
     """
     ends = [("stack", STACK, INSPECTED, 0)] if stack else []
     if observed:
@@ -420,7 +417,7 @@ def _statement(stack: bool, observed: bool) -> LiteralString:
 
 @lru_cache(maxsize=4_096)
 def typed_parameters(parameters: str) -> tuple[str, tuple[Scalar, ...]]:
-    """Parameters as canonical JSON, and those of :data:`PARAMETERS`; few differ, so they are kept.
+    """Parameters as canonical JSON, and the values of :data:`PARAMETERS`; cached.
 
     >>> text, typed = typed_parameters('{"matrix_size": 512, "dtype": "float32"}')
     >>> text, typed[PARAMETERS.index("matrix_size")], typed[PARAMETERS.index("batch")]
@@ -440,7 +437,7 @@ def canonical_parameters(parameters: str) -> str:
 
 
 def _scalar(value: Any) -> Scalar:
-    """A value that a property can hold; lists, objects and larger integers stay in the text."""
+    """A value that can be a property; lists, objects and larger integers become ``None``."""
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else None
     return value if isinstance(value, float | str) else None

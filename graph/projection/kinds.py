@@ -1,7 +1,6 @@
-"""What a kind of node or edge is: the rows it comes from and the Cypher that writes it.
+"""Definitions of kinds of nodes and edges: the SQL that reads them, the Cypher that writes them.
 
-One definition serves the projection, which asks it for the rows of a batch, and
-``thoth graph verify``, which asks for all of them; so the two cannot disagree.
+The projection and ``thoth graph verify`` use the same definitions, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from graph.tables import Document
 
-#: Values in the order of a kind's properties, as the driver takes them.
+#: Values in the order of the properties of a kind.
 Row = list[Any]
 
 
@@ -26,12 +25,12 @@ Row = list[Any]
 class NodeKind:
     """Nodes of one label.
 
-    :param rows: a column a property, the key first; at most one row a node
-    :param owner: the column that a batch's keys are compared with
-    :param times: properties that :func:`utc_text` made, and that are times in the graph
-    :param shared: whether several rows may name the node; its ``document_id`` is then the
-        smallest of theirs, so that the order of arrival leaves no trace
-    :param complete: writes into a row what the query of ``rows`` cannot tell
+    :param rows: one column for each property, the key first; at most one row for each node
+    :param owner: column that is compared with the keys of a batch
+    :param times: properties made by :func:`utc_text`, which are temporal values in the graph
+    :param shared: whether several rows may name the node; its ``document_id`` is then the smallest
+        of theirs, which does not depend on the order of arrival
+    :param complete: fills in values that SQL cannot compute
     """
 
     label: str
@@ -52,10 +51,9 @@ class NodeKind:
         return self.properties[0]
 
     def values(self, row: str, first: int = 0) -> str:
-        """The map ``{name: row[0], …}`` of a pattern; ``first`` is the place of the key.
+        """The map ``{name: row[0], …}`` of a pattern; ``first`` is the index of the key.
 
-        Written out, one name at a time, and with rows as lists: on ArcadeDB this is
-        several times as fast as ``SET node = row`` with rows as maps.
+        On ArcadeDB this is several times as fast as ``SET node = row`` with rows as maps.
         """
         places = (
             f"{name}: datetime({row}[{place}])" if name in self.times else f"{name}: {row}[{place}]"
@@ -65,7 +63,7 @@ class NodeKind:
 
     @cached_property
     def existing(self) -> LiteralString:
-        """Which of ``$keys`` are in the graph, as ``key``."""
+        """Return the existing ones of ``$keys``."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN node.{self.key} AS key"
@@ -73,12 +71,12 @@ class NodeKind:
 
     @cached_property
     def create(self) -> LiteralString:
-        """Write ``$rows``, none of which may be there."""
+        """Create ``$rows``, none of which may exist."""
         return own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
 
     @cached_property
     def update(self) -> LiteralString:
-        """Overwrite all properties of ``$rows``, which must be there; a null removes one."""
+        """Overwrite all properties of ``$rows``, which must exist; a null removes a property."""
         values = (
             f"node.{name} = "
             + (f"datetime(row[{place}])" if name in self.times else f"row[{place}]")
@@ -91,7 +89,7 @@ class NodeKind:
 
     @cached_property
     def merge(self) -> LiteralString:
-        """Write ``$rows`` of a shared kind, whose document is the smallest that names it."""
+        """Merge ``$rows`` of a shared kind; the smallest document identifier wins."""
         return own(
             f"UNWIND $rows AS row MERGE (node:{self.label} {{{self.key}: row[0]}})"
             " SET node.document_id = CASE WHEN node.document_id IS NULL"
@@ -100,12 +98,12 @@ class NodeKind:
 
     @cached_property
     def read(self) -> LiteralString:
-        """Every node's properties, in their order."""
+        """Return the properties of every node, in their order."""
         return own(f"MATCH (node:{self.label}) RETURN {self._named}")
 
     @cached_property
     def read_some(self) -> LiteralString:
-        """The same of the nodes of ``$keys``."""
+        """Return the properties of the nodes of ``$keys``."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN {self._named}"
@@ -117,7 +115,7 @@ class NodeKind:
 
     @cached_property
     def delete(self) -> LiteralString:
-        """Delete at most ``$limit`` nodes and their edges; answers how many."""
+        """Delete at most ``$limit`` nodes with their edges; return their number."""
         return own(
             f"MATCH (node:{self.label}) WITH node LIMIT $limit DETACH DELETE node"
             " RETURN count(*) AS deleted"
@@ -125,7 +123,7 @@ class NodeKind:
 
     @cached_property
     def delete_some(self) -> LiteralString:
-        """Delete the nodes of ``$keys`` and their edges."""
+        """Delete the nodes of ``$keys`` with their edges."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}}) DETACH DELETE node"
         )
@@ -135,11 +133,10 @@ class NodeKind:
 class EdgeKind:
     """Edges of one type.
 
-    :param rows: the start's key, the end's key, then a column a property; without
-        properties, no pair twice
-    :param owner: the column that a batch's keys are compared with
-    :param of_end: whether the owner is the end's key, not the start's; matters only for
-        edges that are replaced
+    :param rows: key of the start, key of the end, then one column for each property; pairs are
+        unique if there are no properties
+    :param owner: column that is compared with the keys of a batch
+    :param of_end: whether the end owns the edge instead of the start; used to replace edges
     """
 
     type: str
@@ -156,7 +153,7 @@ class EdgeKind:
 
     @property
     def label(self) -> str:
-        """The pattern that a report names the edge by."""
+        """The pattern that names the edge in reports."""
         return f"(:{self.start.label})-[:{self.type}]->(:{self.end.label})"
 
     @property
@@ -165,25 +162,25 @@ class EdgeKind:
         return self.start if self.of_end else self.end
 
     def key_of(self, row: Row) -> str:
-        """The owner's key in a row."""
+        """Key of the owner in a row."""
         return str(row[self.of_end])
 
     def far_key_of(self, row: Row) -> str:
-        """The other end's key in a row."""
+        """Key of the other end in a row."""
         return str(row[not self.of_end])
 
     def pattern(self, row: str, first: int = 2) -> str:
-        """The edge as ``CREATE`` writes it; ``first`` is the place of its first property."""
+        """The edge in a ``CREATE`` pattern; ``first`` is the index of its first property."""
         names = enumerate(self.properties[2:], first)
         values = ", ".join(f"{name}: {row}[{place}]" for place, name in names)
         return f"[:{self.type} {{{values}}}]" if values else f"[:{self.type}]"
 
     @cached_property
     def create(self) -> LiteralString:
-        """Write ``$rows``; both ends must be there, the edge must not.
+        """Create ``$rows``; both ends must exist, the edge must not.
 
-        Never ``MERGE``: that reads the edges of one end, and a stack or a hardware
-        class may have a hundred thousand.
+        ``MERGE`` would read all edges of one end, and a stack or hardware class may have a hundred
+        thousand.
         """
         return own(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
@@ -193,7 +190,7 @@ class EdgeKind:
 
     @cached_property
     def read(self) -> LiteralString:
-        """Every edge as the keys of its ends and its properties."""
+        """Return the keys of both ends and the properties of every edge."""
         return own(
             f"MATCH (start:{self.start.label})-[edge:{self.type}]->(end:{self.end.label})"
             f" RETURN {self._named}"
@@ -201,7 +198,7 @@ class EdgeKind:
 
     @cached_property
     def read_some(self) -> LiteralString:
-        """The edges that nodes of ``$keys`` own."""
+        """Return the edges that the nodes of ``$keys`` own."""
         owner, other = ("end", "start") if self.of_end else ("start", "end")
         node, far = (self.end, self.start) if self.of_end else (self.start, self.end)
         arrow = f"<-[edge:{self.type}]-" if self.of_end else f"-[edge:{self.type}]->"
@@ -214,8 +211,9 @@ class EdgeKind:
     def delete_pairs(self) -> LiteralString:
         """Delete all edges between the ends of each of ``$rows``.
 
-        Found first, deleted then: ArcadeDB goes through a node's edges while they are deleted,
-        and of several between two nodes it missed one in some thousand.
+        Edges are collected before they are deleted. Otherwise ArcadeDB iterates over the edges of a
+        node while it deletes them, and sometimes missed one of several between two nodes (measured:
+        one in some thousand).
         """
         return own(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
@@ -230,12 +228,12 @@ class EdgeKind:
 
 
 def rows_of(kind: NodeKind | EdgeKind, keys: Sequence[str]) -> Select[*tuple[Any, ...]]:
-    """The rows of a batch; one array parameter, however many keys."""
+    """The query for the rows of a batch, with all keys in one array parameter."""
     return kind.rows.where(kind.owner == any_(literal(list(keys), ARRAY(Text))))
 
 
 def row_of(kind: NodeKind | EdgeKind, values: Iterable[Any]) -> Row:
-    """A row of the record as the graph has it."""
+    """A row of the record in the form of the graph."""
     row = list(values)
     if isinstance(kind, NodeKind) and kind.complete is not None:
         kind.complete(row)
@@ -243,16 +241,16 @@ def row_of(kind: NodeKind | EdgeKind, values: Iterable[Any]) -> Row:
 
 
 def utc_text(moment: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[str]:
-    """A time as text in UTC with microseconds.
+    """A time as text, in UTC with microseconds.
 
-    Sent as text because ArcadeDB drops the zone of a time that comes as a parameter;
-    ``datetime()`` of a text gives the same on both products.
+    ArcadeDB drops the time zone of a temporal parameter. ``datetime()`` of a text gives the same on
+    both products.
     """
     return func.to_char(func.timezone("UTC", moment), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 
 
 def plain(value: Any) -> Any:
-    """A value of the graph as the record's side has it."""
+    """A value of the graph in the form of the record."""
     if not isinstance(value, DateTime):
         return value
     moment = value.to_native()
@@ -261,12 +259,12 @@ def plain(value: Any) -> Any:
 
 
 def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
-    """An array, or null if it is empty: the graph shows nothing then."""
+    """An array, or null if it is empty, so that the graph has no such property."""
     return func.nullif(column, literal([], ARRAY(Text)))
 
 
 def origin() -> tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]:
-    """Where and when a joined :class:`Document` came in, and what made it."""
+    """Columns of a joined :class:`Document`: when it was stored, its collector and its source."""
     return (
         utc_text(Document.ingested_at).label("ingested_at"),
         Document.collector,
@@ -275,5 +273,5 @@ def origin() -> tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]:
 
 
 def own(query: str) -> LiteralString:
-    """A query made of this project's own names; values always travel as parameters."""
+    """Mark a query that is built from our own names only; values always travel as parameters."""
     return query

@@ -1,4 +1,4 @@
-"""Native interfaces: what artifacts need, and what environments provide."""
+"""Projects native interfaces: those that artifacts need and environments provide."""
 
 from __future__ import annotations
 

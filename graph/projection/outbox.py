@@ -1,4 +1,4 @@
-"""The outbox: what the graph does not show yet, taken in order and deleted once it does."""
+"""The outbox: entries for changes that are not in the graph yet, deleted when they are."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from graph.projection.registry import NODES, PROJECTED
 from graph.record.postgresql import AdvisoryLock, session_lock
 from graph.tables import OutboxEntry
 
-#: An entry of this kind stands for everything: the projection is emptied when its turn comes.
+#: Kind of the entry that empties the projection.
 REBUILD = "rebuild"
 
 _POLL_S = 0.1
 _ATTEMPTS = 5
 _DELETE = text("DELETE FROM outbox WHERE entry_id = ANY(:ids)")
 _SERIALIZATION_FAILURE = "40001"
-#: Packages that got a revision of their own while something of them was written.
-_SETTLE = text(
+#: Enqueue the packages whose revision was invalidated while their versions were written.
+_ENQUEUE_INVALIDATED_PACKAGES = text(
     """
     INSERT INTO outbox (kind, key)
     SELECT 'package', name FROM (
@@ -41,8 +41,8 @@ _SETTLE = text(
     ORDER BY name
     """
 )
-#: Packages of which no version and nothing that affects one waits.
-_SETTLED = text(
+#: Pending packages without pending versions or vulnerabilities.
+_COMPLETE_PACKAGES = text(
     """
     SELECT entry_id, kind, key FROM outbox
     WHERE kind = 'package' AND entry_id <> ALL(:refused)
@@ -58,7 +58,7 @@ _SETTLED = text(
     ORDER BY entry_id LIMIT :batch
     """
 )
-_ONE_STATE = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+_REPEATABLE_READ = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 _PACKAGE = "package"
 #: Nodes deleted in one transaction.
 _DELETED = 2_000
@@ -73,12 +73,12 @@ class _Entry:
 
 @contextmanager
 def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
-    """A connection that holds the lock of the one projector.
+    """A connection that holds the lock of the only projector.
 
-    The lock is the session's: PostgreSQL frees it when the connection ends, however the
-    process ended. Nothing relies on it for correctness, as keys are unique in the graph.
+    PostgreSQL releases the lock with the connection, even if the process is killed. Correctness
+    does not depend on the lock, because keys are unique in the graph.
 
-    :raises StoreUnavailable: if another projector is still at work after ``wait_s``
+    :raises StoreUnavailable: if another projector still runs after ``wait_s``
     """
     with session_lock(engine, AdvisoryLock.PROJECTION, wait_s) as connection:
         if connection is None:
@@ -93,15 +93,17 @@ def drain(
     batch: int,
     done: Callable[[Counter[str]], None],
 ) -> None:
-    """Project until nothing is pending; ``done`` hears of each batch after its commit.
+    """Project until nothing is pending.
 
-    Killed at any point, it leaves whole transactions in the graph and their entries in the
-    outbox: the next run finds the nodes there and only deletes the entries.
+    If the process is killed, the graph contains whole transactions, and their entries may still be
+    in the outbox: the next run finds the nodes and deletes the entries.
+
+    :param done: called with the entries by kind after each committed batch
     """
     work = _Pass(connection, session, batch, done, {})
     while work.run():
         pass
-    _complain(work)
+    _raise_refusals(work)
 
 
 def project_once(
@@ -110,13 +112,13 @@ def project_once(
     batch: int,
     done: Callable[[Counter[str]], None],
 ) -> None:
-    """Project what is pending by now; :func:`drain` ends only when writers rest."""
+    """Project what is pending now; :func:`drain` also projects what is written meanwhile."""
     work = _Pass(connection, session, batch, done, {})
     work.run()
-    _complain(work)
+    _raise_refusals(work)
 
 
-def _complain(work: _Pass) -> None:
+def _raise_refusals(work: _Pass) -> None:
     if work.refused:
         first = next(iter(work.refused.values()))
         raise ProjectionFailed(
@@ -127,11 +129,11 @@ def _complain(work: _Pass) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One time through what waits, which is done again as long as it finds something.
+    """One pass over the outbox; repeated as long as it finds entries.
 
-    Entries of transactions that committed late have lower numbers than others that are done.
+    A pass may miss entries of transactions that commit late, because their numbers are lower.
 
-    :param refused: entries that the graph cannot hold, and why; they stay
+    :param refused: entries that the graph refuses, with the error; they stay in the outbox
     """
 
     connection: Connection
@@ -141,33 +143,34 @@ class _Pass:
     refused: dict[_Entry, Neo4jError]
 
     def run(self) -> bool:
-        """Project what waits by now, then packages; tells whether there was anything.
+        """Project the entries that are pending now, then packages; return whether there were any.
 
-        What is written meanwhile has to wait: packages would never come where writers never
-        rest. Within a pass the start is skipped, for it is full of dead rows.
+        Entries that are written meanwhile wait for the next pass; otherwise steady writers would
+        keep packages waiting for ever. Each query starts after the last entry, because the
+        beginning of the outbox is full of dead rows.
         """
         last, end = 0, self._newest()
-        found = False
+        worked = False
         while entries := self._next(last, end):
             self._project(entries)
-            last, found = entries[-1].entry_id, True
+            last, worked = entries[-1].entry_id, True
         try:
-            while entries := self._settled_packages():
+            while entries := self._complete_packages():
                 self._project(entries)
-                found = True
+                worked = True
         except DBAPIError as error:
             if getattr(error.orig, "pgcode", None) != _SERIALIZATION_FAILURE:
                 raise
-            # Somebody deleted entries: a rebuild, which waits now.
-            found = True
+            # Another transaction deleted entries: a rebuild, which is pending now.
+            worked = True
         self.connection.rollback()
-        return found
+        return worked
 
     def _newest(self) -> int:
         return self.connection.scalar(select(func.max(OutboxEntry.entry_id))) or 0
 
     def _next(self, last: int, end: int) -> list[_Entry]:
-        """The next entries in order, but for packages; a rebuild comes alone."""
+        """The next entries in order, without packages; a rebuild is a batch of its own."""
         query = (
             select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
             .where(
@@ -182,18 +185,18 @@ class _Pass:
         places = [place for place, entry in enumerate(entries) if entry.kind == REBUILD]
         return entries[: max(1, places[0])] if places else entries
 
-    def _settled_packages(self) -> list[_Entry]:
-        """Packages whose versions are all in the graph: a revision must not say more than it.
+    def _complete_packages(self) -> list[_Entry]:
+        """Pending packages whose versions are all in the graph.
 
-        A snapshot that was read between the revision and the versions would count as current
-        for ever. The transaction sees one state of the record: either a version still waits,
-        or the revision in it is that of the versions that were projected. A version that the
-        graph refuses keeps waiting, and its package with it.
+        A revision must be written after the versions that it covers: a snapshot that was read in
+        between would count as current for ever. The transaction sees one state of the record, so
+        either a version is still pending or the revision is that of the projected versions. If
+        the graph refuses a version, its package stays pending too.
         """
         self.connection.rollback()
-        self.connection.execute(_ONE_STATE)
+        self.connection.execute(_REPEATABLE_READ)
         parameters = {"refused": self._refused_ids(), "batch": self.batch}
-        return [_Entry(*row) for row in self.connection.execute(_SETTLED, parameters)]
+        return [_Entry(*row) for row in self.connection.execute(_COMPLETE_PACKAGES, parameters)]
 
     def _refused_ids(self) -> list[int]:
         return [entry.entry_id for entry in self.refused]
@@ -204,8 +207,8 @@ class _Pass:
         keys = _keys_of(finished)
         purls, vulnerabilities = keys.get("package_version", []), keys.get("vulnerability", [])
         if purls or vulnerabilities:
-            unsettled = {"purls": purls, "vulnerabilities": vulnerabilities}
-            self.connection.execute(_SETTLE, unsettled)
+            written = {"purls": purls, "vulnerabilities": vulnerabilities}
+            self.connection.execute(_ENQUEUE_INVALIDATED_PACKAGES, written)
         self.connection.execute(_DELETE, {"ids": [entry.entry_id for entry in finished]})
         self.connection.commit()
         self.done(Counter(entry.kind for entry in finished))
@@ -221,14 +224,15 @@ def _keys_of(entries: Iterable[_Entry]) -> dict[str, list[str]]:
 def _project_what_can_be(
     connection: Connection, session: neo4j.Session, entries: list[_Entry]
 ) -> dict[_Entry, Neo4jError]:
-    """Project ``entries``, one by one if not together; returns those that the graph refuses.
+    """Project ``entries`` and return those that the graph refuses.
 
-    One row that the graph cannot hold must not keep all others out of it for ever.
+    A refused batch is halved until single entries remain, so that one bad row does not block all
+    others.
     """
     try:
         _project_again(connection, session, entries)
     except (ClientError, DatabaseError) as error:
-        # A rebuild is no row, and wrong credentials are not about any.
+        # Neither a failed rebuild nor wrong credentials depend on a row.
         if entries[0].kind == REBUILD or ".Security." in (error.code or ""):
             raise
         if len(entries) == 1:
@@ -242,10 +246,9 @@ def _project_what_can_be(
 
 
 def _project_again(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
-    """Project, once more if somebody else created the same nodes in the meantime.
+    """Project, and retry if another transaction created the same nodes.
 
-    That is a transaction of a killed projector, which the graph may commit after
-    PostgreSQL has freed the lock.
+    The graph may commit a transaction of a killed projector after PostgreSQL released its lock.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -257,7 +260,7 @@ def _project_again(connection: Connection, session: neo4j.Session, entries: list
 
 def _project(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
     if entries[0].kind == REBUILD:
-        # Whoever asks meanwhile is told that what he has is not current.
+        # From now on no snapshot is current.
         invalidate_all_revisions(session)
         for node in reversed(NODES):
             _empty(session, node)

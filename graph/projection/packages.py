@@ -1,4 +1,8 @@
-"""Packages, their versions with what these require, and the indexes that serve them."""
+"""Projects packages, versions with requirements, indexes, vulnerabilities and stacks.
+
+A package's revision is written after everything that it covers. While versions are written, the
+package has a random revision that no snapshot has, so no snapshot counts as current.
+"""
 
 from __future__ import annotations
 
@@ -58,19 +62,19 @@ _UNSETTLED = 20_000
 
 
 def invalidate_version_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
-    """The packages of versions get revisions that nobody knows; a row has the name second."""
+    """Give the packages of these versions a random revision; the name is the second value."""
     names = sorted({row[1] for row in rows})
     tx.run(_OF_VERSIONS, names=names, revision=_unsettled()).consume()
 
 
 def invalidate_affected_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
-    """The same for the packages that vulnerabilities affect; a row has the identifier first."""
+    """Give the packages that these vulnerabilities affect a random revision."""
     ids = [row[0] for row in rows]
     tx.run(_OF_VULNERABILITIES, ids=ids, revision=_unsettled()).consume()
 
 
 def invalidate_all_revisions(session: neo4j.Session) -> None:
-    """No package has a revision afterwards."""
+    """Remove the revisions of all packages."""
     while session.execute_write(_invalidate_some):
         pass
 
@@ -196,12 +200,12 @@ AFFECTS = EdgeKind(
 
 
 def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[list[Row]]) -> None:
-    """Write new versions with all their edges, most of them in one pass.
+    """Create versions with all their edges in few statements.
 
-    Few packages are required by many versions. Each is looked up once, and edges name it by
-    its place in the list of those found: a look-up for each of ten edges a version would take
-    a third of the time on ArcadeDB, and half of it on Neo4j. Versions that require nothing
-    are written apart, for a row without edges could not be counted by its edges.
+    Many versions require the same packages. Each package is looked up once, and edges refer to it
+    by its position in that list. A look-up for each edge would take a third of the time on ArcadeDB
+    and half of it on Neo4j. Versions without requirements are written separately, because the
+    statement counts what it wrote by its edges.
     """
     packages, indexes, requires, affects = edges
     names = {row[0] for row in packages} | {row[1] for row in requires}
@@ -227,8 +231,8 @@ def _written(result: neo4j.Result) -> int:
     return int(result.single(strict=True)["written"])
 
 
-#: A row is ``[place of the package, index, requirements, *properties]``, a requirement
-#: ``[place of the package, *properties]``.
+#: A row is ``[position of the package, index, requirements, *properties]``, a requirement
+#: ``[position of the package, *properties]``.
 _CREATE_BARE = own(
     "UNWIND $names AS name MATCH (package:Package {name: name})"
     " WITH collect(package) AS packages, collect(package.name) AS found WHERE found = $names"
@@ -246,7 +250,7 @@ _CREATE_REQUIRING = own(
     " RETURN count(*) AS written"
 )
 
-#: Its revision follows when the versions that it stands for are all in the graph.
+#: A package without its revision, which follows when all its versions are in the graph.
 _NAMED_PACKAGE = NodeKind(
     label="Package",
     rows=select(PackageRow.name, null().label("revision"), PackageRow.document_id),
@@ -281,12 +285,12 @@ STACKS = ImmutableNode(node=STACK, edges=(INCLUDES,))
 
 
 def project_stacks(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the stacks of ``keys`` that are missing, and their package versions before them."""
+    """Create the missing stacks among ``keys``, and their missing package versions first."""
     for some in chunks(missing(session, STACK, keys)):
         included = select(StackPackage.purl).where(
             StackPackage.stack_digest == any_(literal(some, ARRAY(Text)))
         )
         purls = connection.scalars(included.distinct()).all()
-        # Those that are there follow their own entries.
+        # Existing versions follow their own entries.
         upsert(connection, session, PACKAGE_VERSIONS, missing(session, PACKAGE_VERSION, purls))
         create_missing(connection, session, STACKS, some)

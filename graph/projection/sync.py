@@ -1,5 +1,7 @@
-"""The four things one does with the projection: bring it up to date, ask how far behind it
-is, build it anew, and prove that it equals the record (:mod:`graph.projection.verify`)."""
+"""Operations on the projection: :func:`sync`, :func:`lag` and :func:`rebuild`.
+
+:mod:`graph.projection.verify` proves that the graph equals the record.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,20 @@ from graph.tables import (
 
 logger = logging.getLogger(__name__)
 
-#: Called with the number of entries done and how many there are in all, as known by then.
+#: Called with the number of projected entries and the total that is known so far.
 Progress = Callable[[int, int], None]
 
-#: Entries in a batch, which is what an interruption makes do again.
+#: Entries in a batch; an interruption repeats at most one batch.
 BATCH = 4_000
-#: How long to wait for another projector to end, s.
+#: Time to wait for another projector, in seconds.
 WAIT_S = 600.0
-#: Entries that somebody who waits for an answer may be made to wait for.
+#: Entries that :func:`sync_few` projects at most.
 FEW = 50
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What one run projected: entries of the outbox in all and by kind."""
+    """The entries that a run projected, in total and by kind."""
 
     entries: int
     by_kind: dict[str, int]
@@ -52,9 +54,11 @@ def sync(
     database: str = "neo4j",
     wait_s: float = WAIT_S,
 ) -> SyncReport:
-    """Project what is pending; done at least once, and doing it twice changes nothing.
+    """Project all pending entries; repeating it changes nothing.
 
-    :raises StoreUnavailable: if a store does not answer; what was done stays done
+    :param wait_s: how long to wait for another projector
+    :raises StoreUnavailable: if a store does not answer; committed batches stay
+    :raises ProjectionFailed: if the graph refuses entries; all others are projected
     """
     began = time.perf_counter()
     total: Counter[str] = Counter()
@@ -82,12 +86,12 @@ def sync(
 def sync_few(
     engine: Engine, driver: neo4j.Driver, *, most: int = FEW, database: str = "neo4j"
 ) -> bool:
-    """Project what is pending if it is little and nobody else is at it, and never wait.
+    """Project pending entries if they are few and no other projector runs; never waits.
 
-    For whoever has written a few rows and has an answer to give: the rows are safe, and what is
-    left to do, the next :func:`sync` does.
+    Use it after writing a few rows inside a request. Otherwise the next :func:`sync` projects them.
 
-    :returns: whether what was pending is projected
+    :param most: limit on pending entries
+    :returns: whether the pending entries were projected
     """
     try:
         with (
@@ -107,7 +111,7 @@ def sync_few(
 
 
 def lag(engine: Engine) -> Lag:
-    """How far the graph is behind the record; the graph itself is not asked."""
+    """How far the graph is behind the record; queries PostgreSQL only."""
     with relational_errors(), engine.connect() as connection:
         return lag_of(connection)
 
@@ -121,10 +125,9 @@ def rebuild(
     database: str = "neo4j",
     wait_s: float = WAIT_S,
 ) -> SyncReport:
-    """Empty what the projection owns, and project the whole record again.
+    """Delete everything that the projection owns, then project the whole record again.
 
-    Both are entries of the outbox. Interrupted anywhere, the next :func:`sync`, by whomever,
-    goes on where this one ended.
+    Both steps are entries of the outbox, so after an interruption the next :func:`sync` continues.
     """
     with relational_errors(), engine.begin() as connection:
         _enqueue_everything(connection)
@@ -132,8 +135,8 @@ def rebuild(
 
 
 def _enqueue_everything(connection: Connection) -> None:
-    # Waits for those who have written to the outbox and keeps out those who want to: an
-    # entry committed later but numbered before the rebuild's would be emptied away.
+    # Waits for writers of the outbox and blocks new ones: an entry that is committed later but
+    # has a lower number than the rebuild would be lost.
     connection.execute(text("LOCK TABLE outbox IN SHARE ROW EXCLUSIVE MODE"))
     connection.execute(delete(OutboxEntry))
     connection.execute(insert(OutboxEntry).values(kind=REBUILD, key=""))

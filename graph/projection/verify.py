@@ -1,8 +1,8 @@
 """Proof that the graph equals the record: a count and a digest for every kind.
 
-Both sides are streamed and hashed element by element into a fixed number of buckets, so
-memory does not grow with the graph, and neither side has to sort. Where a bucket differs,
-it alone is read again, and the keys in it that differ are named.
+Both sides are streamed, and each element is hashed into one of a fixed number of buckets. Memory
+does not grow with the graph, and neither side has to sort. Only buckets that differ are read again
+to name the differing keys.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ ProjectedElement = NodeKind | EdgeKind
 
 _BUCKETS = 4_096
 _MODULUS = 1 << 128
-#: Differences named for one kind, and buckets read again for it.
+#: Named differences of a kind, and buckets that are read again for them.
 _NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ElementDifference:
-    """One element that differs.
+    """A node or edge that differs.
 
-    :param how: ``missing`` from the graph, ``extra`` in it, or ``different``
-    :param properties: which ones differ
+    :param how: ``missing`` from the graph, ``extra`` in the graph, or ``different``
+    :param properties: names of the differing properties
     """
 
     key: str
@@ -53,7 +53,7 @@ class ElementDifference:
 
 @dataclass(frozen=True, slots=True)
 class KindReport:
-    """One kind on both sides.
+    """Comparison of a kind of node or edge.
 
     :param differences: the first ten
     :param truncated: whether there are more
@@ -75,7 +75,7 @@ class KindReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """All kinds; ``pending`` entries of the outbox explain a graph that is behind."""
+    """Comparison of all kinds; ``pending`` entries of the outbox explain differences."""
 
     kinds: tuple[KindReport, ...]
     pending: Lag
@@ -88,7 +88,7 @@ class VerifyReport:
 
 @dataclass(slots=True)
 class _Fingerprint:
-    """Count and digest of a multiset: sums of hashes, which do not depend on the order."""
+    """Count and digest of a multiset: sums of hashes, independent of the order."""
 
     count: int = 0
     buckets: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
@@ -113,9 +113,9 @@ def verify(
     database: str = "neo4j",
     wait_s: float = WAIT_S,
 ) -> VerifyReport:
-    """Compare both sides kind by kind, while no projector is at work.
+    """Compare both sides kind by kind while no projector runs.
 
-    :param progress: told the kind in hand, how many are done, and how many there are
+    :param progress: called with the current kind, the number of finished kinds and their total
     """
     kinds: tuple[ProjectedElement, ...] = (*NODES, *EDGES)
     reports = []
@@ -138,16 +138,16 @@ def verify(
 
 def _compare(kind: ProjectedElement, record: Connection, session: neo4j.Session) -> KindReport:
     expected = _fingerprint(kind, _record_rows(kind, record))
-    found = _fingerprint(kind, _graph_rows(kind, session))
-    differing = [i for i in range(_BUCKETS) if expected.buckets[i] != found.buckets[i]]
+    actual = _fingerprint(kind, _graph_rows(kind, session))
+    differing = [i for i in range(_BUCKETS) if expected.buckets[i] != actual.buckets[i]]
     suspects = set(differing[:_NAMED])
     differences = _differences(kind, record, session, suspects) if suspects else []
     return KindReport(
         kind=kind.label,
         record_count=expected.count,
-        graph_count=found.count,
+        graph_count=actual.count,
         record_digest=expected.digest,
-        graph_digest=found.digest,
+        graph_digest=actual.digest,
         differences=tuple(differences[:_NAMED]),
         truncated=len(differences) > _NAMED or len(differing) > _NAMED,
     )
@@ -183,31 +183,31 @@ def _differences(
     kind: ProjectedElement, record: Connection, session: neo4j.Session, suspects: set[int]
 ) -> list[ElementDifference]:
     expected = _suspected(kind, _record_rows(kind, record), suspects)
-    found = _suspected(kind, _graph_rows(kind, session), suspects)
-    keys = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
-    return [_difference(kind, key, expected.get(key), found.get(key)) for key in keys]
+    actual = _suspected(kind, _graph_rows(kind, session), suspects)
+    keys = sorted(key for key in expected.keys() | actual if expected.get(key) != actual.get(key))
+    return [_difference(kind, key, expected.get(key), actual.get(key)) for key in keys]
 
 
 def _suspected(
     kind: ProjectedElement, rows: Iterable[Row], suspects: set[int]
 ) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    by_key: dict[str, list[Row]] = {}
     for row in rows:
         if _bucket(kind, row) in suspects:
-            found.setdefault(_key(kind, row), []).append(row)
-    return {key: sorted(rows, key=repr) for key, rows in found.items()}
+            by_key.setdefault(_key(kind, row), []).append(row)
+    return {key: sorted(rows, key=repr) for key, rows in by_key.items()}
 
 
 def _difference(
-    kind: ProjectedElement, key: str, expected: list[Row] | None, found: list[Row] | None
+    kind: ProjectedElement, key: str, expected: list[Row] | None, actual: list[Row] | None
 ) -> ElementDifference:
-    if expected is None or found is None:
+    if expected is None or actual is None:
         return ElementDifference(key, "extra" if expected is None else "missing")
-    if len(expected) != len(found):
-        return ElementDifference(key, "extra" if len(expected) < len(found) else "missing")
-    # Of several edges between two nodes most may well agree.
-    ours_alone = _without(expected, found)
-    theirs_alone = _without(found, expected)
+    if len(expected) != len(actual):
+        return ElementDifference(key, "extra" if len(expected) < len(actual) else "missing")
+    # There may be several edges between two nodes, of which only some differ.
+    ours_alone = _without(expected, actual)
+    theirs_alone = _without(actual, expected)
     names = {
         name
         for ours, theirs in zip(ours_alone, theirs_alone, strict=True)
@@ -218,7 +218,7 @@ def _difference(
 
 
 def _without(some: list[Row], others: list[Row]) -> list[Row]:
-    """Rows of ``some`` that ``others`` does not have, as often as it lacks them."""
+    """Multiset difference of rows."""
     left = Counter(map(repr, others))
     alone = []
     for row in some:

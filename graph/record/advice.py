@@ -1,4 +1,4 @@
-"""Advice into the record and out of it again, with all that it was made of."""
+"""Stores advice with its documents and links, and lists it for the API."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from graph.tables import (
     RequestRow,
 )
 
-#: Kinds of the documents of an advice; the column of each begins with its last word.
+#: Kinds of the documents of an advice; the name of each column starts with the last word.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
 
 
@@ -50,7 +50,7 @@ def add_advice(
 ) -> bool:
     """Store an advice once, with its outbox entries; the caller owns the transaction.
 
-    :returns: ``False`` if one of this identifier was there already; then nothing is stored
+    :returns: ``False`` if the identifier exists; then nothing is stored
     :raises StoreUnavailable: if a large document cannot be written to the document store
     """
     head = advice.head
@@ -88,9 +88,9 @@ def add_advice(
 
 
 def forget_requests(connection: Connection, document_ids: Collection[str]) -> list[str]:
-    """Delete those of some requests that no advice answers any more.
+    """Delete those of ``document_ids`` that no advice answers any more.
 
-    :returns: their identifiers
+    :returns: identifiers of the deleted requests
     """
     unanswered = (
         select(RequestRow.document_id)
@@ -98,7 +98,7 @@ def forget_requests(connection: Connection, document_ids: Collection[str]) -> li
             RequestRow.document_id == any_(texts(document_ids)),
             ~exists().where(AdviceRow.request_document_id == RequestRow.document_id),
         )
-        # Whoever answers one at this moment has locked it.
+        # A transaction that is about to answer a request has locked it.
         .with_for_update(skip_locked=True)
     )
     gone = list(connection.scalars(unanswered))
@@ -109,7 +109,7 @@ def forget_requests(connection: Connection, document_ids: Collection[str]) -> li
 def advice_of(connection: Connection, settings: Settings, advice_id: str) -> StoredAdvice | None:
     """An advice by its identifier, or ``None``.
 
-    :raises StoreUnavailable: if a document is in a document store that cannot be read
+    :raises StoreUnavailable: if a document store cannot be read
     """
     row = connection.execute(
         select(AdviceRow.__table__, Document.schema_version)
@@ -130,7 +130,7 @@ def advice_of(connection: Connection, settings: Settings, advice_id: str) -> Sto
 
 
 def report_document_of(connection: Connection, advice_id: str) -> str | None:
-    """The identifier of the document that an advice's report is, or ``None``."""
+    """Identifier of the report document of an advice, or ``None``."""
     query = select(AdviceRow.report_document_id).where(AdviceRow.advice_id == advice_id)
     return connection.scalar(query)
 
@@ -159,10 +159,10 @@ def _head(row: Any) -> AdviceHead:
 
 
 def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
-    """Take the lock that new versions need before the first write, but only if there are any.
+    """Take the lock for new versions before the first write, but only if there are any.
 
-    What is advised comes from the record, so that there are none, as a rule; waiting for a
-    long run of advisories would be for nothing.
+    Recommended versions come from the record, so usually there are none, and waiting for a long
+    import of advisories is avoided.
     """
     purls = {package.purl for it in links.stacks for package in it.stack.packages}
     known = select(PackageVersionRow.purl).where(PackageVersionRow.purl == any_(texts(purls)))
@@ -192,11 +192,11 @@ def _add_request(
     head: AdviceHead,
     asked_for: AdviceRequestSummary | None,
 ) -> None:
-    """Store what was asked for, once, however often it is asked."""
+    """Store a request once, however often it is repeated."""
     if asked_for is None:
         return
     known = select(RequestRow.document_id).where(RequestRow.document_id == document_id)
-    # Locked: what is there must not be deleted before the advice that answers it is committed.
+    # Locked: an existing request must not be deleted before this advice is committed.
     if connection.scalar(known.with_for_update(read=True)) is None:
         row = request_row(document_id, head, asked_for)
         connection.execute(insert(RequestRow).values(row).on_conflict_do_nothing())
@@ -205,7 +205,7 @@ def _add_request(
 def request_row(
     document_id: str, head: AdviceHead, asked_for: AdviceRequestSummary
 ) -> dict[str, Any]:
-    """The row of what was asked for, by column."""
+    """The row of a request, by column."""
     return {
         "document_id": document_id,
         "recommendation_type": head.recommendation_type,
@@ -226,7 +226,7 @@ def _documents(advice: StoredAdvice) -> Iterator[DeliveredDocument]:
 
 @dataclass(frozen=True, slots=True)
 class AdvisedStackHead:
-    """A stack that an advice recommends, the best of them at rank 1; the score in points."""
+    """A recommended stack; rank 1 is the best, the score is in points."""
 
     rank: int
     stack_digest: str
@@ -235,10 +235,10 @@ class AdvisedStackHead:
 
 @dataclass(frozen=True, slots=True)
 class AdviceFilter:
-    """Which advice is asked for; ``None`` for any.
+    """Filter for advice; ``None`` matches all.
 
-    :param stack: digest of a stack that it recommends
-    :param token_id: of who asked for it
+    :param stack: digest of a recommended stack
+    :param token_id: token of the request
     """
 
     recommendation_type: str | None = None
@@ -258,7 +258,7 @@ def browse_advice(
 ) -> list[AdviceHead]:
     """Advice, newest first.
 
-    :param after: when the last one before was given, and its identifier
+    :param after: time and identifier of the last advice of the page before
     """
     row = AdviceRow
     query = _advice()
@@ -282,13 +282,13 @@ def browse_advice(
 
 
 def advice_named(connection: Connection, advice_id: str) -> AdviceHead | None:
-    """What a list shows of an advice, or ``None``."""
+    """An advice as a list shows it, or ``None``."""
     found = connection.execute(_advice().where(AdviceRow.advice_id == advice_id)).one_or_none()
     return None if found is None else AdviceHead(*found)
 
 
 def stacks_of(connection: Connection, advice_id: str) -> list[AdvisedStackHead]:
-    """The stacks that an advice recommends, best first; none where it found none."""
+    """The recommended stacks of an advice, best first; may be empty."""
     row = AdvisedStack
     rows = connection.execute(
         select(row.rank, row.stack_digest, row.score)
@@ -299,7 +299,7 @@ def stacks_of(connection: Connection, advice_id: str) -> list[AdvisedStackHead]:
 
 
 def evidence_count(connection: Connection, advice_id: str) -> int:
-    """How many observations an advice names as its evidence."""
+    """Number of observations that an advice is based on."""
     query = select(func.count()).where(AdviceObservation.advice_id == advice_id)
     return connection.scalar(query) or 0
 

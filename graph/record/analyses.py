@@ -34,14 +34,14 @@ from graph.tables import (
     AnalysisRow,
 )
 
-#: Of the canonical JSON form of requests.
+#: Schema of stored requests.
 SCHEMA_VERSION = "analysis-request-1"
-#: How long an accepted request answers others that are the same.
+#: How long a request answers equal requests from the cache.
 CACHED_FOR = timedelta(hours=3)
 
 
 class AnalysisKind(StrEnum):
-    """What identifiers begin with; the value is stored and never renamed."""
+    """Kind of a request and prefix of its identifier; values are stored and never renamed."""
 
     ADVICE = "adviser"
     PROVENANCE = "provenance-checker"
@@ -53,20 +53,20 @@ class AnalysisKind(StrEnum):
 
 
 class AnalysisState(StrEnum):
-    """How far a request is; the value is stored and never renamed."""
+    """State of a request; values are stored and never renamed."""
 
     PENDING = "pending"
     RUNNING = "running"
-    #: There is a result; it may say that there is no stack.
+    #: There is a result, which may be that no stack exists.
     SUCCEEDED = "succeeded"
-    #: It cannot be answered, and asking again would not help.
+    #: The request cannot be answered; repeating it would not help.
     FAILED = "failed"
-    #: We broke down.
+    #: An internal error; the request may be repeated.
     ERROR = "error"
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it stays as it is."""
+        """Whether the state is final."""
         return self not in (AnalysisState.PENDING, AnalysisState.RUNNING)
 
 
@@ -74,10 +74,10 @@ class AnalysisState(StrEnum):
 class Analysis:
     """A request and its state.
 
-    :param parameters: what of the request is given back to whoever asks
-    :param attempts: how often a worker took it
-    :param as_of: of the newest knowledge that the result may rest on
-    :param graph_revision: how far the graph was by then
+    :param parameters: the public part of the request
+    :param attempts: how often a worker started it
+    :param as_of: time of the newest knowledge behind the result
+    :param graph_revision: revision of the graph at that time
     """
 
     analysis_id: str
@@ -98,10 +98,10 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class NewAnalysis:
-    """A request that is to be accepted.
+    """A new request.
 
     :param request: everything that a worker needs, as JSON values
-    :param cache_key: of what makes two requests the same
+    :param cache_key: equal for equal requests
     """
 
     analysis_id: str
@@ -115,13 +115,13 @@ class NewAnalysis:
 def accept(
     connection: Connection, settings: Settings, new: NewAnalysis, *, force: bool = False
 ) -> tuple[Analysis, bool]:
-    """Store a request, or give an equal one that was accepted not long ago.
+    """Store a request, or return an equal one that was accepted within :data:`CACHED_FOR`.
 
-    Of equal requests at a time one is accepted and the others wait for it; the caller owns the
-    transaction, and enqueues the job in it if the request is new.
+    Of concurrent equal requests one is stored, and the others wait for it. The caller owns the
+    transaction and enqueues the job in it if the request is new.
 
-    :param force: accept it in any case; from then on it is the one that others are given
-    :returns: the analysis, and whether it is an earlier one
+    :param force: always store the request; it then answers later equal requests
+    :returns: the request, and whether it is an earlier one
     """
     lock_name(connection, f"{new.kind}:{new.cache_key}")
     earlier = None if force else earlier_than(connection, new)
@@ -157,7 +157,7 @@ def analysis_of(connection: Connection, analysis_id: str) -> Analysis | None:
 def analyses_of(
     connection: Connection, kind: AnalysisKind, limit: int, offset: int = 0
 ) -> list[Analysis]:
-    """Requests of a kind in the order in which they were accepted."""
+    """Requests of a kind, in the order of acceptance."""
     query = (
         select(*_COLUMNS)
         .where(AnalysisRow.kind == kind.value)
@@ -171,15 +171,15 @@ def analyses_of(
 def request_of(connection: Connection, settings: Settings, analysis: Analysis) -> bytes:
     """The request as canonical JSON.
 
-    :raises StoreUnavailable: if it is in a document store that cannot be read
+    :raises StoreUnavailable: if the document store cannot be read
     """
     return body_of(connection, settings, analysis.request_document_id) or b"{}"
 
 
 def result_of(connection: Connection, settings: Settings, analysis: Analysis) -> bytes | None:
-    """The result as it was stored, ``None`` while there is none.
+    """The result as it was stored; ``None`` if there is none yet.
 
-    :raises StoreUnavailable: if it is in a document store that cannot be read
+    :raises StoreUnavailable: if the document store cannot be read
     """
     if analysis.result_document_id is None:
         return None
@@ -187,7 +187,7 @@ def result_of(connection: Connection, settings: Settings, analysis: Analysis) ->
 
 
 def start(connection: Connection, analysis_id: str) -> Analysis | None:
-    """Note that a worker took it; ``None`` if it is unknown or has its end already."""
+    """Mark a request as running; return ``None`` if it is unknown or finished."""
     row = connection.execute(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id, AnalysisRow.state.in_(_OPEN))
@@ -205,11 +205,11 @@ def start(connection: Connection, analysis_id: str) -> Analysis | None:
 def postpone(
     connection: Connection, analysis_id: str, reason: str, *, anew: bool = False
 ) -> timedelta:
-    """Have it wait again for what is away; the caller owns the transaction.
+    """Make a request wait for something that is unavailable; the caller owns the transaction.
 
     :param reason: what it waits for, shown until a worker takes it again
-    :param anew: do not count the time that it has waited for something before
-    :returns: for how long it has waited, none of it the first time
+    :param anew: restart the measured waiting time
+    :returns: how long it has been waiting; zero the first time
     """
     now = func.clock_timestamp()
     since = now if anew else func.coalesce(AnalysisRow.postponed_at, now)
@@ -223,7 +223,7 @@ def postpone(
 
 
 def give_back(connection: Connection, analysis_id: str) -> None:
-    """Note that the worker that was at it had to stop: that was no attempt."""
+    """Return a request to the queue because its worker stops; does not count as an attempt."""
     connection.execute(
         update(AnalysisRow)
         .where(
@@ -241,11 +241,11 @@ def finish(
     reason: str | None = None,
     result_document_id: str | None = None,
 ) -> bool:
-    """Give it its end, once; the caller owns the transaction.
+    """Finish a request, once; the caller owns the transaction.
 
-    :returns: ``False`` if it has one already, or is unknown
+    :returns: ``False`` if it is finished already, or unknown
     """
-    # Of the end, not of the beginning: the work may have read all that was known by then.
+    # The state at the end, because the work may have read everything that was known by then.
     known = None if result_document_id is None else progress(connection)
     ended = connection.execute(
         update(AnalysisRow)
@@ -263,7 +263,7 @@ def finish(
 
 
 def supersede(connection: Connection, analysis_id: str) -> None:
-    """Answer no later request with it: what it lacked is on its way."""
+    """Do not answer later requests with this one, because missing packages are being fetched."""
     connection.execute(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id)
@@ -272,7 +272,7 @@ def supersede(connection: Connection, analysis_id: str) -> None:
 
 
 def add_log(connection: Connection, analysis_id: str, lines: str) -> None:
-    """Append lines, each with its end, to what people are shown of the run."""
+    """Append lines, each with its line end, to the log of a request."""
     connection.execute(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id)
@@ -281,21 +281,21 @@ def add_log(connection: Connection, analysis_id: str, lines: str) -> None:
 
 
 def log_of(connection: Connection, analysis_id: str) -> str:
-    """What people are shown of the run, empty if there is nothing."""
+    """The log of a request, possibly empty."""
     query = select(AnalysisRow.log).where(AnalysisRow.analysis_id == analysis_id)
     return connection.scalar(query) or ""
 
 
 def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
-    """An equal request that was accepted not long ago, if there is one."""
+    """The latest equal request within :data:`CACHED_FOR`, or ``None``."""
     wanted = {"kind": new.kind.value, "cache_key": new.cache_key}
     row = connection.execute(_EARLIER, wanted).one_or_none()
     return None if row is None else _analysis(row)
 
 
-#: States that are left.
+#: States that are not final.
 _OPEN = (AnalysisState.PENDING.value, AnalysisState.RUNNING.value)
-#: All but the log, which may be long.
+#: All columns except the log, which may be long.
 _COLUMNS = (
     AnalysisRow.analysis_id,
     AnalysisRow.kind,
@@ -312,7 +312,7 @@ _COLUMNS = (
     AnalysisRow.as_of,
     AnalysisRow.graph_revision,
 )
-# Made once: they are asked with every request, and making one takes longer than its answer.
+# Built once: every request runs them, and building one takes longer than running it.
 _BY_ID = select(*_COLUMNS).where(AnalysisRow.analysis_id == bindparam("wanted"))
 _EARLIER = (
     select(*_COLUMNS)
@@ -334,9 +334,9 @@ def _analysis(row: Row[Any]) -> Analysis:
     )
 
 
-#: Ended requests are counted for so long; what waits or runs always is.
+#: Period for which finished requests are counted; open requests are always counted.
 COUNTED_FOR = timedelta(days=1)
-#: All, which is said because the index begins with them.
+#: All kinds are listed explicitly, because the index starts with the kind.
 _ASKED = {"period": COUNTED_FOR, "kinds": [it.value for it in AnalysisKind]}
 
 _STATES = text(
@@ -369,7 +369,7 @@ _WORKERS = text("SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat
 
 @dataclass(frozen=True, slots=True)
 class RequestTimes:
-    """Of the ended requests of one kind: median and 99th percentile, in seconds."""
+    """Median and 99th percentile of finished requests of a kind, in seconds."""
 
     kind: str
     waited_s: tuple[float, float]
@@ -383,13 +383,13 @@ def states(connection: Connection) -> list[tuple[str, str, int]]:
 
 
 def times(connection: Connection) -> list[RequestTimes]:
-    """How long requests waited for a worker, and how long it took."""
+    """Waiting and run times of requests by kind."""
     rows = connection.execute(_TIMES, _ASKED)
     return [RequestTimes(str(kind), _pair(waited), _pair(ran)) for kind, waited, ran in rows]
 
 
 def workers(connection: Connection, alive: timedelta) -> int:
-    """How many workers gave a sign of life lately."""
+    """Number of workers with a heartbeat within ``alive``."""
     return int(connection.scalar(_WORKERS, {"alive": alive}) or 0)
 
 
@@ -451,5 +451,5 @@ def _pair(values: list[float]) -> tuple[float, float]:
 
 
 def requested_by(token_id: str) -> Select[str]:
-    """Identifiers of what a token asked for."""
+    """Identifiers of the requests of a token."""
     return select(AnalysisRow.analysis_id).where(AnalysisRow.token_id == token_id)

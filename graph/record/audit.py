@@ -1,4 +1,4 @@
-"""Who wrote what through the service: one row a write."""
+"""The audit log: one row for each write through the service."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from graph.tables import AuditRow
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A write that a request caused.
+    """A write of a request.
 
     :param address: of the client
-    :param route: the pattern of the URL, without its values
-    :param status: of the answer
-    :param subject: identifier of what was made or changed
+    :param route: URL pattern without values
+    :param status: HTTP status of the response
+    :param subject: identifier of the created or changed object
     """
 
     request_id: str
@@ -31,22 +31,19 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAuditEntry(AuditEntry):
-    """A write as it was noted.
-
-    :param at: when
-    """
+    """An entry with its time."""
 
     at: datetime
 
 
 def add_write(connection: Connection, write: AuditEntry) -> None:
-    """Note a write; the caller owns the transaction."""
+    """Add an entry; the caller owns the transaction."""
     values = {it.name: getattr(write, it.name) for it in fields(write)}
     connection.execute(insert(AuditRow).values(**values))
 
 
 def latest_writes(connection: Connection, limit: int = 100) -> list[StoredAuditEntry]:
-    """What was written last, newest first."""
+    """The latest entries, newest first."""
     query = (
         select(*(getattr(AuditRow, it.name) for it in fields(StoredAuditEntry)))
         .order_by(AuditRow.entry_id.desc())

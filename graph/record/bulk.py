@@ -1,4 +1,4 @@
-"""Many rows at once: COPY into a staging table, then one INSERT that skips what is there."""
+"""Bulk writes: COPY into a staging table, then one INSERT that skips existing rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ESCAPES = str.maketrans(
         "\t": "\\t",
         "\n": "\\n",
         "\r": "\\r",
-        # PostgreSQL holds no NUL; what comes from outside may, and is shown as an escape.
+        # PostgreSQL cannot store NUL, so NUL in external text is written as an escape.
         "\0": "\\\\0",
     }
 )
@@ -41,12 +41,12 @@ def copy_new(
     rows: Sequence[Sequence[Any]],
     columns: Sequence[str],
 ) -> list[str]:
-    """Like :func:`insert_new` for rows that are most likely all new.
+    """:func:`insert_new` for rows that are probably all new.
 
-    They are copied straight into the table, not by way of another one. Only if one of
-    them is there after all is that undone and the longer way taken.
+    Copies into the table directly. If a row exists already, this is rolled back and
+    :func:`insert_new` takes over.
 
-    :returns: the first column of each row that was inserted
+    :returns: the first column of each inserted row
     """
     table = table_of(model)
     ordered = sorted(rows, key=itemgetter(0))
@@ -65,14 +65,13 @@ def insert_new(
     columns: Sequence[str],
     key: str | None = None,
 ) -> list[str]:
-    """Insert the rows that are not there yet and return the ``key`` of each.
+    """Insert the rows that do not exist yet and return the ``key`` of each.
 
-    Rows are taken in the order of their first column, a text, as Python sorts it and
-    :func:`copy_new` does, so that two writers that insert the same rows wait for each
-    other and never deadlock.
+    Rows are inserted in the order of their first column, so that two writers of the same rows wait
+    for each other instead of deadlocking.
 
-    :param rows: one value a column; text, numbers, bytes, times, or what the
-        column's type takes (a list for an array, a dictionary for JSONB)
+    :param rows: one value for each column: text, numbers, bytes, times, or what the type of the
+        column takes (a list for an array, a dictionary for JSONB)
     :param key: text column to return; ``None`` returns nothing
     """
     if not rows:
@@ -81,7 +80,7 @@ def insert_new(
     names = ", ".join(columns)
     staging = _staged(connection, table, rows, columns)
     returning = f" RETURNING {key}" if key else ""
-    # Names come from the tables' own definitions, never from a document.
+    # Names come from table definitions, never from a document.
     result = connection.execute(
         text(
             f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {staging}"
@@ -100,9 +99,9 @@ def update_rows(
     rows: Sequence[Sequence[Any]],
     columns: Sequence[str],
 ) -> None:
-    """Overwrite rows that are there; the first column says which.
+    """Overwrite existing rows, identified by the first column.
 
-    Who locked them before, in the order of that column, never deadlocks here.
+    To avoid deadlocks, lock the rows first, in the order of that column.
     """
     if not rows:
         return
@@ -120,9 +119,9 @@ def update_rows(
 def _staged(
     connection: Connection, table: Table, rows: Sequence[Sequence[Any]], columns: Sequence[str]
 ) -> str:
-    """Copy ``rows`` into a temporary table of the connection's own, and return its name."""
+    """Copy ``rows`` into a temporary table of the connection, and return its name."""
     names = ", ".join(columns)
-    # One for each set of columns: connections are used again.
+    # One table for each set of columns, because connections are reused.
     staging = f"staging_{table.name}_{zlib.crc32(names.encode()):08x}"
     connection.exec_driver_sql(
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
@@ -139,7 +138,7 @@ def copy_rows(
     rows: Iterable[Sequence[Any]],
     columns: Sequence[str],
 ) -> None:
-    """COPY ``rows`` into ``target``, whose columns have the types of ``table``'s."""
+    """COPY ``rows`` into ``target``, whose columns have the types of those in ``table``."""
     encoders = [_encoder(table, column) for column in columns]
     buffer = StringIO()
     for row in rows:
@@ -150,13 +149,13 @@ def copy_rows(
         buffer.write("\t".join(fields))
         buffer.write("\n")
     buffer.seek(0)
-    # SQLAlchemy has no word for COPY; the DBAPI connection beneath it does.
+    # SQLAlchemy does not support COPY, the DBAPI connection does.
     cursor: Any = connection.connection.cursor()
     statement = f"COPY {target} ({', '.join(columns)}) FROM STDIN"
     try:
         cursor.copy_expert(statement, buffer)
     except connection.dialect.loaded_dbapi.Error as error:
-        # The driver's own error, which SQLAlchemy did not see: wrapped as it wraps others.
+        # An error of the driver that bypassed SQLAlchemy; wrapped like the others.
         raise DBAPIError.instance(
             statement, None, error, connection.dialect.loaded_dbapi.Error
         ) from error
@@ -181,7 +180,7 @@ def _encode_scalar(value: Any) -> str:
 
 
 def _escape(text: str) -> str:
-    # Most text has nothing to escape, and looking is cheaper than translating.
+    # Most text needs no escapes, and searching is cheaper than translating.
     if "\\" in text or "\n" in text or "\t" in text or "\r" in text or "\0" in text:
         return text.translate(_ESCAPES)
     return text
@@ -196,7 +195,7 @@ def _encode_json(value: Any) -> str:
 
 
 def _encode_array(values: Sequence[Any]) -> str:
-    """An array literal; text is quoted, so that commas and braces are only text."""
+    """An array literal with quoted texts, so that commas and braces are literal."""
     items = (_quote(value) if isinstance(value, str) else repr(value) for value in values)
     return "{" + _escape(",".join(items)) + "}"
 

@@ -1,4 +1,4 @@
-"""Claims of advice: verdicts on measured stacks, each stored once, by its content."""
+"""Claims of advice: verdicts on measured stacks, each stored once, identified by its content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PACKAGE_COLUMNS = (
     "baseline_index_name", "baseline_version_key",
 )  # fmt: skip
 
-#: Version and index of each package of a stack, by name.
+#: Version and index of each package in a stack, by name.
 _Versions = Mapping[str, tuple[str, str]]
 
 
@@ -39,14 +39,14 @@ def add_claims(
 ) -> None:
     """Store the claims of an advice; the caller owns the transaction.
 
-    The graph gets them with the advice, so that they have no outbox entries.
+    Writes no outbox entries, because the graph gets the claims with the advice.
 
-    :param document_id: the advice's report
+    :param document_id: the report of the advice
     """
     unique = {it.claim_id: it for it in claims}
     if not unique:
         return
-    # Locked: a claim that is there must not be deleted before the advice names it.
+    # Locked: an existing claim must not be deleted before the advice refers to it.
     query = select(ClaimRow.claim_id).where(ClaimRow.claim_id == any_(texts(unique)))
     known = set(connection.scalars(query.with_for_update(read=True, key_share=True)))
     new = insert_new(
@@ -66,7 +66,7 @@ def add_claims(
 def claim_rows(
     connection: Connection, advice_id: str, document_id: str, claims: Sequence[RecordedClaim]
 ) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_claims` makes, by column; one query."""
+    """Every row that :func:`add_claims` writes, by column; one query."""
     for it in claims:
         yield ClaimRow, dict(zip(_COLUMNS, _values(it), strict=True)) | {"document_id": document_id}
         yield AdviceClaim, {"advice_id": advice_id, "claim_id": it.claim_id}
@@ -75,9 +75,9 @@ def claim_rows(
 
 
 def forget_claims(connection: Connection, claim_ids: Collection[str]) -> dict[str, str]:
-    """Delete those of some claims that no advice names any more.
+    """Delete those of ``claim_ids`` that no advice refers to any more.
 
-    :returns: the report that first made each, by its identifier
+    :returns: the report that first contained each deleted claim, by claim
     """
     unnamed = (
         select(ClaimRow.claim_id, ClaimRow.document_id)
@@ -85,7 +85,7 @@ def forget_claims(connection: Connection, claim_ids: Collection[str]) -> dict[st
             ClaimRow.claim_id == any_(texts(claim_ids)),
             ~exists().where(AdviceClaim.claim_id == ClaimRow.claim_id),
         )
-        # Whoever names one at this moment has locked it.
+        # A transaction that is about to refer to a claim has locked it.
         .with_for_update(skip_locked=True)
     )
     gone: dict[str, str] = dict(connection.execute(unnamed).all())
@@ -101,7 +101,7 @@ def _values(claim: RecordedClaim) -> tuple[Any, ...]:
 def _differences(
     connection: Connection, claims: Sequence[RecordedClaim]
 ) -> Iterator[tuple[str | None, ...]]:
-    """A row for each package in which the two stacks of a claim differ."""
+    """A row for each package in which both stacks of a claim differ."""
     stacks = _stacks(connection, {key for it in claims for key in _both(it)})
     for claim in claims:
         ours, theirs = (stacks.get(key, {}) for key in _both(claim))
@@ -115,7 +115,7 @@ def _both(claim: RecordedClaim) -> tuple[str, str]:
 
 
 def _release(stack: _Versions, name: str) -> tuple[str | None, str | None, str | None]:
-    """Version, index and key of a package; nothing of one that the stack lacks."""
+    """Version, index and sort key of a package; ``None`` if the stack lacks it."""
     if name not in stack:
         return None, None, None
     version, index = stack[name]

@@ -1,4 +1,4 @@
-"""Bodies of documents: compressed in the record, or in the document store if large."""
+"""Documents: compressed bodies in the record, or in the document store if they are large."""
 
 from __future__ import annotations
 
@@ -37,27 +37,26 @@ from graph.record.bulk import copy_new
 from graph.record.postgresql import lock_name, storable
 from graph.tables import Document, QuarantinedDocument
 
-#: Compressed bodies above this many bytes go to the document store, so that the
-#: record stays quick to back up.
+#: Larger compressed bodies go to the document store, so that backups of the record stay quick.
 INLINE_LIMIT_BYTES = 256 * 1024
 
 
 class _Packers(local):
-    """A compressor of each thread's own: shared ones corrupt what they write, or crash."""
+    """A compressor for each thread; shared compressors corrupt their output or crash."""
 
     def __init__(self) -> None:
-        # The fastest level, so that ingest is not held up.
+        # The fastest level, because ingest waits for it.
         self.own = zstandard.ZstdCompressor(level=1)
 
 
 _packers = _Packers()
 
-# Made once: it is asked with almost every request.
+# Built once: almost every request runs it.
 _BODY = select(
     Document.document_id, Document.kind, Document.size_bytes, Document.body, Document.location
 ).where(Document.document_id == bindparam("wanted"))
 
-#: Kind of the documents that are named by their request and not by their content.
+#: Kind of documents that are identified by their request instead of their content.
 UPLOAD = "upload"
 
 #: Namespace of the locks of large bodies: writers share the lock, deleting needs it alone.
@@ -72,8 +71,9 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class DeliveredDocument:
-    """A document as it came: what it is, where it was read from, its canonical JSON.
+    """A delivered document with its canonical JSON.
 
+    :param source: where it was read from
     :param collector: program or database that made it
     """
 
@@ -87,7 +87,7 @@ class DeliveredDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredBody:
-    """Where a body is: exactly one of the two is set."""
+    """Where a body is stored: exactly one field is set."""
 
     body: bytes | None
     location: str | None
@@ -101,10 +101,10 @@ def store_body(
 ) -> StoredBody:
     """Compress ``body`` and, if it is large, write it to the document store.
 
-    Content names the object, so that writing twice changes nothing and a
-    transaction that fails afterwards leaves at most an object nobody names.
+    The object is named by its content. Writing it twice changes nothing, and a transaction that
+    fails later leaves at most an unused object.
 
-    :param before: called before the document store is written to
+    :param before: called before the document store is written
     :raises StoreUnavailable: if the document store cannot be written
     """
     packed = _packers.own.compress(body)
@@ -115,7 +115,7 @@ def store_body(
     try:
         filesystem, path = fsspec.core.url_to_fs(_url(settings, location))
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        # Written beside and moved: a reader never meets half a body, nor a second writer ours.
+        # Written to a temporary name and moved, so that readers never see half a body.
         temporary = f"{path}.{uuid4().hex}.part"
         filesystem.pipe_file(temporary, packed)
         filesystem.mv(temporary, path)
@@ -125,25 +125,25 @@ def store_body(
 
 
 def body_of(connection: Connection, settings: Settings, document_id: str) -> bytes | None:
-    """The canonical JSON of a document, or ``None`` if there is no such document.
+    """The canonical JSON of a document, or ``None`` if it does not exist.
 
-    :raises DamagedDocument: if the stored body is not the one that was stored
-    :raises StoreUnavailable: if the body is in a document store that cannot be read
+    :raises DamagedDocument: if the stored body does not match size and identifier
+    :raises StoreUnavailable: if the document store cannot be read
     """
     row = connection.execute(_BODY, {"wanted": document_id}).one_or_none()
     return None if row is None else unpacked_body(settings, row)
 
 
 def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
-    """The body of a row of ``documents``, compared with its size and its identifier.
+    """The body of a row of ``documents``, checked against its size and identifier.
 
     :param row: with ``document_id``, ``kind``, ``size_bytes``, ``body`` and ``location``
-    :raises DamagedDocument: if the stored body is not the one that was stored
-    :raises StoreUnavailable: if the body is in a document store that cannot be read
+    :raises DamagedDocument: if the stored body does not match
+    :raises StoreUnavailable: if the document store cannot be read
     """
     packed = row.body if row.body is not None else _stored_body(settings, row)
     try:
-        # The size in the frame is what would be allocated, so it is compared first.
+        # Checked first, because decompression allocates the size in the frame.
         if zstandard.frame_content_size(packed) != row.size_bytes:
             raise DamagedDocument(row.document_id, "its body has another size")
         body = zstandard.decompress(packed)
@@ -155,8 +155,8 @@ def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
 
 
 def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
-    """The compressed body out of the document store."""
-    # Not the recorded place: who changes that could have any file read.
+    """The compressed body in the document store."""
+    # Compared, because a changed location could point at any file.
     if row.location != _location(row.document_id):
         raise DamagedDocument(row.document_id, "its body is recorded at another place")
     try:
@@ -169,7 +169,7 @@ def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
-    """Each kind of object store has errors of its own, and their texts may repeat its URL."""
+    """Object stores raise errors of their own, whose texts may contain the URL."""
     cause = error.strerror if isinstance(error, OSError) and error.strerror else None
     return StoreUnavailable(
         "the document store",
@@ -183,23 +183,23 @@ def add_documents(
 ) -> set[str]:
     """Store each document once, in two statements; the caller owns the transaction.
 
-    :returns: the identifiers of those that were new
+    :returns: identifiers of the new documents
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
     unique = {str(document.document_id): document for document in documents}
-    # Locked: what is there must not be deleted before the caller's rows name it.
+    # Locked: an existing document must not be deleted before the caller's rows refer to it.
     query = select(Document.document_id).where(Document.document_id.in_(list(unique)))
     known = set(connection.scalars(query.with_for_update(read=True, key_share=True)))
     _replace_damaged(connection, settings, [unique[key] for key in sorted(known)])
     rows = [_row(connection, settings, it) for key, it in unique.items() if key not in known]
-    # Another writer may have delivered one of them in the meantime.
+    # Another writer may have stored some of them in the meantime.
     return set(copy_new(connection, Document, rows, _COLUMNS)) if rows else set()
 
 
 def _replace_damaged(
     connection: Connection, settings: Settings, documents: Sequence[DeliveredDocument]
 ) -> None:
-    """Store bodies again that ``thoth record verify`` found damaged."""
+    """Store bodies again that ``thoth record verify`` found to be damaged."""
     entry = QuarantinedDocument
     query = select(entry.source).where(
         entry.kind == "record",
@@ -232,13 +232,13 @@ def _row(
 def forget_documents(
     connection: Connection, kind: str, older_than: timedelta, limit: int
 ) -> tuple[int, list[str]]:
-    """Delete the oldest documents of a kind, which nothing refers to.
+    """Delete the oldest documents of a kind that nothing refers to.
 
     The caller owns the transaction.
 
-    :param limit: of the documents
-    :returns: how many were deleted, and those of them whose bodies :func:`forget_body` is to
-        delete once the transaction has committed
+    :param limit: largest number of documents
+    :returns: number of deleted documents, and those with a body in the document store; pass these
+        to :func:`forget_body` after the commit
     """
     oldest = (
         select(Document.document_id)
@@ -253,23 +253,23 @@ def forget_documents(
 
 
 def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
-    """Delete documents; see :func:`forget_documents`."""
+    """Delete documents; results as of :func:`forget_documents`."""
     query = delete(Document).where(which).returning(Document.document_id, Document.location)
     rows = connection.execute(query).all()
     return len(rows), [row.document_id for row in rows if row.location is not None]
 
 
 def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
-    """Delete the body of a deleted document from the document store, in a later transaction.
+    """Delete the body of a deleted document from the document store.
 
-    In the same one, a rollback would give the document back without its body. Whoever stores it
-    again in the meantime holds its place until the end of the transaction.
+    Call it in a later transaction: after a rollback of the same one, the document would exist
+    without its body. A writer that stores the body again holds a lock until its transaction ends.
     """
     wanted = {"wanted": document_id}
     lock_name(connection, document_id, namespace=_BODIES)
     if connection.scalar(_KNOWN, wanted):
         return
-    # What stays behind is an object that nobody names.
+    # A failure leaves an unused object behind.
     with suppress(Exception):
         filesystem, path = fsspec.core.url_to_fs(_url(settings, _location(document_id)))
         filesystem.rm_file(path)

@@ -1,4 +1,4 @@
-"""The evidence for a request, out of the record: what was measured of the packages it is about."""
+"""Reads the evidence for a request from the record; entry point :func:`evidence_for`."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from graph.tables import (
     VulnerabilityRow,
 )
 
-#: Name of the source that measurements are, beside the indexes and the advisories.
+#: Name of the source "measurements", beside indexes and advisories.
 INSPECTIONS = "inspections"
 
 
 def evidence_for(
     connection: Connection, snapshot: Snapshot, now: datetime, *, with_excluded: bool = False
 ) -> Evidence:
-    """All that was measured of stacks that hold a candidate of ``snapshot``, frozen.
+    """All measurements of stacks that contain a candidate of ``snapshot``.
 
-    Crashes, quarantined definitions and inspections whose stack is not known are left out;
-    unstable jobs are marked. The number of questions does not depend on the snapshot.
+    Crashes, quarantined observations and inspections without a known stack are left out; unstable
+    jobs are marked. The number of queries does not depend on the snapshot.
 
-    :param now: its day, UTC, is the moment for which releases are young or old: equal
-        knowledge of one day is equal evidence, which is stored once
-    :param with_excluded: also what was measured of stacks that hold an excluded version
+    :param now: the beginning of its day (UTC) is the reference time for ages, so that equal
+        knowledge on one day gives equal evidence, which is stored once
+    :param with_excluded: include stacks that contain an excluded version
     """
     listed = (snapshot.packages, snapshot.excluded) if with_excluded else (snapshot.packages,)
     purls = [it.purl for versions in listed for them in versions.values() for it in them]
@@ -74,13 +74,13 @@ def evidence_for(
 
 
 def _day(moment: datetime) -> datetime:
-    """The midnight, UTC, that a moment's day began with."""
+    """The beginning of the day, UTC."""
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Purl, ...]]:
-    """Inspected stacks with any of these versions, by digest, and all versions in each."""
-    # Of the stacks that were only advised there is nothing to be found, and they are many.
+    """All versions of the inspected stacks that contain one of ``purls``, by digest."""
+    # Most stacks were only recommended; these have no measurements.
     holding = (
         select(InspectionRow.stack_digest)
         .join(StackPackage, StackPackage.stack_digest == InspectionRow.stack_digest)
@@ -91,10 +91,10 @@ def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Pur
         .where(StackPackage.stack_digest.in_(holding))
         .order_by(StackPackage.stack_digest, StackPackage.purl)
     )
-    found: dict[str, list[Purl]] = defaultdict(list)
+    stacks: dict[str, list[Purl]] = defaultdict(list)
     for stack, purl in connection.execute(query):
-        found[stack].append(Purl(purl))
-    return {stack: tuple(sorted(them)) for stack, them in sorted(found.items())}
+        stacks[stack].append(Purl(purl))
+    return {stack: tuple(sorted(versions)) for stack, versions in sorted(stacks.items())}
 
 
 def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row[Any]]:
@@ -103,14 +103,14 @@ def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row
 
 
 def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
-    """Series and readings in an order of their own, whatever the order of rows."""
-    found: dict[tuple[str, str], tuple[Series, list[Row[Any]]]] = {}
+    """Series and readings, sorted by content, independent of the order of ``rows``."""
+    by_series: dict[tuple[str, str], tuple[Series, list[Row[Any]]]] = {}
     for row in rows:
         key = row.comparison_key, minor(row.python_version) or ""
-        if key not in found:
-            found[key] = (series_of(row), [])
-        found[key][1].append(row)
-    ordered = sorted(found.values(), key=lambda it: _order(it[0]))
+        if key not in by_series:
+            by_series[key] = (series_of(row), [])
+        by_series[key][1].append(row)
+    ordered = sorted(by_series.values(), key=lambda it: _order(it[0]))
     readings = (
         reading_of(row, number, row.stack_digest)
         for number, (_, several) in enumerate(ordered)
@@ -142,24 +142,24 @@ def _harms(connection: Connection, identifiers: Iterable[str]) -> dict[str, Vuln
 
 
 def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime | None]:
-    """When each source last said something of what is asked: the oldest answer of an index."""
-    found: dict[str, datetime | None] = {INSPECTIONS: None}
-    found[INSPECTIONS] = connection.scalar(
+    """When each source last answered; for an index, its oldest answer about these packages."""
+    times: dict[str, datetime | None] = {}
+    times[INSPECTIONS] = connection.scalar(
         select(func.max(func.coalesce(ObservationRow.ended_at, InspectionRow.created_at))).join(
             InspectionRow, InspectionRow.document_id == ObservationRow.document_id
         )
     )
     names = list(snapshot.revisions)
-    told = select(PackageVersionRow.index_name, func.min(PackageVersionRow.as_of)).where(
+    releases = select(PackageVersionRow.index_name, func.min(PackageVersionRow.as_of)).where(
         PackageVersionRow.name == any_(texts(names))
     )
-    found |= dict(connection.execute(told.group_by(PackageVersionRow.index_name)).all())
-    asked = select(IndexProject.index_name, func.min(IndexProject.as_of)).where(
+    times |= dict(connection.execute(releases.group_by(PackageVersionRow.index_name)).all())
+    pages = select(IndexProject.index_name, func.min(IndexProject.as_of)).where(
         IndexProject.name == any_(texts(names)), IndexProject.as_of.is_not(None)
     )
-    # An index that was asked again and had nothing new is as fresh as that answer.
-    found |= dict(connection.execute(asked.group_by(IndexProject.index_name)).all())
+    # A page without changes is newer than the releases that it confirms.
+    times |= dict(connection.execute(pages.group_by(IndexProject.index_name)).all())
     advisories = select(AdvisorySource.source, AdvisorySource.as_of).where(HAS_ADVISORIES)
     archives: dict[str, datetime | None] = dict(connection.execute(advisories).all())
-    found |= archives or {ADVISORIES: None}
-    return dict(sorted(found.items()))
+    times |= archives or {ADVISORIES: None}
+    return dict(sorted(times.items()))

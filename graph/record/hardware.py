@@ -1,4 +1,4 @@
-"""The hardware classes that something was recorded on."""
+"""Hardware classes and operating systems that inspections ran on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graph.tables import (
 
 
 def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
-    """All of them, by digest."""
+    """All hardware classes, by digest."""
     query = select(HardwareRow.digest, HardwareRow.label, HardwareRow.identity)
     return [
         RecordedHardware(*row) for row in connection.execute(query.order_by(HardwareRow.digest))
@@ -26,7 +26,7 @@ def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
 
 
 def jobs_on(connection: Connection) -> dict[str, int]:
-    """How many measured jobs there are of each hardware class that has any."""
+    """Number of measured jobs of each hardware class, by digest; without those that have none."""
     table = ObservationRow
     query = (
         select(table.hardware_digest, func.count(table.job_id.distinct()).label("jobs"))
@@ -38,7 +38,7 @@ def jobs_on(connection: Connection) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class KnownSystem:
-    """An operating system and a Python that something was measured on."""
+    """An operating system and a Python version of an inspection."""
 
     os_name: str
     os_version: str
@@ -46,7 +46,7 @@ class KnownSystem:
 
 
 def known_systems(connection: Connection) -> list[KnownSystem]:
-    """Systems that inspections ran on, sorted; those that did not say are left out."""
+    """Distinct systems of inspections, sorted; incomplete ones are left out."""
     table = RuntimeEnvironmentRow
     columns = table.os_name, table.os_version, table.python_version
     query = select(*columns).where(*(it.is_not(None) for it in columns)).distinct()
@@ -56,7 +56,7 @@ def known_systems(connection: Connection) -> list[KnownSystem]:
 
 @dataclass(frozen=True, slots=True)
 class HardwareHead:
-    """A hardware class; ``identity`` is what its digest is made of."""
+    """A hardware class; its digest is computed from ``identity``."""
 
     digest: str
     label: str

@@ -34,9 +34,9 @@ from graph.tables import (
 
 
 def measured() -> Select[Any]:
-    """Every measurement that may be compared; callers narrow it down and add columns.
+    """Query for all comparable measurements; callers add conditions and columns.
 
-    Crashes and quarantined definitions are left out; unstable jobs are not.
+    Crashes and quarantined observations are left out, unstable jobs are included.
     """
     return (
         select(
@@ -89,7 +89,7 @@ def refused_observations(connection: Connection, stacks: Sequence[str] | None = 
 
 
 def series_of(row: Row[Any]) -> Series:
-    """The series that a row of :func:`measured` is of."""
+    """The series of a row of :func:`measured`."""
     return Series(
         comparison_key=row.comparison_key,
         indicator=row.indicator,
@@ -103,7 +103,7 @@ def series_of(row: Row[Any]) -> Series:
 
 
 def reading_of(row: Row[Any], series: int, stack: str) -> Reading:
-    """A row of :func:`measured` as a reading; whether its job was stable is judged here."""
+    """The reading of a row of :func:`measured`; decides whether its job was stable."""
     return Reading(
         observation_id=row.observation_id,
         series=series,
@@ -124,7 +124,7 @@ def minor(version: str | None) -> str | None:
 
 
 def _rate(row: Row[Any]) -> float:
-    """Of the median repetition where there are any; a script may have reported the mean."""
+    """Rate of the median repetition; without repetitions the reported rate, maybe of the mean."""
     if not row.repetitions_s or row.elapsed_s is None:
         return float(row.rate)
     return float(row.rate * row.elapsed_s / median(row.repetitions_s))
@@ -137,13 +137,13 @@ def measured_observations(
     hardware: str | None = None,
     keys: Sequence[str] | None = None,
 ) -> Iterator[MeasuredObservation]:
-    """Every measurement that may be compared, streamed, series by series.
+    """All comparable measurements, streamed in the order of their series.
 
-    Crashes and quarantined definitions are left out; unstable jobs are marked.
+    Crashes and quarantined observations are left out; unstable jobs are marked.
 
-    :param indicator: only this indicator, by name
-    :param hardware: only hardware classes whose digest begins so
-    :param keys: only these comparison keys
+    :param indicator: name of an indicator
+    :param hardware: prefix of digests of hardware classes
+    :param keys: comparison keys
     """
     releases = _releases(connection)
     query = (
@@ -177,7 +177,7 @@ def measured_observations(
 
 
 def _component(library: str | None, installed: dict[str, str]) -> tuple[str | None, str | None]:
-    """The package of a stack that provides a library, and its version."""
+    """The installed package that provides a library, with its version."""
     for package in distributions_of(library):
         if package in installed:
             return package, installed[package]
@@ -185,7 +185,7 @@ def _component(library: str | None, installed: dict[str, str]) -> tuple[str | No
 
 
 def _releases(connection: Connection) -> dict[str, dict[str, str]]:
-    """Stack digest to the measured libraries that the stack holds, by package name."""
+    """Versions of measured libraries by package name, by stack digest."""
     rows = connection.execute(
         select(StackPackage.stack_digest, PackageVersionRow.name, PackageVersionRow.version)
         .join(PackageVersionRow, PackageVersionRow.purl == StackPackage.purl)
@@ -202,13 +202,15 @@ def _releases(connection: Connection) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedObservation:
-    """What one job was seen to do, once; durations in s, rates in ``unit``, memory in bytes.
+    """One result of one job; rates in ``unit``.
 
-    :param elapsed_s: of one call of what is measured
+    Fields are columns of :class:`graph.tables.ObservationRow` or of joined tables.
+
+    :param elapsed_s: duration of one measured call
     :param rate: ``None`` unless the outcome is ``measured``
-    :param repetitions_s: of each repetition, in the order in which they ran
-    :param unstable_reason: why it does not count in comparisons
-    :param quarantine_reason: why nothing may be compared with it
+    :param repetitions_s: duration of each repetition, in order
+    :param unstable_reason: why comparisons ignore it
+    :param quarantine_reason: why it must not be compared
     """
 
     observation_id: str
@@ -246,10 +248,10 @@ class RecordedObservation:
 
 @dataclass(frozen=True, slots=True)
 class ObservationFilter:
-    """Which observations are asked for; ``None`` for any.
+    """Filter for observations; ``None`` matches all.
 
-    :param package: in the stack that was tried, in ``version`` if that is given
-    :param inspection: identifier of its document
+    :param package: a package in the stack, in ``version`` if set
+    :param inspection: identifier of the document
     """
 
     indicator: str | None = None
@@ -309,7 +311,7 @@ def common_keys(
     after: str | None = None,
     limit: int,
 ) -> list[str]:
-    """The comparison keys that both stacks were measured with, in order.
+    """Comparison keys with measurements of both stacks, in order.
 
     :param stacks: their digests
     """

@@ -1,4 +1,4 @@
-"""Documents that were refused, visible until they are mended."""
+"""The quarantine: refused documents with their reasons, listed until they are resolved."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graph.tables import QuarantinedDocument
 
 @dataclass(frozen=True, slots=True)
 class QuarantineReason:
-    """Why one document was not taken in.
+    """Why a document was refused.
 
-    :param place: inside ``source``: a member of an archive, a key, or nothing
+    :param place: position inside ``source``: a member of an archive, a key, or empty
     :param field: JSON path of the offending field, ``$`` for the whole document
     """
 
@@ -31,7 +31,7 @@ class QuarantineReason:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineEntry(QuarantineReason):
-    """A refusal as it is kept."""
+    """A stored reason with its history."""
 
     quarantine_id: int
     attempts: int
@@ -40,7 +40,7 @@ class QuarantineEntry(QuarantineReason):
 
 
 def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -> None:
-    """Keep each refusal; one that was met before counts another attempt."""
+    """Store each reason; a reason that is stored already counts another attempt."""
     entries = [
         {
             "kind": it.kind,
@@ -52,7 +52,7 @@ def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -
         }
         for it in refusals
     ]
-    # One statement cannot change a row twice; in one order, two writers cannot deadlock.
+    # Unique, because a statement cannot change a row twice; sorted, to avoid deadlocks.
     rows = {(entry["source"], entry["place"], entry["field"]): entry for entry in entries}
     if not rows:
         return
@@ -76,13 +76,13 @@ def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -
 def resolve_source(
     connection: Connection, source: str, since: datetime, kind: str | None = None
 ) -> int:
-    """Take off the list what was refused in ``source`` before ``since`` and not again after it.
+    """Resolve entries of ``source`` that were not refused again since ``since``.
 
-    To be called when all of ``source`` was read: what was mended, and what is no longer
-    there, was not refused again.
+    Call it after reading all of ``source``: documents that were mended or removed were not refused
+    again.
 
-    :param kind: only what was refused as a document of this kind, if only such were read
-    :returns: how many entries that were
+    :param kind: only entries of this kind of document, if only these were read
+    :returns: number of resolved entries
     """
     return resolve_sources(connection, [storable(source)], since, kind)
 
@@ -90,7 +90,7 @@ def resolve_source(
 def resolve_sources(
     connection: Connection, sources: Iterable[str], since: datetime, kind: str | None = None
 ) -> int:
-    """:func:`resolve_source` of several sources, named as they are stored."""
+    """:func:`resolve_source` for several sources, by their stored names."""
     resolved = connection.execute(
         update(QuarantinedDocument)
         .where(
@@ -105,7 +105,7 @@ def resolve_sources(
 
 
 def open_refusals(connection: Connection) -> list[QuarantineEntry]:
-    """What is in quarantine, oldest first."""
+    """Unresolved entries, oldest first."""
     table = QuarantinedDocument
     rows = connection.execute(
         select(
@@ -127,8 +127,8 @@ def open_refusals(connection: Connection) -> list[QuarantineEntry]:
 
 
 def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
-    """Take entries off the list by hand; returns the numbers of those that were on it."""
-    forgotten = connection.scalars(
+    """Resolve entries by hand; return the identifiers of those that were unresolved."""
+    resolved = connection.scalars(
         update(QuarantinedDocument)
         .where(
             QuarantinedDocument.resolved_at.is_(None),
@@ -137,10 +137,10 @@ def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
         .values(resolved_at=func.now())
         .returning(QuarantinedDocument.quarantine_id)
     )
-    return set(forgotten)
+    return set(resolved)
 
 
 def now(connection: Connection) -> datetime:
-    """The record's own clock, by which refusals are dated."""
+    """The clock of PostgreSQL, which dates the entries."""
     moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
     return moment

@@ -26,9 +26,9 @@ from graph.tables import (
 
 
 def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_stacks` makes of ``stack``, by column.
+    """Every row that :func:`add_stacks` writes for ``stack``, by column.
 
-    Of package versions only what names them: the rest is what indexes say of them.
+    Package versions only with their identifying columns; other columns come from indexes.
     """
     yield StackRow, {
         "digest": stack.digest, "package_count": len(stack.packages), "document_id": document_id,
@@ -42,13 +42,13 @@ def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dic
 
 
 def add_stacks(connection: Connection, named: Iterable[tuple[Stack, str]]) -> list[str]:
-    """Insert the stacks that are not there yet, and the package versions that they name.
+    """Insert new stacks and their package versions.
 
-    A stack is its packages: measured or advised, the same versions are one row. The caller
-    writes the outbox entries of the stacks.
+    A stack is identified by its packages, whether it was measured or recommended. The caller writes
+    the outbox entries of the stacks.
 
-    :param named: stacks, each with the document that names it; of several the first counts
-    :returns: the digests that were new
+    :param named: stacks with the document that contains each; the first document of a stack counts
+    :returns: digests of the new stacks
     """
     stacks: dict[str, tuple[Stack, str]] = {}
     for stack, document_id in named:
@@ -58,7 +58,7 @@ def add_stacks(connection: Connection, named: Iterable[tuple[Stack, str]]) -> li
         [(key, len(stack.packages), document_id) for key, (stack, document_id) in stacks.items()],
         ("digest", "package_count", "document_id"), "digest",
     )  # fmt: skip
-    # Of a stack that is there the versions are there as well.
+    # Existing stacks have all their versions.
     add_unread_versions(
         connection,
         (
@@ -79,9 +79,9 @@ def add_stacks(connection: Connection, named: Iterable[tuple[Stack, str]]) -> li
 class StackHead:
     """A set of package versions.
 
-    :param inspections: of it
-    :param advised: how many advices recommend it
-    :param document_id: the document that it was first seen in
+    :param inspections: number of its inspections
+    :param advised: number of advice that recommends it
+    :param document_id: the first document that contained it
     """
 
     digest: str
@@ -93,9 +93,10 @@ class StackHead:
 
 @dataclass(frozen=True, slots=True)
 class StackVisibility:
-    """Whose advice is looked at beside what was measured.
+    """Which recommended stacks a client may see; measured stacks are visible to all.
 
-    :param token_id: ``None`` for nobody's
+    :param token_id: stacks recommended for this token; ``None`` for none
+    :param everything: all stacks
     """
 
     token_id: str | None = None
@@ -117,9 +118,9 @@ def browse_stacks(
 ) -> list[StackHead]:
     """Stacks in the order of their digests.
 
-    :param package: that is in it, in ``version`` if that is given
+    :param package: a package in the stack, in ``version`` if set
     :param measured: whether it was inspected
-    :param seen_by: who asks: what was advised alone tells of the project of whoever asked
+    :param seen_by: hides recommended stacks of other clients, which would reveal their projects
     """
     row, release = StackRow, PackageVersionRow
     query = select(row.digest, row.package_count, row.document_id)
@@ -161,7 +162,7 @@ def stack_named(connection: Connection, digest: str) -> StackHead | None:
 
 
 def packages_in(connection: Connection, digest: str) -> list[KnownVersion]:
-    """The releases that a stack is, by package URL."""
+    """The package versions of a stack, by package URL."""
     row = PackageVersionRow
     rows = connection.execute(
         select(row.purl, row.name, row.version, row.index_name)

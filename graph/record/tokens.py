@@ -1,4 +1,4 @@
-"""Bearer tokens: made, found by what a request shows, revoked; only their digests are stored."""
+"""Bearer tokens of the API: create, look up by secret, revoke; only digests are stored."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from sqlalchemy import Connection, Row, func, insert, or_, select, update
 
 from graph.tables import TokenRow
 
-#: What every token begins with, so that one that leaked is found by its looks.
+#: Prefix of every token, so that scanners recognise a leaked one.
 MARK = "thoth_"
-#: Characters shown of a token.
+#: Number of characters that identify a token in lists.
 _SHOWN = len(MARK) + 6
 #: How old ``last_used_at`` may be before it is written again.
 _USE_INTERVAL = timedelta(minutes=1)
 
 
 class Scope(StrEnum):
-    """What a token may do; the value is stored and never renamed."""
+    """Permission of a token; values are stored and never renamed."""
 
     READ = "read"
     ADVISE = "advise"
     INGEST = "ingest"
     INSPECT = "inspect"
     CYPHER = "cypher"
-    #: Everything, and the service itself.
+    #: All scopes, and administration of the service.
     ADMIN = "admin"
 
 
@@ -37,8 +37,8 @@ class Scope(StrEnum):
 class Token:
     """A token without its secret.
 
-    :param prefix: its first characters, to tell it from others
-    :param last_used_at: to the minute
+    :param prefix: first characters of the secret
+    :param last_used_at: accurate to the minute
     """
 
     token_id: str
@@ -51,14 +51,17 @@ class Token:
     last_used_at: datetime | None = None
 
     def may(self, scope: Scope) -> bool:
-        """Whether it has a scope; ``admin`` has all."""
+        """Whether the token has a scope; ``admin`` includes all."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
 
 def create_token(
     connection: Connection, name: str, scopes: Sequence[Scope], expires_at: datetime | None
 ) -> tuple[Token, str]:
-    """A new token and its secret, which is nowhere afterwards; the caller owns the transaction."""
+    """Create a token; return it with its secret, which is not stored.
+
+    The caller owns the transaction.
+    """
     secret = MARK + secrets.token_urlsafe(32)
     row = connection.execute(
         insert(TokenRow)
@@ -76,7 +79,7 @@ def create_token(
 
 
 def token_shown(connection: Connection, secret: str) -> Token | None:
-    """The token of a secret, if it is neither expired nor revoked; its use is noted."""
+    """The valid token of a secret, or ``None``; updates ``last_used_at``."""
     row = connection.execute(
         select(TokenRow.__table__).where(
             TokenRow.digest == digest_of(secret),
@@ -101,32 +104,32 @@ def token_shown(connection: Connection, secret: str) -> Token | None:
 
 
 def tokens(connection: Connection) -> list[Token]:
-    """Every token, the oldest first."""
+    """All tokens, oldest first."""
     query = select(TokenRow.__table__).order_by(TokenRow.created_at, TokenRow.token_id)
     return [_token(row) for row in connection.execute(query)]
 
 
 def revoke_token(connection: Connection, token_id: str) -> bool:
-    """Make a token useless from now on; the caller owns the transaction.
+    """Revoke a token; the caller owns the transaction.
 
-    :param token_id: or the prefix that is shown, where only one token has it
-    :returns: whether there was one that was not revoked
+    :param token_id: its identifier, or its prefix if no other token has the same
+    :returns: whether exactly one valid token matched
     """
-    alike = select(TokenRow.token_id).where(
+    matching = select(TokenRow.token_id).where(
         or_(TokenRow.token_id == token_id, TokenRow.prefix == token_id),
         TokenRow.revoked_at.is_(None),
     )
-    found = list(connection.scalars(alike))
-    if len(found) != 1:
+    matches = list(connection.scalars(matching))
+    if len(matches) != 1:
         return False
     connection.execute(
-        update(TokenRow).where(TokenRow.token_id == found[0]).values(revoked_at=func.now())
+        update(TokenRow).where(TokenRow.token_id == matches[0]).values(revoked_at=func.now())
     )
     return True
 
 
 def digest_of(secret: str) -> str:
-    """What is stored of a secret."""
+    """The digest under which a token is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
