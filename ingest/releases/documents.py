@@ -17,14 +17,17 @@ from ingest.releases.parsing import release_of
 from ingest.releases.solver import SolverResult, is_solver_document
 from ingest.sources.documents import RawDocument, RefusedDocument
 
-#: Characters of a message that are kept.
+#: Characters of a message that are stored.
 _LONGEST = 10_000
 _NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRelease:
-    """A release, and when the index said so, where the document tells."""
+    """A release of a document.
+
+    :param as_of: when the index described it so, if the document says
+    """
 
     release: Release
     as_of: datetime | None
@@ -36,18 +39,18 @@ def parse_releases(
     addresses: Mapping[str, str] = _NO_ADDRESSES,
     now: datetime | None = None,
 ) -> Iterator[ParsedRelease | RefusedDocument]:
-    """The releases in ``raw``, in its order; nothing is raised for what a document holds.
+    """Yield the releases in ``raw`` in their order; a document's content never raises an error.
 
-    :param addresses: names of indexes that are known by their addresses
-    :param now: what times are checked against
+    :param addresses: names of indexes by their URL
+    :param now: later times are refused
     """
     moment = datetime.now(UTC) if now is None else now
     try:
-        for found, as_of in _releases_in(raw, addresses, moment):
-            if isinstance(found, InvalidDocument):
-                yield _refusal(raw, found)
+        for release, as_of in _releases_in(raw, addresses, moment):
+            if isinstance(release, InvalidDocument):
+                yield _refusal(raw, release)
             else:
-                yield ParsedRelease(found, as_of)
+                yield ParsedRelease(release, as_of)
     except InvalidDocument as error:
         yield _refusal(raw, error)
 
@@ -64,8 +67,8 @@ def _releases_in(
     if is_solver_document(document):
         result = SolverResult(document, addresses, now)
         as_of = result.as_of()
-        for found in result.releases():
-            yield found, as_of
+        for release in result.releases():
+            yield release, as_of
     elif "name" in document and "version" in document:
         yield release_of(document, now=now), None
     else:
@@ -76,7 +79,7 @@ def _releases_in(
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
-    """Both texts may quote a document from which no private data was removed."""
+    """Refuse a document; message and field may quote private data, which is removed here."""
     message, field = scrub_words(error.message, _LONGEST), scrub_words(error.field, _LONGEST)
     return RefusedDocument(
         raw.source, InvalidDocument(error.reason, message, field=field, place=raw.place)

@@ -26,9 +26,9 @@ from common.reasons import Reason
 from common.releases import ReleaseFile, kind_of_file
 from ingest.privacy import scrub_words
 
-#: What file systems take; beside a Package URL it still fits the key of an index.
+#: The limit of file systems. With a Package URL it still fits into the key of a database index.
 MAX_FILENAME_BYTES = 255
-#: Ten times what the release with the most wheels has.
+#: Ten times the number of the release with the most wheels.
 MAX_FILES = 10_000
 _MAX_REASON_LENGTH = 1_000
 _MAX_SIZE = 2**53
@@ -101,7 +101,7 @@ def _file(record: Record, at: str, now: datetime) -> ReleaseFile:
 
 
 def _uploaded_at(record: Record, at: str, now: datetime) -> datetime | None:
-    """Nothing of the future: one wrong clock must not cost the release all that is known."""
+    """Return the upload time; ``None`` if it lies in the future, because a clock was wrong."""
     try:
         return time_of(record, "upload_time", at, now)
     except InvalidDocument as error:
@@ -111,7 +111,10 @@ def _uploaded_at(record: Record, at: str, now: datetime) -> datetime | None:
 
 
 def checked_filename(name: str | None, field: str) -> str | None:
-    """The name of a file, which must not be a path; ``None`` if it is missing."""
+    """Return the name of a file; ``None`` if it is missing.
+
+    :raises InvalidDocument: if it is a path, too long or not printable
+    """
     if not name:
         return None
     if len(name.encode("utf-8", "replace")) > MAX_FILENAME_BYTES:
@@ -122,7 +125,7 @@ def checked_filename(name: str | None, field: str) -> str | None:
 
 
 def _sha256_of(record: Record, key: str, at: str) -> str | None:
-    """Hexadecimal digits in lower case, or empty text, which means something else than nothing."""
+    """Return hexadecimal digits in lower case; an empty text is returned as it is."""
     value = record.get(key)
     if value is None or value == "":
         return value
@@ -135,7 +138,7 @@ def _sha256_of(record: Record, key: str, at: str) -> str | None:
 
 
 def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
-    """Whether it is yanked and why; an index may write the reason in place of the flag."""
+    """Return whether and why it is yanked; an index may write the reason in place of the flag."""
     value = record.get("yanked")
     reason = text_of(record, "yanked_reason", at, _ANY_LENGTH)
     if isinstance(value, str):
@@ -148,5 +151,5 @@ def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
 
 
 def public_reason(reason: str | None) -> str | None:
-    """The reason of a yank, shortened, without e-mail addresses and secrets."""
+    """Return the reason of a yank without e-mail addresses and secrets, cut to its limit."""
     return scrub_words(reason, _MAX_REASON_LENGTH) or None if reason else None

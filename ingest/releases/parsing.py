@@ -56,11 +56,11 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
 def index_name(index: str | None, field: str = "$.index") -> str | None:
-    """``index`` if it is a name; one made of host and path if it is an address.
+    """Return the name of an index; the name of a URL is made of its host and path.
 
-    What an address says of a user or a password is never part of the name.
+    User and password of a URL are never part of the name.
 
-    :raises InvalidDocument: if it is neither
+    :raises InvalidDocument: if ``index`` is neither a name nor a URL
 
     >>> index_name("https://user:secret@builds.example/fedora/30/jemalloc/simple/")
     'builds-example-fedora-30-jemalloc'
@@ -69,7 +69,7 @@ def index_name(index: str | None, field: str = "$.index") -> str | None:
     """
     if index is None:
         return None
-    name = _name_of_address(index) if "://" in index else index
+    name = _name_of_url(index) if "://" in index else index
     if len(name) > MAX_INDEX_LENGTH or not _NAME.match(name):
         raise InvalidDocument(
             Reason.WRONG_TYPE,
@@ -79,9 +79,9 @@ def index_name(index: str | None, field: str = "$.index") -> str | None:
     return name
 
 
-def _name_of_address(address: str) -> str:
+def _name_of_url(url: str) -> str:
     try:
-        parts = urlsplit(address)
+        parts = urlsplit(url)
         host = f"{parts.hostname or ''} {parts.port or ''}"
     except ValueError:
         return ""
@@ -89,20 +89,20 @@ def _name_of_address(address: str) -> str:
     return _NO_NAME.sub("-", f"{host} {path}").strip("-").lower()
 
 
-#: A Package URL is a key of both stores, and holds the version with twelve bytes a character.
+#: A Package URL is a key of both stores; a character of the version takes up to twelve bytes in it.
 MAX_PROJECT_LENGTH = 200
 MAX_VERSION_LENGTH = 100
 #: The largest releases known require some hundreds of packages.
 MAX_REQUIREMENTS = 10_000
-#: Texts for people are cut, for some projects have a whole licence where its name should be.
+#: Texts for people are cut: some projects write a whole licence where its name should be.
 _MAX_LICENSE_LENGTH = 200
 _MAX_MESSAGE_LENGTH = 1_000
-#: A whole licence is longer than a name, and a document is bounded anyway.
+#: Longest text that is read; the document itself is bounded, too.
 _ANY_LENGTH = 2**26
 
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 
-#: Problems of what the index serves; with any other, nobody can know without building.
+#: Problems of what the index serves; others are known only after a build.
 _BROKEN = frozenset(
     {
         ReleaseProblem.INVALID_VERSION,
@@ -245,7 +245,7 @@ def _texts_of(record: Record, key: str) -> list[str]:
 
 
 def _public_lines(lines: Sequence[str] | None) -> list[str] | None:
-    """Requirements as they are written, without secrets."""
+    """Return requirement lines as written, without secrets."""
     if lines is None:
         return None
     if len(lines) > MAX_REQUIREMENTS:
@@ -267,10 +267,10 @@ def _judged(
     requirements: Iterable[Requirement],
     requires_python: str | None,
 ) -> _Judgement:
-    """State of a release, with why it is not solved."""
-    wrong = _what_is_wrong(version, requirements, requires_python)
-    if wrong is not None:
-        return ReleaseState.UNPARSABLE, *wrong
+    """Return the state of a release, and why it is not solved."""
+    fault = _fault_of(version, requirements, requires_python)
+    if fault is not None:
+        return ReleaseState.UNPARSABLE, *fault
     if lines is not None:
         return ReleaseState.SOLVED, None, None
     problem = draft.problem or ReleaseProblem.NOT_RECORDED
@@ -278,17 +278,18 @@ def _judged(
     return state, problem, _short(draft.problem_message, _MAX_MESSAGE_LENGTH)
 
 
-def _what_is_wrong(
+def _fault_of(
     version: str, requirements: Iterable[Requirement], requires_python: str | None
 ) -> tuple[ReleaseProblem, str] | None:
     if not _is_version(version):
         return ReleaseProblem.INVALID_VERSION, f"{version!r} is not a version by PEP 440"
-    for asked in requirements:
-        if asked.name is None:
-            return ReleaseProblem.INVALID_REQUIREMENT, f"{asked.raw[:200]!r}: {asked.problem}"
+    for requirement in requirements:
+        if requirement.name is None:
+            message = f"{requirement.raw[:200]!r}: {requirement.problem}"
+            return ReleaseProblem.INVALID_REQUIREMENT, message
     if requires_python is not None and not _is_specifier(requires_python):
-        words = f"Requires-Python {requires_python[:200]!r} is not a specifier by PEP 440"
-        return ReleaseProblem.BROKEN_METADATA, words
+        message = f"Requires-Python {requires_python[:200]!r} is not a specifier by PEP 440"
+        return ReleaseProblem.BROKEN_METADATA, message
     return None
 
 
@@ -316,7 +317,7 @@ def _problem_of(record: Record) -> ReleaseProblem | None:
         return None if value is None else ReleaseProblem(value)
     except ValueError:
         raise InvalidDocument(
-            Reason.OUT_OF_RANGE, f"{value!r} is no known problem", field="$.problem"
+            Reason.OUT_OF_RANGE, f"{value!r} is not a known problem", field="$.problem"
         ) from None
 
 
@@ -327,13 +328,13 @@ def _extras_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _license_of(text: str | None) -> str | None:
-    """The first line, because many projects put the whole text of a licence there."""
+    """Return the first line, because many projects write the whole text of a licence here."""
     lines = (text or "").strip().splitlines()
     return _short(lines[0], _MAX_LICENSE_LENGTH) if lines else None
 
 
 def _short(text: str | None, most: int) -> str | None:
-    """For people to read: nobody's address, no secret, and not more than fits a screen."""
+    """Return a text for people without e-mail addresses and secrets, cut to ``most``."""
     return scrub_words(text, most) or None if text else None
 
 
@@ -353,9 +354,9 @@ def _first_upload(files: Sequence[ReleaseFile]) -> datetime | None:
 def release_body(
     name: str, version: str, index: str, lines: list[str] | None, facts: dict[str, Any]
 ) -> bytes:
-    """The document that gives the same release; what is not known is left out.
+    """Return the document of a release, which parses to the same release; without unknown values.
 
-    :raises InvalidDocument: if a text holds what the stores cannot: NUL, or half a character
+    :raises InvalidDocument: if a text holds NUL or half a surrogate pair, which stores refuse
     """
     document = {
         "name": name,
@@ -401,7 +402,7 @@ def _file_body(file: ReleaseFile) -> Record:
 
 
 def _holds_nul(value: Any) -> bool:
-    """Look closer: an escaped backslash before ``u0000`` is no NUL."""
+    """Whether a text holds NUL; an escaped backslash before ``u0000`` is not one."""
     if isinstance(value, str):
         return "\0" in value
     if isinstance(value, dict):

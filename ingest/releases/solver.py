@@ -1,8 +1,8 @@
-"""Results of the solver of earlier systems: what it installed, one release at a time.
+"""Reads results of the solver of an earlier system.
 
-A solver installed every release that it met into an environment of its own and asked that
-what it requires. So requirements are those of that one environment: without markers, and
-without those of extras. Hashes are left out, for nothing says of which files they are.
+That solver installed each release into an environment of its own and listed its requirements
+there. Requirements are therefore those of one environment, without markers and extras. Hashes are
+left out, because the document does not say to which files they belong.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from common.releases import SOLVER, Release, ReleaseProblem
 from ingest.releases.parsing import index_name, release_of
 
 _LONGEST_TEXT = 2**26
-#: How an installer says that the index has nothing to install; other failures are of a build.
-_NOTHING_THERE = ("could not find a version", "no matching distribution")
-#: How the solver writes that any version will do.
+#: Messages of an installer if the index has nothing to install; other messages are failed builds.
+_NO_FILES = ("could not find a version", "no matching distribution")
+#: Texts of the solver for any version.
 _ANY = frozenset({"", "*", "any"})
 
 
 def is_solver_document(document: Record) -> bool:
-    """Whether it holds the tree that a solver found."""
+    """Whether a document is the result of a solver."""
     result = document.get("result")
     return isinstance(result, dict) and "tree" in result
 
@@ -43,7 +43,7 @@ def is_solver_document(document: Record) -> bool:
 class SolverResult:
     """One result of a solver run.
 
-    :param addresses: names of indexes that are known by their addresses
+    :param addresses: names of indexes by their URL
     """
 
     document: Record
@@ -51,28 +51,28 @@ class SolverResult:
     now: datetime
 
     def as_of(self) -> datetime | None:
-        """When the solver ran.
+        """Return when the solver ran.
 
-        :raises InvalidDocument: if that is no time, or lies in the future
+        :raises InvalidDocument: if it is not a time, or lies in the future
         """
         metadata = record_of(self.document, "metadata", "$")
         return time_of(metadata, "datetime", "$.metadata", self.now)
 
     def releases(self) -> Iterator[Release | InvalidDocument]:
-        """What was installed, then what could not be, then why the rest says nothing.
+        """Yield installed releases, then failed ones, then errors for the other entries.
 
-        A solver met some releases several times; what it saw first counts, and that it
-        installed a release counts more than that it failed to.
+        A release may occur several times: its first entry counts, and a success counts more than
+        a failure.
         """
         seen: set[Purl] = set()
-        for found in self._found():
-            if isinstance(found, InvalidDocument):
-                yield found
-            elif found.purl not in seen:
-                seen.add(found.purl)
-                yield found
+        for release in self._entries():
+            if isinstance(release, InvalidDocument):
+                yield release
+            elif release.purl not in seen:
+                seen.add(release.purl)
+                yield release
 
-    def _found(self) -> Iterator[Release | InvalidDocument]:
+    def _entries(self) -> Iterator[Release | InvalidDocument]:
         result = record_of(self.document, "result", "$")
         for key, read in (
             ("tree", self._solved),
@@ -100,8 +100,8 @@ class SolverResult:
     def _failed(self, entry: Record, at: str) -> Record:
         details = record_of(entry, "details", at)
         message = text_of(details, "message", f"{at}.details", _LONGEST_TEXT) or ""
-        nothing = any(words in message.lower() for words in _NOTHING_THERE)
-        problem = ReleaseProblem.NO_FILES if nothing else ReleaseProblem.NOT_RECORDED
+        no_files = any(text in message.lower() for text in _NO_FILES)
+        problem = ReleaseProblem.NO_FILES if no_files else ReleaseProblem.NOT_RECORDED
         return {
             **self._identity(entry, at),
             "requires_dist": None,
@@ -126,35 +126,35 @@ def _requirement(entry: Record, at: str) -> str:
     name = text_of(entry, "package_name", at)
     if name is None:
         raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=path(at, "package_name"))
-    asked = (text_of(entry, "required_version", at, 2_000) or "").strip()
-    return name if asked.lower() in _ANY else f"{name}{asked}"
+    specifier = (text_of(entry, "required_version", at, 2_000) or "").strip()
+    return name if specifier.lower() in _ANY else f"{name}{specifier}"
 
 
 def _first_and_last(message: str) -> str:
-    """The lines of a traceback that tell a person what failed."""
+    """Return the first and the last line of a traceback, which tell what failed."""
     lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
     return " … ".join(line[:400] for line in dict.fromkeys((*lines[:1], *lines[-1:])))
 
 
 def _unparsed(entry: Record, at: str) -> Record:
-    asked = text_of(entry, "requirement", at, _LONGEST_TEXT) or ""
+    requirement = text_of(entry, "requirement", at, _LONGEST_TEXT) or ""
     raise InvalidDocument(
-        Reason.INVALID_REQUIREMENT, f"the solver could not read {asked[:200]!r}", field=at
+        Reason.INVALID_REQUIREMENT, f"the solver could not read {requirement[:200]!r}", field=at
     )
 
 
 def _unresolved(entry: Record, at: str) -> Record:
     name = text_of(entry, "package_name", at) or ""
-    asked = text_of(entry, "version_spec", at, _LONGEST_TEXT) or ""
+    specifier = text_of(entry, "version_spec", at, _LONGEST_TEXT) or ""
     raise InvalidDocument(
-        Reason.UNRESOLVED, f"the solver found no version of {name}{asked[:200]}", field=at
+        Reason.UNRESOLVED, f"the solver found no version of {name}{specifier[:200]}", field=at
     )
 
 
 def _within(error: InvalidDocument, at: str) -> InvalidDocument:
-    """``error`` with the place in the solver's document; releases are checked by themselves."""
+    """Return ``error`` with the path in the solver's document."""
     if error.field.startswith(at):
         return error
     inner = error.field.removeprefix("$").lstrip(".")
-    words = f"{inner}: {error.message}" if inner else error.message
-    return InvalidDocument(error.reason, words, field=at)
+    message = f"{inner}: {error.message}" if inner else error.message
+    return InvalidDocument(error.reason, message, field=at)
