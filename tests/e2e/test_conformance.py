@@ -45,6 +45,7 @@ def full() -> Iterator[Served]:
         shutil.rmtree(home)
 
 
+@pytest.mark.slow  # tests/integration/test_api_conformance.py asks the same in this process
 def test_every_response_is_as_documented(full: Served, tmp_path: Path) -> None:
     ran = conformance(
         full.base_url, full.token(*SCOPES), tmp_path,
@@ -56,8 +57,8 @@ def test_every_response_is_as_documented(full: Served, tmp_path: Path) -> None:
     assert ran.cases >= 500
 
 
-def test_what_the_server_cannot_read_is_a_problem_too(full: Served) -> None:
-    with full.client() as client:
+def test_what_the_server_cannot_read_is_a_problem_too(served: Served) -> None:
+    with served.client() as client:
         response = client.get("/api/v1", params={"long": "x" * 9000})
     assert response.status_code == 414
     assert response.headers["Content-Type"] == "application/problem+json"
@@ -66,4 +67,4 @@ def test_what_the_server_cannot_read_is_a_problem_too(full: Served) -> None:
     request_id = response.headers["X-Request-Id"]
     assert response.json()["request_id"] == request_id
     assert response.headers["X-Thoth-Version"]
-    assert any(request_id in line for line in full.log.read_text("utf-8").splitlines())
+    assert any(request_id in line for line in served.log.read_text("utf-8").splitlines())
