@@ -18,7 +18,7 @@ from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from common.errors import InvalidFile
 from common.formats.file_fields import refuse
-from common.formats.requirements_files import logical_lines, words_of
+from common.formats.requirements_files import logical_lines, split_words
 from common.reasons import Reason
 
 _CONTINUED = re.compile(r"\\\r?\n")
@@ -139,7 +139,7 @@ def _public_quoted(found: re.Match[str]) -> str:
 
 def _words(line: str) -> list[str]:
     try:
-        return words_of(line, "")
+        return split_words(line, "")
     except InvalidFile:
         return [line]  # whoever reads it says what is wrong
 

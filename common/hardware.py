@@ -29,19 +29,19 @@ from common.formats.json_documents import digest
 from common.inspection import Hardware
 from common.units import THREAD_VARIABLES
 
-#: Instruction sets that numeric libraries choose their kernels by. Mitigations, virtualisation
-#: and power management come and go with the kernel and say nothing about arithmetic.
+#: Instruction sets by which numeric libraries choose their kernels. Flags of mitigations,
+#: virtualisation and power management vary with the operating system kernel and do not matter.
 _ARITHMETIC = re.compile(
     r"sse\d?|sse4[_.]?[12a]|ssse3|avx\w*|fma\d?|f16c|bmi[12]|amx\w*|aes|popcnt"
     r"|asimd\w*|sve\w*|sme[2fib]\w*|neon|fphp|bf16|i8mm|vfpv\d|vsx\w*|altivec"
 )
-#: What Linux calls SSE3.
+#: Linux calls SSE3 ``pni``.
 _ALIASES = {"pni": "sse3"}
 _CLOCK = re.compile(r"\s*(?:CPU\s*)?@\s*[\d.]+\s*[GM]Hz", re.IGNORECASE)
 _MARKS = re.compile(r"\((?:R|TM|C)\)", re.IGNORECASE)
 _MAJOR_MINOR = re.compile(r"\d+(?:\.\d+)?")
 
-#: Fields of ``cpu_info`` that are read; the versions of py-cpuinfo spell some of them differently.
+#: Fields of ``cpu_info`` that are read; versions of py-cpuinfo spell some differently.
 _CPU_FIELDS = (
     "vendor_id_raw",
     "vendor_id",
@@ -60,16 +60,16 @@ _CPU_FIELDS = (
 )
 _REQUESTED_FIELDS = ("cpu_family", "cpu_model", "physical_cpus", "processor")
 
-#: Facts of an honest machine are shorter, and longer ones are not worth keeping.
+#: Bytes of cached input; real machines need less, and larger inputs are not worth caching.
 _KEPT_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a job may use of its machine; ``None`` where there is no limit.
+    """Resource limits of a job; ``None`` where there is no limit.
 
-    :param cpus: that it is pinned to
-    :param cpu_quota: CPUs' worth of time
+    :param cpus: number of CPUs that it is pinned to
+    :param cpu_quota: CPU time, in CPUs
     :param threads: thread variables that are set, by name
     """
 
@@ -81,10 +81,10 @@ class Allowance:
 def hardware_class(
     result: Record, allowance: Allowance, requested: Record | None = None
 ) -> Hardware:
-    """The hardware class of one job; classes repeat, so they are made once and kept.
+    """The hardware class of one job; cached, because classes repeat.
 
-    :param result: of the job: its ``hwinfo`` and ``runtime_environment`` are read
-    :param requested: hardware that was asked for, which counts where the job saw none
+    :param result: result document of the job; ``hwinfo`` and ``runtime_environment`` are read
+    :param requested: requested hardware, used if the job recorded none
     :raises InvalidDocument: with fields relative to the result
     """
     info = record_of(result, "hwinfo", "$")
@@ -102,32 +102,32 @@ def hardware_class(
         "cuda": runtime.get("cuda_version"),
         "known": runtime.get("hardware"),
     }
-    wanted = requested or {}
-    asked = {
-        "hardware": {name: wanted[name] for name in _REQUESTED_FIELDS if name in wanted},
+    request = requested or {}
+    limits = {
+        "hardware": {name: request[name] for name in _REQUESTED_FIELDS if name in request},
         "quota": allowance.cpu_quota,
         "cpus": allowance.cpus,
         "threads": dict(allowance.threads),
     }
-    facts = orjson.dumps((seen, asked))
+    facts = orjson.dumps((seen, limits))
     return (_hardware if len(facts) <= _KEPT_BYTES else _hardware.__wrapped__)(facts)
 
 
 @lru_cache(maxsize=4096)
 def _hardware(facts: bytes) -> Hardware:
-    seen, asked = orjson.loads(facts)
+    seen, limits = orjson.loads(facts)
     cpu = seen["cpu"]
     if cpu:
         identity = _measured(seen)
         brand = _either(cpu, "$.hwinfo.cpu_info", "brand_raw", "brand")
-    elif asked["hardware"]:
-        identity = _requested(asked["hardware"], seen)
-        brand = text_of(asked["hardware"], "processor", "$.run.requests.hardware")
+    elif limits["hardware"]:
+        identity = _requested(limits["hardware"], seen)
+        brand = text_of(limits["hardware"], "processor", "$.run.requests.hardware")
     else:
         identity, brand = _reported(seen), None
     identity |= {
-        "cpu_quota": _quota(asked, identity.get("cpus")),
-        "threads_environment": asked["threads"] or None,
+        "cpu_quota": _quota(limits, identity.get("cpus")),
+        "threads_environment": limits["threads"] or None,
         "gpus": _gpus(seen) or None,
     }
     identity = {name: value for name, value in identity.items() if value is not None}
@@ -154,7 +154,7 @@ def _measured(seen: Record) -> Record:
 
 
 def _requested(hardware: Record, seen: Record) -> Record:
-    """What was asked for: in 2019 a job knew no more of its machine than yes-no flags."""
+    """The requested hardware: in 2019 jobs recorded only flags of their machine."""
     at = "$.run.requests.hardware"
     return {
         "source": "requested",
@@ -179,13 +179,13 @@ def _reported(seen: Record) -> Record:
     }
 
 
-def _quota(asked: Record, cpus: int | None) -> float | None:
-    """CPUs that the job could use, if fewer than there are; pinned to some, it has no others."""
-    pinned = asked["cpus"]
+def _quota(limits: Record, cpus: int | None) -> float | None:
+    """Number of CPUs that the job could use, if it is below that of the machine."""
+    pinned = limits["cpus"]
     if pinned is None or (cpus is not None and pinned >= cpus):
-        quota: float | None = asked["quota"]
+        quota: float | None = limits["quota"]
         return quota
-    return float(pinned if asked["quota"] is None else min(pinned, asked["quota"]))
+    return float(pinned if limits["quota"] is None else min(pinned, limits["quota"]))
 
 
 def _flags(flags: Any) -> list[str] | None:
@@ -206,7 +206,7 @@ def _gpus(seen: Record) -> list[Record]:
     for index, entry in enumerate(list_of(seen, "gpu", "$.hwinfo")):
         at = path("$.hwinfo.gpu", index)
         gpu = as_record(entry, at)
-        found = {
+        facts = {
             "name": text_of(gpu, "name", at),
             "compute_capability": _either(gpu, at, "compute_capability"),
             "driver": _either(gpu, at, "driver_version", "driver"),
@@ -216,7 +216,7 @@ def _gpus(seen: Record) -> list[Record]:
             ),
             "cudnn": _major_minor(_either(gpu, at, "cudnn_version", "cudnn")),
         }
-        gpus.append({name: value for name, value in found.items() if value is not None})
+        gpus.append({name: value for name, value in facts.items() if value is not None})
     return gpus
 
 
@@ -230,12 +230,12 @@ def _either(record: Record, at: str, *names: str) -> str | None:
 
 
 def _major_minor(version: str | None) -> str | None:
-    found = _MAJOR_MINOR.match(version) if version else None
-    return found.group() if found else version
+    match = _MAJOR_MINOR.match(version) if version else None
+    return match.group() if match else version
 
 
 def _without_clock(brand: str | None) -> str | None:
-    """The brand without the clock that is printed on it.
+    """The brand without its clock rate.
 
     >>> _without_clock("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz")
     'Intel Xeon Gold 6130'

@@ -40,7 +40,7 @@ from common.units import (
     rate_fault,
 )
 
-#: How near a reported number of operations must come to a formula to prove it.
+#: Relative tolerance within which a reported operation count proves a formula.
 _PROOF = 1e-3
 _SIZE = re.compile(r"[1-9][0-9]{0,6}\Z")
 _SET_TO = re.compile(r"^(DTYPE|DEVICE|REPS) set to (\S{1,40})\s*$", re.MULTILINE)
@@ -66,7 +66,7 @@ class Measurement:
 
 
 def measurements_of(stdout: Any, stderr: str, at: str) -> list[Measurement]:
-    """The measurements on standard output; none if it holds something else.
+    """The measurements on standard output; empty if it has none.
 
     :param at: JSON path of ``stdout``
     """
@@ -80,7 +80,7 @@ def measurements_of(stdout: Any, stderr: str, at: str) -> list[Measurement]:
 
 
 def _of_results(stdout: Record, at: str) -> list[Measurement]:
-    """``{"@results": [{"@parameters": {…}, "@result": {…}}, …]}`` of a script with several."""
+    """Several results: ``{"@results": [{"@parameters": {…}, "@result": {…}}, …]}``."""
     where = path(at, "@results")
     if stdout.get("@result") is not None:
         raise InvalidDocument(
@@ -94,9 +94,9 @@ def _of_results(stdout: Record, at: str) -> list[Measurement]:
 
 
 def _of_result(printed: Record, at: str) -> list[Measurement]:
-    """``{"@parameters": {…}, "@result": {"elapsed": ms, "rate": GFLOPS}}``, since 2020.
+    """The format since 2020: ``{"@parameters": {…}, "@result": {"elapsed": ms, "rate": GFLOPS}}``.
 
-    Where it names another unit, the rate is in that.
+    A ``unit`` in the result replaces GFLOPS.
     """
     result_at = path(at, "@result")
     result = record_of(printed, "@result", at)
@@ -118,14 +118,19 @@ def _of_result(printed: Record, at: str) -> list[Measurement]:
 
 
 def _by_size(stdout: Record, stderr: str, at: str) -> list[Measurement]:
-    """``{"256": {"elapsed_ms": …, "rate": …}, …}`` of 2019; the rest stood on standard error."""
+    """The format of 2019: ``{"256": {"elapsed_ms": …, "rate": …}, …}``.
+
+    Data type, device and repetitions were printed on standard error.
+    """
     sizes = sorted((key for key in stdout if _SIZE.match(key)), key=int)
     if not sizes:
         return []
-    said = dict(_SET_TO.findall(stderr))
-    common: Record = {name.lower(): said[name] for name in ("DTYPE", "DEVICE") if name in said}
-    if _SIZE.match(said.get("REPS", "")):
-        common["reps"] = int(said["REPS"])
+    printed = dict(_SET_TO.findall(stderr))
+    common: Record = {
+        name.lower(): printed[name] for name in ("DTYPE", "DEVICE") if name in printed
+    }
+    if _SIZE.match(printed.get("REPS", "")):
+        common["reps"] = int(printed["REPS"])
     measurements = []
     for size in sizes:
         where = path(at, size)
@@ -143,25 +148,28 @@ def _by_size(stdout: Record, stderr: str, at: str) -> list[Measurement]:
 
 
 def checked_rate(rate: float, field: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
-    """``rate`` if a device could have reached it."""
+    """``rate``, if it is plausible.
+
+    :raises InvalidDocument: if no device can reach it
+    """
     fault = rate_fault(rate, unit)
     if fault is not None:
-        reason, words = fault
-        raise InvalidDocument(reason, words, field=field)
+        reason, message = fault
+        raise InvalidDocument(reason, message, field=field)
     return rate
 
 
 def _unit(result: Record, at: str) -> Unit:
-    """The unit that the rate is said in; GFLOPS where nothing else is, as it always was."""
-    said = text_of(result, "unit", at)
-    if said is None:
+    """The unit of the rate; by default FLOP/s, printed in GFLOPS."""
+    name = text_of(result, "unit", at)
+    if name is None:
         return Unit.FLOP_PER_SECOND
-    if said not in UNITS:
+    if name not in UNITS:
         known = ", ".join(UNITS)
         raise InvalidDocument(
-            Reason.UNKNOWN_UNIT, f"{said[:40]!r} is none of {known}", field=path(at, "unit")
+            Reason.UNKNOWN_UNIT, f"{name[:40]!r} is none of {known}", field=path(at, "unit")
         )
-    return UNITS[said]
+    return UNITS[name]
 
 
 def _rate(record: Record, at: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
@@ -196,10 +204,10 @@ def _duration_s(value: Any, field: str) -> float:
 def corrected_rate(
     name: str, component: str | None, measurement: Measurement
 ) -> tuple[float, Correction | None]:
-    """The rate, mended where the reported one provably comes from a known wrong formula.
+    """The rate, corrected if the document provably used a known wrong operation count.
 
-    Proof is that rate × elapsed gives the wrong number of operations within 0.1 %
-    and not the right one. Without it the rate stays what the document said.
+    The proof is that rate × elapsed equals the wrong count within 0.1 %, and not the right one.
+    Otherwise the rate is unchanged.
 
     >>> parameters = {"matrix_size": 512, "mini_batch": 40}
     >>> wrong = matmul_operations_of_2019(512, 40)
@@ -217,8 +225,8 @@ def corrected_rate(
     right, wrong = matmul_operations(size, batch), matmul_operations_of_2019(size, batch)
     if abs(done - right) <= _PROOF * right or abs(done - wrong) > _PROOF * wrong:
         return measurement.rate, None
-    mended = checked_rate(right / elapsed_s, path(measurement.at, "rate"))
-    return mended, Correction.TENSORFLOW_MATMUL_MINI_BATCH
+    corrected = checked_rate(right / elapsed_s, path(measurement.at, "rate"))
+    return corrected, Correction.TENSORFLOW_MATMUL_MINI_BATCH
 
 
 def _is_count(value: Any) -> TypeGuard[int]:
@@ -229,20 +237,21 @@ DOCUMENT_VERSION = 1
 
 _INT32 = 2**31 - 1
 
-#: How a job ends that ended by itself.
+#: ``ended`` of a job that exited by itself.
 _EXITED = "exited"
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """The circumstances of a job; what was not recorded stays at its default.
+    """How the runner executed a job; fields keep their default if nothing was recorded.
 
-    :param block: names the jobs that ran in turns with this one, if it was so
-    :param ended: what ended the job, if not the job itself
-    :param host_problem: whether the host ended it, so that it says nothing of the stack
-    :param bundled: name of the indicator, if its script is one of the project's own
-    :param inspection: identifier of the inspection that the job belongs to
-    :param load: mean number of processes that wanted to run in the minute before the job
+    :param ours: whether the executor of this project wrote the document
+    :param block: identifies the jobs that ran interleaved with this one, if any
+    :param ended: what ended the job from outside, if anything
+    :param host_problem: whether the host ended it, which says nothing about the stack
+    :param bundled: name of the indicator, if its script is bundled with this project
+    :param inspection: identifier of its inspection
+    :param load: load average of the minute before the job
     """
 
     ours: bool = False
@@ -263,7 +272,7 @@ class JobRun:
 
 
 def run_of(result: Record) -> JobRun:
-    """Read what the runner said of a job.
+    """Read how the runner executed a job.
 
     :raises InvalidDocument: with fields relative to the result
     """
@@ -297,7 +306,7 @@ def run_of(result: Record) -> JobRun:
 
 
 def _ended_by_host(result: Record, ended: str | None) -> bool:
-    """By the runner's mark; earlier releases made none."""
+    """Whether the host ended the job; documents of earlier releases are judged by its end."""
     if "host_problem" in result:
         return flag_of(result, "host_problem", "$")
     return is_host_end(ended, integer_of(result, "exit_code", "$", -_INT32, _INT32) or 0)
@@ -306,7 +315,7 @@ def _ended_by_host(result: Record, ended: str | None) -> bool:
 def is_ours(document: Record) -> bool:
     """Whether the executor of this project wrote ``document``.
 
-    :raises InvalidDocument: if it did so in a version that is not known here
+    :raises InvalidDocument: if its version is unknown
     """
     version = document.get("document_version")
     if version is None:
@@ -326,7 +335,7 @@ def _bundled(script: Record) -> str | None:
 
 
 def _schedule(schedule: Record) -> tuple[str | None, int | None]:
-    """Block and turn; only jobs that were interleaved have a block in common with others."""
+    """Block and turn; only interleaved jobs have a block."""
     at = "$.schedule"
     run = text_of(schedule, "run", at, 100)
     block = integer_of(schedule, "block", at)
@@ -336,7 +345,7 @@ def _schedule(schedule: Record) -> tuple[str | None, int | None]:
 
 
 def _load(conditions: Record) -> float | None:
-    """Of the minute before the job, the first of three means."""
+    """Load average of the minute before the job, the first of three values."""
     at = "$.conditions.before"
     means = list_of(record_of(conditions, "before", "$.conditions"), "load", at)
     return as_number(means[0], path(at, "load"), 0.0, 1e9) if means else None
@@ -355,7 +364,7 @@ def _limits(result: Record) -> Allowance | None:
 
 
 def thread_variables(variables: Record, at: str) -> dict[str, str]:
-    """Those of ``variables`` that decide on threads, as text of at most 20 characters."""
+    """The variables that set numbers of threads, as texts of at most 20 characters."""
     threads = {}
     for name in THREAD_VARIABLES:
         value = variables.get(name)

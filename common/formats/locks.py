@@ -27,8 +27,8 @@ from common.reasons import Reason
 from common.redaction import without_secrets
 
 NO_LOCK = "the document names no locked packages"
-#: A Package URL holds project, version and index, which may take twelve bytes a character
-#: there, and is a key of both stores.
+#: A Package URL contains project, version and index, with up to twelve bytes for a character,
+#: and is a key of both stores.
 MAX_PROJECT_LENGTH = 200
 MAX_INDEX_LENGTH = 128
 
@@ -239,9 +239,9 @@ def _locked_file(file: PackageWheel | PackageSdist, at: str) -> LockedFile:
 
 
 def stack_of(locked: Record, at: str) -> tuple[Stack | None, str | None]:
-    """The pinned packages of a lock, and a note on what it lacks.
+    """The pinned packages of a ``Pipfile.lock``, and a note about unpinned entries.
 
-    Development packages are left out: they are not installed where a stack is measured.
+    Development packages are excluded, because they are not installed for measurements.
     """
     default = record_of(locked, "default", at)
     pinned: list[PackageVersion] = []
@@ -264,7 +264,7 @@ def stack_of(locked: Record, at: str) -> tuple[Stack | None, str | None]:
 
 
 def _release(name: str, entry: Any, at: str) -> PackageVersion | None:
-    """One entry of a lock; ``None`` for a repository, a path or a range."""
+    """The release of an entry; ``None`` for a repository, a path or a range."""
     if isinstance(entry, str):
         entry = {"version": entry}
     record = as_record(entry, at)
@@ -278,7 +278,7 @@ def _release(name: str, entry: Any, at: str) -> PackageVersion | None:
     release = pinned_version(version)
     if version is None or release is None:
         return None
-    # int() refuses numbers of thousands of digits, and no release has a hundred characters.
+    # int() refuses numbers of thousands of digits; real versions are short.
     if len(version) > 100:
         raise InvalidDocument(
             Reason.INVALID_VERSION, "a version of over 100 characters", field=path(at, "version")

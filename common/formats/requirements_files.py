@@ -16,13 +16,13 @@ from common.packages import version_of
 from common.reasons import Reason
 
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
-#: What makes ``shlex`` do more than split at blanks.
+#: Characters for which ``shlex`` does more than split at blanks.
 _QUOTING = re.compile(r"""['"\\]""")
-#: Of words that are quoted: ``shlex`` takes time by the square of a word's length.
+#: Characters of quoted options: ``shlex`` is quadratic in the length of a word.
 _MAX_QUOTED = 4_096
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _BEGINS_OPTIONS = re.compile(r"(?:^|\s)(?=-)")
-#: Options by every name that they have; which of them take a value.
+#: Aliases of options, and the options that take a value.
 _SHORT = {"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-i": "--index-url",
           "-f": "--find-links", "-C": "--config-settings"}  # fmt: skip
 _LONG = {"--pypi-url": "--index-url", "--config-setting": "--config-settings"}
@@ -38,12 +38,12 @@ _FLAGS = frozenset(
     {"--pre", "--no-index", "--prefer-binary", "--require-hashes", "--no-require-hashes",
      "--process-dependency-links", "--always-unzip", "-Z"}
 )  # fmt: skip
-#: What may stand behind a requirement.
+#: Options that may follow a requirement.
 OF_REQUIREMENT = frozenset({"--hash", "--config-settings", "--global-option", "--install-option"})
 
 
 _REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+", re.IGNORECASE)
-#: Of addresses that installers follow; a letter alone is a drive.
+#: URL schemes that installers support; a single letter is a drive.
 _SCHEME = re.compile(
     r"(?:https?|ftp|file|(?:git|hg|svn|bzr|ssh|sftp)(?:\+[a-z]+)?):", re.IGNORECASE
 )
@@ -76,7 +76,7 @@ SOURCE_KEYS: Mapping[str, SourceKind] = {
 class Line:
     """A logical line.
 
-    :param number: of the physical line that it begins at, from 1
+    :param number: of its first physical line, from 1
     :param requirement: empty for a line of options
     :param options: name and value, in order; the value of a flag is empty
     """
@@ -86,7 +86,7 @@ class Line:
     options: tuple[tuple[str, str], ...]
 
     def values(self, option: str) -> list[str]:
-        """What was given for an option."""
+        """The values of an option."""
         return [value for name, value in self.options if name == option]
 
 
@@ -113,7 +113,7 @@ def parse_line(line: str, number: int, at: str) -> Line:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations, without comments, and the number that each begins at."""
+    """Lines joined with their continuations, without comments, and their first line number."""
     held, began = list[str](), 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         began = began or number
@@ -130,7 +130,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
-    pending = iter(words_of(text, at))
+    pending = iter(split_words(text, at))
     for word in pending:
         option, given = _option(word)
         if option in _WITH_VALUE:
@@ -142,32 +142,31 @@ def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
         else:
             refuse(
                 Reason.INVALID_REQUIREMENT,
-                f"{shown(word)} is no option of a requirements file",
+                f"{shown(word)} is not an option of a requirements file",
                 at,
                 "see pip's reference of the requirements file format",
             )
         if behind != (option in OF_REQUIREMENT):
             refuse(
                 Reason.INVALID_REQUIREMENT,
-                f"{option} {'behind' if behind else 'without'} a requirement",
+                f"{option} {'after' if behind else 'without'} a requirement",
                 at,
-                "give it a line of its own" if behind else "put it behind a requirement",
+                "give it a line of its own" if behind else "put it after a requirement",
             )
         yield option, value
 
 
-def words_of(text: str, at: str) -> list[str]:
-    """A shell's words; by far the most lines have hashes alone, and need no shell's rules.
+def split_words(text: str, at: str) -> list[str]:
+    """Split into shell words. Most lines only have hashes and need no shell rules.
 
-    :raises InvalidFile: if a quote is not closed, or the text is long and has any
+    :raises InvalidFile: if a quote is not closed, or if a long text has quotes
     """
     if not _QUOTING.search(text):
         return [word for word in _BLANKS.split(text) if word]
     if len(text) > _MAX_QUOTED:
         refuse(
             Reason.OUT_OF_RANGE,
-            f"{len(text)} characters of options with quotes or backslashes in them, where at most "
-            f"{_MAX_QUOTED} are read",
+            f"{len(text)} characters of options with quotes or backslashes, limit {_MAX_QUOTED}",
             at,
             "give each option a line of its own",
         )
@@ -183,7 +182,7 @@ def words_of(text: str, at: str) -> list[str]:
 
 
 def _option(word: str) -> tuple[str, str | None]:
-    """The full name of an option, and its value if it is in the same word."""
+    """The full name of an option, and its value if the same word contains it."""
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         return _LONG.get(name, name), value if equals else None
@@ -194,7 +193,7 @@ def _option(word: str) -> tuple[str, str | None]:
 
 
 def kind_of_reference(text: str) -> SourceKind:
-    """What a direct reference leads to.
+    """The kind of source of a direct reference.
 
     >>> [kind_of_reference(it).value for it in ("git+https://h/r", "file:///w", "https://h/x.whl")]
     ['repository', 'local_path', 'address']
@@ -205,10 +204,10 @@ def kind_of_reference(text: str) -> SourceKind:
 
 
 def reference_without_name(text: str) -> SourceKind | None:
-    """What a line leads to that names no package: an address or a path; ``None`` for neither.
+    """The kind of source of a line that is only a URL or a path; ``None`` if it is neither.
 
-    Something before a colon is no path, so that any file with colons is not taken for one of
-    requirements.
+    A text with another prefix before a colon is not a path, so that arbitrary files with colons are
+    not mistaken for requirements files.
 
     >>> [reference_without_name(it) for it in ("./here", "a-1.whl", "https://h/a.zip#egg=a", "a>1")]
     [<SourceKind.LOCAL_PATH: 'local_path'>, <SourceKind.LOCAL_PATH: 'local_path'>, \
@@ -230,7 +229,7 @@ def reference_without_name(text: str) -> SourceKind | None:
 
 
 def is_remote(where: str) -> bool:
-    """Whether an address leads to another machine; a path does not.
+    """Whether a URL leads to another machine.
 
     >>> [is_remote(it) for it in ("./here", "file:///w.whl", "git+ssh://h/r", "HTTPS://h/a.whl")]
     [False, False, True, True]
@@ -239,7 +238,7 @@ def is_remote(where: str) -> bool:
 
 
 def has_variable(text: str) -> bool:
-    """Whether a text has a variable in it that a tool would expand.
+    """Whether a text contains a variable that tools would expand.
 
     >>> has_variable("https://${TOKEN}@h/simple"), has_variable("https://h/$x")
     (True, False)
@@ -248,7 +247,7 @@ def has_variable(text: str) -> bool:
 
 
 def pinned(specifier: str) -> str | None:
-    """The version that a specifier names alone, normalised.
+    """The only version that a specifier allows, normalised; ``None`` if it allows several.
 
     >>> pinned("==1.0RC1"), pinned("==1.*"), pinned("===2.0"), pinned("==1.0,>0")
     ('1.0rc1', None, '2.0', None)

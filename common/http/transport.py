@@ -26,18 +26,18 @@ from common.formats.installer_configuration import pip_options
 from common.redaction import cut
 
 _PORTS = {"http": 80, "https": 443}
-#: Addresses of the old protocol as the new one writes them for translators (RFC 6052).
+#: IPv4 addresses embedded in IPv6 addresses for translators (RFC 6052).
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
-#: What is given out for the public network so far (RFC 4291, 2.4; IANA). All else is some
-#: machine's own, a translator's or an old way to write either.
-_GIVEN_OUT = ipaddress.ip_network("2000::/3")
+#: IPv6 addresses allocated to the public network so far (RFC 4291, 2.4; IANA). All others are
+#: local, belong to translators, or are an obsolete notation.
+_ALLOCATED = ipaddress.ip_network("2000::/3")
 
 
 class AddressGuard:
-    """Says which addresses of a host may be connected to.
+    """Decides which addresses of a host may be connected to.
 
-    Public ones may. Private ones may if the host is the index's own, if the index's own host
-    has the same address and the same port (a mirror that is also the file host), or if the
+    Public addresses are allowed. Private addresses are allowed if the host is the server itself, if
+    the server has the same address and port (a mirror that also hosts the files), or if the
     settings name the host.
     """
 
@@ -47,23 +47,23 @@ class AddressGuard:
         self._file_hosts = frozenset(it.lower() for it in file_hosts)
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of ``host`` that may be connected to, in the resolver's order.
+        """The allowed addresses of ``host``, in the resolver's order.
 
         :raises IndexProblem: if there are none (``address_refused``, ``unreachable``)
         """
-        found = await _resolve(host, port)
+        resolved = await _resolve(host, port)
         if self._is_trusted(host, port):
-            return found
-        allowed = [it for it in found if is_public(it)]
+            return resolved
+        allowed = [address for address in resolved if is_public(address)]
         if not allowed and port == self._own[1]:
             own = await _resolve(*self._own)
-            allowed = [it for it in found if it in own]
+            allowed = [address for address in resolved if address in own]
         if not allowed:
             raise refused(host)
         return allowed
 
     def check_literal(self, host: str, port: int) -> None:
-        """Refuse a private address written as such, for where a proxy resolves names.
+        """Refuse a literal private address. Used with proxies, which resolve names themselves.
 
         :raises IndexProblem: ``address_refused``
         """
@@ -79,7 +79,7 @@ class AddressGuard:
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to the addresses that were checked, so that no second look-up can differ."""
+    """Connects to the checked addresses only, so that a second look-up cannot differ."""
 
     def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
@@ -108,7 +108,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the public network, whichever way it is written.
+    """Whether an IP address is public, in any notation.
 
     >>> is_public("127.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("64:ff9b::a00:1")
     (False, False, False)
@@ -118,7 +118,7 @@ def is_public(address: str) -> bool:
         inner = ip.ipv4_mapped or ip.sixtofour
         if ip in _TRANSLATED:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner is None and ip not in _GIVEN_OUT:
+        if inner is None and ip not in _ALLOCATED:
             return False
         ip = inner or ip
     return ip.is_global and not ip.is_multicast
@@ -135,7 +135,7 @@ def refused(host: str) -> IndexProblem:
 
 def _may_be_public(host: str) -> bool:
     try:
-        # What the system's resolver takes for an address, such as 127.1, and no name.
+        # Notations that the system's resolver accepts as addresses, such as 127.1.
         written = socket.inet_ntoa(socket.inet_aton(host))
     except OSError:
         written = host
@@ -148,25 +148,24 @@ def _may_be_public(host: str) -> bool:
 async def _resolve(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        records = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         raise IndexProblem(
-            IndexFault.UNREACHABLE, f"{cut(host)} is not known: {cut(error)}", retryable=True
+            IndexFault.UNREACHABLE, f"{cut(host)} cannot be resolved: {cut(error)}", retryable=True
         ) from None
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in records))
 
 
-#: How long a connection is kept that nothing is asked on.
+#: Seconds that an idle connection stays open.
 _KEPT_S = 30.0
 _BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Sends requests by a pool of connections that a guard watches.
+    """Sends requests over a pool of guarded connections.
 
-    Proxies of the environment are used; their addresses are the operator's word, and what
-    they connect to is theirs to resolve: then only private addresses written as such are
-    refused here.
+    Proxies of the environment are used. Their own addresses are trusted, and they resolve host
+    names; then only literal private addresses can be refused.
     """
 
     def __init__(self, guard: AddressGuard, connections: int) -> None:
@@ -219,7 +218,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         return self._pools[url.scheme, proxy]
 
     def _made(self, scheme: str, proxy: str | None) -> httpcore.AsyncConnectionPool:
-        # Reading the system's certificates takes longer than a request without any.
+        # Loading the system's certificates takes longer than a request, so only HTTPS does it.
         tls = tls_context(os.environ) if scheme == "https" else None
         if proxy is None:
             return httpcore.AsyncConnectionPool(
@@ -252,9 +251,9 @@ class _ResponseStream(httpx.AsyncByteStream):
 
 
 def tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """Trusts what pip and uv are told to trust, else what this system does.
+    """Trust the certificates that pip and uv are configured with, else those of the system.
 
-    :raises InvalidSettings: if a file of certificates cannot be read
+    :raises InvalidSettings: if certificates cannot be read
     """
     candidates = [environ.get(it) for it in _BUNDLES] + [pip_options(environ).get("cert")]
     bundle = next((it for it in candidates if it), None)
@@ -277,29 +276,31 @@ def _proxy_for(scheme: str, host: str, port: int) -> str | None:
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     if not proxy.startswith(("http://", "https://")):
-        # The address may hold a password, so it is not repeated.
+        # The URL may contain a password, so it is not repeated.
         raise InvalidSettings(f"{scheme.upper()}_PROXY: only http and https proxies can be used")
     return proxy
 
 
 def problem_of(error: Exception, host: str, answering: bool) -> IndexProblem:
-    """What the library's error means.
+    """Translate an error of the HTTP libraries.
 
-    :param answering: whether the beginning of an answer had come
+    :param answering: whether the response had started
     """
-    words = cut(f"{host}: {error or type(error).__name__}")
+    message = cut(f"{host}: {error or type(error).__name__}")
     if isinstance(error, TimeoutError | httpcore.TimeoutException | httpx.TimeoutException):
         return IndexProblem(
             IndexFault.TIMEOUT, f"{cut(host)} does not answer in time", retryable=True
         )
     if isinstance(error, httpcore.RemoteProtocolError):
         if answering or "disconnected" in str(error):
-            return IndexProblem(IndexFault.TRUNCATED, words, retryable=True)
-        return IndexProblem(IndexFault.MALFORMED, words)
+            return IndexProblem(IndexFault.TRUNCATED, message, retryable=True)
+        return IndexProblem(IndexFault.MALFORMED, message)
     if isinstance(error, httpcore.ReadError | httpcore.WriteError):
-        return IndexProblem(IndexFault.TRUNCATED, f"{cut(host)} cut the connection", retryable=True)
+        return IndexProblem(
+            IndexFault.TRUNCATED, f"{cut(host)} closed the connection", retryable=True
+        )
     if isinstance(error, httpcore.NetworkError | httpcore.ProxyError):
-        # The pool raises its errors anew, without their cause.
+        # The pool raises errors anew, without their cause.
         no_tls = isinstance(error.__cause__ or error.__context__, ssl.SSLError)
-        return IndexProblem(IndexFault.UNREACHABLE, words, retryable=not no_tls)
-    return IndexProblem(IndexFault.MALFORMED, words)
+        return IndexProblem(IndexFault.UNREACHABLE, message, retryable=not no_tls)
+    return IndexProblem(IndexFault.MALFORMED, message)

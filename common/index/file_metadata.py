@@ -27,14 +27,14 @@ from common.index.partial_zip import (
 )
 from common.index.project_pages import IndexFile, as_malformed
 
-#: Bytes of a wheel's end that are asked for first: its table of contents, before it METADATA.
+#: Bytes of a wheel's end that are fetched first: usually METADATA and the table of contents.
 TAIL = 32 << 10
-#: How often a further part is asked for.
+#: Maximum number of further range requests.
 _ROUNDS = 4
-#: Bytes of one part: the largest table of contents that is read.
+#: Bytes of one range: the largest table of contents that is read.
 _LARGEST_PART = 16 << 20
 _IN_MEMORY = 8 << 20
-#: What servers answer that give no parts, or none of a file's end.
+#: Statuses of servers without support for ranges, or for ranges from the end.
 _NO_PARTS = frozenset({400, 405, 416, 501})
 
 
@@ -42,10 +42,10 @@ _NO_PARTS = frozenset({400, 405, 416, 501})
 class MetadataRead:
     """Metadata of one file.
 
-    :param text: empty if a source distribution has none
+    :param text: empty if a source distribution has no metadata
     :param source: ``metadata-file``, ``wheel-range``, ``wheel`` or ``sdist``
-    :param static: whether its requirements hold for what is built from the file: always for
-        a wheel; for a source distribution only where it says so (PEP 643)
+    :param static: whether builds keep its requirements: always for a wheel, for a source
+        distribution only if it says so (PEP 643)
     """
 
     text: str = field(repr=False)
@@ -54,7 +54,7 @@ class MetadataRead:
 
 
 def read_as(file: IndexFile, data: bytes | None, source: str) -> MetadataRead:
-    """Text of metadata that was found; old files are in other encodings than UTF-8."""
+    """Metadata from bytes; old files that are not UTF-8 are read as Latin-1."""
     try:
         text = (data or b"").decode()
     except UnicodeDecodeError:
@@ -63,45 +63,46 @@ def read_as(file: IndexFile, data: bytes | None, source: str) -> MetadataRead:
 
 
 def metadata_of(file: IndexFile, text: str, source: str) -> MetadataRead:
-    """Whether the text can be relied on depends on the kind of file it is of."""
+    """Metadata from text; the kind of file decides whether it is static."""
     static = file.kind == "wheel" or parse_core_metadata(text).is_static
     return MetadataRead(text, source, static)
 
 
 def archive_metadata(file: IndexFile, archive: BinaryIO, limit: int) -> bytes | None:
-    """Metadata inside a whole file.
+    """Metadata inside a complete file.
 
-    :raises IndexProblem: ``malformed``, ``too_large``, or ``not_found`` for other kinds
+    :raises IndexProblem: ``malformed``, ``too_large``, or ``not_found`` for other kinds of files
     """
     if file.kind == "wheel":
         return wheel_metadata(archive, file.filename, limit)
     if file.kind == "sdist":
         return sdist_metadata(archive, file.filename, limit)
-    raise IndexProblem(IndexFault.NOT_FOUND, f"{file.filename}: no metadata is read of such a file")
+    raise IndexProblem(
+        IndexFault.NOT_FOUND, f"{file.filename}: metadata of such files is not supported"
+    )
 
 
 def check_hash(file: IndexFile, archive: BinaryIO) -> None:
-    """Compare a whole file with what its page promised, and go back to its beginning.
+    """Compare a complete file with hash and size on its page, and rewind it.
 
     :raises IndexProblem: ``hash_mismatch``, ``size_mismatch``
     """
     digest = hashlib.sha256()
     while piece := archive.read(1 << 20):
         digest.update(piece)
-    found, size = digest.hexdigest(), archive.tell()
+    sha256, size = digest.hexdigest(), archive.tell()
     archive.seek(0)
     if file.size_bytes not in (None, size):
         raise _other_size(file, size)
-    if file.sha256 not in (None, found):
-        raise IndexProblem(
-            IndexFault.HASH_MISMATCH, f"{file.filename} has sha256 {found}, promised: {file.sha256}"
-        )
+    if file.sha256 not in (None, sha256):
+        message = f"{file.filename} has sha256 {sha256}, promised: {file.sha256}"
+        raise IndexProblem(IndexFault.HASH_MISMATCH, message)
 
 
 async def fetch_metadata(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
-    """Read the metadata file if there is one, else parts of a wheel, else the whole file.
+    """Read the metadata file if there is one, else parts of a wheel, else the complete file.
 
-    :raises IndexProblem: also for what its parsers did not foresee
+    :raises IndexProblem: also for unexpected errors of the parsers
     """
     with as_malformed(f"the metadata of {file.filename}"):
         return await _fetch_metadata(fetcher, file)
@@ -130,30 +131,30 @@ async def _metadata_file(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     what = f"the metadata of {file.filename}"
     limits = {200: fetcher.limits.metadata_bytes}
     await fetcher.fetch(FetchRequest(url, what, limits, body, {"Accept-Encoding": "gzip"}))
-    found = hashlib.sha256(body.getvalue()).hexdigest()
-    if file.metadata_sha256 not in ("", found):
-        message = f"{what} has sha256 {found}, promised: {file.metadata_sha256}"
+    sha256 = hashlib.sha256(body.getvalue()).hexdigest()
+    if file.metadata_sha256 not in ("", sha256):
+        message = f"{what} has sha256 {sha256}, promised: {file.metadata_sha256}"
         raise IndexProblem(IndexFault.HASH_MISMATCH, message)
     return read_as(file, body.getvalue(), "metadata-file")
 
 
 async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
-    """Ask for the wheel's end, then for what was missing in it."""
+    """Fetch the wheel's end, then the parts that are missing."""
     with _temporary() as body:
-        # Some servers refuse to count from the end; most pages say how large a file is.
+        # Some servers refuse ranges from the end; most pages have the size of a file.
         size = file.size_bytes
-        asked = f"bytes=-{TAIL}" if not size else f"bytes={max(0, size - TAIL)}-{size - 1}"
+        tail_range = f"bytes=-{TAIL}" if not size else f"bytes={max(0, size - TAIL)}-{size - 1}"
         limits = {200: fetcher.limits.archive_bytes, 206: TAIL}
-        wanted = FetchRequest(file.url, file.filename, limits, body, {"Range": asked})
-        answer = await _or_no_range(fetcher, wanted)
-        if answer is None:
+        request = FetchRequest(file.url, file.filename, limits, body, {"Range": tail_range})
+        header = await _or_no_range(fetcher, request)
+        if header is None:
             return await asyncio.to_thread(_read_whole, file, body, fetcher.limits.metadata_bytes)
-        first, size = content_range(answer, _length(body), file.filename)
+        first, size = content_range(header, _length(body), file.filename)
         if file.size_bytes not in (None, size):
             raise _other_size(file, size)
         tail = body.read()
     if first + len(tail) != size:
-        message = f"{file.filename}: another part than the end that was asked for"
+        message = f"{file.filename}: another range than the requested end"
         raise IndexProblem(IndexFault.MALFORMED, message)
     sparse = SparseFile(size)
     sparse.add(first, tail)
@@ -168,7 +169,7 @@ async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
 async def _by_entry(
     fetcher: Fetcher, file: IndexFile, sparse: SparseFile, tail: bytes
 ) -> bytes | None:
-    """METADATA without the rest of a large table of contents, where that can be done."""
+    """METADATA without the rest of a large table of contents; ``None`` if that is impossible."""
     limit = fetcher.limits.metadata_bytes
     entry = entry_in_tail(tail, sparse.size, file.filename, limit)
     if entry is None:
@@ -181,7 +182,7 @@ async def _by_entry(
     try:
         return entry.read(sparse.read(entry.end - entry.start), file.filename, limit)
     except MissingSpan:
-        # A server may give less than it was asked for; the rest is asked for part by part.
+        # The server sent less than requested; the rest is fetched part by part.
         return None
     except IndexProblem as problem:
         if problem.code is not IndexFault.MALFORMED:
@@ -189,20 +190,20 @@ async def _by_entry(
         return None
 
 
-async def _or_no_range(fetcher: Fetcher, wanted: FetchRequest) -> str | None:
-    """The header that says which part came, or ``None`` if the whole file did."""
+async def _or_no_range(fetcher: Fetcher, request: FetchRequest) -> str | None:
+    """The header ``Content-Range``, or ``None`` if the complete file was sent."""
     try:
-        answer = await fetcher.fetch(wanted)
+        response = await fetcher.fetch(request)
     except IndexProblem as problem:
         if problem.code is not IndexFault.TOO_LARGE:
             raise
-        message = f"{wanted.what} is large, and the server gives no parts of it"
+        message = f"{request.what} is large, and the server does not support ranges"
         raise IndexProblem(IndexFault.NO_RANGE, message) from None
-    return answer.headers.get("content-range", "") if answer.status == 206 else None
+    return response.headers.get("content-range", "") if response.status == 206 else None
 
 
 async def _complete(fetcher: Fetcher, file: IndexFile, sparse: SparseFile) -> bytes:
-    """Read METADATA, asking for each part that turns out to be missing."""
+    """Read METADATA, and fetch each part that is missing."""
     limit = fetcher.limits.metadata_bytes
 
     def attempt() -> bytes:
@@ -215,22 +216,24 @@ async def _complete(fetcher: Fetcher, file: IndexFile, sparse: SparseFile) -> by
             return await asyncio.to_thread(attempt)
         except MissingSpan as missing:
             await _add(fetcher, file, sparse, missing)
-    raise IndexProblem(IndexFault.MALFORMED, f"{file.filename} leads from part to part")
+    raise IndexProblem(
+        IndexFault.MALFORMED, f"{file.filename} needs more than {_ROUNDS} range requests"
+    )
 
 
 async def _add(fetcher: Fetcher, file: IndexFile, sparse: SparseFile, missing: MissingSpan) -> None:
     length = missing.end - missing.start
     if length > _LARGEST_PART:
-        message = f"{file.filename} is not read by {length:,} bytes"
+        message = f"{file.filename} needs a range of {length:,} bytes"
         raise IndexProblem(IndexFault.TOO_LARGE, message)
     body = io.BytesIO()
-    asked = {"Range": f"bytes={missing.start}-{missing.end - 1}"}
-    wanted = FetchRequest(file.url, file.filename, {206: length}, body, asked)
-    answer = await fetcher.fetch(wanted)
-    header = answer.headers.get("content-range", "")
+    headers = {"Range": f"bytes={missing.start}-{missing.end - 1}"}
+    request = FetchRequest(file.url, file.filename, {206: length}, body, headers)
+    response = await fetcher.fetch(request)
+    header = response.headers.get("content-range", "")
     first, size = content_range(header, len(body.getvalue()), file.filename)
     if (first, size) != (missing.start, sparse.size):
-        raise IndexProblem(IndexFault.MALFORMED, f"{file.filename} changes while it is read")
+        raise IndexProblem(IndexFault.MALFORMED, f"{file.filename} changed between two requests")
     sparse.add(first, body.getvalue())
 
 
@@ -247,8 +250,8 @@ def _read_whole(file: IndexFile, body: BinaryIO, limit: int) -> MetadataRead:
 
 
 def _temporary() -> BinaryIO:
-    made: Callable[[int], object] = tempfile.SpooledTemporaryFile
-    return cast(BinaryIO, made(_IN_MEMORY))
+    temporary_file: Callable[[int], object] = tempfile.SpooledTemporaryFile
+    return cast(BinaryIO, temporary_file(_IN_MEMORY))
 
 
 def _length(file: BinaryIO) -> int:

@@ -26,15 +26,15 @@ from common.releases import as_json_time, kind_of_file
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """One file of a project, as the index's page names it.
+    """One file of a project, from the index's page.
 
     :param version: normalised by PEP 440, or as in the file's name if it is no version
     :param kind: ``wheel``, ``sdist`` or ``other``, as :func:`common.releases.kind_of_file`
     :param sha256: hexadecimal digits in lower case; ``None`` if the page has no such hash
-    :param metadata_sha256: of the metadata file offered beside it; empty text if it is
-        offered without a hash, ``None`` if it is not offered (PEP 658)
-    :param attested: whether attestations are offered (PEP 740); ``None`` if the page cannot say
-    :param url: where it is; may hold a token, so it is neither shown nor stored
+    :param metadata_sha256: of the separate metadata file (PEP 658); empty if it has no hash,
+        ``None`` if there is no such file
+    :param attested: whether attestations exist (PEP 740); ``None`` if unknown
+    :param url: may contain a token, so it is neither shown nor stored
     """
 
     filename: str
@@ -51,7 +51,7 @@ class IndexFile:
     url: str = field(default="", repr=False, compare=False)
 
     def as_document(self) -> dict[str, Any]:
-        """The file as release documents write it."""
+        """The file as in a release document; the page's digest is computed from it."""
         return {
             "filename": self.filename,
             "sha256": self.sha256,
@@ -67,20 +67,19 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class ProjectPage:
-    """All files of one project, as the index said at ``as_of``.
+    """All files of one project, as of the time ``as_of``.
 
     :param name: normalised
-    :param releases: files by version, in the page's order; a version that is none by PEP 440
-        keeps the text it has in file names, and one that is only named (PEP 700) has no files
-    :param digest: of what the page says of ``files``, whatever their order and addresses;
-        :data:`NO_FILES` if there are none
-    :param as_of: when the index said so, or last confirmed it (this machine's clock, UTC)
-    :param from_cache: whether the page was not transferred again: it was young enough, or the
-        index confirmed it
-    :param skipped: names of files that belong to no version of this project, and of entries
-        that cannot be read
-    :param conflicts: files that are listed with two hashes, of which the first counts: version,
-        name, first hash and the other
+    :param releases: files by version, in the page's order; a version that violates PEP 440 is kept
+        as in file names, and one that is only listed (PEP 700) has no files
+    :param digest: of ``files``, independent of their order and URLs; :data:`NO_FILES` if there
+        are none
+    :param as_of: when the index sent or last confirmed the page (this machine's clock, UTC)
+    :param from_cache: whether the page was not transferred again, because it was recent enough or
+        the index confirmed it
+    :param skipped: names of files that belong to no version of this project, and of invalid entries
+    :param conflicts: version, name, first and other hash of files that are listed with two hashes;
+        the first one counts
     """
 
     name: str
@@ -104,11 +103,11 @@ def page_of(
     as_of: datetime,
     from_cache: bool = False,
 ) -> ProjectPage:
-    """Put files together by version; the first of two of one name counts.
+    """Group files by version; of two files with one name the first counts.
 
-    :param entries: files, and the names of what cannot be one
-    :param versions: as the index writes them, which decides between spellings such as
-        ``1.0`` and ``1.0.0``; otherwise the first file does. Those without files come last
+    :param entries: files, and names of invalid entries
+    :param versions: listed by the index, whose spelling wins over that of files, such as ``1.0``
+        over ``1.0.0``; versions without files come last
     """
     spelled: dict[str, str] = {}
     for version in versions:
@@ -143,9 +142,9 @@ def page_of(
 
 
 def spelling(version: str) -> tuple[str, str]:
-    """What a version is known as, and how it is written: equal ones have one key.
+    """Key and spelling of a version; equal versions have the same key.
 
-    The key is text, as a page can be full of numbers that hash to the same.
+    The key is text, because a hostile page can contain many versions with colliding hashes.
     """
     try:
         known = Version(version)
@@ -156,8 +155,8 @@ def spelling(version: str) -> tuple[str, str]:
 
 def _digest(files: Iterable[IndexFile], conflicts: Iterable[tuple[str, ...]] = ()) -> str:
     described = sorted((it.as_document() for it in files), key=lambda it: str(it["filename"]))
-    said = orjson.dumps([*described, *conflicts])
-    return f"sha256:{hashlib.sha256(said).hexdigest()}"
+    content = orjson.dumps([*described, *conflicts])
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 #: Digest of a page that lists no file.
@@ -169,10 +168,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def as_malformed(what: str) -> Iterator[None]:
-    """Blame the answer for values that its parsers cannot take, and log where they could not.
+    """Turn unexpected parser errors for hostile values into ``malformed``, and log them.
 
-    Each known case is seen to where it arises; one index must not end a crawl of many by
-    the next. Errors of other types are our own and pass.
+    Known cases are handled where they arise; an unknown one must not end the crawl of many
+    indexes. Errors of other types are bugs and propagate.
 
     :raises IndexProblem: ``malformed``
     """
@@ -187,19 +186,19 @@ def as_malformed(what: str) -> Iterator[None]:
 _JSON = ("application/vnd.pypi.simple.v1+json", "application/json")
 _HTML = ("application/vnd.pypi.simple.v1+html", "text/html")
 
-#: What names of distributions end with, those of old kinds too.
+#: File name endings of distributions, including obsolete ones.
 _DISTRIBUTIONS = (
     ".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz", ".tar.z", ".tar", ".egg", ".exe",
     ".msi", ".rpm", ".deb", ".dmg",
 )  # fmt: skip
-#: Names of files are shorter than this on every file system that they could be kept on.
+#: Limit of file names on common file systems.
 _LONGEST_NAME = 255
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-#: What a file can be used without; left out where it is broken.
+#: Keys without which a file is unusable; broken values of other keys are dropped.
 _NEEDED = ("filename", "url", "hashes", "yanked")
-#: From this version of the JSON API on, a file without attestations is one that has none.
+#: Since this version of the JSON API, a missing key means that there are no attestations.
 _ATTESTED_SINCE = Version("1.3")
-#: Characters of a version, of the API or of a release; no real one has half as many.
+#: Characters of a version, of the API or of a release; real ones are much shorter.
 _LONGEST_VERSION = 255
 
 
@@ -208,7 +207,7 @@ class PageText:
     """A page as it was transferred.
 
     :param content_type: the header's text
-    :param url: where it was in the end; links are relative to it
+    :param url: after redirects; links are relative to it
     """
 
     body: bytes
@@ -217,10 +216,10 @@ class PageText:
 
 
 def parse_page(name: str, text: PageText, as_of: datetime, from_cache: bool = False) -> ProjectPage:
-    """Read a page in either format.
+    """Parse a page in either format.
 
     :param name: of the project, normalised
-    :raises IndexProblem: if it is in neither, is broken, or of another major version
+    :raises IndexProblem: if it has another format, is broken, or has another major version
     """
     with as_malformed(f"the page of {name}"):
         entries, versions = _read(name, text)
@@ -231,13 +230,13 @@ def _read(name: str, text: PageText) -> tuple[Iterable[IndexFile | str], list[st
     kind, _, parameters = text.content_type.partition(";")
     kind, base_url = kind.strip().lower(), base_of(text.url)
     if base_url is None:
-        raise _malformed(name, "has no address that others could be relative to")
+        raise _malformed(name, "has a URL that cannot be the base of others")
     if kind in _JSON:
         return _from_json(name, text.body, base_url)
     if kind in _HTML:
         return _from_html(name, text.body, base_url, parameters), []
-    said = kind if kind.isprintable() and kind else "of no type"
-    raise IndexProblem(IndexFault.WRONG_CONTENT_TYPE, f"the page of {name} is {cut(said)}")
+    content_type = kind if kind.isprintable() and kind else "of no type"
+    raise IndexProblem(IndexFault.WRONG_CONTENT_TYPE, f"the page of {name} is {cut(content_type)}")
 
 
 def _from_json(
@@ -254,7 +253,7 @@ def _from_json(
     versions = page.get("versions")
     listed = [it for it in versions if isinstance(it, str)] if isinstance(versions, list) else []
     entries = (_entry_of_json(name, it, base_url, api) for it in page["files"])
-    # What is no version for its length alone is told as are files that cannot be read.
+    # Overlong versions are reported like invalid files.
     return chain(entries, (cut(it) for it in listed if not _is_version(it))), [
         it for it in listed if _is_version(it)
     ]
@@ -264,18 +263,18 @@ def _entry_of_json(name: str, entry: Any, url: str, api: Version) -> IndexFile |
     if not isinstance(entry, dict) or not _is_readable(entry.get("filename")):
         named = entry.get("filename") if isinstance(entry, dict) else None
         return cut(named) if isinstance(named, str) and named else "(an entry without a name)"
-    # What PEP 714 renamed; and an address of attestations is kept as a yes or no.
-    given = {"core-metadata": entry.get("dist-info-metadata")} | entry
-    attested = bool(given.pop("provenance", None))
-    package = _package(given, name, url)
+    # PEP 714 renamed a key. Only the presence of attestations is kept, not their URL.
+    fields = {"core-metadata": entry.get("dist-info-metadata")} | entry
+    attested = bool(fields.pop("provenance", None))
+    package = _package(fields, name, url)
     known = attested or api >= _ATTESTED_SINCE or "provenance" in entry
     return _file(package, name, attested if known else None) if package else str(entry["filename"])
 
 
 def _package(entry: dict[str, Any], name: str, url: str) -> DistributionPackage | None:
-    for given in (entry, {key: entry[key] for key in _NEEDED if key in entry}):
+    for fields in (entry, {key: entry[key] for key in _NEEDED if key in entry}):
         try:
-            return DistributionPackage.from_json_data(given, name, url)
+            return DistributionPackage.from_json_data(fields, name, url)
         except ValueError:
             continue
     return None
@@ -287,10 +286,10 @@ def _from_html(name: str, body: bytes, base_url: str, parameters: str) -> Iterat
     if api is not None:
         _checked_api(name, api)
     elif not any(map(_is_distribution, links)):
-        # The standards ask nothing of a page without files: so does a page for logging in.
+        # A valid page without files looks like any HTML page, such as a login page.
         raise IndexProblem(
             IndexFault.WRONG_CONTENT_TYPE,
-            f"the page of {name} is HTML and no index's: it links to no file and names no version"
+            f"the page of {name} is not one of an index: it links to no file and names no version"
             " of the repository API",
         )
     for link in links:
@@ -316,7 +315,7 @@ def _is_distribution(link: Link) -> bool:
 
 
 def _is_readable(filename: Any) -> bool:
-    """Whether a name can be taken apart in a time that does not grow with its dashes."""
+    """Whether a file name can be parsed in bounded time."""
     if not isinstance(filename, str) or not 0 < len(filename) <= _LONGEST_NAME:
         return False
     return filename.isprintable() and (
@@ -347,7 +346,7 @@ def _file(package: DistributionPackage, name: str, attested: bool | None) -> Ind
 
 
 def _in_utc(moment: datetime | None) -> datetime | None:
-    """``None`` also where the calendar has no such moment in UTC."""
+    """The time in UTC; ``None`` also if it is out of range there."""
     try:
         return moment and moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except OverflowError:
@@ -359,17 +358,17 @@ def _sha256_in(digests: Mapping[str, str]) -> str | None:
     return digest if _SHA256.fullmatch(digest) else None
 
 
-def _is_version(said: Any) -> bool:
-    """Whether it may be one; numbers of thousands of digits are refused by Python."""
-    return isinstance(said, str) and len(said) <= _LONGEST_VERSION
+def _is_version(value: Any) -> bool:
+    """Whether it is short enough to be a version; Python refuses thousands of digits."""
+    return isinstance(value, str) and len(value) <= _LONGEST_VERSION
 
 
 def _checked_api(name: str, declared: Any) -> Version:
     try:
         api = Version(declared if _is_version(declared) else "")
     except InvalidVersion:
-        said = repr(cut(declared)) if isinstance(declared, str) else type(declared).__name__
-        raise _malformed(name, f"has no version of the API: {said}") from None
+        shown = repr(cut(declared)) if isinstance(declared, str) else type(declared).__name__
+        raise _malformed(name, f"has no version of the API: {shown}") from None
     if api.major != 1:
         raise IndexProblem(
             IndexFault.UNSUPPORTED_VERSION,

@@ -158,7 +158,7 @@ def test_requirements_are_read_over_continued_lines_and_comments() -> None:
         (f"numpy==2 ; os_name=='{'x' * 2_000}' --hash={HASH}", "over 2000"),
         (f"numpy==2 ; platform_system ~= 'Linux' --hash={HASH}", "markers"),
         (f"numpy=={'1' * 1_000} --hash={HASH}", "version"),
-        (f"numpy==2 --no-binary --hash={HASH}", "--no-binary behind a requirement"),
+        (f"numpy==2 --no-binary --hash={HASH}", "--no-binary after a requirement"),
         (f"numpy==2 --config-settings=a=b --hash={HASH}", "only --hash"),
     ],
 )
