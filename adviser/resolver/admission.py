@@ -1,7 +1,13 @@
-"""From a snapshot and a request to the universe: which versions may be chosen, and why others not.
+"""Apply the rules of a request to a snapshot: which versions may be chosen, with which scores.
 
-The rules of a request are applied here once; what depends on the choice of other packages is
-left to the model.
+Rules that depend on the choice of other packages are left to the search.
+
+The score of a stack is the sum over its versions and at most 0, the ideal. Penalties, such as
+known vulnerabilities, count from zero: they weigh the same whether or not the package has a better
+version, so that doing without the package is better. The other criteria only say which version of
+a package is preferred. They count as the difference to the version with the best sum: otherwise a
+package that is good by them, such as a fast one, would be installed for no other reason, and a
+required package would cost a stack what none of its versions can offer.
 """
 
 from __future__ import annotations
@@ -18,9 +24,9 @@ from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency, Excluded
 
-#: What a version is worth by each criterion, in the order of the criteria, as fixed-point integers.
+#: Score of a version by criterion, in the order of the criteria, as fixed-point integers.
 Scores = Mapping[Purl, tuple[int, ...]]
-#: The same as it counts for a stack.
+#: Contribution of a version to the score of a stack, by criterion.
 Contributions = dict[Purl, tuple[int, ...]]
 
 
@@ -30,15 +36,15 @@ def contributions_of(
     penalties: Collection[int],
     plain: Callable[[Candidate], bool],
 ) -> Iterator[tuple[Purl, tuple[int, ...]]]:
-    """The contributions of every version of one package; nothing where nothing has a score.
+    """The contributions of every version of one package; empty if nothing has a score.
 
-    The best is looked for before what a request refuses, so a further constraint can make an
-    answer worse and never better. Versions that something has to ask for by name are best only
-    where there are no others; one that scores above the best of the others loses nothing.
+    The reference is chosen before the rules of a request refuse versions, so a further constraint
+    can make a result worse but never better. Versions that need an explicit requirement serve as
+    the reference only if there are no others; one that scores above the reference loses nothing.
 
-    :param candidates: of one index, newest first
-    :param penalties: places of the criteria that count from zero
-    :param plain: whether nothing has to ask for a version by name
+    :param candidates: candidates of one index, newest first
+    :param penalties: positions of the criteria that count from zero
+    :param plain: whether a version may be chosen without being required by name
     :raises ValueError: if a penalty is above zero
     """
     if not scores or not candidates:
@@ -62,7 +68,7 @@ def contributions_of(
 
 
 class Knowledge(Protocol):
-    """What is read of a :class:`graph.snapshot.Snapshot`."""
+    """The part of :class:`graph.snapshot.Snapshot` that the resolver reads."""
 
     @property
     def roots(self) -> tuple[Dependency, ...]: ...
@@ -75,10 +81,10 @@ class Knowledge(Protocol):
 def universe_of(
     snapshot: Knowledge, request: ResolverRequest, scores: Scores, penalties: Collection[int] = ()
 ) -> Universe:
-    """What ``request`` may choose of ``snapshot``.
+    """The versions of ``snapshot`` that ``request`` may choose from.
 
-    :param scores: by Package URL; a version that is not named scores 0
-    :param penalties: places of the criteria that count from zero
+    :param scores: by Package URL; missing versions score 0
+    :param penalties: positions of the criteria that count from zero
     :raises ValueError: if a penalty is above zero
     """
     screen = _Screen(request)
@@ -138,7 +144,7 @@ def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozen
 
 
 def _is_invited(it: Candidate, pinned: Collection[Purl], prereleases: Collection[str]) -> bool:
-    """Whether a version may be chosen without another package that asks for it by name."""
+    """Whether a version may be chosen although no other package requires it by name."""
     if it.yanked:
         return it.purl in pinned
     return not it.prerelease or it.name in prereleases
@@ -147,7 +153,7 @@ def _is_invited(it: Candidate, pinned: Collection[Purl], prereleases: Collection
 def _asked_by_all(
     candidates: Sequence[Candidate], universe: Universe
 ) -> dict[str, set[tuple[str, ...]]]:
-    """The packages that every candidate requires, with what each of them asks of these."""
+    """The packages that every candidate requires, with the specifiers of each candidate."""
     asked: dict[str, list[tuple[str, ...]]] = {}
     for candidate in candidates:
         texts: dict[str, list[str]] = {}
@@ -166,10 +172,10 @@ def _index_of(
     excluded: Sequence[Excluded],
     request: ResolverRequest,
 ) -> str | None:
-    """The one index that a package comes from; ``None`` if none of the request's has it.
+    """The one index that a package comes from; ``None`` if no index of the request has it.
 
-    An index has a package if it has any version, usable or not: otherwise a stranger's package
-    of the same name elsewhere would step in for one that does not fit this environment.
+    Unusable versions count, too: otherwise a foreign package of the same name on another index
+    would replace one that does not fit this environment (dependency confusion).
     """
     if name in request.index_of:
         return request.index_of[name]
@@ -178,7 +184,7 @@ def _index_of(
 
 
 class _Screen:
-    """The rules of one request, looked up by package."""
+    """The rules of one request by package."""
 
     def __init__(self, request: ResolverRequest) -> None:
         self._request = request
@@ -188,7 +194,7 @@ class _Screen:
     def screened(
         self, name: str, candidates: Sequence[Candidate], source: str | None
     ) -> tuple[Sequence[Candidate], list[RefusedVersion]]:
-        """Usable versions and those that a rule refuses, both in the order given."""
+        """Usable and refused versions, both in the order of ``candidates``."""
         checks = list(self._checks(name))
         if not checks and all(it.index == source for it in candidates):
             return candidates, []
@@ -229,7 +235,7 @@ class _Screen:
         return None if words is None else (RequestRule.POLICY, words, "policy")
 
     def prereleases(self, names: Iterable[str]) -> frozenset[str]:
-        """Packages whose pre-releases the request asks for."""
+        """Packages whose pre-releases the request admits."""
         if self._request.all_prereleases:
             return frozenset(names)
         named = {n for n, texts in self._constraints.items() if any(map(names_prerelease, texts))}
@@ -246,7 +252,7 @@ class _Screen:
         )
 
     def plain(self, it: Candidate) -> bool:
-        """Whether nothing has to ask for this version by name."""
+        """Whether this version may be chosen without being required by name."""
         if it.prerelease and not (
             self._request.all_prereleases or it.name in self._request.prereleases
         ):
@@ -283,7 +289,7 @@ def _within(name: str, text: str, it: Candidate) -> _Why | None:
 
 
 def _relieved(candidates: Sequence[Candidate], request: ResolverRequest) -> Sequence[Candidate]:
-    """Candidates less the requirements, and the extras of them, that the request takes out."""
+    """Candidates without the requirements and extras that the request removes."""
     changed = request.removed | request.bare
     if not changed:
         return candidates
@@ -315,7 +321,7 @@ def _by_name(dependencies: Iterable[Dependency]) -> dict[str, tuple[str, ...]]:
 
 
 def _told(out: Sequence[RefusedVersion], excluded: Sequence[Excluded]) -> Sequence[RefusedVersion]:
-    """What rules refuse first; the rest as the snapshot explains it."""
+    """Versions that rules refuse, then those that the snapshot excludes."""
     if not out and not excluded:
         return ()
     return (*out, *(RefusedVersion(it.version, it.reason, it.message) for it in excluded))

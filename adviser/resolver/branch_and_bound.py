@@ -1,12 +1,12 @@
-"""Branch and bound: the best stacks of most problems, proven in milliseconds and in few branches.
+"""Branch and bound: proves the best stacks of most problems in milliseconds and few branches.
 
-Requirements are propagated over sets of versions, which are the bits of integers. What is left
-open is branched on, the best version first, and a branch ends where the best versions that it
-leaves cost more than the stacks that are known. Real closures take some tens of branches; what
-takes more is for the solver, whose relaxation and learning reach further.
+Sets of versions are bits of integers, and requirements are propagated over them. The search
+branches on undecided packages, best version first, and prunes a branch if its best versions cost
+more than the stacks already found. Real closures take some tens of branches. Harder problems go to
+the solver, whose relaxation and learning reach further.
 
-Only packages that the roots are proven to need are ever decided, so every leaf is a stack with
-nothing in it that nobody requires.
+Only packages that the roots are proven to require are decided, so no stack contains a superfluous
+package.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from adviser.resolver.problem import (
     weight_of,
 )
 
-#: What it is called in a certificate; grows when the search proves something in another way.
+#: Name in certificates; the number grows when the search changes how it proves a result.
 BRANCH_AND_BOUND = "branch and bound 1"
 
 
 def branched(problem: SelectionProblem, count: int, steps: int) -> SearchResult | None:
-    """The ``count`` best stacks of a problem, proven, or ``None`` if that takes more ``steps``.
+    """Find and prove the ``count`` best stacks; ``None`` if that takes more than ``steps``.
 
-    A step is one look at a specifier or a requirement, about a microsecond.
+    A step is one visit of a specifier or a requirement, about a microsecond.
 
-    :param steps: 0 for not trying
-    :returns: no stack and ``complete`` if there is none
+    :param steps: 0 skips the search
+    :returns: no stack with ``complete`` if none exists
     """
     if steps == 0:
         return None
@@ -53,7 +53,7 @@ def branched(problem: SelectionProblem, count: int, steps: int) -> SearchResult 
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """Versions of a package that ask for an atom, if an extra is asked of them or always."""
+    """Versions of a package that require an atom, always or with an extra."""
 
     package: int
     asking: int
@@ -63,7 +63,7 @@ class _Ask:
 
 @dataclass(slots=True)
 class _Branch:
-    """What holds in a branch: versions left of each package, atoms and packages needed, as bits."""
+    """State of a branch as bits: versions left by package, atoms that hold, required packages."""
 
     alive: list[int]
     held: int = 0
@@ -80,7 +80,7 @@ class _Tree:
         self._problem = problem
         self._steps = steps
         self._count = count
-        #: Cost, order among equals, and nodes of the stacks that are known, best first.
+        #: Cost, order among equals, and nodes of the stacks found, best first.
         self.best: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         self._numbers = problem.by_package()
         self._bits = [0] * len(problem.nodes)
@@ -90,7 +90,7 @@ class _Tree:
         self._read_atoms()
         self._read_asks()
         weight = weight_of(problem)
-        #: Of each package, cost and bit of every version, the cheapest first.
+        #: By package: cost and bit of every version, cheapest first.
         self._costs = [
             sorted(
                 (problem.nodes[it].place - weight * problem.nodes[it].score, self._bits[it])
@@ -98,7 +98,7 @@ class _Tree:
             )
             for numbers in self._numbers
         ]
-        # Measured: what asks for most decides most, and goes first.
+        # Measured: packages with the most requirements decide most, so they go first.
         self._order = sorted(
             range(len(problem.names)),
             key=lambda it: (-len({ask.atom for ask in self._asks[it]}), it),
@@ -106,10 +106,10 @@ class _Tree:
 
     def _read_atoms(self) -> None:
         problem = self._problem
-        #: Of each atom its package, if any version satisfies it, and those versions.
+        #: By atom: its package, if any version satisfies it, and those versions.
         self._package: list[int | None] = [None] * len(problem.members)
         self._members = [0] * len(problem.members)
-        #: Of each package the specifiers.
+        #: Specifiers by package.
         self._specifiers: list[list[Atom]] = [[] for _ in problem.names]
         for atom, members in enumerate(problem.members):
             if members:
@@ -129,7 +129,7 @@ class _Tree:
                 key = node.package, atom, extra
                 found[key] = found.get(key, 0) | bit
         self._asks: list[list[_Ask]] = [[] for _ in self._problem.names]
-        #: By what is asked for, and by the extra that brings it.
+        #: Requirements by required atom, and by the extra that adds them.
         self._askers: list[list[_Ask]] = [[] for _ in self._problem.members]
         self._brought: list[list[_Ask]] = [[] for _ in self._problem.members]
         for (package, atom, extra), asking in found.items():
@@ -140,7 +140,7 @@ class _Tree:
                 self._brought[extra].append(ask)
 
     def grow(self) -> bool:
-        """Look at every branch that may hold one of the best stacks; false if that is too many."""
+        """Search all branches that can contain a best stack; false if the steps run out."""
         root = _Branch([(1 << len(numbers)) - 1 for numbers in self._numbers])
         pending = [root] if self._plant(root) else []
         while pending:
@@ -178,7 +178,7 @@ class _Tree:
         return next(it for it in self._costs[package] if it[1] & alive)
 
     def _bounded(self, branch: _Branch) -> bool:
-        """Drop what costs more than the last stack that counts; false if all of it does."""
+        """Drop versions that cost more than the worst kept stack allows; false if none is left."""
         if len(self.best) < self._count:
             return True
         most = self.best[-1][0]
@@ -203,10 +203,10 @@ class _Tree:
         return branch.alive[package] != before
 
     def _propagated(self, branch: _Branch, changed: list[int]) -> bool:
-        """Draw every conclusion from what changed; false if a package that is needed is left none.
+        """Propagate changes; false if a required package has no version left.
 
-        What satisfies an atom may be gone: what asks for it goes too. All that is left of a
-        package that is needed may ask for an atom: then it holds.
+        If no version satisfies an atom any more, the versions that require it are dropped. If all
+        versions left of a required package require an atom, it holds.
         """
         while changed:
             package = changed.pop()
@@ -227,7 +227,7 @@ class _Tree:
         return True
 
     def _hold(self, branch: _Branch, atom: Atom, changed: list[int]) -> bool:
-        """An atom holds: its package is needed; or an extra, which may bring more."""
+        """Set an atom: require its package, or enable an extra with its requirements."""
         branch.held |= 1 << atom
         package = self._package[atom]
         if package is None:
@@ -247,7 +247,7 @@ class _Tree:
         return package is None or not branch.alive[package] & self._members[atom]
 
     def _drop(self, branch: _Branch, atom: Atom, changed: list[int]) -> bool:
-        """Nothing satisfies an atom: nothing that asks for it can be chosen."""
+        """Drop the versions that require an atom which no version satisfies."""
         active = (
             it for it in self._askers[atom] if it.extra is None or branch.held >> it.extra & 1
         )
@@ -267,7 +267,7 @@ class _Tree:
         return bool(after or not branch.needed >> package & 1)
 
     def _stack(self, branch: _Branch) -> None:
-        """Keep the stack of a branch in which nothing is open, if it is one of the best."""
+        """Keep the stack of a fully decided branch if it is one of the best."""
         if not all(self._permitted(branch, it.node, it.atoms) for it in self._problem.permits):
             return
         cost, order, nodes = 0, [0] * len(self._numbers), []

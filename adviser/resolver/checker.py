@@ -1,7 +1,7 @@
-"""An independent check of an answer: only the universe is believed, and none of the resolver.
+"""Independent check of a resolution against its universe.
 
-It shares no code with the compression, the model or the search; specifiers are asked of
-``packaging`` one version at a time, and what a stack needs is followed anew from the roots.
+This shares no code with compression and search: it evaluates specifiers with ``packaging``, one
+version at a time, and follows the requirements of a stack from the roots.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from graph.candidates import Candidate, Dependency
 
 
 def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
-    """What is wrong with an answer, in words; nothing if all of it holds.
+    """Problems of a resolution as text; empty if it is valid.
 
-    Feasibility and scores of each stack, their order and that they differ, and the bound
-    against the objective. That no better stack exists is the solver's to prove.
+    This checks feasibility and score of each stack, the order of the stacks, that they differ, and
+    the bound against the objective. It does not prove that no better stack exists.
     """
     problems = [
         f"stack {number}: {problem}"
@@ -46,7 +46,7 @@ def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
 
 
 def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
-    """What is wrong with one stack."""
+    """Problems of one stack as text."""
     chosen: dict[str, Candidate] = {}
     problems: list[str] = []
     for choice in stack.choices:
@@ -89,7 +89,7 @@ def _newer(one: str, other: str) -> bool:
 def _asked(
     universe: Universe, chosen: Mapping[str, Candidate]
 ) -> tuple[dict[str, list[Dependency]], dict[str, set[str]]]:
-    """What is asked of each package, and which extras, starting from the roots."""
+    """Requirements and required extras by package, followed from the roots."""
     asked: dict[str, list[Dependency]] = {}
     extras: dict[str, set[str]] = {}
     pending, done = list(universe.roots), set[tuple[str, int]]()

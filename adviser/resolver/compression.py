@@ -1,10 +1,10 @@
-"""Compression without loss: from a universe to the few versions that an answer can consist of.
+"""Lossless compression: reduce a universe to the few versions that a best stack can contain.
 
-Three steps, each of which leaves every best stack in. What nothing asks for by any path is left
-out. What requires something that no version satisfies is left out. Of the rest, versions
-of a package with the same requirements and the same membership in every specifier that anyone
-asks are interchangeable, and of each such class only the best are kept, as many as stacks are
-wanted. Requirements are compared by the versions they admit, not by their texts.
+Three steps, each of which keeps every best stack. Drop versions that no chain of requirements
+reaches. Drop versions whose requirements no version satisfies. Of the rest, versions of a package
+with the same requirements and the same membership in every reachable specifier are
+interchangeable: keep only the best of each such class, as many as stacks are requested.
+Requirements are compared by the versions that they admit, not by their text.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ from graph.candidates import Candidate, Dependency
 
 @dataclass(slots=True, eq=False)
 class Demand:
-    """A specifier's members within a package, or an extra of it."""
+    """A requirement on a package: the versions that its specifier admits, or an extra.
+
+    :param mask: admitted versions, as bits
+    :param names: whether it names a pre-release; set only where that matters
+    :param pins: whether it pins one version; set only where that matters
+    :param number: its atom in the compressed problem
+    """
 
     package: ReachablePackage
     mask: int
     extra: str | None = None
-    #: Whether it names a pre-release, and whether it pins; only where that can matter.
     names: bool = False
     pins: bool = False
     reached: bool = False
@@ -54,13 +59,13 @@ class ReachablePackage:
     name: str
     candidates: tuple[Candidate, ...]
     versions: tuple[str, ...]
-    #: Places of pre-releases and yanked versions that something has to ask for.
+    #: Versions, as bits: pre-releases and yanked ones that must be required by name, and others.
     prereleases: int = 0
     yanked: int = 0
     plain: int = 0
-    #: What every root admits and nothing has ruled out; nothing else is ever chosen.
+    #: Versions that every root admits and that are not ruled out; only these can be chosen.
     alive: int = 0
-    #: What something that may be chosen leads to.
+    #: Versions that a chain of requirements reaches.
     met: int = 0
     opened: dict[int, ReachableVersion] = field(default_factory=dict)
     specifiers: dict[tuple[int, bool, bool], Demand] = field(default_factory=dict)
@@ -71,7 +76,7 @@ class ReachablePackage:
         return bool(self.prereleases or self.yanked)
 
     def unasked(self) -> int:
-        """Places of versions that nothing ever asks for by name where that is needed."""
+        """Versions that must be required by name and never are, as bits."""
         if not self.special:
             return 0
         atoms = [it for it in self.specifiers.values() if it.reached]
@@ -82,15 +87,15 @@ class ReachablePackage:
 
 
 class Reachability:
-    """Everything that the roots may reach, opened version by version."""
+    """Find all versions that the roots can reach, reading each version's requirements once."""
 
     def __init__(self, universe: Universe, clock: SearchClock) -> None:
         self.universe = universe
         self._clock = clock
         self.packages: dict[str, ReachablePackage] = {}
-        #: Atoms of a dependency, by what it asks; thousands of versions share a few hundred.
+        #: Demands by content of a dependency; thousands of versions share a few hundred.
         self._atoms: dict[tuple[str, str, tuple[str, ...], str | None], tuple[Demand, ...]] = {}
-        #: The same by identity, which costs no hash; the universe keeps its objects alive.
+        #: The same by identity, which needs no hash; the universe keeps its objects alive.
         self._known: dict[int, tuple[Demand, ...]] = {}
         self._pending: list[Demand] = []
         self.roots = [atom for root in universe.roots for atom in self._atoms_of(root)]
@@ -99,7 +104,7 @@ class Reachability:
                 atom.package.alive &= atom.mask
 
     def reach(self) -> None:
-        """Meet every version that a chain of requirements leads to."""
+        """Mark every version that a chain of requirements reaches."""
         self._forget()
         self._ask(self.roots)
         while self._pending:
@@ -115,7 +120,10 @@ class Reachability:
                     self._ask_extra(package.opened[place], atom)
 
     def prune(self) -> bool:
-        """Drop versions that require what nothing satisfies; whether there were any."""
+        """Drop versions with a requirement that no version satisfies.
+
+        :returns: whether any were dropped
+        """
         dropped, changed = False, True
         for package in self.packages.values():
             package.alive = package.met & ~package.unasked()
@@ -178,7 +186,7 @@ class Reachability:
                 self._ask(atoms)
 
     def _atoms_of(self, it: Dependency) -> tuple[Demand, ...]:
-        """What a dependency asks: a specifier of a package, and extras of it."""
+        """The demands of a dependency: a specifier of a package, and its extras."""
         specifier = self.universe.asked(it)
         key = (it.name, specifier, it.extras, it.url)
         found = self._atoms.get(key)
@@ -191,7 +199,7 @@ class Reachability:
         return found
 
     def _specifier(self, package: ReachablePackage, text: str, known: bool) -> Demand:
-        """An atom for each set of members; an address that nobody read has none."""
+        """One demand for each set of admitted versions; a direct reference admits none."""
         mask = members(text, package.versions) if known else 0
         key = (mask, False, False)
         if package.special:
@@ -234,11 +242,11 @@ def _satisfiable(atom: Demand) -> bool:
 def compressed(
     universe: Universe, keep: int = 1, clock: SearchClock | None = None
 ) -> SelectionProblem:
-    """The problem that is left of a universe.
+    """Compress a universe.
 
-    :param keep: how many versions of each class; as many as stacks are wanted
+    :param keep: number of versions to keep of each class; as many as stacks are requested
     :param clock: ``None`` for no limit
-    :raises OutOfTime: if that takes longer
+    :raises OutOfTime: if the time limit is reached
     """
     clock = clock or SearchClock(Budget(inf))
     walk = Reachability(universe, clock)
@@ -249,7 +257,7 @@ def compressed(
 
 
 class _ProblemBuilder:
-    """What is left of a walk, numbered."""
+    """Number the reachable packages, versions and demands."""
 
     def __init__(self, walk: Reachability, keep: int, clock: SearchClock) -> None:
         self._walk = walk
@@ -284,7 +292,7 @@ class _ProblemBuilder:
         )
 
     def _number(self, package: ReachablePackage) -> None:
-        """In an order that depends on what atoms say, never on who asked first."""
+        """Number demands by content, so that the order of discovery does not matter."""
         atoms = [it for it in package.specifiers.values() if it.reached]
         atoms.sort(key=lambda it: (it.mask, it.names, it.pins))
         extras = [it for _, it in sorted(package.extras.items()) if it.reached]
@@ -338,12 +346,12 @@ class _ProblemBuilder:
     def _permit(
         self, package: ReachablePackage, place: int, node: int, atoms: list[Demand]
     ) -> None:
-        """What has to be asked of the package before this version may be chosen."""
+        """Add the conditions under which a yanked version or a pre-release may be chosen."""
         if package.yanked >> place & 1:
             self._permits.append(Permit(node, tuple(sorted(it.number for it in atoms if it.pins))))
         if package.prereleases >> place & 1:
-            # Something names a pre-release, or all together leaves none of the others; those
-            # with the same memberships are left out by the same.
+            # Something names a pre-release, or all demands together exclude every plain version.
+            # Plain versions in the same specifiers give the same condition.
             for outside in sorted(
                 {
                     tuple(sorted(it.number for it in atoms if not it.mask >> other & 1 or it.names))

@@ -1,4 +1,4 @@
-"""A conflict in words: the chain of its facts, and why each version is out."""
+"""Texts of a conflict: the chain of facts, and why each version cannot be chosen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph.candidates import Candidate, Dependency, newest_first
 
 
 class FactKind(StrEnum):
-    """What sort of a fact; the value is stored, never renamed."""
+    """Kinds of facts. The values are stored; never rename them."""
 
     ASKED = "asked"
     REQUIRES = "requires"
@@ -26,11 +26,11 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that would have to give way.
+    """A fact of a conflict: a requirement, a rule of the request, or a property of a version.
 
-    :param source: the package that requires; of a rule, its reason; empty for the request
+    :param source: the requiring package, or the reason of a rule; empty for the request
     :param name: the package that it is about
-    :param text: the specifier; of a rule, the rule in full; else the version
+    :param text: specifier of a requirement, text of a rule, or a version
     """
 
     kind: FactKind
@@ -43,7 +43,7 @@ class Fact:
 
     @property
     def asks(self) -> bool:
-        """Whether it asks for a package."""
+        """Whether it is a requirement on a package."""
         return self.kind in (FactKind.ASKED, FactKind.REQUIRES)
 
     @property
@@ -53,13 +53,13 @@ class Fact:
         return f"{self.name}{extras}" + (f" @ {self.url}" if self.url else self.text)
 
 
-#: Of a version that no fact rules out by itself: if the facts are all that matter, and if not.
+#: For versions that no single fact rules out: in a minimal conflict, and in any other.
 _FITS = "fits, but nothing that fits with it is left"
 _UNKNOWN = "why it is out was not worked out in time"
 
 
 def told_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> Conflict:
-    """Facts that contradict each other, as a chain from the request to where it ends."""
+    """Describe contradicting facts as a chain that starts at the request."""
     ordered = _chain(facts)
     names = dict.fromkeys(fact.name for fact in ordered)
     left = _FITS if minimal else _UNKNOWN
@@ -68,18 +68,18 @@ def told_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> C
 
 
 def conflict_of_roots(universe: Universe) -> Conflict:
-    """What is asked, where there was no time or memory to find out which of it contradicts."""
+    """The requirements of the request, if time or memory did not suffice to find the conflict."""
     return told_conflict(universe, facts_of_roots(universe), minimal=False)
 
 
 def facts_of_roots(universe: Universe) -> list[Fact]:
-    """What the request asks, in a stated order."""
+    """The requirements of the request as facts, in canonical order."""
     roots = sorted(universe.roots, key=lambda it: it.order)
     return [Fact(FactKind.ASKED, "", it.name, universe.asked(it), it.extras) for it in roots]
 
 
 def _chain(facts: Sequence[Fact]) -> list[Fact]:
-    """What the request asks, then what that requires, layer by layer; rules where they bite."""
+    """Order facts breadth first from the request; rules follow where their package appears."""
     left, found = list(facts), list[Fact]()
     pending: deque[str] = deque([""])
     met = {""}
@@ -175,9 +175,9 @@ def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
 def _accounts(
     universe: Universe, name: str, facts: Sequence[Fact], left: str
 ) -> Iterator[VersionExplanation]:
-    """Why each version of a package is out, neighbours with one reason together.
+    """Why each version of a package is out; neighbours with the same reason are grouped.
 
-    :param left: of what no fact rules out
+    :param left: text for versions that no fact rules out
     """
     versions = _all_versions(universe, name)
     told = [(version, *_why(universe, version, facts, left)) for version in versions]
@@ -195,7 +195,7 @@ def _is_about_time(fact: Fact) -> bool:
 
 
 def _when(versions: Iterable[Candidate | RefusedVersion]) -> str:
-    """``but on 2026-01-21``, or from when to when; nothing where nobody knows."""
+    """`` but on 2026-01-21``, or a range of dates; empty if unknown."""
     known = (it.candidate if isinstance(it, RefusedVersion) else it for it in versions)
     days = sorted({f"{it.uploaded_at:%Y-%m-%d}" for it in known if it and it.uploaded_at})
     if len(days) < 2:
@@ -204,7 +204,7 @@ def _when(versions: Iterable[Candidate | RefusedVersion]) -> str:
 
 
 def _all_versions(universe: Universe, name: str) -> list[Candidate | RefusedVersion]:
-    """Usable or not, newest first; what the snapshot left out last, as its order is its own."""
+    """Usable and refused versions, newest first, then those that the snapshot excludes."""
     usable: list[Candidate | RefusedVersion] = [*universe.packages.get(name, ())]
     order = {it.purl: at for at, it in enumerate(_candidates(universe, name))}
     ruled: list[Candidate | RefusedVersion] = []
@@ -245,7 +245,7 @@ def _ruled_out(
 
 
 def _barred(version: Candidate | RefusedVersion, it: Candidate, fact: Fact) -> str | None:
-    """Why what is said of a package leaves this version of it out."""
+    """Why a fact about a package rules out this version of it; ``None`` if it does not."""
     if fact.kind is FactKind.RULE:
         if not isinstance(version, RefusedVersion) or (version.reason, version.rule) != _rule_of(
             fact

@@ -1,12 +1,12 @@
-"""Why no stack meets a request: a smallest set of facts that cannot hold together.
+"""Explain why no stack meets a request: find a minimal set of contradicting facts.
 
-Each fact (a root, a requirement of some versions, a rule of the request) gets an assumption.
-The solver names assumptions that suffice for the contradiction, and each of those is then left
-out in turn, deepest first: what is contradictory without it needs it not. What remains is
-minimal. It is always worked out with one thread and one seed, so it is the same every time.
+Each fact (a root, a requirement of some versions, a rule of the request) becomes an assumption.
+The solver names assumptions that suffice for a contradiction. Then each of them is left out in
+turn, deepest first; if the rest still contradicts itself, the fact is dropped. The remaining set is
+minimal. One thread and one seed make the result the same in every run.
 
-Most contradictions are near the request. So first only what the nearest packages require counts,
-which leaves out facts and adds none: what contradicts itself there does so everywhere.
+Most contradictions are near the request. So only the requirements of the nearest packages count at
+first. This leaves out facts and adds none, so a contradiction found there is a real one.
 """
 
 from __future__ import annotations
@@ -33,26 +33,28 @@ from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
 
-#: Among what asks for something: the request itself.
+#: Literal of the request itself, as the source of requirements.
 ROOT = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One of ``literals`` holds wherever all of ``facts`` do; a negative one is a negation."""
+    """If ``fact`` holds, one of ``literals`` holds; a negative literal is a negation."""
 
     literals: tuple[int, ...]
     fact: int | None = None
 
 
 class ConflictModel:
-    """The universe without compression, with what rules refuse in it, as clauses with facts.
+    """The uncompressed universe as clauses, each with the fact that it comes from.
 
-    Literals are numbers from 1, for the solver is told of them in one place only.
+    Versions that rules of the request refuse are included, so that a rule can turn out to be the
+    cause of a conflict. Literals are numbers from 1.
 
-    :param most: so many packages, the nearest to the request, have requirements; the others have
-        none, and no version has to be asked for. What contradicts itself so, does so as a whole
-    :raises OutOfTime: if it takes longer to write down
+    :param most: number of packages, nearest to the request, whose requirements count; the others
+        have none, and no version needs an explicit requirement. A contradiction in this part is a
+        contradiction of the whole
+    :raises OutOfTime: if the time limit is reached
     """
 
     def __init__(self, universe: Universe, clock: SearchClock, most: int | None = None) -> None:
@@ -65,8 +67,8 @@ class ConflictModel:
         self._numbers: dict[tuple[str, ...], int] = {}
         self._fact_numbers: dict[Fact, int] = {}
         self._versions: dict[str, tuple[tuple[Candidate, ...], tuple[int, ...]]] = {}
-        #: What asks for a specifier or an extra, which versions a specifier admits, and the
-        #: two literals that are both true where the literal of a pair is.
+        #: By literal: the literals that require this specifier or extra, the versions that this
+        #: specifier admits, and the two literals that this literal of a pair implies.
         self._askers: dict[int, list[int]] = {}
         self._members: dict[int, frozenset[int]] = {}
         self._pairs: dict[int, frozenset[int]] = {}
@@ -77,7 +79,7 @@ class ConflictModel:
         while self._pending and (most is None or expanded < most):
             self._expand(self._pending.pop(0))
             expanded += 1
-        #: Whether nothing is left out.
+        #: Whether the requirements of all packages are included.
         self.whole = not self._pending
         if self.whole:
             self._require_asking()
@@ -91,7 +93,7 @@ class ConflictModel:
                 self._askers.setdefault(literal, []).append(ROOT)
 
     def _asked(self, it: Dependency) -> list[int]:
-        """Literals of what a dependency asks: the specifier, and each extra."""
+        """Literals of a dependency: its specifier, and each extra."""
         specifier = self._universe.asked(it)
         self._package(it.name)
         found = [self._number("address", it.name, it.url)] if it.url else []
@@ -142,7 +144,7 @@ class ConflictModel:
                     self._askers.setdefault(asked, []).append(self._all_of(condition))
 
     def _require_asking(self) -> None:
-        """Pre-releases and yanked versions, once everything that asks is known."""
+        """Add the conditions for pre-releases and yanked versions, after all requirements."""
         special: set[int] = set()
         for name in sorted(self._versions):
             texts = [
@@ -166,7 +168,7 @@ class ConflictModel:
                         ]
                         special.update(asking)
                         self.clauses.append(Clause((-literal, *asking), fact))
-        # What counts as asked is asked by something, and so is the extra that brings it.
+        # Something must require these specifiers, and the extras that add them.
         extras = {number for key, number in self._numbers.items() if key[0] == "extra"}
         self._asked_of = frozenset(special | extras if special else ())
         for number in sorted(self._asked_of):
@@ -175,7 +177,7 @@ class ConflictModel:
                 self.clauses.append(Clause((-number, *sorted(set(askers)))))
 
     def _all_of(self, condition: list[int]) -> int:
-        """A literal that implies the opposite of each of these."""
+        """A literal that implies the negation of each literal of ``condition``."""
         if len(condition) == 1:
             return -condition[0]
         known = self._number("both", *map(str, condition))
@@ -203,7 +205,7 @@ class ConflictModel:
         return True
 
     def _reached(self, true: frozenset[int]) -> set[int]:
-        """The true literals for which there is a chain of others from the request."""
+        """The true literals that a chain of requirements connects with the request."""
         reached, size = {ROOT}, 0
         while len(reached) > size:
             size = len(reached)
@@ -230,14 +232,14 @@ class ConflictModel:
         return known
 
 
-#: So many packages count first, nearest to the request; all of them where those agree.
+#: Numbers of nearest packages to try before all packages.
 NEAREST = (32, 256)
 
 
 def conflict_of(universe: Universe, budget: Budget) -> Conflict:
-    """The conflict of a universe without a stack.
+    """Explain why a universe has no stack.
 
-    :param budget: its time bounds the search for a smallest set; a larger one is told as such
+    :param budget: limits the search for a minimal set; the result says if it is not minimal
     """
     clock = SearchClock(budget)
     try:
@@ -254,16 +256,16 @@ def conflict_of(universe: Universe, budget: Budget) -> Conflict:
 
 
 class _Smallest:
-    """Deletion: a contradictory set is made smaller until nothing can be spared."""
+    """Shrink a contradictory set by deletion until every fact is necessary."""
 
     def __init__(self, world: ConflictModel, clock: SearchClock) -> None:
         self._world = world
         self._clock = clock
 
     def facts(self) -> tuple[list[Fact], bool] | None:
-        """The facts, in the order in which a chain meets them, and whether they are minimal.
+        """The contradicting facts, nearest to the request first, and whether they are minimal.
 
-        :returns: ``None`` if they do not contradict each other, as far as there was time
+        :returns: ``None`` if no contradiction was found in time
         """
         core = self._contradictory(range(len(self._world.facts)))
         if core is None:
@@ -278,12 +280,12 @@ class _Smallest:
             smaller = self._contradictory(it for it in needed if it != fact)
             if smaller is not None:
                 needed = sorted(smaller)
-        # What was not answered in time counts as needed, and may not be.
+        # Facts that could not be tested in time were kept, so the set may not be minimal.
         minimal = minimal and bool(self._clock.left.time_s)
         return [self._world.facts[it] for it in needed], minimal
 
     def _contradictory(self, facts: Iterable[int]) -> set[int] | None:
-        """Some of ``facts`` that suffice for a contradiction; ``None`` if there is none."""
+        """A subset of ``facts`` that is contradictory; ``None`` if there is none."""
         kept = sorted(set(facts))
         while True:
             model = cp_model.CpModel()

@@ -1,8 +1,13 @@
-"""The problem as a CP-SAT model, and what one run of the solver says of it.
+"""Search with CP-SAT: find the best stacks of a problem in order, each with its proof.
 
-One Boolean a version, one an asked specifier or extra. At most one version of a package; a
-version implies what it requires; a specifier implies a version that satisfies it. The objective
-is the cost of the versions, so what nobody requires is left out or cut off afterwards.
+The model has one Boolean for each version, specifier and extra. At most one version of a package
+is true; a version implies what it requires; a specifier implies a version that satisfies it. The
+objective is the cost of the versions; versions that nothing requires are removed afterwards.
+
+Stacks are ordered lexicographically (:class:`~adviser.resolver.results.ResolvedStack`). The first
+two parts of that order form one objective. Remaining ties are settled package by package, as many
+at a time as an exact sum can tell apart. So the result is the same for every seed and any number of
+threads.
 """
 
 from __future__ import annotations
@@ -25,18 +30,19 @@ from adviser.resolver.problem import (
 )
 from adviser.resolver.resolver_request import Budget
 
-#: Keeps the sum of the objective and its products exact, in the solver and in floats.
+#: Bound of objectives, so that sums and products stay exact in the solver and in floats.
 MAX_OBJECTIVE = 1 << 52
 
 
 @dataclass(frozen=True, slots=True)
 class SolverRun:
-    """What one run of the solver found.
+    """Result of one run of the solver.
 
-    :param proven: whether there is no better answer, or none at all if ``chosen`` is ``None``
-    :param chosen: the nodes that are true, and ``atoms`` the atoms
-    :param cost: by the objective of this run
-    :param bound: no answer costs less
+    :param proven: whether no better solution exists; none at all if ``chosen`` is ``None``
+    :param chosen: nodes that are true
+    :param atoms: atoms that are true
+    :param cost: objective of this run
+    :param bound: lower bound of the cost
     """
 
     proven: bool
@@ -47,7 +53,7 @@ class SolverRun:
 
 
 class CpSatModel:
-    """A problem in the solver's terms; constraints can be added between runs."""
+    """A problem as a CP-SAT model; constraints can be added between runs."""
 
     def __init__(self, problem: SelectionProblem) -> None:
         self._problem = problem
@@ -82,7 +88,7 @@ class CpSatModel:
             model.add_bool_and(atoms[it] for it in self._problem.roots)
 
     def _permit(self) -> None:
-        """What has to be asked for, and that what counts as asked is asked by something."""
+        """Permits need one of their atoms, and such an atom needs a node that requires it."""
         for permit in self._problem.permits:
             asked = (self._atoms[it] for it in permit.atoms)
             self._model.add_bool_or(~self._nodes[permit.node], *asked)
@@ -93,7 +99,7 @@ class CpSatModel:
     def _askers(
         self, atom: Atom, nodes: frozenset[int] = frozenset(), atoms: frozenset[Atom] = frozenset()
     ) -> list[cp_model.IntVar]:
-        """Literals of which one holds if something outside of ``nodes`` and ``atoms`` asks."""
+        """Literals that require ``atom``, except those of ``nodes`` and by extras in ``atoms``."""
         found = []
         for number, node in enumerate(self._problem.nodes):
             if number in nodes:
@@ -106,7 +112,7 @@ class CpSatModel:
         return found
 
     def _both(self, number: int, extra: Atom) -> cp_model.IntVar:
-        """A literal that implies a version and that this extra is asked of it."""
+        """A literal that implies a version and the requirement of this extra."""
         found = self._pairs.get((number, extra))
         if found is None:
             found = self._pairs[number, extra] = self._model.new_bool_var("")
@@ -115,7 +121,7 @@ class CpSatModel:
         return found
 
     def minimize(self, costs: Iterable[tuple[int, int]]) -> None:
-        """Make the sum of these costs, each of a node, the objective."""
+        """Set the objective: the sum of the costs of the chosen nodes."""
         terms = [(self._nodes[number], cost) for number, cost in costs if cost]
         self._model.clear_objective()  # type: ignore[no-untyped-call]
         self._without_cost = not terms
@@ -124,7 +130,7 @@ class CpSatModel:
             self._model.minimize(cp_model.LinearExpr.weighted_sum(variables, factors))
 
     def limit(self, costs: Iterable[tuple[int, int]], most: int) -> None:
-        """No more than ``most`` from here on."""
+        """Add a constraint: the sum of these costs is at most ``most``."""
         costs = list(costs)
         for number, cost in costs:
             if cost > most:
@@ -135,14 +141,14 @@ class CpSatModel:
             self._model.add(cp_model.LinearExpr.weighted_sum(variables, factors) <= most)
 
     def forbid(self, nodes: Iterable[int]) -> None:
-        """Not all of these together from here on."""
+        """Add a constraint: not all of ``nodes`` together."""
         self._model.add_bool_or(~self._nodes[it] for it in sorted(nodes))
 
     def unfound(self, run: SolverRun) -> None:
-        """Forbid what holds only because of itself: what is true and the roots do not reach.
+        """Forbid a set that supports only itself: true in ``run``, but not reached from the roots.
 
-        Of such a set, one holds only if something outside of it asks for one of them
-        (a loop formula, as of answer set programming: Lin and Zhao 2004).
+        One of such a set may hold only if something outside of it requires one of them
+        (a loop formula, as in answer set programming: Lin and Zhao 2004).
         """
         nodes, atoms = self._problem.reached(run.chosen or frozenset())
         loose, asked = (run.chosen or frozenset()) - nodes, run.atoms - atoms
@@ -156,7 +162,7 @@ class CpSatModel:
             self._model.add_bool_or(*support, ~self._atoms[atom])
 
     def copy(self) -> CpSatModel:
-        """The same constraints, to be added to apart."""
+        """An independent copy of the model."""
         other = copy(self)
         other._model = self._model.clone()
         other._pairs = dict(self._pairs)
@@ -169,19 +175,18 @@ class CpSatModel:
         told: Callable[[frozenset[int]], None] | None = None,
         enough: int | None = None,
     ) -> SolverRun:
-        """SolverRun the solver once.
+        """Run the solver once.
 
-        :param enough: stop once it is proven that no answer costs as little as this
-
-        :param told: hears of every better answer while the search goes on
+        :param told: called with each better solution during the run
+        :param enough: stop as soon as the cost is proven to be above this
         """
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = max(time_s, 0.0)
         solver.parameters.num_workers = budget.threads
         solver.parameters.random_seed = budget.seed
-        # Measured: the relaxation with every clause in it is nearly integral and proves the
-        # optimum of large universes in a second, where the search alone takes minutes; and
-        # looking for symmetries and probing cost small ones more than all the rest.
+        # Measured: the relaxation with every clause is nearly integral and proves the optimum of
+        # large universes in a second, while the search alone takes minutes. Symmetry detection
+        # and probing cost small universes more than everything else.
         solver.parameters.linearization_level = 0 if self._without_cost else 2
         solver.parameters.max_presolve_iterations = 1
         solver.parameters.cp_model_probing_level = 0
@@ -206,7 +211,7 @@ class CpSatModel:
 
 
 def _above(bound: float) -> int:
-    """The least whole cost that a bound leaves; costs are exact in floats, bounds may be off."""
+    """The least integer cost that a bound allows. Costs are exact in floats, bounds are not."""
     return ceil(bound - 1e-6)
 
 
@@ -224,7 +229,7 @@ class _Teller(cp_model.CpSolverSolutionCallback):
         self._told = told
 
     def on_solution_callback(self) -> None:
-        """Called by the solver."""
+        """Report a solution; the solver calls this."""
         self._told(frozenset(i for i, it in enumerate(self._nodes) if self.boolean_value(it)))
 
 
@@ -234,15 +239,15 @@ def search(
     count: int = 1,
     told: Callable[[SearchResult], None] | None = None,
 ) -> SearchResult:
-    """The ``count`` best stacks of a problem.
+    """Find the ``count`` best stacks of a problem.
 
-    :param told: hears of what is known so far whenever that gets better
-    :returns: no stack and ``complete`` if there is none, no stack otherwise if time ran out
+    :param told: called with each better result during the search
+    :returns: no stack with ``complete`` if none exists, without it if time ran out
     """
     return _Search(problem, budget, told).best(count)
 
 
-#: From so many versions on the optimum takes its time, and some stack is looked for before it.
+#: Problems with more versions than this first search for any stack, since the optimum takes long.
 LARGE = 1000
 
 
@@ -271,7 +276,7 @@ class _Search:
         return self._known
 
     def _next(self, forbidden: list[Nodes]) -> tuple[Nodes | None, bool]:
-        """The best stack that is none of these, and whether that is proven to the last tie."""
+        """The best stack beside ``forbidden``, and whether that is proven, ties included."""
         model = CpSatModel(self._problem)
         for stack in forbidden:
             model.forbid(stack)
@@ -294,7 +299,10 @@ class _Search:
         return best, True
 
     def _any(self, model: CpSatModel) -> None:
-        """Some stack at once, to have one to hand over; as a hint it would slow what follows."""
+        """Find any stack quickly, so that a timeout can return it.
+
+        Passing it as a hint slows the solver.
+        """
         model.minimize(())
         run = self._run(model)
         if run.chosen is not None:
@@ -304,7 +312,7 @@ class _Search:
                 self._tell(self._known)
 
     def _note(self, stacks: tuple[Nodes, ...], run: SolverRun, weight: int | None) -> None:
-        """What the very first run proves holds for the answer as a whole."""
+        """Update the result; the very first run also proves the bound of the whole result."""
         objective, bound = self._known.objective, self._known.bound
         if weight is not None:
             objective = self._score(stacks[0])
@@ -314,14 +322,14 @@ class _Search:
             self._tell(self._known)
 
     def _some(self, forbidden: list[Nodes]) -> Nodes | None:
-        """The stack that was found first of all, where none better was."""
+        """The stack found before the first run, if no better one was found."""
         return self._known.stacks[0] if self._known.stacks and not forbidden else None
 
     def _alone(self, model: CpSatModel, best: Nodes, cost: int) -> bool:
         """Whether every other stack costs more.
 
-        The next best is looked for, which the relaxation bounds well; that none costs as little
-        is far harder to prove.
+        This searches for the next best stack, which the relaxation bounds well. Proving
+        directly that no other stack costs as little is far harder.
         """
         other = model.copy()
         other.forbid(best)
@@ -331,7 +339,7 @@ class _Search:
     def _run(
         self, model: CpSatModel, *, tells: bool = False, enough: int | None = None
     ) -> SolverRun:
-        """SolverRun until the answer holds without holding itself up."""
+        """Run until the solution does not depend on itself."""
         while True:
             told = self._better if tells and self._tell else None
             run = model.solve(self._budget, self._until - monotonic(), told, enough)
@@ -340,7 +348,7 @@ class _Search:
             model.unfound(run)
 
     def _better(self, chosen: Nodes) -> None:
-        """An answer on the way; passed on if it is one."""
+        """Report an intermediate solution if it is valid."""
         if self._tell and self._holds(chosen):
             stack = self._reduced(chosen)
             self._tell(SearchResult((stack,), self._score(stack), 0))
@@ -352,7 +360,7 @@ class _Search:
         return self._problem.reached(chosen)[0]
 
     def _holds(self, chosen: Nodes) -> bool:
-        """Whether what has to be asked for is asked by something that the roots need."""
+        """Whether something that the roots require meets the condition of every permit."""
         if not self._problem.permits:
             return True
         nodes, atoms = self._problem.reached(chosen)
@@ -367,12 +375,12 @@ class _Search:
             self._tell(self._known)
 
 
-#: Costs of nodes, and by how much a score outweighs all the rest of them.
+#: Costs of nodes, and the weight of one unit of score in them.
 _Objective = tuple[list[tuple[int, int]], int]
 
 
 def _objectives(problem: SelectionProblem) -> Iterator[_Objective]:
-    """What to minimise, one after the other; together they tell any two stacks apart."""
+    """Objectives in order of priority; together they tell any two stacks apart."""
     nodes, packages = problem.nodes, problem.by_package()
     weight = weight_of(problem)
     worst = sum(max((-nodes[it].score for it in numbers), default=0) for numbers in packages)
@@ -385,10 +393,10 @@ def _objectives(problem: SelectionProblem) -> Iterator[_Objective]:
 
 
 def _by_name(packages: list[list[int]]) -> Iterator[_Objective]:
-    """Not there before there, newer before older; the first package outweighs those after it."""
+    """Absent before present, newer before older; each package outweighs all after it."""
     costs: list[tuple[int, int]] = []
     factor = 1
-    # Built from the last package of a part to its first: a part starts where the sum is full.
+    # A new part starts where the factors would exceed the exact range.
     parts: list[list[list[int]]] = [[]]
     for numbers in packages:
         if factor * (len(numbers) + 1) > MAX_OBJECTIVE:

@@ -1,4 +1,4 @@
-"""A request in, an answer out: the whole way through the resolver, in this process."""
+"""Resolve a universe in this process, and build the resolution from a search result."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def answer(
     budget: Budget,
     clock: SearchClock,
 ) -> Resolution:
-    """What a search found, in the terms of the universe.
+    """Translate a search result into packages and versions.
 
-    :param limit: what ended it from outside
+    :param limit: the limit that ended the search from outside, if one did
     """
     wall_s = clock.wall_s
     if limit is None and not (found.settled or found.complete):
-        # The solver stops by itself at either limit, and does not say at which.
+        # The solver stops by itself at either limit without saying which one.
         early = wall_s < 0.9 * budget.time_s
         limit = (
             SearchLimit.MEMORY if budget.memory_bytes is not None and early else SearchLimit.TIME
         )
     status = status_of(found)
-    # A smallest conflict is the same every time.
+    # A minimal conflict is the same in every run.
     told = status is ResolutionStatus.INFEASIBLE and conflict is not None and conflict.minimal
     return Resolution(
         status=status,
@@ -65,7 +65,7 @@ def answer(
 
 
 def out_of_time(clock: SearchClock) -> Resolution:
-    """The answer where time was spent before any search began."""
+    """The resolution if the time limit is reached before a search begins."""
     return Resolution(ResolutionStatus.UNKNOWN, limit=SearchLimit.TIME, wall_s=clock.wall_s)
 
 
@@ -76,7 +76,7 @@ def _solver() -> str:
 
 
 def status_of(found: SearchResult) -> ResolutionStatus:
-    """How what was found is to be taken."""
+    """The outcome that a search result proves."""
     if found.stacks:
         return (
             ResolutionStatus.OPTIMAL
@@ -111,9 +111,9 @@ def _stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> Resol
 
 
 def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
-    """The ``count`` best stacks of a universe, or why there is none, in this process.
+    """Find the ``count`` best stacks of a universe, or why there is none.
 
-    A limit of memory is only kept to by :class:`adviser.resolver.worker.Worker`.
+    Only :class:`adviser.resolver.worker.ResolverWorker` enforces a memory limit.
     """
     spend = budget or Budget()
     clock = SearchClock(spend)
@@ -123,7 +123,7 @@ def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1)
         return out_of_time(clock)
     found = branched(problem, count, spend.steps)
     if found is None:
-        # Loads the solver, which takes longer than most answers.
+        # Loading the solver takes longer than most searches.
         from adviser.resolver.cp_sat_search import search
 
         found = search(problem, clock.left, count)

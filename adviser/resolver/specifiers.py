@@ -1,7 +1,7 @@
-"""Which of a package's versions a specifier admits, and what it says by naming them.
+"""Membership of versions in specifiers, cached, with sets of versions as bits of integers.
 
-Membership here takes pre-releases like any other version, and yanked ones too: whether such a
-version may be chosen at all depends on everything that is asked of the package together.
+Pre-releases and yanked versions are members like any other: whether they may be chosen depends on
+all requirements on the package together.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from common.packages import version_of
 
 @lru_cache(maxsize=65_536)
 def specifier_set(text: str) -> SpecifierSet:
-    """``text`` parsed, pre-releases admitted."""
+    """Parse a specifier that also admits pre-releases."""
     return SpecifierSet(text, prereleases=True)
 
 
 @lru_cache(maxsize=65_536)
 def members(specifier: str, versions: tuple[str, ...]) -> int:
-    """The places of ``versions`` that ``specifier`` admits, as the bits of an integer.
+    """Positions in ``versions`` that ``specifier`` admits, as bits of an integer.
 
     >>> bin(members(">=2", ("3.0", "2.0rc1", "2.0", "1.0")))
     '0b101'
@@ -42,13 +42,13 @@ def _version(text: str) -> Version | str:
 
 
 def admits(specifier: str, version: str) -> bool:
-    """Whether one version is within a specifier."""
+    """Whether a specifier admits a version."""
     return not specifier or specifier_set(specifier).contains(_version(version))
 
 
 @lru_cache(maxsize=65_536)
 def names_prerelease(specifier: str) -> bool:
-    """Whether a specifier asks for pre-releases by naming one (PEP 440).
+    """Whether a specifier admits pre-releases because it names one (PEP 440).
 
     >>> names_prerelease(">=2.0rc1"), names_prerelease("!=2.0rc1"), names_prerelease("<2")
     (True, False, False)
@@ -58,7 +58,7 @@ def names_prerelease(specifier: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def pins(specifier: str) -> bool:
-    """Whether a specifier names one version exactly, which takes it even if it is yanked.
+    """Whether a specifier pins one version exactly, which admits it even if it is yanked.
 
     >>> pins("==1.4"), pins(">=1,==1.4"), pins("==1.*"), pins("~=1.4")
     (True, True, False, False)
@@ -70,7 +70,7 @@ def pins(specifier: str) -> bool:
 
 
 def places(mask: int) -> list[int]:
-    """The set bits of an integer, lowest first.
+    """Positions of the set bits of an integer, lowest first.
 
     >>> places(0b1010)
     [1, 3]

@@ -1,7 +1,6 @@
-"""The resolver in a child process, held to its limits of time and memory from outside.
+"""Run the resolver in a child process with enforced limits of time and memory.
 
-Whatever happens to the child, there is an answer: it hands over each better stack as soon as
-it has it, so killing it loses nothing but the proof.
+The child reports each better stack as soon as it finds one, so killing it loses only the proof.
 """
 
 from __future__ import annotations
@@ -42,37 +41,37 @@ from adviser.resolver.worker_process import (
     TOLD,
 )
 
-#: How long a child may take beyond its time to stop by itself before it is killed.
+#: Seconds after the time limit before the child is killed.
 GRACE_S = 0.25
-#: How long a new child may take to be ready, 15 s on a very busy machine. Not the search's time.
+#: Seconds for a new child to start, not counted as search time. Measured: 15 s on a busy machine.
 START_S = 60.0
-#: Of more versions the solver is likely to be needed, and starts while they are compressed.
+#: With more versions than this the solver is likely needed, so it starts during compression.
 MANY = 5000
-#: How native code ends that an allocation fails, and what the kernel does where memory runs out.
+#: Exit statuses of native code after a failed allocation, and of the kernel's out-of-memory killer.
 _NO_MEMORY = frozenset({-SIGABRT, -SIGBUS, -SIGSEGV})
 _KILLED = -SIGKILL
-#: Characters of what a child said last.
+#: Characters of a child's error output that an error quotes.
 _LAST_WORDS = 2000
 
 
 class SearchFailed(RuntimeError):
-    """A bug: the child raised, or ended in a way that no limit explains. It has the traceback."""
+    """A bug: the child raised, or ended although no limit was reached. Has the traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pipes:
-    """Our ends of what the child reads and writes."""
+    """The parent's ends of the pipes."""
 
     requests: Connection
     replies: Connection
 
 
 class ResolverWorker:
-    """A child process that resolves one request after the other; use it as a context manager.
+    """A child process that resolves one request at a time; use it as a context manager.
 
-    It starts when a request needs the solver, which few do: branch and bound answers the others
-    in this process. It starts anew after it was killed; :meth:`start` starts it ahead. Threads
-    may share it; their requests wait for each other.
+    The child starts with the first request that needs the solver; branch and bound solves most
+    requests in this process. It restarts after it was killed; :meth:`start` starts it in advance.
+    Threads can share a worker; their requests wait for each other.
     """
 
     def __init__(self) -> None:
@@ -94,7 +93,7 @@ class ResolverWorker:
         self.close()
 
     def start(self) -> _Pipes:
-        """Start the child if there is none; returns at once."""
+        """Start the child if it does not run, without waiting for it."""
         if self._pipes is None:
             theirs_in, requests = Pipe(duplex=False)
             replies, theirs_out = Pipe(duplex=False)
@@ -112,7 +111,7 @@ class ResolverWorker:
         return self._pipes
 
     def close(self) -> None:
-        """End the child."""
+        """Kill the child and close the pipes."""
         if self._pipes is not None:
             self._pipes.requests.close()
             self._pipes.replies.close()
@@ -126,9 +125,9 @@ class ResolverWorker:
     def resolve(
         self, universe: Universe, budget: Budget | None = None, *, count: int = 1
     ) -> Resolution:
-        """As :func:`adviser.resolver.resolve.resolve`, with every limit kept to.
+        """Like :func:`adviser.resolver.resolve.resolve`, with all limits enforced.
 
-        Time begins when it is this request's turn.
+        The time limit starts when the worker begins this request.
 
         :raises SearchFailed: if the child has a bug
         """
@@ -153,7 +152,7 @@ class ResolverWorker:
     def _search(
         self, problem: SelectionProblem, budget: Budget, count: int
     ) -> tuple[SearchResult, SearchLimit | None]:
-        """The last that the child told, and what ended it if it did not end by itself."""
+        """The last result that the child reported, and the limit that ended it, if any."""
         told, limit = self._ask("search", budget, (problem, count))
         return SearchResult() if told is None else told, limit
 
@@ -173,7 +172,7 @@ class ResolverWorker:
     def _ask(
         self, name: str, budget: Budget, arguments: tuple[Any, ...]
     ) -> tuple[Any, SearchLimit | None]:
-        """The last that the child tells before it is done, or before it ends."""
+        """Send a request; returns the last report, and the limit that ended the child, if any."""
         told, pipes, idle = None, self.start(), False
         try:
             if not self._ready:
@@ -199,9 +198,9 @@ class ResolverWorker:
         return told, SearchLimit.TIME
 
     def _ended(self, budget: Budget) -> SearchLimit:
-        """What ended a child that is gone.
+        """The limit that ended a dead child.
 
-        :raises SearchFailed: if that was neither a limit nor the kernel
+        :raises SearchFailed: if neither a limit nor the kernel explains its exit status
         """
         code = None
         if self._child is not None:

@@ -18,21 +18,21 @@ from typing import Any
 
 from adviser.resolver.resolver_request import Budget
 
-#: How a process ends that has no memory left; what it found was told before.
+#: Exit status if memory runs out; results were reported before.
 OUT_OF_MEMORY = 77
 
 
-#: What a reply is: that requests can come; the best that is known so far; that there is no more; or
-#: a bug, with its traceback, and the next request is answered all the same.
+#: Kinds of replies: ready for requests; best result so far; request finished; or a bug, with its
+#: traceback, after which the process accepts the next request.
 READY, TOLD, DONE, FAILED = range(4)
 
 
 def main(requests: int, replies: int) -> None:
-    """Answer requests, each a function by name, its budget, when that ends, and arguments.
+    """Serve requests of the form (function name, budget, deadline, arguments).
 
-    Replies are told as they come. The end is by the clock that all processes share.
+    The deadline is in terms of ``time.monotonic``, which all processes share.
     """
-    # Slow, and done while nobody waits yet.
+    # These imports are slow; they run before the first request.
     from adviser.resolver.conflicts import conflict_of
     from adviser.resolver.cp_sat_search import search
 
@@ -61,9 +61,9 @@ def main(requests: int, replies: int) -> None:
 
 
 def _limit_memory(memory_bytes: int | None) -> None:
-    """No more private memory than this, nor than whoever started us allows.
+    """Limit private memory, at most to the limit inherited from the parent.
 
-    An allocation beyond it ends the process.
+    A larger allocation ends the process.
     """
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = most if memory_bytes is None else memory_bytes
@@ -78,4 +78,4 @@ if __name__ == "__main__":
     except MemoryError:
         sys.exit(OUT_OF_MEMORY)
     except BrokenPipeError:
-        sys.exit(0)  # nobody is left to tell
+        sys.exit(0)  # the parent is gone
