@@ -80,11 +80,19 @@ def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
     ticks = after.cpu_ticks - before.cpu_ticks
     stolen = after.steal_ticks - before.steal_ticks
     return {
-        "before": asdict(before),
-        "after": asdict(after),
+        "before": _document(before),
+        "after": _document(after),
         "steal_share": round(max(0.0, stolen / ticks), 6) if ticks > 0 else None,
         "throttled": _throttled(before, after),
         "swapped": after.swapped_pages - before.swapped_pages >= SWAPPED_PAGES,
+    }
+
+
+def _document(conditions: Conditions) -> dict[str, Any]:
+    """The counters with lists for tuples, as a reader of the written JSON gets them."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(conditions).items()
     }
 
 

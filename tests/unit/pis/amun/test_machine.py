@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,11 @@ def test_steal_is_the_share_of_the_time_between() -> None:
     after = replace(CALM, steal_ticks=15, cpu_ticks=1200)
     assert conditions_between(CALM, after)["steal_share"] == 0.025
     assert conditions_between(CALM, CALM)["steal_share"] is None
+
+
+def test_conditions_are_what_a_reader_of_their_json_gets() -> None:
+    between = conditions_between(read_conditions(), read_conditions())
+    assert between == json.loads(json.dumps(between))
 
 
 @pytest.mark.parametrize(
