@@ -1,4 +1,4 @@
-"""Rows of advisories and vulnerabilities, and what the domain makes of them."""
+"""Stores advisories, merges them into vulnerabilities, and keeps the state of their sources."""
 
 from __future__ import annotations
 
@@ -110,9 +110,8 @@ def _rating_row(rating: Rating) -> tuple[str | None, float | None, str | None]:
 
 KIND, SCHEMA_VERSION, COLLECTOR = "advisory", "osv-1", "osv"
 
-#: Vulnerabilities that are known by one of these identifiers, or have a withdrawn advisory that
-#: names one. Their groups are complete, so no others can be joined by an advisory that names
-#: none but these.
+#: Vulnerabilities with one of these identifiers, or with a withdrawn advisory that mentions one.
+#: These groups are complete: an advisory with these identifiers cannot join any other group.
 _NAMED = text(
     "SELECT vulnerability_id FROM vulnerabilities, unnest(aliases) AS known (alias)"
     " WHERE known.alias = ANY(:identifiers)"
@@ -120,7 +119,7 @@ _NAMED = text(
     " WHERE withdrawn_at IS NOT NULL AND said.alias = ANY(:identifiers)"
 ).bindparams(bindparam("identifiers", type_=ARRAY(Text)))
 
-#: Packages with a version that is changed itself, or affected by what changed.
+#: Packages with a changed version, or with a version that a changed vulnerability affects.
 _PACKAGES_OF = text(
     "SELECT name FROM package_versions WHERE purl = ANY(:purls)"
     " UNION SELECT name FROM package_versions JOIN affected_versions USING (purl)"
@@ -130,7 +129,7 @@ _PACKAGES_OF = text(
 
 @dataclass(frozen=True, slots=True)
 class AdvisoryDelivery:
-    """An advisory and where it was read from."""
+    """An advisory and its source."""
 
     advisory: Advisory
     source: str
@@ -138,13 +137,13 @@ class AdvisoryDelivery:
 
 @dataclass(slots=True)
 class AdvisoriesAdded:
-    """What a batch of advisories changed.
+    """Result of a batch of advisories.
 
-    :param older: advisories of which the record has a newer document
-    :param foreign: advisories that are about no Python package, and are not kept
-    :param vulnerabilities: identifiers of those that changed or are new
-    :param removed: identifiers that name no vulnerability of their own any more
-    :param versions: package URLs of versions that something else affects now
+    :param older: number of advisories with a newer document in the record
+    :param foreign: number of advisories without Python packages, which are not stored
+    :param vulnerabilities: identifiers of new and changed vulnerabilities
+    :param removed: identifiers of vulnerabilities that were merged into others
+    :param versions: package URLs of versions whose vulnerabilities changed
     """
 
     new: int = 0
@@ -160,17 +159,17 @@ class AdvisoriesAdded:
 def add_advisories(
     connection: Connection, settings: Settings, deliveries: Sequence[AdvisoryDelivery]
 ) -> AdvisoriesAdded:
-    """Store each advisory once and bring what it says up to date; the caller owns the transaction.
+    """Store each advisory once and update vulnerabilities; the caller owns the transaction.
 
-    Of the documents of one advisory the one modified last counts, whatever their order.
-    The number of statements is the same, however many deliveries.
+    The latest modified document of an advisory counts, independent of the order. The number of
+    statements does not depend on the number of deliveries.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
     added = AdvisoriesAdded()
     hold_advisories(connection)
     recorded = _recorded(connection, {it.advisory.head.advisory_id for it in deliveries})
-    # One that is about Python no more is kept too, if it was before.
+    # An advisory that is no longer about Python is kept if it was stored before.
     ours = recorded.keys() | {_id(it) for it in deliveries if it.advisory.packages}
     kept = [it for it in deliveries if _id(it) in ours]
     added.foreign = len(deliveries) - len(kept)
@@ -186,11 +185,11 @@ def add_advisories(
 
 
 def restore_advisories(connection: Connection, advisories: Collection[Advisory]) -> None:
-    """Write again what these advisories say, and what follows from it.
+    """Write the rows of advisories again, with everything that depends on them.
 
     The caller owns the transaction.
 
-    :param advisories: each as its newest document says
+    :param advisories: each according to its newest document
     """
     hold_advisories(connection)
     _merge(connection, {it.head.advisory_id: it for it in advisories}, AdvisoriesAdded())
@@ -207,7 +206,7 @@ def _recorded(connection: Connection, advisory_ids: Collection[str]) -> dict[str
 def _add_documents(
     connection: Connection, settings: Settings, deliveries: Sequence[AdvisoryDelivery]
 ) -> list[Advisory]:
-    """The advisories whose documents were not there yet, each once."""
+    """Unique advisories whose documents are new."""
     unique = {it.advisory.head.document_id: it for it in deliveries}
     documents = (
         DeliveredDocument(document_id, KIND, SCHEMA_VERSION, it.source, it.advisory.body, COLLECTOR)
@@ -218,7 +217,7 @@ def _add_documents(
 
 
 def _newest(fresh: Sequence[Advisory], recorded: dict[str, AdvisoryHead]) -> dict[str, Advisory]:
-    """By identifier, the advisories that replace what is recorded."""
+    """Advisories that are newer than their recorded version, by identifier."""
     newest: dict[str, Advisory] = {}
     for advisory in sorted(fresh, key=lambda it: it.head.age):
         known = recorded.get(advisory.head.advisory_id)
@@ -228,12 +227,11 @@ def _newest(fresh: Sequence[Advisory], recorded: dict[str, AdvisoryHead]) -> dic
 
 
 def _merge(connection: Connection, newest: dict[str, Advisory], added: AdvisoriesAdded) -> None:
-    """Merge changed advisories with all that they are, or were, aliases of."""
+    """Merge changed advisories with all their current and former aliases."""
     changed = {key: advisory.head for key, advisory in newest.items()}
     touched, heads, before = _concerned(connection, changed.values())
     heads |= changed
-    # Withdrawn ones may have to go elsewhere now: what they name is concerned as well. What
-    # these bring along stays where it is.
+    # Withdrawn advisories may move to another group, so their aliases are read as well.
     withdrawn = [head for head in heads.values() if head.withdrawn_at is not None]
     touched, heads, before = _concerned(connection, [*changed.values(), *withdrawn])
     heads |= changed
@@ -256,7 +254,7 @@ def _merge(connection: Connection, newest: dict[str, Advisory], added: Advisorie
 def _concerned(
     connection: Connection, heads: Iterable[AdvisoryHead]
 ) -> tuple[list[str], dict[str, AdvisoryHead], dict[str, str]]:
-    """Vulnerabilities by what these advisories name; their advisories, and of which each is."""
+    """Vulnerabilities with these identifiers, their advisories, and the group of each advisory."""
     identifiers = {alias for head in heads for alias in (head.advisory_id, *head.aliases)}
     touched = list(connection.scalars(_NAMED, {"identifiers": sorted(identifiers)}))
     return touched, *recorded_heads(
@@ -267,7 +265,7 @@ def _concerned(
 def _write_vulnerabilities(
     connection: Connection, vulnerabilities: dict[str, Vulnerability], touched: Sequence[str]
 ) -> set[str]:
-    """Insert and update; returns the identifiers of those that are not as they were."""
+    """Insert and update; return identifiers of changed vulnerabilities."""
     before = recorded_vulnerabilities(
         connection, VulnerabilityRow.vulnerability_id == any_(texts(touched))
     )
@@ -286,7 +284,7 @@ def _write_heads(
     before: dict[str, str],
     newest: dict[str, Advisory],
 ) -> None:
-    """Insert and update the advisories that are new, changed, or of another vulnerability now."""
+    """Insert and update advisories that are new, changed, or moved to another vulnerability."""
     rows = [
         head_row(heads[key], it.vulnerability_id)
         for it in vulnerabilities
@@ -310,12 +308,12 @@ _COLUMNS = ("source", "etag", "last_modified", "sha256", "advisories", "as_of")
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A source, as it was when all of it was read.
+    """A source at the time it was last read completely.
 
-    :param etag: and ``last_modified``: what its server called that version
-    :param sha256: of the archive, ``None`` for what is no single file
-    :param advisories: those about Python packages in it
-    :param as_of: when it was like that
+    :param etag: HTTP header of that version, like ``last_modified``
+    :param sha256: of the archive; ``None`` if the source is not a single file
+    :param advisories: number of advisories about Python packages
+    :param as_of: time of that version
     """
 
     source: str
@@ -326,19 +324,19 @@ class SourceState:
     as_of: datetime
 
 
-#: Earlier releases recorded sources that could not be read, too, as having no advisories.
+#: Earlier releases of this program also recorded unreadable sources, without advisories.
 HAS_ADVISORIES = AdvisorySource.advisories > 0
 
 
 def source_states(connection: Connection) -> list[SourceState]:
-    """All sources that advisories were read from, to their end, by name."""
+    """All completely read sources, by name."""
     columns = (getattr(AdvisorySource, name) for name in _COLUMNS)
     query = select(*columns).where(HAS_ADVISORIES).order_by(AdvisorySource.source)
     return [SourceState(*row) for row in connection.execute(query)]
 
 
 def save_source(connection: Connection, state: SourceState) -> None:
-    """Remember how far a source was read, in place of what was known of it."""
+    """Store the state of a source, replacing the previous one."""
     values = dict(zip(_COLUMNS, astuple(state), strict=True)) | {"source": storable(state.source)}
     statement = insert(AdvisorySource).values(values)
     others = {name: statement.excluded[name] for name in _COLUMNS[1:]}
@@ -346,5 +344,5 @@ def save_source(connection: Connection, state: SourceState) -> None:
 
 
 def known_advisories(connection: Connection) -> set[str]:
-    """Digests of all advisory documents in the record, whose content need not be read again."""
+    """Digests of all advisory documents in the record."""
     return set(connection.scalars(select(Document.document_id).where(Document.kind == KIND)))

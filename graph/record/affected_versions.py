@@ -1,4 +1,4 @@
-"""Which of the versions known here each vulnerability affects."""
+"""Matches package versions with advisories: which known versions each vulnerability affects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from graph.tables import (
 Pair = tuple[str, str]
 #: Package name to version to package URLs; several indexes may serve one version.
 _Versions = dict[str, dict[str, list[str]]]
-#: A vulnerability and what one of its advisories says of a package.
+#: A vulnerability and the affected package of one of its advisories.
 Claim = tuple[str, AffectedPackage]
 
 _DELETE_PAIRS = text(
@@ -47,27 +47,26 @@ _DELETE_PAIRS = text(
 
 
 def share_advisories(connection: Connection) -> None:
-    """Keep advisories as they are until this transaction ends; others may add versions too.
+    """Block writers of advisories until this transaction ends; others may add versions as well.
 
-    Without it, a version and an advisory that are added at the same time would never
-    meet. Called before the first write of a transaction, nobody can wait in a circle;
-    called again, it costs a round trip.
+    Without the lock, a version and an advisory that are added concurrently would not be matched.
+    Call it before the first write of a transaction, to avoid deadlocks.
     """
     lock_transaction(connection, AdvisoryLock.ADVISORIES, shared=True)
 
 
 def hold_advisories(connection: Connection) -> None:
-    """Nobody else adds advisories or versions until this transaction ends."""
+    """Block all other writers of advisories or versions until this transaction ends."""
     lock_transaction(connection, AdvisoryLock.ADVISORIES)
 
 
 def match_versions(connection: Connection, purls: Collection[str]) -> set[str]:
-    """Find what affects these versions, whose rows are there; the caller owns the transaction.
+    """Match stored versions with all advisories; the caller owns the transaction.
 
-    A handful of statements, however many versions. Each that changed is in the outbox
-    afterwards; the revisions of their packages are left to the caller.
+    The number of statements does not depend on the number of versions. Writes outbox entries for
+    changed versions; the caller refreshes the revisions of their packages.
 
-    :returns: the package URLs of the versions for which something changed
+    :returns: package URLs of changed versions
     """
     if not purls:
         return set()
@@ -80,9 +79,9 @@ def match_versions(connection: Connection, purls: Collection[str]) -> set[str]:
 
 
 def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[str]) -> set[str]:
-    """Find all versions that these vulnerabilities affect; those that are gone affect none.
+    """Match vulnerabilities with all versions; deleted vulnerabilities affect none.
 
-    :returns: the package URLs of the versions for which something changed
+    :returns: package URLs of changed versions
     """
     claims = _claims(connection, AdvisoryRow.vulnerability_id == any_(texts(vulnerability_ids)))
     stored = stored_pairs(connection, vulnerability_ids)
@@ -90,12 +89,12 @@ def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[
 
 
 def stored_pairs(connection: Connection, vulnerability_ids: Collection[str]) -> set[Pair]:
-    """The versions that some vulnerabilities affect, as they are stored."""
+    """The stored pairs of these vulnerabilities and the versions they affect."""
     return _stored(connection, AffectedVersion.vulnerability_id == any_(texts(vulnerability_ids)))
 
 
 def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair]:
-    """The versions that vulnerabilities affect, as their advisories say."""
+    """The pairs of vulnerability and affected version according to the advisories."""
     names = {package.name for _, package in claims}
     versions = _versions(connection, PackageVersionRow.name == any_(texts(names)))
     return _pairs(claims, versions)
@@ -104,7 +103,7 @@ def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair
 def stored_package(
     name: str, ranges: Sequence[Sequence[dict[str, str]]], versions: Sequence[str]
 ) -> AffectedPackage:
-    """A row of ``advisory_packages`` as the domain has it."""
+    """The value of a row of ``advisory_packages``."""
     return AffectedPackage(name, tuple(tuple(_events(it)) for it in ranges), tuple(versions))
 
 
@@ -116,20 +115,20 @@ def _events(events: Sequence[dict[str, str]]) -> Iterator[RangeEvent]:
 
 def _versions(connection: Connection, condition: ColumnElement[bool]) -> _Versions:
     row = PackageVersionRow
-    found: _Versions = defaultdict(lambda: defaultdict(list))
+    versions: _Versions = defaultdict(lambda: defaultdict(list))
     for name, version, purl in connection.execute(
         select(row.name, row.version, row.purl).where(condition)
     ):
-        found[name][version].append(purl)
-    return found
+        versions[name][version].append(purl)
+    return versions
 
 
 def _claims(connection: Connection, condition: ColumnElement[bool]) -> list[Claim]:
-    """What advisories say that are not withdrawn."""
-    said = AdvisoryPackage
+    """The claims of advisories that are not withdrawn."""
+    package = AdvisoryPackage
     rows = connection.execute(
-        select(AdvisoryRow.vulnerability_id, said.name, said.ranges, said.versions)
-        .join(AdvisoryRow, AdvisoryRow.advisory_id == said.advisory_id)
+        select(AdvisoryRow.vulnerability_id, package.name, package.ranges, package.versions)
+        .join(AdvisoryRow, AdvisoryRow.advisory_id == package.advisory_id)
         .where(AdvisoryRow.withdrawn_at.is_(None), condition)
     )
     return [(row[0], stored_package(row[1], row[2], row[3])) for row in rows]
@@ -152,7 +151,7 @@ def _pairs(claims: Iterable[Claim], versions: _Versions) -> set[Pair]:
 
 
 def _replace(connection: Connection, known: set[Pair], wanted: set[Pair]) -> set[str]:
-    """Make ``wanted`` of ``known``, and tell which versions that concerned."""
+    """Replace the pairs ``known`` by ``wanted``; return the package URLs of changed versions."""
     gone, new = sorted(known - wanted), sorted(wanted - known)
     if gone:
         ids, purls = zip(*gone, strict=True)

@@ -1,4 +1,4 @@
-"""What is known of indexes themselves: their projects, what is watched, what waits to be read."""
+"""State of crawls: projects on indexes, watched packages, and the queue of releases to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPacka
 
 @dataclass(frozen=True, slots=True)
 class ProjectRow:
-    """A project as an index answered last; ``page_digest`` is unset if it never did."""
+    """The last answer of an index about a project; ``page_digest`` is ``None`` without a page."""
 
     name: str
     state: str
@@ -25,7 +25,7 @@ class ProjectRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A release that waits to be read."""
+    """A queued release whose metadata is not read yet."""
 
     version: str
     attempts: int = 0
@@ -33,15 +33,15 @@ class QueueRow:
     given_up: bool = False
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it may be tried."""
+        """Whether it may be read now."""
         return not self.given_up and (self.retry_at is None or self.retry_at <= now)
 
 
 @dataclass(frozen=True, slots=True)
 class FailedRead:
-    """A release whose metadata could not be read this time.
+    """A failed attempt to read the metadata of a release.
 
-    :param retry_at: when to try again; ``None`` if it is given up
+    :param retry_at: time of the next attempt; ``None`` to give up
     """
 
     name: str
@@ -54,7 +54,7 @@ class FailedRead:
 
 @dataclass(frozen=True, slots=True)
 class IndexEvent:
-    """Something that changed in an index."""
+    """A change on an index."""
 
     kind: str
     index: str
@@ -65,7 +65,7 @@ class IndexEvent:
 
 @dataclass(frozen=True, slots=True)
 class WatchedProject:
-    """A package whose releases are followed, with the bounds that it was added with."""
+    """A watched package with the bounds of its crawls."""
 
     index: str
     name: str
@@ -76,7 +76,7 @@ class WatchedProject:
 
 
 def project_row(connection: Connection, index: str, name: str) -> ProjectRow | None:
-    """The project as the index answered last, or ``None`` if it was never asked for it."""
+    """The last answer of an index about a project; ``None`` if it was never requested."""
     row = connection.execute(
         select(IndexProject).where(IndexProject.index_name == index, IndexProject.name == name)
     ).one_or_none()
@@ -86,10 +86,10 @@ def project_row(connection: Connection, index: str, name: str) -> ProjectRow | N
 
 
 def known_projects(connection: Connection) -> dict[str, list[str]]:
-    """Names of all projects that an index ever gave, or failed to, by index.
+    """Names of the requested projects, by index.
 
-    One that it never had is left out, as it may be a typing error; a release that needs it
-    leads there again.
+    Projects that an index never had are left out, because they may be typing errors. If a release
+    needs one, it is requested again.
     """
     never_had = and_(IndexProject.state == "missing", IndexProject.page_digest.is_(None))
     rows = connection.execute(
@@ -97,14 +97,14 @@ def known_projects(connection: Connection) -> dict[str, list[str]]:
         .where(not_(never_had))
         .order_by(IndexProject.index_name, IndexProject.name)
     )
-    found: dict[str, list[str]] = {}
+    projects: dict[str, list[str]] = {}
     for index, name in rows:
-        found.setdefault(index, []).append(name)
-    return found
+        projects.setdefault(index, []).append(name)
+    return projects
 
 
 def is_following(connection: Connection) -> bool:
-    """Whether any package was ever asked for at an index."""
+    """Whether any package was ever requested from an index."""
     return connection.scalar(select(IndexProject.name).limit(1)) is not None
 
 
@@ -116,7 +116,7 @@ def record_page(
     listed: Collection[str],
     as_of: datetime,
 ) -> None:
-    """Keep what an index lists of a project."""
+    """Store the versions that an index lists for a project."""
     values = {
         "state": "known",
         "problem": None,
@@ -131,11 +131,11 @@ def record_page(
 def record_no_page(
     connection: Connection, index: str, name: str, state: str, problem: str, message: str
 ) -> ProjectRow | None:
-    """Keep that an index does not have a project (``missing``) or gave no page (``failed``).
+    """Store that an index does not have a project (``missing``) or gave no page (``failed``).
 
-    What it listed before stays.
+    Previously listed versions stay.
 
-    :returns: the project as the index answered before
+    :returns: the answer before
     """
     before = project_row(connection, index, name)
     values = {"state": state, "problem": problem, "message": message}
@@ -154,7 +154,7 @@ def _record_project(
 
 
 def queued_releases(connection: Connection, index: str, name: str) -> dict[str, QueueRow]:
-    """Releases of a project that wait to be read, by version."""
+    """Queued releases of a project, by version."""
     rows = connection.execute(
         select(QueuedRelease).where(QueuedRelease.index_name == index, QueuedRelease.name == name)
     )
@@ -165,7 +165,7 @@ def queued_releases(connection: Connection, index: str, name: str) -> dict[str, 
 
 
 def queue_releases(connection: Connection, index: str, name: str, versions: Iterable[str]) -> None:
-    """Put releases into the queue, unless they are there."""
+    """Add releases to the queue, unless they are queued already."""
     rows = [{"index_name": index, "name": name, "version": it} for it in sorted(versions)]
     if rows:
         connection.execute(insert(QueuedRelease).values(rows).on_conflict_do_nothing())
@@ -174,7 +174,7 @@ def queue_releases(connection: Connection, index: str, name: str, versions: Iter
 def take_off_queue(
     connection: Connection, index: str, releases: Collection[tuple[str, str]]
 ) -> None:
-    """Take releases, names with versions, off the queue: they were read, or are gone."""
+    """Remove releases (name, version) from the queue: they were read, or do not exist any more."""
     if releases:
         connection.execute(
             delete(QueuedRelease).where(
@@ -185,7 +185,7 @@ def take_off_queue(
 
 
 def record_failures(connection: Connection, index: str, failures: Iterable[FailedRead]) -> None:
-    """Keep why releases could not be read, and when to try again."""
+    """Store failed attempts with the time of the next one."""
     for it in failures:
         connection.execute(
             update(QueuedRelease)
@@ -205,7 +205,7 @@ def record_failures(connection: Connection, index: str, failures: Iterable[Faile
 
 
 def retry_all(connection: Connection, index: str) -> int:
-    """Make everything in the queue due, given up or not; returns how many that changed."""
+    """Make all queued releases due that failed before; return their number."""
     changed = connection.execute(
         update(QueuedRelease)
         .where(QueuedRelease.index_name == index, QueuedRelease.attempts > 0)
@@ -215,7 +215,7 @@ def retry_all(connection: Connection, index: str) -> int:
 
 
 def add_events(connection: Connection, events: Iterable[IndexEvent]) -> None:
-    """Keep what changed in an index."""
+    """Store changes on indexes."""
     rows = [
         {
             "kind": it.kind,
@@ -231,7 +231,7 @@ def add_events(connection: Connection, events: Iterable[IndexEvent]) -> None:
 
 
 def watch(connection: Connection, packages: Iterable[WatchedProject]) -> None:
-    """Follow releases of packages; bounds given again replace those before."""
+    """Watch packages; new bounds replace old ones."""
     for it in packages:
         values = {
             "max_versions": it.max_versions,
@@ -246,7 +246,7 @@ def watch(connection: Connection, packages: Iterable[WatchedProject]) -> None:
 
 
 def unwatch(connection: Connection, index: str, names: Collection[str]) -> set[str]:
-    """Follow packages no more; returns the names that were followed."""
+    """Stop watching packages; return the names that were watched."""
     return set(
         connection.scalars(
             delete(WatchedPackage)
@@ -257,7 +257,7 @@ def unwatch(connection: Connection, index: str, names: Collection[str]) -> set[s
 
 
 def watched(connection: Connection) -> list[WatchedProject]:
-    """The packages that are followed, by index and name."""
+    """The watched packages, by index and name."""
     rows = connection.execute(
         select(WatchedPackage).order_by(WatchedPackage.index_name, WatchedPackage.name)
     )

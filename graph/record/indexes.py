@@ -1,4 +1,4 @@
-"""How much is known of each index, how fresh it is, and what is wrong with it."""
+"""Indexes: their status, their answers to requests for packages, and events on them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from graph.tables import (
     WatchedPackage,
 )
 
-#: Alarms that are listed, the newest; all are counted.
+#: Number of listed alarms, the newest; all are counted.
 _LISTED = 50
-#: Another hash than before, two on one page, and a project whose files are all gone.
+#: A file with a new hash, a file with two hashes on one page, a project that lost all its files.
 _ALARM_KINDS = ("changed_hash", "conflicting_hash", "emptied")
 
 
 @dataclass(slots=True)
 class IndexStatus:
-    """One index as the record knows it.
+    """Status of an index in the record.
 
-    :param releases: count by state
-    :param problems: of releases that are not solved, count by problem
-    :param projects: count by state, as the index answered last
-    :param oldest: when the index last answered for the project that was confirmed longest ago
-    :param newest: the same, most lately
-    :param queue: releases to be read: ``due``, ``waiting`` for another try, or ``given_up``
+    :param releases: number of releases by state
+    :param problems: number of unsolved releases by problem
+    :param projects: number of projects by state of the last answer
+    :param oldest: time of the oldest last answer of all projects
+    :param newest: time of the newest answer
+    :param queue: number of unread releases that are ``due``, ``waiting`` for a retry, ``given_up``
     :param given_up: name, version, problem and message of each
-    :param alarms: files that had another hash than before, or two at once, and projects that
-        lost all their files, ever
-    :param events: of the last days, count by kind
+    :param alarms: files whose hash changed or is ambiguous, and projects that lost all their files
+    :param events: number of recent events by kind
     """
 
     index: str
@@ -56,14 +55,14 @@ class IndexStatus:
 
 
 def index_status(connection: Connection, days: int) -> list[IndexStatus]:
-    """Every index that the record knows anything of, in name order.
+    """The status of all known indexes, by name.
 
-    :param days: of which events are counted
+    :param days: period of the counted events
     """
-    found: dict[str, IndexStatus] = {}
+    statuses: dict[str, IndexStatus] = {}
 
     def of(index: str) -> IndexStatus:
-        return found.setdefault(index, IndexStatus(index))
+        return statuses.setdefault(index, IndexStatus(index))
 
     for index, state, count, oldest, newest in connection.execute(_RELEASES):
         of(index).releases[state] = count
@@ -86,22 +85,22 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
         )  # fmt: skip
     for index, count in connection.execute(_WATCHED):
         of(index).watched = count
-    return [found[index] for index in sorted(found)]
+    return [statuses[index] for index in sorted(statuses)]
 
 
 def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
-    """Pages are the fresher word where there are any.
+    """Add projects; their pages determine the times of an index if there are any.
 
-    A project that an index failed to give is as old as the last page that it did give.
+    A project whose last request failed counts with the time of its last page.
     """
-    asked: set[str] = set()
+    with_pages: set[str] = set()
     for index, state, count, oldest, newest in connection.execute(_PROJECTS):
         status = of(index)
         status.projects[state] = count
         if state != "missing" and newest is not None:
-            if index not in asked:
+            if index not in with_pages:
                 status.oldest = status.newest = None
-            asked.add(index)
+            with_pages.add(index)
             _widen(status, oldest, newest)
     for row in connection.execute(_TROUBLED):
         if row.state == "missing":
@@ -268,7 +267,7 @@ def answers_about(connection: Connection, name: str) -> tuple[IndexAnswer, ...]:
     return tuple(answers_of(connection, [name]).values())
 
 
-#: Kinds of events, as they are stored.
+#: Stored kinds of events.
 KINDS = (
     "new_release", "removed", "yanked", "unyanked", "new_files", "changed_requirements",
     "changed_hash", "conflicting_hash", "emptied",
@@ -277,7 +276,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """Something that changed in an index; the version is empty where it is of a project."""
+    """A change on an index; the version is empty for changes of a project."""
 
     event_id: int
     kind: str

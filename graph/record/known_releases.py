@@ -1,4 +1,4 @@
-"""Releases as the record has them, read back whole."""
+"""Reads releases from the record, for merging with new deliveries and for verification."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ _REQUIREMENT_COLUMNS = (
     RequirementRow.problem,
 )
 
-#: Whether the index offers a file, the rank of the list that told it, and the file.
+#: Whether the index offers a file, the rank of its list, and the file.
 _Listed = tuple[bool, str | None, ReleaseFile]
 
 
 def known_releases(connection: Connection, index_name: str, name: str) -> dict[str, KnownRelease]:
-    """Every release of a package that an index is known to serve, by version; three queries."""
+    """All known releases of a package on an index, by version; three queries."""
     version = PackageVersionRow
     query = select(version.__table__).where(version.index_name == index_name, version.name == name)
     return {known.version: known for known in _read(connection, query).values()}
@@ -76,17 +76,17 @@ def known_releases(connection: Connection, index_name: str, name: str) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class StoredReleases:
-    """What the record has of some releases.
+    """Releases in the record.
 
     :param locked: by package URL
-    :param spelt: package URL and version of those that are known by others than their own
+    :param spelt: package URL and version of releases that are stored with another spelling
     """
 
     locked: dict[str, KnownRelease]
     spelt: dict[str, tuple[Purl, str]]
 
     def as_known(self, release: Release) -> Release:
-        """``release`` as the record spells it: an index serves 1.0 and 1.0.0 as one."""
+        """``release`` in the spelling of the record: 1.0 and 1.0.0 are the same release."""
         if release.purl not in self.spelt:
             return release
         purl, version = self.spelt[release.purl]
@@ -96,9 +96,9 @@ class StoredReleases:
 def stored_releases(
     connection: Connection, releases: Iterable[Release], *, lock: bool = True
 ) -> StoredReleases:
-    """What is in the record of ``releases``, locked in the order of package URLs until the end.
+    """Read ``releases`` and lock them until the transaction ends, in the order of package URLs.
 
-    :param lock: ``False`` for who only reads
+    :param lock: ``False`` for reading only
     """
     wanted = {release.purl: release.version for release in releases}
     spellings = {purl: spellings_of(purl) for purl in wanted}
@@ -120,14 +120,14 @@ def stored_releases(
     return StoredReleases(_locked(connection, sorted(known_as & there.keys()), lock), spelt)
 
 
-#: A package URL up to the last digit of the release number that is no final zero, and these.
+#: A package URL up to the last significant number of the release, and trailing zeros.
 _NUMBER = re.compile(r"([^@]*@(?:\d+%21)?\d+(?:\.\d+)*?)((?:\.0)*)(?!\.?\d)")
-#: Numbers that an index may have filled up with zeros have at most so many parts.
+#: Release numbers that an index may have padded with zeros have at most this many parts.
 _PARTS = 4
 
 
 def spellings_of(purl: str) -> list[str]:
-    """Package URLs of versions that are equal to that of ``purl``, the shortest first.
+    """Package URLs of all spellings of the version in ``purl``, the shortest first.
 
     >>> spellings_of("pkg:pypi/flask@2.0rc1?index=builds")[:2]
     ['pkg:pypi/flask@2rc1?index=builds', 'pkg:pypi/flask@2.0rc1?index=builds']
@@ -235,12 +235,12 @@ def _known(
 def corrected(
     known: KnownRelease, release: Release, alarms: Collection[HashAlarm] = ()
 ) -> KnownRelease:
-    """``known``, with every part as ``release`` says it whose rank names its document.
+    """Replace the parts of ``known`` that come from the document of ``release``.
 
-    Parts that another delivery told are left as they are.
+    Parts from other deliveries are kept.
 
-    :param release: in the record's spelling, with the identifier of its stored document
-    :param alarms: that were raised; the record keeps the file that it knew before
+    :param release: in the spelling of the record, with the identifier of its stored document
+    :param alarms: raised alarms; for these the record keeps the file that it knew before
     """
     mark = mark_of(release.document_id)
     told = {
@@ -284,7 +284,7 @@ def _file(
 
 
 def raised_alarms(connection: Connection, releases: Iterable[KnownRelease]) -> set[HashAlarm]:
-    """Alarms about files of some releases."""
+    """Raised alarms about files of these releases."""
     purls = {(it.index, it.name, it.version): it.purl for it in releases}
     event = PackageEvent
     query = select(event.index_name, event.name, event.version, event.detail).where(
@@ -298,7 +298,7 @@ def raised_alarms(connection: Connection, releases: Iterable[KnownRelease]) -> s
 
 
 def untold(connection: Connection, releases: Collection[KnownRelease]) -> list[KnownRelease]:
-    """Releases with a part that no stored document told, or of which nobody told anything."""
+    """Releases with a part that comes from no stored document."""
     marks = {it.purl: _marks(it) for it in releases}
     column = func.right(Document.document_id, len(mark_of("sha256:" + "0" * 64)))
     wanted = {mark for some in marks.values() for mark in some}
@@ -308,13 +308,13 @@ def untold(connection: Connection, releases: Collection[KnownRelease]) -> list[K
 
 
 def _marks(known: KnownRelease) -> set[str]:
-    """What ranks name, but for the document that spoke last: that one is a foreign key."""
+    """Documents in the ranks, except the latest, which a foreign key protects."""
     ranks = {rank for rank in (*known.ranks, *known.added.values()) if rank}
     return {rank.rpartition(" ")[2] for rank in ranks} - {mark_of(known.document_id or "")}
 
 
 def spoken_last(connection: Connection, document_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Documents that are said to have spoken last, with the package URL of which release."""
+    """Pairs of document and package URL of the release whose latest document it is."""
     version = PackageVersionRow
     query = select(version.release_document_id, version.purl).where(
         version.release_document_id == any_(texts(document_ids))

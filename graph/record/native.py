@@ -1,4 +1,4 @@
-"""Analyses of native interfaces: rows and their outbox entries in one transaction."""
+"""Analyses of wheels and environments for native interfaces, and queries about them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _INTERFACE_COLUMNS = ("interface", "library", "version", "document_id")
 
 @dataclass(frozen=True, slots=True)
 class KnownArtifact:
-    """A wheel that was analysed."""
+    """An analysed wheel."""
 
     sha256: str
     filename: str
@@ -51,7 +51,7 @@ class KnownArtifact:
 
 @dataclass(frozen=True, slots=True)
 class KnownEnvironment:
-    """A machine or an image that was analysed."""
+    """An analysed machine or image."""
 
     digest: str
     name: str
@@ -63,14 +63,14 @@ def add_analysis(
 ) -> bool:
     """Store an analysis once; the caller owns the transaction.
 
-    A wheel's package version is inserted, unread, if nothing named it before. What is known
-    of a file or an environment by its digest stays as it is.
+    Inserts the package version of a wheel if it does not exist. An earlier analysis of the same
+    file or environment is kept.
 
-    :param source: what was analysed, for whoever asks later
-    :returns: ``False`` if the document was there already
+    :param source: what was analysed, for the list of documents
+    :returns: ``False`` if the document exists already
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
-    share_advisories(connection)  # before the first write, so that nobody waits in a circle
+    share_advisories(connection)  # before the first write, to avoid deadlocks
     document = DeliveredDocument(
         analysis.document_id, "analysis", ANALYSIS_SCHEMA, source, analysis.body
     )
@@ -120,7 +120,7 @@ def _add_interfaces(
 
 
 def analysis_rows(analysis: Analysis) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_analysis` makes of ``analysis``, by column."""
+    """Every row that :func:`add_analysis` writes for ``analysis``, by column."""
     origin = analysis.document_id
     if isinstance(analysis, WheelAnalysis):
         artifact = zip(_ARTIFACT_COLUMNS, _artifact_row(analysis), strict=True)
@@ -162,12 +162,12 @@ def _interface_row(it: Interface, document_id: str) -> tuple[Any, ...]:
 
 
 def artifacts_of(connection: Connection, purl: str) -> list[KnownArtifact]:
-    """The analysed wheels of a package version, in the order of their names."""
+    """The analysed wheels of a package version, by name."""
     return _artifacts(connection, ArtifactRow.purl == purl)
 
 
 def artifacts_by_hash(connection: Connection, prefix: str) -> list[KnownArtifact]:
-    """The analysed wheels whose sha256 begins with these hexadecimal digits."""
+    """The analysed wheels whose SHA-256 starts with ``prefix``."""
     return _artifacts(connection, ArtifactRow.sha256.startswith(prefix, autoescape=True))
 
 
@@ -181,7 +181,7 @@ def _artifacts(connection: Connection, condition: object) -> list[KnownArtifact]
 
 
 def environments_called(connection: Connection, wanted: str) -> list[KnownEnvironment]:
-    """The analysed environments of this name, or whose digest begins so; newest first."""
+    """The analysed environments with this name or prefix of their digest, newest first."""
     digest = NativeEnvironmentRow.digest.startswith(wanted, autoescape=True)
     bare = NativeEnvironmentRow.digest.startswith(f"sha256:{wanted}", autoescape=True)
     query = (
@@ -199,7 +199,7 @@ def environments_called(connection: Connection, wanted: str) -> list[KnownEnviro
 
 @dataclass(frozen=True, slots=True)
 class ProvidedModule:
-    """That a release brings a module that can be imported."""
+    """A release that contains an importable module."""
 
     name: str
     version: str
@@ -209,7 +209,7 @@ class ProvidedModule:
 
 @dataclass(frozen=True, slots=True)
 class KnownImage:
-    """A container image whose native libraries were read."""
+    """An analysed container image."""
 
     digest: str
     name: str
@@ -221,10 +221,10 @@ class KnownImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageFilter:
-    """Which images are asked for; ``None`` for any.
+    """Filter for images; ``None`` matches all.
 
-    :param library: that it provides, such as ``libssl.so.3``
-    :param symbol: a version of a library's symbols, such as ``GLIBC_2.34``
+    :param library: a provided library, such as ``libssl.so.3``
+    :param symbol: a provided symbol version, such as ``GLIBC_2.34``
     """
 
     os_name: str | None = None
@@ -235,9 +235,9 @@ class ImageFilter:
 
 
 def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
-    """Releases whose wheels have a top-level module, by the wheels that were analysed.
+    """Releases with an analysed wheel that contains a top-level module.
 
-    :param module: such as ``sklearn``; case matters, as it does to an import
+    :param module: such as ``sklearn``; case-sensitive
     """
     table = PackageVersionRow
     query = (
@@ -255,7 +255,7 @@ def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
 def known_images(
     connection: Connection, wanted: ImageFilter, *, offset: int, limit: int
 ) -> list[KnownImage]:
-    """Images that were analysed, the newest first."""
+    """Analysed images, newest first."""
     table = NativeEnvironmentRow
     query = (
         select(

@@ -1,4 +1,7 @@
-"""Packages: their names, and the revision that changes when an answer about them could."""
+"""Packages: rows, revisions and outbox entries; lists and views for the API and commands.
+
+The revision of a package is a digest that changes whenever advice about the package could.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ from graph.tables import (
     table_of,
 )
 
-#: Taken before the versions are read, so that two writers of one package do not each miss
-#: what the other adds; in name order, so that they never deadlock.
+#: Locks packages before their versions are read, so that concurrent writers of a package see each
+#: other's versions; in the order of names, to avoid deadlocks.
 _LOCK = text(
     'SELECT name FROM packages WHERE name = ANY(:names) ORDER BY name COLLATE "C" FOR NO KEY UPDATE'
 )
 
-#: A digest of digests: each version's facts, and what affects it as far as answers tell it.
+#: A digest of the facts of each version and the vulnerabilities that affect it.
 _REFRESH = text(
     """
     WITH harm AS (
@@ -61,10 +64,10 @@ _REFRESH = text(
 
 
 def add_packages(connection: Connection, documents: Mapping[str, str]) -> list[str]:
-    """Insert the packages that are not there yet; the caller writes their outbox entries.
+    """Insert new packages; the caller writes their outbox entries.
 
-    :param documents: by the name of a package, the document that names it
-    :returns: the names that were new
+    :param documents: by package name, a document that contains the package
+    :returns: names of new packages
     """
     return insert_new(
         connection, PackageRow, list(documents.items()), ("name", "document_id"), "name"
@@ -74,12 +77,12 @@ def add_packages(connection: Connection, documents: Mapping[str, str]) -> list[s
 def add_unread_versions(
     connection: Connection, versions: Iterable[tuple[str, str, str, str, str]]
 ) -> set[str]:
-    """Insert versions that something names and nobody has read, unless they are there.
+    """Insert versions that a document names but whose metadata is unknown, unless they exist.
 
-    All that belongs to it is done: packages, what affects them, revisions, outbox entries.
+    Also updates packages, affected versions, revisions and outbox entries.
 
-    :param versions: package URL, name, version, index and the document that names it
-    :returns: the package URLs that were new
+    :param versions: package URL, name, version, index and identifier of the document
+    :returns: package URLs of new versions
     """
     known = {version[0]: version for version in versions}
     new = insert_new(
@@ -101,11 +104,12 @@ def finish_versions(
     touched: Iterable[str],
     changed: Iterable[str] = (),
 ) -> None:
-    """What follows the writing of versions: what affects them, revisions, outbox entries.
+    """Call after writing versions: updates affected versions, revisions and outbox entries.
 
-    :param packages: names that were new
-    :param new: package URLs of new versions; ``changed`` of those that were there
-    :param touched: names of the packages of both
+    :param packages: names of new packages
+    :param new: package URLs of new versions
+    :param touched: names of the packages of all written versions
+    :param changed: package URLs of changed versions
     """
     matched = match_versions(connection, list(new))
     revised = refresh_revisions(connection, touched)
@@ -115,12 +119,12 @@ def finish_versions(
 
 
 def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
-    """Bring the revisions of packages up to date, with outbox entries for those that changed.
+    """Update the revisions of packages, and write outbox entries for those that changed.
 
-    To be called after the last change of versions, or of what affects them, in the same
-    transaction. A package's row stays locked until its end.
+    Call it after the last change of versions or vulnerabilities, in the same transaction. The rows
+    of the packages stay locked until its end.
 
-    :returns: names of the packages whose revision changed
+    :returns: names of packages whose revision changed
     """
     wanted = sorted(set(names))
     if not wanted:
@@ -143,8 +147,8 @@ def add_entries(connection: Connection, keys: Mapping[str, Iterable[str]]) -> No
 class PackageDetail:
     """A package.
 
-    :param revision: digest of all that could change an answer about it; ``None`` without versions
-    :param document_id: the document that it was first seen in
+    :param revision: changes whenever advice about the package could; ``None`` without versions
+    :param document_id: the first document that contained it
     """
 
     name: str
@@ -169,10 +173,10 @@ def package_detail(connection: Connection, name: str) -> PackageDetail | None:
 
 @dataclass(frozen=True, slots=True)
 class PackageHead:
-    """What a list of packages shows.
+    """A package as a list shows it.
 
-    :param versions: how many are known, on all indexes together
-    :param indexes: that serve one of them, sorted
+    :param versions: number of known versions on all indexes
+    :param indexes: indexes that serve a version, sorted
     """
 
     name: str
@@ -190,8 +194,8 @@ def browse_packages(
 ) -> list[PackageHead]:
     """Packages in the order of their names.
 
-    :param like: part of a name
-    :param index: that serves a version
+    :param like: part of the name
+    :param index: an index that serves a version
     """
     query = select(PackageRow.name)
     if after is not None:
@@ -227,7 +231,7 @@ def _served(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int
 def package_names(
     connection: Connection, *, like: str | None = None, offset: int, limit: int
 ) -> list[str]:
-    """Names of packages in order, for clients that count pages; ``like`` is part of a name."""
+    """Names of packages in order, for clients with page numbers; ``like`` is part of the name."""
     query = select(PackageRow.name)
     if like is not None:
         query = query.where(PackageRow.name.contains(like, autoescape=True))
@@ -247,9 +251,9 @@ class ReleaseVulnerability:
 
 @dataclass(frozen=True, slots=True)
 class PackageView:
-    """A package in all indexes.
+    """A package on all indexes.
 
-    :param releases: newest first; of one version, in the order of the indexes
+    :param releases: newest first; equal versions in the order of the indexes
     :param vulnerabilities: by package URL of the release
     :param events: newest first
     """
@@ -262,9 +266,10 @@ class PackageView:
 
 
 def package_view(connection: Connection, name: str, specifier: str = "") -> PackageView | None:
-    """What is known of a package; of the releases within ``specifier``, if there is one.
+    """Everything known about a package.
 
-    :returns: ``None`` if nothing is
+    :param specifier: limits releases and events
+    :returns: ``None`` if the package is unknown
     """
     version = PackageVersionRow
     indexes = connection.scalars(
@@ -290,7 +295,7 @@ def _is_within(version: str, specifier: str) -> bool:
 
 
 def _order(version: str) -> tuple[bool, Version]:
-    """Versions that are none come last."""
+    """Sort key of a version; invalid versions come last."""
     parsed = version_of(version)
     return (False, Version("0")) if parsed is None else (True, parsed)
 
@@ -298,16 +303,15 @@ def _order(version: str) -> tuple[bool, Version]:
 def _vulnerabilities(
     connection: Connection, purls: list[str]
 ) -> dict[str, tuple[ReleaseVulnerability, ...]]:
-    harm, affected = VulnerabilityRow, AffectedVersion
+    row, affected = VulnerabilityRow, AffectedVersion
     rows = connection.execute(
         select(
-            affected.purl, harm.vulnerability_id, harm.aliases, harm.severity, harm.score,
-            harm.summary,
+            affected.purl, row.vulnerability_id, row.aliases, row.severity, row.score, row.summary
         )
-        .join(harm, harm.vulnerability_id == affected.vulnerability_id)
+        .join(row, row.vulnerability_id == affected.vulnerability_id)
         .where(affected.purl.in_(purls))
-        .order_by(affected.purl, harm.vulnerability_id)
-    )  # fmt: skip
+        .order_by(affected.purl, row.vulnerability_id)
+    )
     found: dict[str, list[ReleaseVulnerability]] = {}
     for purl, identifier, aliases, severity, score, summary in rows:
         known = ReleaseVulnerability(identifier, tuple(aliases), severity, score, summary)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Details of releases for the API and the adviser: versions, files, requirements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from graph.tables import (
 
 @dataclass(frozen=True, slots=True)
 class VersionHead:
-    """What a list of releases shows; ``vulnerabilities`` is how many affect it."""
+    """A release as a list shows it; ``vulnerabilities`` is their number."""
 
     purl: str
     name: str
@@ -52,7 +52,7 @@ class VersionHead:
 
 @dataclass(frozen=True, slots=True)
 class VersionDetail:
-    """One release as one index serves it, with what it requires in the order of its metadata."""
+    """A release on an index, with its requirements in the order of its metadata."""
 
     purl: str
     name: str
@@ -79,7 +79,7 @@ class VersionDetail:
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file of a release; ``listed`` is ``False`` once its index offers it no more."""
+    """A file of a release; ``listed`` is ``False`` if its index no longer offers it."""
 
     file: ReleaseFile
     listed: bool
@@ -93,12 +93,11 @@ def browse_versions(
     after: tuple[str, str] | None = None,
     limit: int,
 ) -> list[VersionHead]:
-    """The releases of a package, newest first by PEP 440; of one version, by index.
+    """Releases of a package, newest first (PEP 440); equal versions by index.
 
-    Versions do not sort in PostgreSQL, so that all of the package are read, without the rest of
-    their rows.
+    PostgreSQL cannot sort versions, so the identifiers of all releases are read.
 
-    :param after: version and index of the last one before
+    :param after: version and index of the last release of the page before
     """
     row = PackageVersionRow
     query = select(row.purl, row.version, row.index_name).where(row.name == name)
@@ -120,7 +119,7 @@ def browse_versions(
 
 
 def _order(version: str) -> tuple[bool, Version, str]:
-    """Versions that are none come last."""
+    """Sort key of a version; invalid versions come last."""
     parsed = version_of(version)
     return (False, Version("0"), version) if parsed is None else (True, parsed, version)
 
@@ -143,7 +142,7 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
 
 
 def purl_of(connection: Connection, name: str, version: str, index: str) -> str | None:
-    """Package URL under which a release is known, however its version is written, or ``None``."""
+    """Package URL of a release, for any spelling of its version; ``None`` if it is unknown."""
     row = PackageVersionRow
     try:
         spelt = spellings_of(package_version(name, version, index).purl)
@@ -178,7 +177,7 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
 def browse_files(
     connection: Connection, purl: str, *, after: str | None = None, limit: int
 ) -> list[KnownFile]:
-    """The files of a release by name, those that its index offers no more among them."""
+    """The files of a release by name, including those that are no longer offered."""
     row = ReleaseFileRow
     query = select(*FILE_COLUMNS, row.listed).where(row.purl == purl)
     if after is not None:
@@ -188,7 +187,7 @@ def browse_files(
 
 
 def files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, tuple[ReleaseFile, ...]]:
-    """The files that indexes offer of some releases, by name; one query."""
+    """The offered files of releases, by name; one query."""
     query = (
         select(ReleaseFileRow.purl, *FILE_COLUMNS)
         .where(ReleaseFileRow.purl == any_(texts(purls)))
@@ -201,10 +200,10 @@ def files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, tuple[
 
 @dataclass(frozen=True, slots=True)
 class RecordedListing:
-    """A release with its files, as the record has it of one index.
+    """A release on an index with its files.
 
-    :param gone: files that the index offered once
-    :param complete: whether all of its files are known
+    :param gone: files that are no longer offered
+    :param complete: whether all files are known
     """
 
     name: str
@@ -218,7 +217,10 @@ class RecordedListing:
 
 
 def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[RecordedListing]:
-    """One version of each of some packages, on every index that has it; two queries."""
+    """The given version of each package, on every index that has it; two queries.
+
+    :param versions: by package name
+    """
     version = PackageVersionRow
     rows = [
         row
@@ -267,9 +269,9 @@ def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[Rec
 def unread_of(
     connection: Connection, names: Collection[str]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Versions by PEP 440 that were on an index's last page and never read, by package and index.
+    """Valid versions on the last page of an index whose metadata was never read, newest first.
 
-    The newest come first; indexes of which everything was read are left out.
+    :returns: by package and index; without indexes that have no such version
     """
     wanted = any_(texts(sorted(names)))
     row = PackageVersionRow

@@ -1,9 +1,8 @@
-"""What is known of a release, and how a further delivery about it changes that.
+"""Merges all deliveries of a release; the result does not depend on their order.
 
-What is known is a function of the set of deliveries, so that their order leaves no trace. A
-release has parts, and each is as the delivery of the highest rank tells it that tells it at
-all; :class:`Ranks` says how deliveries rank for each. Only the hash of a file is what was
-seen first: that one is never replaced by another.
+A release has parts. Each part is taken from the delivery of the highest rank that contains it;
+:class:`Ranks` defines the ranks. The hash of a file is an exception: the first one is kept for
+ever.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from common.releases import (
 
 
 class Ranks(NamedTuple):
-    """The highest rank that told each part of a release, empty for none; ranks sort as texts.
+    """The highest rank of the deliveries of each part, empty without any; ranks sort as texts.
 
-    A rank says whether an index speaks or a solver, when, and in which document. A solver's
-    word counts as long as no index told the same, whatever the time.
+    A rank consists of the kind of source (an index outranks a solver at any time), the time, and
+    the document.
 
-    :param listing: document and yank; every delivery tells them
-    :param metadata: state, problem, requirements, extras and licence. First of all it counts
-        what is known: requirements that an index told outrank a solver's, and these unknown ones
-    :param python: Requires-Python; unknown requirements may come with a known one
-    :param looked: the file that was looked at, also in vain
+    :param listing: document and yank, part of every delivery
+    :param metadata: state, problem, requirements, extras and licence; requirements from an index
+        outrank those from a solver, which outrank unknown ones
+    :param python: ``Requires-Python``, which may be known without requirements
+    :param looked: the file whose metadata was read, or could not be read
     :param uploaded: time of upload
-    :param files: the last complete list of files. What a later list that is not complete
-        names is offered besides, and ranks by itself
+    :param files: the last complete list of files; files of later incomplete lists are added, each
+        with its own rank
     """
 
     listing: str = ""
@@ -52,7 +51,7 @@ class Ranks(NamedTuple):
 
 UNTOLD = Ranks()
 
-#: What each part consists of; files are merged one by one.
+#: Fields of each part; files are merged one by one.
 PARTS = {
     "listing": ("document_id", "yanked", "yanked_reason"),
     "metadata": (
@@ -66,27 +65,26 @@ PARTS = {
 
 
 def rank_of(release: Release, as_of: datetime | None) -> str:
-    """How a delivery ranks; a time that nobody knows is before all others."""
+    """The rank of a delivery; an unknown time sorts before all others."""
     by_index = release.metadata_source != SOLVER
     return f"{by_index:d} {as_json_time(as_of) or ''} {mark_of(release.document_id)}"
 
 
 def mark_of(document_id: str) -> str:
-    """What of a document's identifier is in a rank."""
+    """The part of a document identifier that a rank contains."""
     return document_id[-16:]
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRelease:
-    """One release as the record has it.
+    """A release in the record.
 
-    :param document_id: of the release document that spoke last; ``None`` if only a stack or a
-        lock named the release
-    :param metadata_file: the file that was looked at last, also in vain
-    :param files: those that the index offers, by name
-    :param gone: those that it offered once, with their hashes, which may not change
-    :param added: ranks of files that are not as the last complete list has them, by name
-    :param as_of: when an index spoke last
+    :param document_id: the latest release document; ``None`` if only a stack or lock named it
+    :param metadata_file: the file whose metadata was read last, or could not be read
+    :param files: files that the index offers, by name
+    :param gone: files that it offered before, with their hashes, which must not change
+    :param added: ranks of files that differ from the last complete list, by name
+    :param as_of: time of the latest answer of an index
     """
 
     purl: Purl
@@ -113,7 +111,7 @@ class KnownRelease:
     ranks: Ranks = UNTOLD
 
     def says_as(self, other: KnownRelease) -> bool:
-        """Whether it differs from ``other`` only in when it was said."""
+        """Whether it differs from ``other`` in times and ranks only."""
         return other == replace(self, as_of=other.as_of, ranks=other.ranks, added=other.added)
 
     @property
@@ -128,17 +126,17 @@ class KnownRelease:
 
     @property
     def requirements_known(self) -> bool:
-        """Whether somebody has read them; a release may well have none."""
+        """Whether the requirements were read; a release may have none."""
         return self.state is ReleaseState.SOLVED or bool(self.requirements)
 
     @property
     def told_by_solver(self) -> bool:
-        """Whether the requirements are those that a solver met in one environment."""
+        """Whether the requirements come from a solver, which sees one environment only."""
         return self.metadata_source == SOLVER
 
     @property
     def offered(self) -> tuple[ReleaseFile, ...]:
-        """Files that may be installed; of a release that is yanked as a whole, all."""
+        """Files that are not yanked; all files if the whole release is yanked."""
         kept = tuple(file for file in self.files.values() if not file.yanked)
         return kept or tuple(replace(file, yanked=False) for file in self.files.values())
 
@@ -149,29 +147,29 @@ class KnownRelease:
 
     @property
     def has_sdist(self) -> bool | None:
-        """``None`` as long as a source distribution may be among files that nobody named."""
+        """``None`` if unknown files may include a source distribution."""
         if any(file.kind == "sdist" for file in self.offered):
             return True
         return False if self.files_complete else None
 
     @property
     def facts(self) -> str | None:
-        """Digest of all that could change an answer; ``None`` if nothing was read yet."""
+        """Digest of everything that could change advice; ``None`` if nothing was read yet."""
         if self.state is ReleaseState.UNREAD:
             return None
-        asked = {_meaning(requirement) for requirement in self.requirements}
+        requirements = {_meaning(requirement) for requirement in self.requirements}
         uploaded = None if self.uploaded_at is None else self.uploaded_at.timestamp()
         return digest(
             [
                 self.state, self.problem, self.version, self.requires_python, self.yanked,
-                self.yanked_reason, sorted(asked),
+                self.yanked_reason, sorted(requirements),
                 self.wheels, self.has_sdist, self.files_complete, uploaded, sorted(self.extras),
             ]
         )  # fmt: skip
 
 
 def _meaning(requirement: Requirement) -> tuple[str, ...]:
-    """What a requirement says, however it is spelt; as texts, which can be sorted."""
+    """The normalised parts of a requirement, as sortable texts."""
     return (
         requirement.name or f"? {requirement.raw}",
         requirement.specifier,
@@ -183,7 +181,7 @@ def _meaning(requirement: Requirement) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HashAlarm:
-    """A file whose hash is not the one that was seen first; the new one is not stored."""
+    """A file whose hash differs from the first one; the new hash is not stored."""
 
     purl: Purl
     filename: str
@@ -193,14 +191,14 @@ class HashAlarm:
 
 @dataclass(slots=True)
 class Findings:
-    """What deliveries of a batch changed: events by kind, and alarms."""
+    """Events and alarms of a batch of deliveries."""
 
     events: list[tuple[str, KnownRelease, dict[str, Any]]] = field(default_factory=list)
     alarms: list[HashAlarm] = field(default_factory=list)
 
 
 def first_known(release: Release, as_of: datetime | None, findings: Findings) -> KnownRelease:
-    """What is known of a release after its first delivery."""
+    """A release after its first delivery."""
     nothing = KnownRelease(
         release.purl, release.name, release.version, release.index, ReleaseState.UNREAD
     )
@@ -210,9 +208,9 @@ def first_known(release: Release, as_of: datetime | None, findings: Findings) ->
 def merged(
     known: KnownRelease, release: Release, as_of: datetime | None, findings: Findings
 ) -> KnownRelease:
-    """What is known after one more delivery; their order does not matter.
+    """Merge a delivery into a release; the order of deliveries does not matter.
 
-    :param as_of: when the index said so; ``None`` if nobody knows
+    :param as_of: time of the index's answer; ``None`` if unknown
     """
     rank, before = rank_of(release, as_of), known.ranks
     told: dict[str, Any] = {}
@@ -243,7 +241,7 @@ def merged(
 
 
 def part_of(release: Release, part: str) -> dict[str, Any]:
-    """What a release says in one of :data:`PARTS`, by field."""
+    """The fields of a part of :data:`PARTS`."""
     return {name: getattr(release, name) for name in PARTS[part]}
 
 
@@ -255,7 +253,7 @@ _UNKNOWN, _BY_SOLVER, _BY_INDEX = "1", "2", "3"
 
 
 def _knowledge(release: Release) -> str:
-    """What comes first in the rank of metadata."""
+    """The first character of the rank of metadata."""
     if release.state is not ReleaseState.SOLVED and not release.requirements:
         return _UNKNOWN
     return _BY_SOLVER if release.metadata_source == SOLVER else _BY_INDEX
@@ -267,11 +265,11 @@ _Files = dict[str, ReleaseFile]
 def _files(
     known: KnownRelease, release: Release, rank: str, complete: str, findings: Findings
 ) -> tuple[_Files, _Files, dict[str, str]]:
-    """Files that are offered, those that were, and ranks of those beside the complete list.
+    """Offered files, files offered before, and ranks of files beyond the last complete list.
 
-    A file is offered if no complete list is newer than the last list that names it.
+    A file is offered unless a complete list is newer than the last list that contains it.
 
-    :param complete: rank of the last complete list, this one included
+    :param complete: rank of the last complete list, including this delivery
     """
     ranks = {name: known.added.get(name, known.ranks.files) for name in known.files}
     seen = {**known.gone, **known.files}
@@ -294,7 +292,7 @@ def _file(
     newest: bool,
     findings: Findings,
 ) -> ReleaseFile:
-    """The file as the last list has it, with the hash that was seen first."""
+    """The file of the latest list, with the first known hash."""
     if known is None:
         return offered
     if known.sha256 and offered.sha256 and known.sha256 != offered.sha256:
@@ -307,12 +305,12 @@ def _file(
 
 
 def _bare(file: ReleaseFile) -> ReleaseFile:
-    """What matters of a file that is gone."""
+    """The fields that are kept of a file that is no longer offered."""
     return ReleaseFile(file.filename, file.sha256, file.kind)
 
 
 def _note_changes(known: KnownRelease, after: KnownRelease, findings: Findings) -> None:
-    """Events: only where somebody had told about the release before."""
+    """Add events, unless the release was unknown before."""
     if known.state is ReleaseState.UNREAD:
         return
     if known.yanked != after.yanked:

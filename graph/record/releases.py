@@ -1,4 +1,4 @@
-"""Releases into the record: the one door for crawls, dumps and solver documents."""
+"""Stores releases, for crawls, dumps and solver documents alike; entry :func:`add_releases`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_TOLD_COLUMNS = (
+_FACT_COLUMNS = (
     "state", "problem", "problem_message", "requires_python", "extras", "license", "yanked",
     "yanked_reason", "uploaded_at", "metadata_source", "metadata_file", "wheels", "has_sdist",
     "files_complete", "release_document_id", "facts", "as_of", "ranks",
@@ -66,10 +66,10 @@ _FILE_COLUMNS = (
 )  # fmt: skip
 
 _UNIQUE_VIOLATION = "23505"
-#: Made the documents that solvers' results come in.
+#: Collector of documents with the results of solvers.
 _SOLVER = "thoth-solver"
 
-#: An alarm that was raised before is no event again.
+#: Known alarms, which are not stored as events again.
 _RAISED = text(
     "SELECT index_name, name, version, detail FROM package_events"
     " WHERE kind = 'changed_hash' AND name = ANY(:names)"
@@ -78,7 +78,7 @@ _RAISED = text(
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDelivery:
-    """A release, where it was read from, and when the index said so, if anybody knows."""
+    """A release with its source, and the time of the index's answer if it is known."""
 
     release: Release
     source: str
@@ -87,7 +87,7 @@ class ReleaseDelivery:
 
 @dataclass(frozen=True, slots=True)
 class ReleasesAdded:
-    """What a batch did: releases that were new, changed, or neither, and alarms about hashes."""
+    """Result of a batch: package URLs of new and changed releases, and alarms about hashes."""
 
     new: set[str]
     changed: set[str]
@@ -100,8 +100,8 @@ def add_releases(
 ) -> ReleasesAdded:
     """Store what is new in ``deliveries``; the caller owns the transaction.
 
-    Whatever the number of deliveries, the number of statements is the same. To be called
-    once a transaction: rows are locked in an order that keeps writers from deadlocks.
+    The number of statements does not depend on the number of deliveries. Call it once in a
+    transaction: it locks rows in an order that avoids deadlocks.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -141,11 +141,11 @@ Versions = dict[str, KnownRelease]
 def _add_versions(
     connection: Connection, deliveries: Sequence[ReleaseDelivery]
 ) -> tuple[Versions, Versions, Versions, Findings]:
-    """Merge deliveries into what is stored; returns all that they tell of, new and changed.
+    """Merge deliveries into stored releases; returns all, new and changed releases.
 
-    Rows that are there are locked before others are inserted, both in order. Where another
-    writer was quicker with one of these, all locks are let go and it begins anew: to lock a
-    row while others are held could close a circle of writers that wait for each other.
+    Existing rows are locked first, then new ones are inserted, both in order. If another writer
+    inserts one of them first, all locks are released and the merge starts again: locking a row
+    while holding others could deadlock.
     """
     while True:
         attempt = connection.begin_nested()
@@ -170,7 +170,7 @@ def _add_versions(
 def _merged(
     stored: StoredReleases, deliveries: Iterable[ReleaseDelivery]
 ) -> tuple[Versions, Findings]:
-    """What is known after ``deliveries``, by package URL."""
+    """The releases after merging ``deliveries``, by package URL."""
     findings = Findings()
     latest = dict(stored.locked)
     for delivery in deliveries:
@@ -186,14 +186,14 @@ def _merged(
 
 def _insert_versions(connection: Connection, fresh: Versions) -> None:
     rows = [
-        (it.purl, it.name, it.version, it.index, it.document_id, *_told(it))
+        (it.purl, it.name, it.version, it.index, it.document_id, *_facts(it))
         for _, it in sorted(fresh.items())
     ]
-    columns = ("purl", "name", "version", "index_name", "document_id", *_TOLD_COLUMNS)
+    columns = ("purl", "name", "version", "index_name", "document_id", *_FACT_COLUMNS)
     _copy(connection, PackageVersionRow, rows, columns)
 
 
-def _told(known: KnownRelease) -> tuple[Any, ...]:
+def _facts(known: KnownRelease) -> tuple[Any, ...]:
     return (
         known.state, known.problem, known.problem_message, known.requires_python, known.extras,
         known.license, known.yanked, known.yanked_reason, known.uploaded_at,
@@ -203,15 +203,15 @@ def _told(known: KnownRelease) -> tuple[Any, ...]:
 
 
 def _update_versions(connection: Connection, stored: Versions, latest: Versions) -> Versions:
-    """Overwrite what differs; of a release that only was confirmed, when that was."""
+    """Overwrite rows that differ; returns releases with other changes than their times."""
     differing = [
         (before, latest[purl]) for purl, before in stored.items() if before != latest[purl]
     ]
     update_rows(
         connection,
         PackageVersionRow,
-        [(it.purl, *_told(it)) for _, it in differing],
-        ("purl", *_TOLD_COLUMNS),
+        [(it.purl, *_facts(it)) for _, it in differing],
+        ("purl", *_FACT_COLUMNS),
     )
     asked: Versions = {b.purl: b for a, b in differing if a.requirements != b.requirements}
     files: Versions = {b.purl: b for a, b in differing if _files_of(a) != _files_of(b)}
@@ -227,15 +227,15 @@ def _files_of(known: KnownRelease) -> tuple[Any, ...]:
 
 
 def restore_releases(connection: Connection, releases: Versions) -> None:
-    """Overwrite all that is stored of ``releases``, whose rows are there; see :func:`release_rows`.
+    """Overwrite all rows of ``releases``, which must exist; see :func:`release_rows`.
 
     The caller owns the transaction.
     """
     share_advisories(connection)
-    rows = [(it.purl, it.name, it.version, it.index, *_told(it)) for it in releases.values()]
+    rows = [(it.purl, it.name, it.version, it.index, *_facts(it)) for it in releases.values()]
     update_rows(
         connection, PackageVersionRow, rows,
-        ("purl", "name", "version", "index_name", *_TOLD_COLUMNS),
+        ("purl", "name", "version", "index_name", *_FACT_COLUMNS),
     )  # fmt: skip
     for table in ("requirements", "release_files"):
         _delete(connection, table, releases)
@@ -245,11 +245,11 @@ def restore_releases(connection: Connection, releases: Versions) -> None:
 
 
 def release_rows(known: KnownRelease) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that is stored of a release, by column."""
-    told = dict(zip(_TOLD_COLUMNS, _told(known), strict=True))
+    """Every row of a release, by column."""
+    facts = dict(zip(_FACT_COLUMNS, _facts(known), strict=True))
     yield PackageVersionRow, {
         "purl": known.purl, "name": known.name, "version": known.version,
-        "index_name": known.index, **told,
+        "index_name": known.index, **facts,
     }  # fmt: skip
     for row in _requirement_rows({known.purl: known}):
         yield RequirementRow, dict(zip(_REQUIREMENT_COLUMNS, row, strict=True))
@@ -331,7 +331,7 @@ def _alarm(index: str, name: str, version: str, detail: Mapping[str, str]) -> tu
 
 
 def _project(connection: Connection, new: Versions, changed: Versions) -> None:
-    """Packages that are named, revisions, and entries for all that the graph shows."""
+    """Add named packages, refresh revisions, and write outbox entries."""
     documents: dict[str, str] = {}
     for known in (*new.values(), *changed.values()):
         for name in (known.name, *(it.name for it in known.requirements if it.name)):

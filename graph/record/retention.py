@@ -1,4 +1,4 @@
-"""What is kept for a time only: requests with all that only they name, and who wrote what."""
+"""Deletes what is kept for a limited time: finished requests with their documents, audit log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graph.tables import (
     Document,
 )
 
-#: Every column by which a row names a document, whatever table it is in.
+#: All columns of all tables that refer to a document.
 _NAMING = [
     column
     for table in Base.metadata.sorted_tables
@@ -43,14 +43,14 @@ _OF_ADVICE = (
 def forget_analyses(
     connection: Connection, older_than: timedelta, limit: int
 ) -> tuple[int, list[str]]:
-    """Delete requests that ended so long ago, the oldest first; the caller owns the transaction.
+    """Delete requests that finished before the period; the caller owns the transaction.
 
-    With them go their logs, the advice that was given for them, and the documents that nothing
-    else names. Advice without a request, as commands record it, stays. So does the report that
-    first named a stack or a claim that is still there, which says where it is from.
+    Also deletes their logs, their advice, and documents that nothing else refers to. Advice from
+    commands has no request and stays. A report that first contained an existing stack or claim
+    stays as well, because it tells their origin.
 
-    :param limit: of the requests
-    :returns: how many were deleted, and documents whose bodies are to be deleted after the commit
+    :param limit: largest number of requests
+    :returns: number of deleted requests, and documents whose bodies to delete after the commit
     """
     oldest = (
         select(AnalysisRow.analysis_id)
@@ -76,10 +76,10 @@ def forget_analyses(
 def forget_writes(
     connection: Connection, older_than: timedelta, limit: int
 ) -> tuple[int, list[str]]:
-    """Delete entries of the audit log that are so old, the oldest first.
+    """Delete entries of the audit log that are older than the period, oldest first.
 
-    :param limit: of the entries
-    :returns: how many were deleted, and no document
+    :param limit: largest number of entries
+    :returns: number of deleted entries, and no documents
     """
     oldest = (
         select(AuditRow.entry_id)
@@ -92,9 +92,9 @@ def forget_writes(
 
 
 def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
-    """Delete the advice of some requests with what only it names, and tell the graph.
+    """Delete the advice of requests with everything that only it refers to; write outbox entries.
 
-    :returns: the documents that it named
+    :returns: the documents that the advice referred to
     """
     wanted = any_(texts(requests))
     for model in (AdvisedStack, AdviceObservation):
@@ -114,9 +114,9 @@ def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
 
 
 def _forget_unnamed(connection: Connection, wanted: Iterable[str]) -> list[str]:
-    """Delete those of some documents that nothing names; others are left alone.
+    """Delete those of the documents that nothing refers to.
 
-    Who stores the same content at this moment has locked the row, or waits until it is gone.
+    A transaction that stores equal content has locked the row, or waits until it is deleted.
     """
     unnamed = (
         select(Document.document_id)

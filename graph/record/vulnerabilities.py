@@ -1,4 +1,4 @@
-"""Advisories that are aliases of each other, merged into vulnerabilities."""
+"""Vulnerabilities: merged from advisories that are aliases, and queries for API and commands."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from graph.tables import (
     VulnerabilityRow,
 )
 
-#: Whose identifier names a vulnerability that has several, best first.
+#: Prefixes of preferred identifiers, best first.
 _PREFERRED = ("CVE-", "GHSA-", "PYSEC-")
 
 
 @dataclass(frozen=True, slots=True)
 class Vulnerability:
-    """One vulnerability: what all advisories about it say together.
+    """A vulnerability, merged from all advisories about it.
 
-    :param aliases: every identifier that it is known by, its own included, sorted; what else
-        withdrawn advisories call it is among them only if all of its advisories are
-    :param withdrawn_at: set if all of its advisories are withdrawn
-    :param document_id: of the advisory whose identifier is preferred
+    :param aliases: all its identifiers, its own included, sorted; aliases in withdrawn advisories
+        count only if all advisories are withdrawn
+    :param withdrawn_at: set if all advisories are withdrawn
+    :param document_id: document of the advisory with the preferred identifier
     :param advisory_ids: its advisories, sorted
     """
 
@@ -50,13 +50,12 @@ class Vulnerability:
 
 
 def merged(advisories: Collection[AdvisoryHead]) -> list[Vulnerability]:
-    """The vulnerabilities that these advisories are about; their order never matters.
+    """Merge advisories into vulnerabilities; the result does not depend on their order.
 
-    Two advisories are about the same if one names the other, or both name a third
-    identifier, or a chain of such leads from one to the other. A withdrawn advisory joins
-    nothing, for it may have been withdrawn because it did: it goes to the one that has its
-    identifier, else to the one that has the best of its aliases, and only those that go
-    nowhere are joined with each other.
+    Two advisories belong together if a chain of aliases connects them. A withdrawn advisory does
+    not connect others, because that may be the reason for its withdrawal. It is assigned to the
+    group with its identifier, otherwise to the group with its preferred alias. Only withdrawn
+    advisories without such a group are connected with each other.
     """
     parents: dict[str, str] = {}
     valid = [head for head in advisories if head.withdrawn_at is None]
@@ -81,7 +80,7 @@ def _identifiers(head: AdvisoryHead) -> tuple[str, ...]:
 
 
 def preference(identifier: str) -> tuple[int, str]:
-    """Place of an identifier in the order in which they name a vulnerability.
+    """Sort key of identifiers: the smallest names the vulnerability.
 
     >>> sorted(["PYSEC-2021-1", "GHSA-x", "OSV-1", "CVE-2021-9", "CVE-2021-10"], key=preference)
     ['CVE-2021-10', 'CVE-2021-9', 'GHSA-x', 'PYSEC-2021-1', 'OSV-1']
@@ -94,7 +93,7 @@ def _root(parents: dict[str, str], identifier: str) -> str:
     root = identifier
     while (above := parents.get(root, root)) != root:
         root = above
-    # Paths are shortened on the way, so that long chains cost little more than short ones.
+    # Path compression keeps long chains cheap (union-find).
     while identifier != root:
         parents[identifier], identifier = root, parents.get(identifier, root)
     return root
@@ -126,10 +125,11 @@ def _vulnerability(group: list[AdvisoryHead]) -> Vulnerability:
 
 @dataclass(frozen=True, slots=True)
 class AdvisoryCounts:
-    """How much is known.
+    """Counts over the whole record.
 
-    :param vulnerabilities: those not withdrawn, by severity, ``unknown`` where nobody said
-    :param versions: affected by at least one of them, of those known here
+    :param vulnerabilities: not withdrawn, by severity; ``unknown`` if no advisory has one
+    :param packages: with an affected version
+    :param versions: known versions with at least one vulnerability
     """
 
     advisories: int
@@ -144,8 +144,8 @@ class AdvisoryCounts:
 class PackageVulnerability:
     """A vulnerability of a package.
 
-    :param packages: what its advisories say of the package
-    :param versions: those known here that it affects
+    :param packages: affected ranges and versions according to its advisories
+    :param versions: affected versions in the record
     """
 
     vulnerability_id: str
@@ -162,7 +162,7 @@ class PackageVulnerability:
 
 
 def advisory_counts(connection: Connection) -> AdvisoryCounts:
-    """Counts over the whole record; seconds at most."""
+    """Count advisories, vulnerabilities and affected versions; takes seconds at most."""
     row = VulnerabilityRow
     severities = connection.execute(
         select(func.coalesce(row.severity, "unknown"), func.count())
@@ -189,10 +189,10 @@ def advisory_counts(connection: Connection) -> AdvisoryCounts:
 def vulnerabilities_of(
     connection: Connection, name: str, version: str | None = None
 ) -> list[PackageVulnerability]:
-    """Vulnerabilities of a package, the worst first; withdrawn ones last.
+    """Vulnerabilities of a package, worst first, withdrawn ones last.
 
-    :param version: only those that affect it, whether or not it is known here; such
-        a list leaves out withdrawn ones
+    :param version: only vulnerabilities of this version, which may be unknown to the record;
+        withdrawn ones are left out then
     """
     project = canonicalize_name(name)
     claims = _claims(connection, project)
@@ -224,13 +224,13 @@ def vulnerabilities_of(
 
 
 def _place(it: PackageVulnerability) -> tuple[bool, int, float, str]:
-    """By what is said of it in words first: a score may be missing where the words are not."""
+    """Sort key: by severity, then by score, which may be missing."""
     rank = -1 if it.severity is None else Severity(it.severity).rank
     return it.withdrawn_at is not None, -rank, -(it.score or 0.0), it.vulnerability_id
 
 
 def _claims(connection: Connection, name: str) -> dict[str, list[AffectedPackage]]:
-    """By vulnerability, what its advisories say; withdrawn ones only if it is withdrawn itself."""
+    """Affected packages by vulnerability; withdrawn advisories only if all are withdrawn."""
     said = AdvisoryPackage
     rows = connection.execute(
         select(AdvisoryRow.vulnerability_id, said.name, said.ranges, said.versions)
@@ -268,11 +268,11 @@ def _versions(
 
 @dataclass(frozen=True, slots=True)
 class VulnerabilityHead:
-    """A vulnerability: what all advisories about it say together.
+    """A vulnerability as a list shows it.
 
-    :param aliases: every identifier that it is known by, its own included, sorted
+    :param aliases: all its identifiers, its own included, sorted
     :param score: CVSS base score, 0 to 10
-    :param withdrawn_at: set if all of its advisories are withdrawn
+    :param withdrawn_at: set if all advisories are withdrawn
     """
 
     vulnerability_id: str
@@ -300,7 +300,7 @@ class AdvisorySummary:
 
 @dataclass(frozen=True, slots=True)
 class KnownVersion:
-    """A release, named."""
+    """A package version with its identifying fields."""
 
     purl: str
     name: str
@@ -310,11 +310,11 @@ class KnownVersion:
 
 @dataclass(frozen=True, slots=True)
 class VulnerabilityFilter:
-    """Which vulnerabilities are asked for; ``None`` for any.
+    """Filter for vulnerabilities; ``None`` matches all.
 
-    :param package: of which a version is affected
-    :param purl: of a release that is
-    :param alias: an identifier that it is known by
+    :param package: a package with an affected version
+    :param purl: package URL of an affected version
+    :param alias: one of its identifiers
     """
 
     package: str | None = None
@@ -374,7 +374,7 @@ def advisories_about(connection: Connection, vulnerability_id: str) -> list[Advi
 
 
 def affected_count(connection: Connection, vulnerability_id: str) -> int:
-    """How many of the versions known here a vulnerability affects."""
+    """Number of known versions that a vulnerability affects."""
     query = select(func.count()).where(AffectedVersion.vulnerability_id == vulnerability_id)
     return connection.scalar(query) or 0
 
@@ -382,7 +382,7 @@ def affected_count(connection: Connection, vulnerability_id: str) -> int:
 def browse_affected(
     connection: Connection, vulnerability_id: str, *, after: str | None = None, limit: int
 ) -> list[KnownVersion]:
-    """The versions that a vulnerability affects, by package URL."""
+    """Versions that a vulnerability affects, by package URL."""
     row = AffectedVersion
     query = select(row.purl).where(row.vulnerability_id == vulnerability_id)
     if after is not None:
@@ -393,7 +393,7 @@ def browse_affected(
 
 
 def known_versions(connection: Connection, purls: Sequence[str]) -> list[KnownVersion]:
-    """These releases that are known, by package URL."""
+    """Known versions among ``purls``, by package URL."""
     row = PackageVersionRow
     rows = connection.execute(
         select(row.purl, row.name, row.version, row.index_name)
