@@ -1,4 +1,4 @@
-"""The Flask application: what is registered, and what happens around every request."""
+"""The Flask application: its blueprints, and the handlers around every request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from api.thamos import blueprints as compatible
 from common import __version__
 from common.settings import Settings
 
-#: What a page of another origin may read of an answer, if it may read one at all.
+#: Response headers that allowed pages of other origins can read.
 _EXPOSED = (
     "ETag",
     "Link",
@@ -28,14 +28,14 @@ _EXPOSED = (
     request_context.REQUEST_ID,
     request_context.AS_OF,
 )
-#: Compressing less than this costs more than it saves.
+#: Smaller responses are not compressed.
 _COMPRESSED_BYTES = 1000
 
 
 def create_app(
     settings: Settings | None = None, *, behind_proxy: bool = False, threads: int | None = None
 ) -> Flask:
-    """The service as a WSGI application; no store is asked before the first request.
+    """Create the WSGI application; it connects to no store before the first request.
 
     :param settings: of the environment unless given
     :param behind_proxy: whether all requests come by one proxy, whose ``X-Forwarded-*`` headers
@@ -57,7 +57,7 @@ def create_app(
     )
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
-    # A request that waits longer for one statement has nobody waiting for it any more.
+    # Clients have given up before a statement takes longer.
     app.extensions[EXTENSION] = ServiceStores(settings, settings.query_timeout_s, threads)
     _surround(app, settings)
     if behind_proxy:
@@ -70,7 +70,7 @@ def create_app(
 
 
 def _surround(app: Flask, settings: Settings) -> None:
-    """What happens around requests: before them in this order, after them from its end."""
+    """Register handlers: those before requests run in this order, those after in reverse."""
     limits = RequestLimits(app, settings)
     errors.register(app)
     Compress(app)

@@ -1,4 +1,4 @@
-"""Every write that a request caused, noted once it succeeded."""
+"""Audit log: an entry for every request that wrote something."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def register(app: Flask) -> None:
-    """Note the writes of ``app``."""
+    """Record the writes of ``app``."""
     app.after_request(_note)
 
 
 def wrote(subject: str) -> None:
-    """Name what this request made or changed."""
+    """Set the subject of this request's entry: what it created or changed."""
     g.subject = subject
 
 
 def wrote_nothing() -> None:
-    """Say that this request is answered with what was there."""
+    """Record no entry for this request, because it wrote nothing."""
     g.wrote_nothing = True
 
 
@@ -49,13 +49,13 @@ def _note(response: Response) -> Response:
         with service().writing() as connection:
             add_write(connection, write)
     except StoreUnavailable as error:
-        # It is done and the client is to know; the log keeps what the table could not.
+        # The write itself succeeded, so the client gets its response; the log has the entry.
         _LOG.warning("write_not_noted", extra={"request_id": g.request_id, "error": str(error)})
     return response
 
 
 def _subject(response: Response) -> str | None:
-    """What a request for an analysis made, or the one thing that the URL names."""
+    """The analysis that a request created, or the only object that its URL names."""
     document = response.get_json(silent=True) if response.is_json else None
     for name in ("analysis_id", "inspection_id"):
         if isinstance(document, dict) and isinstance(document.get(name), str):

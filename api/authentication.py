@@ -1,4 +1,4 @@
-"""Who asks, and what they may: bearer tokens, which are shown in the Authorization header only."""
+"""Authentication and scopes: bearer tokens, which clients send in the Authorization header."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from graph.record.tokens import (
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Parameters that hold secrets where clients of old put them.
+#: Query parameter in which old clients send their token.
 _IN_QUERY = "token"
-#: Questions that everybody may ask; none is refused for the token that it shows.
+#: Endpoints that are open to everybody, even with an invalid token.
 OPEN = frozenset({"livez", "readyz", "liveness", "readiness"})
 
 
 def register(app: Flask, guesses: TokenThrottle) -> None:
-    """Find out for every request of ``app`` who asks.
+    """Authenticate every request of ``app``.
 
-    :param guesses: is told of tokens that are refused, and says when there were too many
+    :param guesses: counts invalid tokens and refuses addresses that send too many
     """
 
     @app.before_request
@@ -42,14 +42,15 @@ def register(app: Flask, guesses: TokenThrottle) -> None:
 
 def token() -> Token | None:
     """The token of this request; ``None`` for an anonymous one."""
-    found: Token | None = g.get("token")
-    return found
+    current: Token | None = g.get("token")
+    return current
 
 
 def needs(scope: Scope, *, anonymous: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let only those call a view who have ``scope``: by their token, or because everybody has.
+    """Restrict a view to clients with ``scope``.
 
-    :param anonymous: whether it may be everybody's; not what tells of others' projects
+    :param anonymous: whether the operator may open it to everybody; ``False`` for views that
+        show projects of others
     """
 
     def decorate(view: Callable[P, R]) -> Callable[P, R]:
@@ -64,7 +65,7 @@ def needs(scope: Scope, *, anonymous: bool = True) -> Callable[[Callable[P, R]],
 
 
 def require(scope: Scope, *, anonymous: bool = True) -> None:
-    """:raises ApiError: 401 without a token where one is needed, 403 if it has not this scope"""
+    """:raises ApiError: 401 if a token is needed and missing, 403 if it lacks the scope"""
     if anonymous and scope.value in service().settings.anonymous_scopes:
         return
     found = token()
@@ -82,7 +83,7 @@ def require(scope: Scope, *, anonymous: bool = True) -> None:
 
 
 def require_token() -> Token:
-    """:raises ApiError: 401 if this request showed none"""
+    """:raises ApiError: 401 if this request has no token"""
     found = token()
     if found is None:
         raise _unauthorized("this needs a token: `Authorization: Bearer <token>`")
@@ -90,9 +91,9 @@ def require_token() -> Token:
 
 
 def _shown(guesses: TokenThrottle) -> Token | None:
-    """The token of this request; ``None`` if it shows none.
+    """The token of this request; ``None`` if it has none.
 
-    :raises ApiError: 401 if what it shows is none, 429 if its address showed many such
+    :raises ApiError: 401 if it is invalid, 429 if its address sent too many invalid ones
     """
     try:
         secret = _secret()
@@ -109,18 +110,18 @@ def _shown(guesses: TokenThrottle) -> Token | None:
     if found is None:
         guesses.refused()
         raise _unauthorized(
-            "the token is not known, has expired or was revoked", 'error="invalid_token"'
+            "the token is unknown, has expired or was revoked", 'error="invalid_token"'
         )
     guesses.accepted(digest)
     return found
 
 
 def _secret() -> str | None:
-    """What the request shows as its token."""
+    """The secret in this request; ``None`` if there is none."""
     header = request.headers.get("Authorization")
     if _IN_QUERY in request.args:
         if not service().settings.query_tokens:
-            raise _unauthorized("tokens are read of the Authorization header only, never of a URL")
+            raise _unauthorized("a token belongs in the Authorization header, not in the URL")
         if header is None:
             return request.args[_IN_QUERY]
     if header is None:
@@ -136,5 +137,5 @@ def _unauthorized(detail: str, why: str = "") -> ApiError:
 
 
 def _challenge(why: str) -> dict[str, str]:
-    """As RFC 6750 has it (section 3)."""
+    """The header of RFC 6750, section 3."""
     return {"WWW-Authenticate": f"Bearer {why}".rstrip()}

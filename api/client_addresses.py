@@ -1,4 +1,4 @@
-"""Addresses: this machine's own, and those that are one client's."""
+"""Addresses of clients: loopback, and the network that counts as one client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Network, ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or a number means this machine and nobody else reaches it.
+    """Whether a host name or address is a loopback address.
 
     >>> [is_loopback(it) for it in ("localhost", "127.0.0.9", "::1", "0.0.0.0", "a.example")]
     [True, True, True, False, False]
@@ -20,7 +20,7 @@ def is_loopback(host: str) -> bool:
 
 
 def neighbourhood(host: str) -> str:
-    """Whom an address is counted as: an IPv6 network of 64 bits is a single customer's.
+    """The network that counts as one client: an IPv4 address, or an IPv6 network of 64 bits.
 
     >>> [neighbourhood(it) for it in ("192.0.2.7", "::ffff:192.0.2.7", "2001:db8::9:1", "?")]
     ['192.0.2.7', '192.0.2.7', '2001:db8::/64', '?']

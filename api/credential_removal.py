@@ -22,14 +22,14 @@ from common.formats.requirements_files import logical_lines, split_words
 from common.reasons import Reason
 
 _CONTINUED = re.compile(r"\\\r?\n")
-#: Between two quotes; no part of a text is tried from more than one of them.
+#: Text between two single quotes, matched in linear time.
 _QUOTED = re.compile(r"(?<=')[^'\n]+(?=')")
-#: Keeps the quote behind an address apart from it; no file has it.
+#: Separates a URL from the quote behind it; no file contains it.
 _ENDED = "<\0"
-#: What quoting writes, and what ends an address although a quoted one may hold it.
+#: Quoting characters, and characters that end a URL unless it is quoted.
 _QUOTING = re.compile(r"['\"\\]")
 _APART = re.compile(r"[\s\"'<>\\]")
-#: An escape, or the end of a line, that may stand for a part of an address.
+#: An escape or line continuation that may hide a part of a URL.
 _HIDING = re.compile(r"\\[uUx/\s]")
 
 
@@ -74,7 +74,7 @@ def _facts_of_original(
 
 
 def public_file(name: str, text: str) -> str:
-    """A file of a project without the secrets in it.
+    """Remove credentials from a file of a project.
 
     >>> public_file("Pipfile.lock", '{"a": "https:\\\\/\\\\/me:word@host.example\\\\/simple"}')
     '{"a":"https://host.example/simple"}'
@@ -88,27 +88,27 @@ def public_file(name: str, text: str) -> str:
     if public_text(text) == text and not hiding:
         return text
     try:
-        # Escapes may hide an address, so it is the values that are looked at.
+        # Escapes may hide a URL, so the parsed values are checked.
         if base == PIPFILE_LOCK:
             value = json_of(name, text.encode())
             public = public_values(value)
             same = public == value and public_text(text) == text
             return text if same else orjson.dumps(public).decode()
-        # Locks are large, and reading one takes as long as a hundred requests.
+        # Parsing a large lock takes as long as a hundred requests, so it is avoided.
         if base == PIPFILE or (base.endswith(".toml") and (hiding or not is_pylock(base))):
             table = toml_of(name, text.encode())
             shown = public_values(table)
             same = shown == table and public_text(text) == text
             return text if same else tomli_w.dumps(shown)
     except InvalidFile:
-        # Whoever reads it says what is wrong.
+        # The parser of the project will report the error.
         public = public_text(text)
         return text if public == text else public_file(name, public)
     return _public_lines(text)
 
 
 def _public_list(name: str, text: str) -> str:
-    """A list of requirements: options are read as a shell's words, and looked at as such."""
+    """Remove credentials from a list of requirements, whose options are quoted as in a shell."""
     public = _public_lines(text)
     if _QUOTING.search(public) is None:
         return public
@@ -124,7 +124,7 @@ def _public_list(name: str, text: str) -> str:
 
 
 def _public_lines(text: str) -> str:
-    """Text of which each line may go on in the next one, and has addresses between quotes."""
+    """Remove credentials from text with continued lines and quoted URLs."""
     joined = _CONTINUED.sub("", text)
     public = public_text(_QUOTED.sub(_public_quoted, joined)).replace(_ENDED, "")
     return text if public == joined else public
@@ -141,7 +141,7 @@ def _words(line: str) -> list[str]:
     try:
         return split_words(line, "")
     except InvalidFile:
-        return [line]  # whoever reads it says what is wrong
+        return [line]  # the parser of the project will report the error
 
 
 def _holds_credentials(word: str) -> bool:

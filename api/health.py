@@ -1,7 +1,7 @@
-"""Whether the service lives and can be asked: for load balancers, and for people.
+"""Liveness and readiness, for load balancers and people.
 
-PostgreSQL is needed for everything. Without the graph what is recorded can still be read and
-requests are accepted, so that is degraded, not dead.
+The service needs PostgreSQL. Without the graph or a worker it is degraded: recorded data can be
+read and requests are accepted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from flask import Flask, Response, jsonify
+from sqlalchemy import Connection
 
 from api.service import ServiceStores, service
 from common import __version__
@@ -23,18 +24,18 @@ from graph.migrate import graph_state, relational_state
 from graph.record.analyses import waiting_requests
 from graph.record.freshness import COUNTED, lag_of, progress
 
-#: A graph that does not answer within it counts as down.
+#: A graph that does not answer within this time counts as down, s.
 GRAPH_PATIENCE_S = 2.0
-#: An answer of the graph is good for so long: probes come often, and of many.
+#: How long an answer of the graph is reused, s, since probes are frequent.
 _KEPT_S = 2.0
 
 _LOG = logging.getLogger(__name__)
 
 
 class GraphProbe:
-    """Asks the graph in a thread of its own: no driver bounds the wait for an answer.
+    """Probes the graph in a thread, because the driver does not limit the wait for an answer.
 
-    There is one question at a time; while it is not answered the graph counts as down.
+    One probe runs at a time; a graph that does not answer it in time counts as down.
     """
 
     def __init__(self, asked: ServiceStores) -> None:
@@ -45,7 +46,7 @@ class GraphProbe:
         self._until = 0.0
 
     def problem(self) -> str | None:
-        """What is wrong with the graph, in a few words without addresses."""
+        """What is wrong with the graph, without its address; ``None`` if it works."""
         with self._lock:
             ended = self._answer is None or self._answer.done()
             if self._answer is None or (ended and time.monotonic() > self._until):
@@ -71,23 +72,23 @@ class GraphProbe:
             return "does not answer"
         except Exception:
             _LOG.exception("graph_probe_broke")
-            return "gives answers that are not understood"
+            return "answers unexpectedly"
         return "its schema is older than this release's" if pending else None
 
 
 def register(app: Flask) -> None:
-    """Serve the questions for health, outside the described API."""
+    """Add the health endpoints, which the OpenAPI document does not list."""
     probe = GraphProbe(app.extensions["thoth"])
 
     def readyz() -> Response:
-        """Say whether requests can be answered, and what of that is missing."""
+        """Whether requests can be answered, and what is missing."""
         status, document = _readiness(probe)
         response = jsonify(document)
         response.status_code = status
         return response
 
     def readiness() -> Response:
-        """The same in the words of the original service."""
+        """The same in the format of the original service."""
         status, _ = _readiness(probe)
         response = jsonify(status="ready" if status == 200 else "unavailable", version=__version__)
         response.status_code = status
@@ -100,49 +101,65 @@ def register(app: Flask) -> None:
 
 
 def _livez() -> Response:
-    """Say that this process answers; asks no store."""
+    """Whether this process answers; uses no store."""
     return jsonify(status="alive", version=__version__)
 
 
 def _readiness(probe: GraphProbe) -> tuple[int, dict[str, Any]]:
-    record, ready = _record()
-    graph: dict[str, Any] = {"status": "unknown"}
+    """Status code and document of ``/readyz``."""
+    checks, ready = _record_checks()
+    graph = checks["graph"]
     if ready:
         problem = probe.problem()
-        graph = {"status": "up" if problem is None else "down", **record.pop("graph")}
+        graph["status"] = "up" if problem is None else "down"
         if problem is not None:
             graph["problem"] = problem
-    workers = record.pop("workers", {"status": "unknown"})
-    degraded = graph["status"] == "down" or "problem" in workers
+    degraded = graph["status"] == "down" or "problem" in checks["workers"]
     word = "unavailable" if not ready else "degraded" if degraded else "ready"
-    checks = {"postgresql": record, "graph": graph, "workers": workers}
     return 200 if ready else 503, {"status": word, "version": __version__, "checks": checks}
 
 
-def _record() -> tuple[dict[str, Any], bool]:
-    """PostgreSQL and what it knows of the graph, and whether both is as it must be."""
+def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
+    """What PostgreSQL says of itself, the graph and the workers, and whether it is usable."""
+    record: dict[str, Any] = {"status": "up"}
+    graph: dict[str, Any] = {"status": "unknown"}
+    workers: dict[str, Any] = {"status": "unknown"}
+    ready = False
     try:
         with service().reading() as connection:
-            state = relational_state(connection)
-            if state.pending:
-                return {"status": "up", "schema": state.current, "expected": state.expected}, False
-            now, behind = progress(connection), lag_of(connection, COUNTED)
-            waiting = waiting_requests(connection)
+            schema = relational_state(connection)
+            record["schema"] = schema.current
+            if schema.pending:
+                record["expected"] = schema.expected
+            else:
+                graph |= _graph_lag(connection)
+                workers = _workers(connection)
+                ready = True
     except SchemaMismatch as error:
         _LOG.warning("record_schema", extra={"error": str(error)})
-        return {"status": "up", "problem": "its schema is not this release's"}, False
+        record["problem"] = "its schema is not this release's"
     except ProjectError as error:
         _LOG.warning("record_down", extra={"error": str(error)})
-        return {"status": "down", "problem": "does not answer"}, False
-    lag_s = round(behind.oldest_s, 3)
-    graph = {"revision": now.revision, "waiting": behind.count, "lag_s": lag_s}
-    workers = {
+        record = {"status": "down", "problem": "does not answer"}
+    return {"postgresql": record, "graph": graph, "workers": workers}, ready
+
+
+def _graph_lag(connection: Connection) -> dict[str, Any]:
+    lag = lag_of(connection, COUNTED)
+    return {
+        "revision": progress(connection).revision,
+        "waiting": lag.count,
+        "lag_s": round(lag.oldest_s, 3),
+    }
+
+
+def _workers(connection: Connection) -> dict[str, Any]:
+    waiting = waiting_requests(connection)
+    problem = {} if waiting.problem is None else {"problem": waiting.problem}
+    return {
         "status": "up" if waiting.workers else "none",
         "count": waiting.workers,
         "requests_waiting": waiting.requests,
         "longest_wait_s": round(waiting.longest_s, 3),
+        **problem,
     }
-    if waiting.problem is not None:
-        workers["problem"] = waiting.problem
-    document = {"status": "up", "schema": state.current, "graph": graph, "workers": workers}
-    return document, True

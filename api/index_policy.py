@@ -1,4 +1,4 @@
-"""Addresses in requests: none is fetched, and indexes must be those of this machine."""
+"""Policy for indexes in requests: only configured ones are used, and no URL is fetched."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from common.settings import Settings
 
 
 def public_indexes(settings: Settings) -> dict[str, str]:
-    """Name and address of the indexes; a folder of this machine is nobody else's to know."""
-    return {n: it.url for n, it in configured_indexes(settings).items() if not it.is_local}
+    """URLs of the configured indexes by name, without local folders, which are private."""
+    indexes = configured_indexes(settings).items()
+    return {name: index.url for name, index in indexes if not index.is_local}
 
 
 def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
-    """Refuse a project that wants packages from an index that this service does not know.
+    """Refuse a project that names an index which is not configured.
 
-    :raises ApiError: 400, naming the indexes that it knows
+    :raises ApiError: 400, naming the configured indexes
     """
     foreign = foreign_indexes(settings, project)
     if not foreign:

@@ -1,4 +1,4 @@
-"""``/metrics``: what Prometheus reads, of all processes of the service together."""
+"""``/metrics`` for Prometheus: requests of all processes, the queue and the stores."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of
 from graph.record.tokens import Scope
 
-#: As long as a worker may be silent before its jobs are others'.
+#: A worker without a heartbeat for this long is not counted.
 _ALIVE = timedelta(seconds=20)
 
 
 class StoreMetrics(Collector):
-    """The queue, the projection and the requests; only whether it answers if PostgreSQL is away."""
+    """Metrics from PostgreSQL: queue, projection and requests; only ``up`` if it is down."""
 
     def __init__(self, service: ServiceStores) -> None:
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, with one connection."""
+        """Read all metrics with one connection."""
         try:
             with self._service.reading() as connection:
                 found = [*self._waiting(connection), *_analyses(connection)]
@@ -88,13 +88,13 @@ def _analyses(connection: Connection) -> Iterator[Metric]:
     yield from (waited, ran)
 
 
-#: A stranger may invent methods, but no more series.
+#: Other methods share one label, so that clients cannot create new series.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-#: How often processes may begin or end while their files are read.
+#: Attempts to read the files of processes, which may start or end meanwhile.
 _TRIES = 3
 
-#: What this process counted; with several processes their files hold the same.
+#: Metrics of this process; with several processes, their files hold them.
 PROCESS_REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
     "thoth_http_requests", "Requests by pattern of their URL, method and status.",
@@ -111,7 +111,7 @@ RESTARTS = Counter(
 
 
 class _AllProcesses(Collector):
-    """What processes left in files, added up."""
+    """Sums of the metrics in the files of all processes."""
 
     def collect(self) -> Iterable[Metric]:
         for _ in range(_TRIES):
@@ -122,19 +122,19 @@ class _AllProcesses(Collector):
                 merged = MultiProcessCollector.merge(found, accumulate=True)  # type: ignore[no-untyped-call]
                 return list(merged)
             except (FileNotFoundError, struct.error):
-                continue  # a process just ended, or has just begun
+                continue  # a process has just started or ended
         return []
 
 
 def register(app: Flask) -> None:
-    """Count the requests of ``app``, and serve what was counted."""
+    """Count the requests of ``app`` and serve ``/metrics``."""
     app.before_request(_begin)
     app.after_request(_count)
     app.add_url_rule("/metrics", "metrics", _metrics)
 
 
 def _metrics() -> Response:
-    """Everything that is measured, in Prometheus' text format."""
+    """All metrics in Prometheus' text format."""
     require(Scope.READ)
     registry = CollectorRegistry()
     registry.register(_AllProcesses())

@@ -19,7 +19,7 @@ _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 @contextmanager
 def metrics_folder(root: Path, role: str) -> Iterator[Path]:
-    """A folder below ``root`` for this process and those that it starts, removed at the end.
+    """A folder below ``root`` for this process and its children, removed at the end.
 
     What processes of this machine left that are no more is removed, too. The name holds the
     host's, since containers may share ``root`` and have the same process ids.
@@ -42,7 +42,7 @@ def metrics_folder(root: Path, role: str) -> Iterator[Path]:
 
 
 def files() -> list[str] | None:
-    """The files of all groups that share this one's root; ``None`` for a process alone."""
+    """Metrics files of all process groups below the same root; ``None`` without a folder."""
     folder = os.environ.get(_VARIABLE)
     if not folder:
         return None

@@ -1,7 +1,7 @@
-"""Lists page by page: a page begins after the last key of the one before (keyset pagination).
+"""Keyset pagination: a page begins after the last key of the previous page.
 
-A cursor is that key, opaque to clients. What is added or removed between two pages moves
-nothing that is on either.
+A cursor is that key, opaque to clients. Rows that are added or removed between two requests do
+not shift the other rows.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from graph.record.freshness import KnowledgeState
 
 Key = tuple[Any, ...]
 
-#: PostgreSQL counts no further.
+#: Maximum of `bigint` in PostgreSQL.
 _MAX_INT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How the keys of one list are written.
+    """Encodes the keys of one list.
 
-    :param name: of the list; a cursor of another one is refused
-    :param parts: types of the parts of a key, by the attributes of items that they are:
-        texts, numbers, times
+    :param name: name of the list; cursors of other lists are refused
+    :param parts: types of a key's parts by the attribute of the item
     """
 
     name: str
@@ -44,7 +43,7 @@ class Cursor:
         return tuple(attrgetter(name)(item) for name in self.parts)
 
     def text_of(self, key: Key) -> str:
-        """A key as clients get it.
+        """Encode a key as a cursor.
 
         >>> Cursor("events", {"event_id": int}).text_of((17,))
         'WyJldmVudHMiLDE3XQ'
@@ -53,9 +52,9 @@ class Cursor:
         return base64.urlsafe_b64encode(orjson.dumps([self.name, *parts])).decode().rstrip("=")
 
     def key_in(self, text: str) -> Key:
-        """The key that :meth:`text_of` wrote.
+        """Decode a cursor of :meth:`text_of`.
 
-        :raises ApiError: 400 if it did not
+        :raises ApiError: 400 if it is not a cursor of this list
 
         >>> Cursor("events", {"event_id": int}).key_in("WyJldmVudHMiLDE3XQ")
         (17,)
@@ -68,7 +67,7 @@ class Cursor:
             kinds = self.parts.values()
             return tuple(_part(kind, it) for kind, it in zip(kinds, parts, strict=True))
         except (ValueError, TypeError, binascii.Error) as error:
-            message = "not a cursor of this list: begin at its first page"
+            message = "not a cursor of this list: start at the first page"
             raise ApiError(
                 400, ProblemType.INVALID_REQUEST, f"after: {message}",
                 errors={"query": {"after": [message]}},
@@ -121,7 +120,7 @@ def page(
 
 
 def freshness(progress: KnowledgeState) -> dict[str, Any]:
-    """Of when the knowledge is, as members of an answer."""
+    """How current the data is, as members of a response."""
     return {"as_of": progress.as_of, "graph_revision": progress.revision}
 
 

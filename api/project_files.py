@@ -1,4 +1,4 @@
-"""Files of a project in a request: which names they may have, and how much in them is read."""
+"""Limits for the files of a project in a request: names, sizes, and elements by format."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from marshmallow import ValidationError, fields
 from adviser.projects.locks import is_pylock
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE_LOCK, PROJECT_FILES
 
-#: Of a manifest, which people write; reading TOML takes about a second a megabyte.
+#: Maximum size of a file that people write. Parsing TOML takes about 1 s per megabyte.
 MAX_MANIFEST = 256 * 1024
 #: A lock of 3 MiB has 37,000 hashes, each in a line of its own.
 _MAX_LINES, _MAX_HASHES = 75_000, 40_000
-#: What takes the most time for its length; projects have a few dozen.
+#: Options are the slowest to parse for their length; projects have a few dozen.
 _MAX_OPTIONS = 2_000
-#: What the reader of a project's files takes is more than a stranger may have read at once.
+#: Lower than the limit of the parser itself, because a request may come from anybody.
 _MAX_REQUIREMENTS = 3_000
-#: Whatever ends a line.
+#: Characters that end a line.
 _ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _OPTION = re.compile(r"\s-(?!-hash=)")
 _HASH = re.compile(r"--hash=\w{1,16}:[0-9a-f]{1,128}")
@@ -36,7 +36,7 @@ def check_constraints(text: str) -> None:
 
 
 def list_problem(texts: Collection[str]) -> str | None:
-    """Why lists of requirements are not read; ``None`` if they are.
+    """Why lists of requirements are refused; ``None`` if they are accepted.
 
     What is neither a hash nor a comment is what people write, in locks, too.
     """
@@ -82,24 +82,24 @@ _BOUNDS: tuple[tuple[Callable[[str], int], int, str], ...] = (
 
 MAX_FILES = 50
 MAX_NAME = 200
-#: Shown of a name that is refused.
+#: Characters of a refused name in the message.
 _SHOWN = 80
-#: Of all TOML in a request. Tables, keys and lists are what reading takes time for: the lock of
-#: `apache-airflow[all]` for every platform has 54,000 in 2.2 MB and is read in 0.2 s; of keys
-#: without content, as nobody has them, 220,000 in 2.6 MB take 2.5 s.
+#: Limit for all TOML in a request. Tables, keys and lists take the time: the lock of
+#: `apache-airflow[all]` for every platform has 54,000 in 2.2 MB and parses in 0.2 s; 220,000
+#: empty keys in 2.6 MB take 2.5 s.
 _MAX_TABLES, _TABLES = 75_000, "=[{"
-#: The rest that is looked at one by one; the same lock has 75,000.
+#: Limit for other elements of TOML; the same lock has 75,000.
 _MAX_PARTS, _PARTS = 120_000, ",.\n\\"
-#: Of JSON; a lock of pipenv's in 3 MiB has 35,000 hashes.
+#: Limit for JSON; a Pipfile.lock of 3 MiB has 35,000 hashes.
 _MAX_VALUES, _VALUES = 75_000, ",[{"
-#: Of addresses in a request, each of which is cleaned; a lock has one for each of its files.
+#: Limit for URLs in a request, from which credentials are removed; a lock has one per file.
 _MAX_ADDRESSES = 40_000
-#: Why texts are not read, if they are not.
+#: Returns why texts are refused; ``None`` if they are accepted.
 _ProblemOf = Callable[[Collection[str]], str | None]
 
 
 class ProjectFiles(fields.Dict):
-    """Texts by path; what is not read, or is more than is read, is refused before the texts are."""
+    """Files by path. Names and sizes are checked before the content is parsed."""
 
     def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(value, Mapping):
@@ -116,7 +116,7 @@ class ProjectFiles(fields.Dict):
 
 
 def check_name(name: Any) -> None:
-    """Refuse a path that is not one of a project's files.
+    """Refuse a path that is not a file of a project.
 
     :raises ValidationError: naming it
     """
@@ -134,13 +134,13 @@ def check_name(name: Any) -> None:
 
 
 def _is_list(base: str) -> bool:
-    """Whether a file may be a list of requirements, which people call as they like."""
+    """Whether a file may be a list of requirements, whose name is free but for its suffix."""
     stem, dot, ending = base.rpartition(".")
     return bool(stem.strip(".")) and bool(dot) and ending in ("txt", "in")
 
 
 def check_lock(text: str) -> None:
-    """Refuse a lock of pipenv's that takes too long to read.
+    """Refuse a Pipfile.lock that takes too long to read.
 
     :raises ValidationError: saying what there is too much of
     """
@@ -164,7 +164,7 @@ def _may_be_lock(base: str) -> bool:
 
 
 def _by_format(files: Mapping[str, str]) -> dict[_ProblemOf, dict[str, str]]:
-    """Texts by what tells why those of their format are not read."""
+    """Files by the check of their format."""
     found: dict[_ProblemOf, dict[str, str]] = {address_problem: dict(files)}
     for name, content in files.items():
         base = name.rpartition("/")[2]
@@ -174,7 +174,7 @@ def _by_format(files: Mapping[str, str]) -> dict[_ProblemOf, dict[str, str]]:
 
 
 def address_problem(texts: Collection[str]) -> str | None:
-    """Why texts are not looked through for passwords; ``None`` if they are."""
+    """Why texts have too many URLs; ``None`` if they are accepted."""
     found = sum(text.count("://") for text in texts)
     if found <= _MAX_ADDRESSES:
         return None
@@ -184,7 +184,7 @@ def address_problem(texts: Collection[str]) -> str | None:
 
 
 def json_problem(texts: Collection[str]) -> str | None:
-    """Why locks in JSON are not read; ``None`` if they are."""
+    """Why JSON is refused; ``None`` if it is accepted."""
     found = sum(text.count(sign) for text in texts for sign in _VALUES)
     if found <= _MAX_VALUES:
         return None
@@ -192,7 +192,7 @@ def json_problem(texts: Collection[str]) -> str | None:
 
 
 def toml_problem(texts: Collection[str]) -> str | None:
-    """Why TOML is not read, by a look that takes milliseconds; ``None`` if it is."""
+    """Why TOML is refused; ``None`` if it is accepted. The check takes milliseconds."""
     for most, signs in ((_MAX_TABLES, _TABLES), (_MAX_PARTS, _PARTS)):
         found = sum(text.count(sign) for text in texts for sign in signs)
         if found > most:

@@ -1,4 +1,4 @@
-"""How much one client may ask: requests a time by token or address, and the size of bodies."""
+"""Limits for clients: request rates by token or address, and the size of bodies."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from common.errors import InvalidSettings
 from common.settings import Settings
 
 _MIB = 1024**2
-#: Of what describes a project: a lock of some thousand packages is a tenth of it.
+#: Maximum size of most bodies. A lock of a few thousand packages has a tenth of it.
 REQUEST_BYTES = 3 * _MIB
-#: The one place where more is sent.
+#: The only path with a larger limit.
 _UPLOADS = "/api/v2/inspections"
-#: Whoever watches the service asks as often as it likes; figures only with a token, or from here.
+#: Endpoints for monitoring without a limit; `metrics` only with a token or from this machine.
 UNLIMITED = frozenset({*OPEN, "metrics"})
 
 
 class RequestLimits:
     """The limits of one application.
 
-    Whoever shows a token is counted by it, others by their address; so is who asks for what is
-    not there.
+    Clients are counted by token, or by address without one; requests for unknown paths count.
 
     :raises InvalidSettings: naming ``RATE_LIMIT`` or ``RATE_LIMIT_STORAGE``
     """
@@ -51,11 +50,11 @@ class RequestLimits:
         self.guesses = TokenThrottle(self._limiter, self._rates)
 
     def bound(self) -> None:
-        """How large bodies may be."""
+        """Limit the size of bodies."""
         self._app.before_request(_bound_body)
 
     def count(self) -> None:
-        """How often a client may ask; after it is known who asks."""
+        """Limit the rate of requests; register this after authentication."""
         self._app.before_request(self._count)
 
     def _count(self) -> None:
@@ -67,13 +66,13 @@ class RequestLimits:
             if not self._limiter.hit(rate, "asked", client):
                 wait_s = wait_of(self._limiter, rate, "asked", client)
                 raise ApiError(
-                    429, ProblemType.TOO_MANY_REQUESTS, f"more requests than {rate} of one client",
+                    429, ProblemType.TOO_MANY_REQUESTS, f"more requests than {rate}",
                     headers={"Retry-After": str(wait_s)},
                 )  # fmt: skip
 
 
 def _is_near() -> bool:
-    """Whether it is this machine that asks."""
+    """Whether the request is from this machine."""
     return is_loopback(request.remote_addr or "")
 
 
@@ -84,7 +83,7 @@ def _rates(settings: Settings) -> list[RateLimitItem]:
         return parse_many(settings.rate_limit)
     except ValueError:
         raise InvalidSettings(
-            f"RATE_LIMIT: {settings.rate_limit!r} is neither none nor such as 600/minute"
+            f"RATE_LIMIT: {settings.rate_limit!r} is neither none nor like 600/minute"
         ) from None
 
 

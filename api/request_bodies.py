@@ -1,4 +1,4 @@
-"""What clients send: all of it or nothing, within bounds that every store and digest can take."""
+"""Reading of request bodies: complete, within limits of size, time, depth and numbers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from common.formats.json_documents import out_of_bounds
 
 
 class TooManySlow(TimeoutError):
-    """A body comes slowly while others do that hold as many threads as they may."""
+    """A body arrives slowly while slow clients already hold all threads allotted to them."""
 
 
 class _Body(LimitedStream):
-    """A body to its end, which its length or its last chunk says.
+    """A body, whose end its length or its last chunk marks.
 
-    :param most: bytes
-    :raises ApiError: while it is read: 400 if it breaks off, 408 or 503 if it comes too slowly,
-        413 if there is more of it
+    :param most: limit, bytes
+    :raises ApiError: on reading: 400 if it breaks off, 408 or 503 if it arrives too slowly,
+        413 if it is larger than the limit
     """
 
     def __init__(self, stream: IO[bytes], length: int | None, most: int) -> None:
-        # Whether chunks are too many is known with the first byte beyond.
+        # The first byte beyond the limit shows that chunks are too large.
         super().__init__(stream, most + 1 if length is None else length)
         self._most = most
         self._length = length
@@ -39,7 +39,7 @@ class _Body(LimitedStream):
             self._refuse_large()
 
     def readinto(self, b: bytearray) -> int | None:  # type: ignore[override]
-        """Read, and find out whether it may go on."""
+        """Read, and check the limit."""
         try:
             size = super().readinto(b)
         except ParseException as error:  # of a chunk's length
@@ -49,7 +49,7 @@ class _Body(LimitedStream):
         return size
 
     def on_disconnect(self, error: Exception | None = None) -> None:
-        """Nothing came: that is the end of chunks, and else none."""
+        """Handle the end of input, which is regular only for chunks."""
         if self._length is None and error is None:
             return
         if isinstance(error, TooManySlow):
@@ -58,7 +58,7 @@ class _Body(LimitedStream):
                 headers={"Retry-After": "10"},
             ) from error  # fmt: skip
         if isinstance(error, TimeoutError):
-            raise ApiError(408, ProblemType.TOO_SLOW, "the body did not end in time") from error
+            raise ApiError(408, ProblemType.TOO_SLOW, "the body did not arrive in time") from error
         raise ApiError(
             400, ProblemType.INVALID_REQUEST, "the body broke off before its end"
         ) from error
@@ -68,11 +68,11 @@ class _Body(LimitedStream):
 
 
 class BoundedRequest(flask.Request):
-    """A request whose body is read to its end, or refused."""
+    """A request whose body is read completely or refused."""
 
     @cached_property
     def stream(self) -> IO[bytes]:
-        """The body; a server that takes chunks ends them by itself."""
+        """The body; a server that decodes chunks marks their end itself."""
         most = self.max_content_length
         if most is None or not (self.content_length or "wsgi.input_terminated" in self.environ):
             return super().stream
@@ -80,24 +80,24 @@ class BoundedRequest(flask.Request):
 
 
 def json_of(data: bytes) -> Any:
-    """The value of a body.
+    """Parse a JSON body.
 
-    :raises ApiError: 400 if it is no JSON, or holds what cannot be stored; names the field
+    :raises ApiError: 400 if it is invalid, or cannot be stored; names the field
     """
     try:
-        # Its depth is bounded, and it takes no half of a character and no number without end.
+        # orjson limits the depth and refuses lone surrogates and infinite numbers.
         value = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
         raise _refused("json", f"Invalid JSON body: {error}") from error
-    wrong = out_of_bounds(value)
-    if wrong is not None:
-        place, message = wrong
-        raise _refused(_printable(place) or "json", message)
+    problem = out_of_bounds(value)
+    if problem is not None:
+        path, message = problem
+        raise _refused(_printable(path) or "json", message)
     return value
 
 
 class BodyParser(FlaskParser):
-    """Reads bodies by :func:`json_of`."""
+    """Reads bodies with :func:`json_of`."""
 
     def _raw_load_json(self, req: flask.Request) -> Any:
         data = req.get_data(cache=True)
@@ -107,9 +107,9 @@ class BodyParser(FlaskParser):
         return json_of(data) if data else missing
 
     def load_querystring(self, req: flask.Request, schema: Schema) -> Any:
-        """A parameter that takes one value is given once.
+        """Load a query in which parameters with one value occur once.
 
-        :raises ApiError: 400, naming those that are not
+        :raises ApiError: 400, naming those that occur more often
         """
         many = MultiDictProxy(req.args, schema).multiple_keys
         known = {field.data_key or name for name, field in schema.load_fields.items()} - many
@@ -129,6 +129,6 @@ def _refused(field: str, message: str) -> ApiError:
     return ApiError(400, ProblemType.INVALID_REQUEST, detail, errors={"json": {field: [message]}})
 
 
-def _printable(place: str) -> str:
-    """Keys are anybody's, and a problem is read in logs and terminals."""
-    return "".join(it if it.isprintable() else "?" for it in place)[:200]
+def _printable(path: str) -> str:
+    """Replace control characters in a path: clients choose keys, and logs show them."""
+    return "".join(it if it.isprintable() else "?" for it in path)[:200]

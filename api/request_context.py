@@ -1,4 +1,4 @@
-"""What every request and response carries: an identifier, versions, and how fresh the data is."""
+"""Context of a request: its identifier, and the versions and data age that responses carry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from common import __version__
 from graph.record.freshness import KnowledgeState, progress
 
 REQUEST_ID = "X-Request-Id"
-#: Of the newest knowledge that an answer may rest on.
+#: Header with the time of the newest data that a response may contain.
 AS_OF = "X-Thoth-As-Of"
 GRAPH_REVISION = "X-Thoth-Graph-Revision"
 
@@ -25,37 +25,37 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
 def register(app: Flask) -> None:
-    """Give every request of ``app`` an identifier, and every response its headers."""
+    """Add an identifier to every request of ``app`` and the headers to every response."""
     app.before_request(_identify)
     app.before_request(_refuse_nul)
     app.after_request(_describe)
 
 
 def from_data(progress: KnowledgeState) -> None:
-    """Note of when the data is that this request's answer is made of."""
+    """Note how current the data of this request's response is."""
     from_earlier_data(progress.as_of, progress.revision)
 
 
 def from_earlier_data(as_of: datetime | None, revision: int) -> None:
-    """The same of an answer that was made earlier."""
+    """Note how current the data was when a stored response was made."""
     g.known = as_of, revision
 
 
 @contextmanager
 def reading() -> Iterator[tuple[Connection, KnowledgeState]]:
-    """A connection for questions, and how fresh what they find is.
+    """A connection for reading, and how current its data is.
 
     :raises StoreUnavailable: if PostgreSQL does not answer
     """
     with service().reading() as connection:
-        # Asked first: what is found later is as new as that, or newer.
-        found = progress(connection)
-        from_data(found)
-        yield connection, found
+        # Read first, so that data which is read later is at least as new.
+        now = progress(connection)
+        from_data(now)
+        yield connection, now
 
 
 def versions() -> dict[str, str]:
-    """Headers that say which release answers; the second is the original service's."""
+    """Headers with the release of this service; the second is that of the original service."""
     return {"X-Thoth-Version": __version__, "X-User-API-Service-Version": __version__}
 
 
@@ -65,10 +65,10 @@ def _identify() -> None:
 
 
 def _refuse_nul() -> None:
-    """No name has one, and PostgreSQL takes none in a text."""
+    """Refuse NUL characters, which PostgreSQL cannot store and no name contains."""
     given = (request.path, *request.args, *request.args.values())
     if any("\0" in it for it in given):
-        raise ApiError(400, ProblemType.INVALID_REQUEST, "the address has a NUL character in it")
+        raise ApiError(400, ProblemType.INVALID_REQUEST, "the URL contains a NUL character")
 
 
 def _describe(response: Response) -> Response:

@@ -1,4 +1,4 @@
-"""Blueprints of every family of paths: how their requests are read."""
+"""The blueprint class of all resources, which reads requests with :mod:`api.request_bodies`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from api.request_bodies import BodyParser
 
 
 class _Parser(BodyParser):
-    """A request that cannot be used is a bad one, and schemas say what they know."""
+    """Answers invalid requests with 400; each schema decides about unknown members."""
 
     DEFAULT_VALIDATION_STATUS = 400
     DEFAULT_UNKNOWN_BY_LOCATION: dict[str, str | None] = {}  # noqa: RUF012
 
 
 class Routes(Blueprint):
-    """Resources of one subject."""
+    """A blueprint of one subject."""
 
     ARGUMENTS_PARSER = _Parser()
 
     def arguments(
         self, schema: type[Schema] | Schema, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Have a view called with what a schema reads; it is made once, and not each time."""
+        """Pass what a schema reads to a view; the schema is created once."""
         made = schema() if isinstance(schema, type) else schema
         return super().arguments(made, **options)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What browsers are told: to run nothing, to frame nothing, to tell nobody."""
+"""Security headers for browsers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from flask import Flask, Response, request
 
 from api.client_addresses import is_loopback
 
-#: For documents, which load nothing.
+#: Policy for JSON documents, which load nothing.
 _NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-#: For pages, which load what this service serves.
+#: Policy for pages, which load resources of this service only.
 _OWN = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " font-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none';"
@@ -27,7 +27,7 @@ _YEAR_S = 365 * 24 * 3600
 
 
 def register(app: Flask) -> None:
-    """Add the headers to every response of ``app``; a view's own ones stay."""
+    """Add the headers to every response of ``app`` that does not set them itself."""
     app.after_request(_protect)
 
 
@@ -37,9 +37,9 @@ def _protect(response: Response) -> Response:
         headers.setdefault(name, value)
     page = response.mimetype == "text/html"
     headers.setdefault("Content-Security-Policy", _OWN if page else _NOTHING)
-    # Answers may be for one token only; a tag says that asking again is cheap.
+    # Responses may be private to a token; those with an entity tag may be revalidated.
     headers.setdefault("Cache-Control", "private, no-cache" if "ETag" in headers else "no-store")
-    # A browser would remember it for everything else on this machine.
+    # On a loopback address a browser would apply it to all other services there.
     if request.is_secure and not is_loopback(urlsplit(request.host_url).hostname or ""):
         headers.setdefault("Strict-Transport-Security", f"max-age={_YEAR_S}")
     return response

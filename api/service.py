@@ -1,4 +1,4 @@
-"""What a process of the service holds open, and hands to whoever answers a request."""
+"""Connections of a process of the service: PostgreSQL, the graph and the queue."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from graph.engine import (
     relational_errors,
 )
 
-#: Of the object in ``app.extensions``.
+#: Key of the object in ``app.extensions``.
 EXTENSION = "thoth"
 
 
 @dataclass(slots=True)
 class _Opened:
-    """Both stores, and how many requests are using them."""
+    """Open stores with the number of requests that use them."""
 
     stores: Stores
     users: int = 0
 
 
 class ServiceStores:
-    """Connections that requests share: PostgreSQL must answer, the graph may be away.
+    """Connections that requests share. PostgreSQL is required, the graph may be unavailable.
 
-    A graph that went away is reached anew by the next request, at its new port if it has one.
+    After the graph fails, the next request connects again, since its port may have changed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ServiceStores:
         statement_timeout_s: float = STATEMENT_TIMEOUT_S,
         connections: int | None = None,
     ) -> None:
-        """:param connections: to PostgreSQL, at most: one for each request at a time"""
+        """:param connections: maximum number to PostgreSQL, one for each concurrent request"""
         self.settings = settings
         self.engine: sqlalchemy.Engine = relational_engine(
             settings, statement_timeout_s, connections
@@ -59,7 +59,7 @@ class ServiceStores:
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:
-        """A connection to PostgreSQL, for questions.
+        """A connection to PostgreSQL for reading.
 
         :raises StoreUnavailable: if it does not answer
         """
@@ -68,7 +68,7 @@ class ServiceStores:
 
     @contextmanager
     def glancing(self) -> Iterator[sqlalchemy.Connection]:
-        """The same for small questions that need not see one state: half the round trips.
+        """A connection in autocommit mode, for single queries: half the round trips.
 
         :raises StoreUnavailable: if it does not answer
         """
@@ -86,7 +86,7 @@ class ServiceStores:
 
     @contextmanager
     def relational(self) -> Iterator[Stores]:
-        """PostgreSQL alone, for what needs no graph.
+        """PostgreSQL without the graph.
 
         :raises StoreUnavailable: if it does not answer
         """
@@ -97,8 +97,7 @@ class ServiceStores:
     def stores(self) -> Iterator[Stores]:
         """Both stores.
 
-        :raises StoreUnavailable: if the graph is not there; what the block asks of it is
-            translated in the same way
+        :raises StoreUnavailable: if a store is unavailable, also within the block
         """
         with relational_errors(self.settings), graph_errors(self.settings):
             used = self._taken()
@@ -113,7 +112,7 @@ class ServiceStores:
             self._leave(used)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         with self._lock:
             opened = self._opened
         if opened is not None:
@@ -129,7 +128,7 @@ class ServiceStores:
             return self._opened
 
     def _forget(self, opened: _Opened) -> None:
-        """Reach the graph anew from the next request on; those under way keep what they have."""
+        """Let the next request connect again; running ones keep their connection."""
         with self._lock:
             if self._opened is opened:
                 self._opened = None
@@ -148,5 +147,5 @@ class ServiceStores:
 
 
 def service() -> ServiceStores:
-    """The service of the application that answers this request."""
+    """The connections of the current application."""
     return cast(ServiceStores, current_app.extensions[EXTENSION])

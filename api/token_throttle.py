@@ -1,6 +1,6 @@
-"""Tokens that are guessed: so many of one address are refused, and then none is looked up.
+"""Throttling of invalid tokens: after too many from one address, no token is looked up.
 
-Who shows a token that was valid lately is let in all the same: many people share an address.
+Tokens that were valid recently stay accepted, because many people share an address.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from limits.strategies import RateLimiter
 from api.client_addresses import neighbourhood
 from api.errors import ApiError, ProblemType
 
-#: How long a token counts as known after it was seen to be valid, and how many do.
+#: How long a valid token is remembered, s, and how many are.
 _KNOWN_S = 3600.0
 _MOST = 4096
 
 
 class TokenThrottle:
-    """The tokens of one application that were refused, by address.
+    """Counts invalid tokens by address.
 
-    :param rates: how many may be
+    :param rates: limits
     """
 
     def __init__(self, limiter: RateLimiter, rates: Sequence[RateLimitItem]) -> None:
@@ -35,9 +35,9 @@ class TokenThrottle:
         self._lock = Lock()
 
     def check(self, digest: str) -> None:
-        """Whether a token may be looked up for this request.
+        """Check whether the token of this request may be looked up.
 
-        :raises ApiError: 429 if too many of this address were refused, and this one is not known
+        :raises ApiError: 429 after too many invalid tokens, unless this one was valid recently
         """
         for rate in self._rates:
             if not self._limiter.test(rate, "refused", client_address()):
@@ -51,7 +51,7 @@ class TokenThrottle:
                 )  # fmt: skip
 
     def refused(self) -> None:
-        """Count what this request showed as a token."""
+        """Count the invalid token of this request."""
         for rate in self._rates:
             self._limiter.hit(rate, "refused", client_address())
 
@@ -69,10 +69,10 @@ class TokenThrottle:
 
 
 def client_address() -> str:
-    """Of whom this request comes, as it is counted."""
+    """The address by which this request is counted."""
     return neighbourhood(request.remote_addr or "unknown")
 
 
 def wait_of(limiter: RateLimiter, rate: RateLimitItem, *names: str) -> int:
-    """Whole seconds until a limit lets through again, at least one."""
+    """Seconds until a limit admits requests again, at least 1."""
     return max(1, round(limiter.get_window_stats(rate, *names).reset_time - time.time()))

@@ -1,4 +1,4 @@
-"""What our own resources have in common: where they are, what is refused, and what is cached."""
+"""Common parts of the resources of version 2: blueprint, entity tags and filters."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from packaging.utils import canonicalize_name
 from api.errors import ApiError, ProblemType
 from api.routes import Routes
 
-#: Before the hexadecimal digits of every digest.
+#: Prefix of every digest.
 _SHA256 = "sha256:"
 
 
 class Resources(Routes):
-    """Resources of one subject, below ``/api/v2``."""
+    """A blueprint of one subject below ``/api/v2``; its GET responses have entity tags."""
 
     def __init__(self, name: str, import_name: str, *, description: str) -> None:
         super().__init__(f"v2-{name}", import_name, url_prefix="/api/v2", description=description)
@@ -29,13 +29,13 @@ class Resources(Routes):
 
 def _with_tag(doc: dict[str, Any], _info: dict[str, Any], **more: Any) -> dict[str, Any]:
     if more["method"] == "get":
-        told = "What has the tag of `If-None-Match`: it did not change."
-        doc.setdefault("responses", {})["304"] = {"description": told}
+        description = "Not modified since the response with the tag of `If-None-Match`."
+        doc.setdefault("responses", {})["304"] = {"description": description}
     return doc
 
 
 def _tagged(response: Response) -> Response:
-    """With an entity tag, so that what did not change is not sent again."""
+    """Add an entity tag; an unmodified response is not sent again."""
     if request.method in {"GET", "HEAD"} and response.status_code == 200:
         response.add_etag()
         response.make_conditional(request)
@@ -43,40 +43,40 @@ def _tagged(response: Response) -> Response:
 
 
 def filters(query: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a query chooses items, and not the page.
+    """The filters of a query, without those that select the page.
 
-    :raises ApiError: 400 at a version of no package
+    :raises ApiError: 400 for a version without a package
     """
     if "version" in query and "package" not in query:
-        message = "only with `package`, whose version it is"
+        message = "needs `package`"
         raise ApiError(
             400, ProblemType.INVALID_REQUEST, f"version: {message}",
             errors={"query": {"version": [message]}},
         )  # fmt: skip
     return {
-        name: _MEANT[name](value) if name in _MEANT else value
+        name: _NORMALISED[name](value) if name in _NORMALISED else value
         for name, value in query.items()
         if name not in ("limit", "after")
     }
 
 
 def package_name(text: str) -> str:
-    """A package's name, normalised; one that cannot be is nobody's."""
+    """Normalise the name of a package; an invalid name matches none."""
     return str(canonicalize_name(text))
 
 
 def whole_digest(text: str) -> str:
-    """A digest with its algorithm, which clients may leave out."""
+    """Add the algorithm to a digest; clients may omit it."""
     return text if text.startswith(_SHA256) else f"{_SHA256}{text}"
 
 
-#: Filters that may be written otherwise than they are stored, by name.
-_MEANT: Mapping[str, Callable[[str], str]] = {
+#: Filters whose values are normalised, by name.
+_NORMALISED: Mapping[str, Callable[[str], str]] = {
     "package": package_name, "stack": whole_digest, "hardware": whole_digest,
     "inspection": whole_digest, "comparison_key": whole_digest,
 }  # fmt: skip
 
 
 def members(value: Any) -> dict[str, Any]:
-    """A dataclass's fields by name, for answers that say more; none is copied."""
+    """Fields of a dataclass by name, without copying the values."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}

@@ -1,4 +1,4 @@
-"""Analysts' questions to the graph: they can read and nothing else."""
+"""Read-only Cypher queries, within limits of time and rows."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from graph.record.tokens import Scope
 
 T = TypeVar("T")
 
-#: Questions of one process at a time. One to which no answer comes keeps its place.
+#: Concurrent queries of one process. A query that never returns keeps its place.
 _AT_A_TIME = 4
 
 _pool = ThreadPoolExecutor(_AT_A_TIME, "graph-question")
 
 
 def answer_within(seconds: float, ask: Callable[[], T]) -> T:
-    """What ``ask`` gives, unless the graph took the question and answers no more.
+    """Return the result of ``ask``, which runs in a thread, where no alarm is delivered.
 
-    :raises StoreUnavailable: once ``seconds`` have passed, waiting for a place included
+    :raises StoreUnavailable: after ``seconds``, including the wait for a free thread
     """
     asked = _pool.submit(ask)
     try:
         return asked.result(seconds)
     except TimeoutError:
-        if asked.done():  # its own, not that of this wait
+        if asked.done():  # raised by `ask` itself
             raise
         asked.cancel()
         hint = "see `thoth status`"
@@ -57,46 +57,46 @@ def answer_within(seconds: float, ask: Callable[[], T]) -> T:
 
 
 class CypherSchema(StrictSchema):
-    """A question to the graph, and its limits."""
+    """A query with its limits."""
 
     query = fields.String(
         required=True,
         validate=validate.Length(1, 100_000),
-        metadata=described("One statement that reads.", "MATCH (p:Package) RETURN p.name LIMIT 3"),
+        metadata=described("One read-only statement.", "MATCH (p:Package) RETURN p.name LIMIT 3"),
     )
     parameters = fields.Dict(
         keys=fields.String(),
         load_default=dict,
-        metadata=described("Values by name.", {"name": "flask"}),
+        metadata=described("Values of parameters by name.", {"name": "flask"}),
     )
     timeout_s = fields.Float(
         load_default=None,
         allow_none=True,
         validate=validate.Range(0, min_inclusive=False),
-        metadata=described("End the query after so long.", 5.0),
+        metadata=described("Time limit of the query, s.", 5.0),
     )
     limit = fields.Integer(
         load_default=None,
         allow_none=True,
         strict=True,
         validate=validate.Range(1),
-        metadata=described("Give no more rows.", 100),
+        metadata=described("Maximum number of rows.", 100),
     )
 
 
 class RowsSchema(Schema):
-    """What a query gave."""
+    """Result of a query."""
 
-    columns = texts("In the query's order.", ["p.name"])
+    columns = texts("Names of columns, in the query's order.", ["p.name"])
     rows = fields.List(
         fields.Dict(keys=fields.String()),
         required=True,
-        metadata={"description": "Values by column; nodes with labels and properties."},
+        metadata={"description": "Values by column; nodes have labels and properties."},
     )
     truncated = flag("Whether there were more rows than the limit.")
 
 
-blueprint = Resources("cypher", __name__, description="Questions to the graph.")
+blueprint = Resources("cypher", __name__, description="Queries to the graph.")
 
 
 @blueprint.route("/cypher")
@@ -105,7 +105,7 @@ class CypherResource(MethodView):
     @blueprint.arguments(CypherSchema)
     @blueprint.response(200, RowsSchema)
     def post(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Run a query that reads, within limits of time and rows."""
+        """Run a read-only query within limits of time and rows."""
         wrote_nothing()
         settings = service().settings
         timeout_s = _within("timeout_s", asked["timeout_s"], settings.query_timeout_s)
@@ -115,7 +115,7 @@ class CypherResource(MethodView):
             raise ApiError(400, ProblemType.INVALID_QUERY, "the query is empty")
         with service().reading() as connection:
             from_data(progress(connection))
-        # The store ends the query at its limit; this is for one that does not answer at all.
+        # The store ends the query at its limit; this bound is for a store that hangs.
         longest_s = timeout_s + 4 * settings.connect_timeout_s
 
         def ask() -> QueryResult:
@@ -130,5 +130,7 @@ class CypherResource(MethodView):
 
 def _within(field: str, wanted: float | None, most: float) -> float:
     if wanted is not None and wanted > most:
-        raise ApiError(400, ProblemType.INVALID_REQUEST, f"{field}: at most {most:g} here")
+        raise ApiError(
+            400, ProblemType.INVALID_REQUEST, f"{field}: at most {most:g} on this service"
+        )
     return most if wanted is None else wanted

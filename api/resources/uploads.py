@@ -1,4 +1,4 @@
-"""Inspections sent in: a small document is taken in at once, an archive by a worker."""
+"""Uploads of inspections: small documents are ingested at once, archives by a worker."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from ingest.sources.documents import (
 
 
 class TakenInSchema(Schema):
-    """What became of documents that were taken in at once."""
+    """Documents that were ingested at once."""
 
-    documents = texts("Their identifiers, in order.", ["sha256:1f2e"])
-    new = count("Of these, not known before.", 1)
-    known = count("Of these, known before.", 0)
+    documents = texts("Identifiers of the documents, in order.", ["sha256:1f2e"])
+    new = count("Number of new documents.", 1)
+    known = count("Number of documents that were known before.", 0)
 
 
-blueprint = Resources("uploads", __name__, description="Inspections sent in.")
+blueprint = Resources("uploads", __name__, description="Uploads of inspections.")
 
 #: Larger ones are left to a worker.
 AT_ONCE_BYTES = 1 * MEBIBYTE
@@ -76,10 +76,10 @@ class UploadsResource(MethodView):
     @blueprint.doc(requestBody=_BODY)
     @blueprint.arguments(ForceQuerySchema, location="query")
     @blueprint.response(202, RequestSchema)
-    @blueprint.alt_response(201, schema=TakenInSchema, description="Taken in at once.")
-    @blueprint.alt_response(200, schema=TakenInSchema, description="Known already.")
+    @blueprint.alt_response(201, schema=TakenInSchema, description="Ingested at once.")
+    @blueprint.alt_response(200, schema=TakenInSchema, description="Already known.")
     def post(self, query: dict[str, Any]) -> Any:
-        """Take in inspections: a document within the request, an archive by a worker."""
+        """Ingest inspections: a small document at once, an archive by a worker."""
         body = request.get_data(cache=False)
         if not body:
             raise ApiError(400, ProblemType.INVALID_REQUEST, "the body is empty")
@@ -90,9 +90,9 @@ class UploadsResource(MethodView):
 
 
 def _taken_in(body: bytes) -> Response:
-    """All inspections of a document, or none.
+    """Ingest all inspections of a document, or none.
 
-    :raises InvalidDocument: why the first that cannot be taken in cannot be
+    :raises InvalidDocument: for the first invalid inspection
     """
     found = list(parse_inspections(RawDocument(_SOURCE, data=body)))
     for it in found:
@@ -119,7 +119,7 @@ def _taken_in(body: bytes) -> Response:
 
 
 def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
-    """Keep the upload with its request, in one transaction."""
+    """Store the upload with its request, in one transaction."""
     content = digest_bytes(body)
     asked = {"document_id": content, "suffix": suffix, "bytes": len(body)}
     new = analyses.new_analysis(AnalysisKind.UPLOAD, asked, asked, content)
@@ -134,9 +134,9 @@ def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
 
 
 def _suffix(body: bytes) -> str:
-    """How a file with this content would be called.
+    """Suffix of a file with this content.
 
-    :raises ApiError: 415 if it is of no kind that is taken in
+    :raises ApiError: 415 if its format is not supported
     """
     kind = request.mimetype
     if kind in _GZIP:
@@ -149,9 +149,9 @@ def _suffix(body: bytes) -> str:
 
 
 def _is_tar(body: bytes) -> bool:
-    """Whether what is packed begins as archives of tar do (POSIX.1-1988, ``ustar`` at 257)."""
+    """Whether gzipped data is a tar archive (POSIX.1-1988: ``ustar`` at offset 257)."""
     try:
         head = zlib.decompressobj(wbits=31).decompress(body[:65_536], 512)
     except zlib.error:
-        return True  # broken: whoever reads archives says how
+        return True  # damaged: the reader of archives reports how
     return head[257:262] == b"ustar"
