@@ -42,38 +42,38 @@ from common.packages import version_of
 from common.reasons import Reason
 
 _LONGEST_VECTOR = 500
-#: How vectors begin, the newest version of CVSS first; those of version 2 have no such mark.
+#: Prefixes of vectors, the newest version of CVSS first; vectors of version 2 have none.
 _VERSIONS = (("CVSS:4.", CVSS4), ("CVSS:3.1/", CVSS3), ("CVSS:3.0/", CVSS3))
 _SCORED_TYPES = ("CVSS_V2", "CVSS_V3", "CVSS_V4")
-_WORDS = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
+_SEVERITY_NAMES = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
 
 
 def rating_of(records: Iterable[dict[str, Any]]) -> tuple[Rating, int]:
-    """The rating in an advisory and its affected packages, and how many vectors gave no score.
+    """Return the rating in an advisory and its affected packages, and the number of bad vectors.
 
-    Of several vectors the one of the newest CVSS version counts, and of these the worst.
-    Without a score, words such as ``MODERATE`` count, and a vector is kept as it is.
+    Of several vectors those of the newest CVSS version count, and of these the worst. Without a
+    score, a severity such as ``MODERATE`` counts, and an invalid vector is stored as it is.
     """
     scored: list[tuple[int, Rating]] = []
-    words: list[Severity] = []
+    severities: list[Severity] = []
     malformed: set[str] = set()
     for record in records:
         for kind, vector in _vectors(record):
-            found = _scored(kind, vector)
-            if found is None:
+            rating = _scored(kind, vector)
+            if rating is None:
                 malformed.add(vector)
             else:
-                scored.append(found)
-        words.extend(_words(record))
+                scored.append(rating)
+        severities.extend(_severities(record))
     if scored:
         newest = max(version for version, _ in scored)
         return worst(rating for version, rating in scored if version == newest), len(malformed)
-    said = max(words, key=lambda severity: severity.rank, default=None)
-    return Rating(said, None, min(malformed, default=None)), len(malformed)
+    highest = max(severities, key=lambda severity: severity.rank, default=None)
+    return Rating(highest, None, min(malformed, default=None)), len(malformed)
 
 
 def _vectors(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Type and text of each vector; other kinds of severity are none of ours."""
+    """Yield type and text of each CVSS vector."""
     entries = record.get("severity")
     for entry in entries if isinstance(entries, list) else ():
         kind = entry.get("type") if isinstance(entry, dict) else None
@@ -85,7 +85,7 @@ def _vectors(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=16_384)
 def _scored(kind: str, vector: str) -> tuple[int, Rating] | None:
-    """Rank of its CVSS version and the rating; ``None`` if ``vector`` is none.
+    """Return the rank of the CVSS version and the rating; ``None`` if ``vector`` is invalid.
 
     >>> _scored("CVSS_V3", "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H")[1].score
     9.8
@@ -104,14 +104,14 @@ def _calculated(rank: int, calculator: Any, vector: str) -> tuple[int, Rating] |
     return rank, Rating(Severity.of_score(score), score, vector)
 
 
-def _words(record: dict[str, Any]) -> Iterator[Severity]:
+def _severities(record: dict[str, Any]) -> Iterator[Severity]:
     for key in ("database_specific", "ecosystem_specific"):
         extra = record.get(key)
-        word = extra.get("severity") if isinstance(extra, dict) else None
-        if isinstance(word, str):
-            lower = word.strip().lower()
-            if lower in _WORDS:
-                yield _WORDS[lower]
+        severity = extra.get("severity") if isinstance(extra, dict) else None
+        if isinstance(severity, str):
+            lower = severity.strip().lower()
+            if lower in _SEVERITY_NAMES:
+                yield _SEVERITY_NAMES[lower]
             elif lower in set(Severity):
                 yield Severity(lower)
 
@@ -121,9 +121,9 @@ ECOSYSTEM = "PyPI"
 _VERSION_RANGES = ("ECOSYSTEM", "SEMVER")
 _LONGEST_SUMMARY = 300
 _LONGEST_IDENTIFIER = 200
-#: No advisory comes near; beyond it, evaluating one would take seconds.
+#: Far more than any advisory has; with more, evaluating one would take seconds.
 _MOST_EVENTS = 20_000
-#: Both of these are no versions, and well known; an end that cannot be read is left out.
+#: What an unreadable end of a range becomes; other ends are left out.
 _SAFE_SIDE = {
     RangeEventKind.INTRODUCED: RangeEvent(RangeEventKind.INTRODUCED, FROM_THE_FIRST),
     RangeEventKind.LIMIT: RangeEvent(RangeEventKind.LIMIT, NO_LIMIT),
@@ -184,7 +184,7 @@ def _modified(record: Record, now: datetime) -> datetime:
 
 
 def _summary(record: Record) -> str | None:
-    """The summary, else the first line of the details; cut to a line on a screen or three."""
+    """Return the summary, else the first line of the details, cut to its limit."""
     for key in ("summary", "details"):
         text = record.get(key)
         if isinstance(text, str) and (line := _first_line(text)):
@@ -209,7 +209,7 @@ def _texts(record: Record, key: str, at: str, most: int) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads affected packages, and counts the versions in them that are none."""
+    """Reads affected packages, and counts versions that cannot be read."""
 
     unreadable: int = 0
     events: int = 0
@@ -234,9 +234,9 @@ class _Reading:
         events: list[RangeEvent] = []
         for place, value in enumerate(list_of(record, "events", at)):
             where = path(path(at, "events"), place)
-            found = as_record(value, where)
+            event_record = as_record(value, where)
             for kind in RangeEventKind:
-                version = text_of(found, kind.value, where, _LONGEST_IDENTIFIER)
+                version = text_of(event_record, kind.value, where, _LONGEST_IDENTIFIER)
                 if version is not None and (event := self._event(kind, version.strip())):
                     events.append(event)
         self.events += len(events)
@@ -247,10 +247,10 @@ class _Reading:
         return tuple(events)
 
     def _event(self, kind: RangeEventKind, version: str) -> RangeEvent | None:
-        """One end of a range; what is no version is taken to the safe side.
+        """Read one end of a range; an unreadable version widens the range.
 
-        A range that begins nowhere begins at the first version, and one that ends
-        nowhere does not end: a false alarm is better than none.
+        A range with an unreadable beginning begins at the first version, and one with an unreadable
+        end does not end: a false alarm is better than a missed vulnerability.
         """
         if RangeEvent(kind, version) in _SAFE_SIDE.values():
             return RangeEvent(kind, version)

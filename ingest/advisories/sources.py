@@ -45,10 +45,10 @@ class OpenedSource:
 
 @contextmanager
 def opened_source(source: str, known: SourceState | None = None) -> Iterator[OpenedSource]:
-    """``source``, to be read within the block.
+    """Open ``source`` for reading within the ``with`` block.
 
     :param source: a folder, a file, an archive or a URL
-    :param known: how it was when it was read last
+    :param known: its state when it was last read
     :raises StoreUnavailable: if a server does not answer
     """
     if source.partition("://")[0] in ("http", "https"):
@@ -56,7 +56,7 @@ def opened_source(source: str, known: SourceState | None = None) -> Iterator[Ope
             yield _fetched(source, known, Path(folder))
         return
     path = Path(local_path(source) or "")
-    # Read twice, which costs less than reading what is in it.
+    # Hashing the file first costs less than parsing its content.
     digest = _sha256(path) if local_path(source) is not None and path.is_file() else None
     as_of = datetime.fromtimestamp(path.stat().st_mtime, UTC) if digest else datetime.now(UTC)
     unchanged = digest is not None and known is not None and known.sha256 == digest
@@ -70,7 +70,7 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
     except InvalidDocument as error:
         refused = iter([RefusedDocument(stored_source(source), error)])
         return OpenedSource(refused, Validators(), None, datetime.now(UTC))
-    # Of a URL with a query only a part is stored, so what is known may be another one's.
+    # The query of a URL is not stored, so that the known state may be that of another URL.
     is_its_own = known is not None and stored_source(source) == source
     before = Validators(known.etag, known.last_modified) if known and is_its_own else Validators()
     answer = fetch_archive(source, before, folder)
@@ -83,15 +83,15 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
 
 
 def _documents_in(path: Path, named: str) -> Iterator[RawDocument | RefusedDocument]:
-    for found in documents_in_file(path, named, LIMITS):
-        if isinstance(found, InvalidDocument):
-            yield RefusedDocument(named, found)
-        elif isinstance(found, RawDocument):
-            yield found
+    for item in documents_in_file(path, named, LIMITS):
+        if isinstance(item, InvalidDocument):
+            yield RefusedDocument(named, item)
+        elif isinstance(item, RawDocument):
+            yield item
 
 
 def _sha256(path: Path) -> str | None:
-    """Of a file; ``None`` if it cannot be read, which its reader will report."""
+    """Return the hash of a file; ``None`` if it cannot be read, which the reader reports."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -37,27 +37,27 @@ from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.sources.documents import RawDocument, RefusedDocument
 from ingest.sources.urls import local_path, stored_source
 
-#: Advisories a transaction. Larger ones look up fewer versions twice, and hold back those
-#: who add versions for longer.
+#: Advisories in a transaction. Larger batches look up fewer versions twice, but block writers of
+#: versions for longer.
 BATCH = 2_500
 
 
 @dataclass(slots=True)
 class AdvisoryReport:
-    """What became of the advisories of a source.
+    """Counts of a sync.
 
-    :param as_of: when the source was like that; ``None`` if it could not be read to its end, or
-        has no advisory about a Python package, so that it counts as no knowledge
-    :param unchanged: the source is what it was, so nothing of it was read
-    :param read: documents met, refused ones included
+    :param as_of: date of the source; ``None`` if it could not be read to its end or has no
+        advisory about a Python package, so that it is not recorded as read
+    :param unchanged: whether the source did not change and was not read
+    :param read: documents, refused ones included
     :param skipped: documents that were in the record before
-    :param repeated: documents that were met twice
-    :param older: documents that are older than what the record has
+    :param repeated: documents that occurred twice
+    :param older: documents that are older than those in the record
     :param foreign: documents about packages of other ecosystems only
-    :param withdrawn: of the new and updated ones
-    :param mended: entries of the quarantine that were met no more
-    :param vulnerabilities: identifiers of those that are new, changed or merged away
-    :param versions: package URLs of versions that something else affects now
+    :param withdrawn: withdrawn advisories among the new and updated ones
+    :param mended: entries of the quarantine that the source no longer causes
+    :param vulnerabilities: identifiers of new, changed and merged vulnerabilities
+    :param versions: package URLs of versions whose vulnerabilities changed
     """
 
     source: str
@@ -102,7 +102,7 @@ class AdvisoryReport:
 
     @property
     def known(self) -> int:
-        """Documents that brought nothing new."""
+        """Documents without anything new."""
         return self.skipped + self.repeated
 
     def as_json(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class AdvisoryReport:
 
 
 def check_source(source: str, on_document: Callable[[], None] = lambda: None) -> AdvisoryReport:
-    """What a sync would make of ``source`` in an empty record; nothing is written.
+    """Report what a sync would store of ``source`` in an empty record; write nothing.
 
     :raises StoreUnavailable: if a server does not answer
     """
@@ -150,18 +150,17 @@ def sync_source(
     on_document: Callable[[], None] = lambda: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> AdvisoryReport:
-    """Take in what is new in ``source``, and quarantine what cannot be.
+    """Store new advisories of ``source``, and quarantine documents that are refused.
 
-    It is committed batch by batch, so an interrupted run is resumed by running it again.
-    A source that is what it was is not read; one in which something was refused is.
-    A source that cannot be read to its end, or that has nothing about Python packages, is not
-    recorded: what is known of it stays as it is, with its date.
+    Batches are committed one by one, so that a second run resumes an interrupted one. An unchanged
+    source is not read, unless documents of it were refused. A source that cannot be read to its
+    end, or that has no advisory about Python packages, is not recorded: its earlier state stays.
 
     :param source: a folder, a file, an archive or a URL
     :raises StoreUnavailable: if a store is lost or a server does not answer
     """
     if local_path(source) == source:
-        # A setting may hold a relative path; it is one source wherever it is named from.
+        # A setting may hold a relative path, which must name the same source from every folder.
         source = str(Path(source).expanduser().absolute())
     report = AdvisoryReport(stored_source(source))
     with relational_errors(settings), engine.begin() as connection:
@@ -187,7 +186,7 @@ def sync_source(
 
 
 def _state(report: AdvisoryReport, opened: OpenedSource, known: SourceState | None) -> SourceState:
-    """What to remember; a source with refused documents is to be read whole again."""
+    """Return the state to store; a source with refused documents will be read whole again."""
     as_of = opened.as_of
     if report.unchanged and known is not None:
         validators = opened.validators
@@ -203,24 +202,24 @@ def _state(report: AdvisoryReport, opened: OpenedSource, known: SourceState | No
 
 
 def _batches(
-    found: Iterable[RawDocument | RefusedDocument],
+    documents: Iterable[RawDocument | RefusedDocument],
     known: Collection[str],
     report: AdvisoryReport,
     on_document: Callable[[], None],
 ) -> Iterator[Batch[AdvisoryDelivery]]:
-    deliveries = _deliveries(found, known, report, on_document)
+    deliveries = _deliveries(documents, known, report, on_document)
     return in_batches(deliveries, lambda it: len(it.advisory.body), BATCH)
 
 
 def _deliveries(
-    found: Iterable[RawDocument | RefusedDocument],
+    documents: Iterable[RawDocument | RefusedDocument],
     known: Collection[str],
     report: AdvisoryReport,
     on_document: Callable[[], None],
 ) -> Iterator[AdvisoryDelivery | RefusedDocument]:
-    """What is not known yet; of what is, nothing but its digest is looked at."""
+    """Yield the advisories that are not known; of known ones only the digest is computed."""
     now = datetime.now(UTC)
-    for raw in found:
+    for raw in documents:
         report.read += 1
         on_document()
         if isinstance(raw, RefusedDocument):

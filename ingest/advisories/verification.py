@@ -1,4 +1,4 @@
-"""Advisories and the vulnerabilities that they make, compared with the documents.
+"""Compares the rows of advisories and vulnerabilities with their documents, which are parsed again.
 
 An advisory cannot be refused as evidence, since advice would then miss a vulnerability. Rows that
 differ are written again from the document instead.
@@ -47,7 +47,7 @@ from ingest.advisories.osv import advisory_of
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """An advisory as it is stored: of which vulnerability, by which document."""
+    """A stored advisory: its vulnerability and its document."""
 
     vulnerability_id: str
     document_id: str
@@ -55,7 +55,7 @@ class _Member:
 
 
 class AdvisoryVerifier:
-    """Compares advisories, and writes them again where they differ."""
+    """Compares advisories, and writes those that differ again."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
@@ -111,7 +111,7 @@ class AdvisoryVerifier:
 
 
 def _advisory(document_id: str, body: bytes) -> Advisory:
-    """The advisory that a stored document is.
+    """Parse a stored document.
 
     :raises InvalidDocument: if it cannot be taken in any more
     """
@@ -128,7 +128,7 @@ def _members(connection: Connection, advisory_ids: Collection[str]) -> dict[str,
 
 
 def _is_newer(member: _Member | None, advisory: Advisory) -> bool:
-    """Whether another document than that of ``advisory`` counts, which is the newer one."""
+    """Whether a newer document than that of ``advisory`` counts."""
     if member is None or member.document_id == advisory.head.document_id:
         return False
     return (member.modified_at, member.document_id) > advisory.head.age
@@ -147,7 +147,7 @@ def _of_vulnerabilities(
     advisories: Mapping[str, Advisory],
     current: Mapping[str, _Member],
 ) -> Iterator[RecordDifference]:
-    """Where vulnerabilities are not what all of their advisories say together.
+    """Yield the differences of vulnerabilities from what their advisories give together.
 
     :param current: by document, the advisories that are as the record has them
     """
@@ -179,7 +179,7 @@ def _groups(
     advisories: Mapping[str, Advisory],
     vulnerability_ids: Collection[str],
 ) -> dict[str, list[Advisory]]:
-    """All advisories of some vulnerabilities, as their documents say.
+    """Parse the documents of all advisories of some vulnerabilities.
 
     A vulnerability with an advisory that cannot be read is left out: that is told of its document.
     """

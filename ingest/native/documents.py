@@ -1,4 +1,4 @@
-"""Analyses as documents: canonical JSON, named by its content."""
+"""Documents of analyses: canonical JSON, identified by its digest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WheelContent:
 def wheel_analysis(
     wheel: Wheel, index: str | None, sha256: str, content: WheelContent
 ) -> WheelAnalysis:
-    """The analysis of a wheel and its document."""
+    """Return the analysis of a wheel with its document."""
     package = package_version(wheel.name, wheel.version, index)
     imports, bundled = tuple(sorted(content.imports)), tuple(sorted(content.bundled))
     needs = tuple(sorted(content.needs))
@@ -83,7 +83,7 @@ def environment_analysis(
     provides: Iterable[Interface],
     skipped: Iterable[UnreadableLibrary],
 ) -> EnvironmentAnalysis:
-    """The analysis of a machine or an image and its document."""
+    """Return the analysis of a machine or an image with its document."""
     interfaces = tuple(sorted(set(provides)))
     left_out = tuple(sorted(skipped, key=lambda it: it.path))
     content = {
@@ -103,7 +103,7 @@ def environment_analysis(
 
 
 def analysis_of(body: bytes) -> Analysis:
-    """The analysis whose document is ``body``, without its libraries and skipped files.
+    """Parse an analysis from its document, without its libraries and skipped files.
 
     :raises InvalidDocument: if it is none
     """
@@ -132,7 +132,7 @@ def analysis_of(body: bytes) -> Analysis:
 def _interfaces(
     by_library: dict[str, list[str]], themselves: Collection[str]
 ) -> tuple[Interface, ...]:
-    """The interfaces that :func:`_by_library` was given.
+    """Return the interfaces that :func:`_by_library` grouped.
 
     :param themselves: libraries that are meant besides their versions
     """
@@ -148,7 +148,7 @@ def _skipped(files: Iterable[UnreadableLibrary]) -> list[dict[str, str]]:
 
 
 def _by_library(interfaces: Iterable[Interface]) -> dict[str, list[str]]:
-    """Versions by library; a library that only is there has none."""
+    """Group versions by library; a library without versions has an empty list."""
     found: dict[str, list[str]] = {}
     for interface in interfaces:
         versions = found.setdefault(interface.library, [])

@@ -1,4 +1,4 @@
-"""What the dynamic section of an ELF file says; all its numbers are taken for lies until checked.
+"""Reads the dynamic section of ELF files; every number in them is checked before it is used.
 
 Only what the loader reads is read: program headers and the dynamic section. Section
 headers may be stripped, and say nothing to a loader.
@@ -42,7 +42,7 @@ class _Broken(ValueError):
 
 
 def read_library(stream: IO[bytes], path: str) -> NativeLibrary | None:
-    """Read a shared library or a program; ``None`` if nothing is loaded for it.
+    """Read a shared library or a program; ``None`` if it has no dynamic section.
 
     That is a static program, an object file, or code for a GPU.
 
@@ -88,7 +88,7 @@ def _architecture(elf: ELFFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """Where the parts of the file are loaded to.
+    """The parts of the file and their addresses in memory.
 
     :param loads: address, offset and length of each part
     :param dynamic: offset and length of the dynamic section
@@ -116,7 +116,7 @@ class _Image:
         return cls(stream, elf.structs, tuple(loads), dynamic)
 
     def offset_of(self, address: int) -> int:
-        """Where in the file an address is.
+        """Return the offset in the file of an address.
 
         :raises _Broken: if nothing is loaded there
         """
@@ -130,7 +130,7 @@ class _Image:
 
 
 def _tags(image: _Image) -> Iterator[tuple[Any, int]]:
-    """Tags of the dynamic section and their values, up to its end."""
+    """Read tags and values of the dynamic section up to its end."""
     offset, length = image.dynamic or (0, 0)
     kind = image.structs.Elf_Dyn
     size = kind.sizeof()
@@ -144,7 +144,7 @@ def _tags(image: _Image) -> Iterator[tuple[Any, int]]:
 
 
 class _Names:
-    """The dynamic section's values, as numbers and as texts of its string table."""
+    """Values of the dynamic section: numbers, and texts of its string table."""
 
     def __init__(self, image: _Image, tags: list[tuple[Any, int]]) -> None:
         self._image = image
@@ -156,7 +156,7 @@ class _Names:
         return next((value for name, value in self._tags if name == tag), None)
 
     def all(self, tag: str) -> Iterator[str]:
-        """Names of files, in their order."""
+        """File names, in the order of the file."""
         for name, value in self._tags:
             if name == tag:
                 yield self.text(value)
@@ -181,7 +181,7 @@ class _Names:
 
 
 def _needs(image: _Image, names: _Names) -> Iterator[Interface]:
-    """Versions of others' symbols; a loader only warns of a weak one that is absent."""
+    """Versions of required symbols; a loader only warns if a weak one is missing."""
     structs = image.structs
     for entry, start in _entries(image, names, "VERNEED", structs.Elf_Verneed, "vn"):
         library = names.text(entry["vn_file"])
@@ -196,7 +196,7 @@ def _needs(image: _Image, names: _Names) -> Iterator[Interface]:
 
 
 def _defines(image: _Image, names: _Names) -> Iterator[str]:
-    """Versions of its own symbols; the base one is only its name."""
+    """Versions of provided symbols, without the base version, which names the file."""
     structs = image.structs
     for entry, place in _entries(image, names, "VERDEF", structs.Elf_Verdef, "vd"):
         # The first auxiliary entry is the version's name, the others its parents'.
@@ -207,7 +207,7 @@ def _defines(image: _Image, names: _Names) -> Iterator[str]:
 def _entries(
     image: _Image, names: _Names, table: str, kind: Any, prefix: str
 ) -> Iterator[tuple[Any, int]]:
-    """Entries of a table of versions, and where each is."""
+    """Yield the entries of a version table with their offsets."""
     address, count = names.number(f"DT_{table}"), names.number(f"DT_{table}NUM") or 0
     if address is None:
         return

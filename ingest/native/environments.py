@@ -43,7 +43,7 @@ _MOST_LIBRARIES = 200_000
 
 @dataclass(slots=True)
 class Libraries:
-    """Libraries of a root.
+    """The libraries of a root.
 
     :param files: each with the names that find it, in the order of the loader's folders
     """
@@ -52,12 +52,12 @@ class Libraries:
     skipped: list[UnreadableLibrary] = field(default_factory=list)
 
     def architecture(self) -> str | None:
-        """That of most libraries; ``None`` without any."""
+        """Architecture of most libraries; ``None`` if there are none."""
         counts = Counter(library.architecture for library, _ in self.files)
         return max(sorted(counts), key=counts.__getitem__, default=None)
 
     def provides(self, architecture: str) -> Iterator[Interface]:
-        """Interfaces that programs of ``architecture`` can ask for; the first of a name wins."""
+        """Return the interfaces for ``architecture``; the first library of a name counts."""
         seen = set()
         family = machine_family(architecture)
         for library, names in self.files:
@@ -115,7 +115,7 @@ def _read_all(
 
 
 def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
-    """Where a loader looks, first to last, without links and each once."""
+    """Return the folders that a loader searches in order, without links and repetitions."""
     wanted = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path[:1] == "/"]
     wanted += _configured(tree, "etc/ld.so.conf", [_MOST_INCLUDES])
     wanted += _configured_by_musl(tree)
@@ -128,7 +128,7 @@ def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
 
 
 def _configured(tree: Tree, path: str, budget: list[int]) -> list[str]:
-    """Folders that glibc's configuration names; files may include others.
+    """Yield the folders in glibc's configuration, which may include other files.
 
     :param budget: how many files may still be read; they can include one another
     """
@@ -147,7 +147,7 @@ def _configured(tree: Tree, path: str, budget: list[int]) -> list[str]:
 
 
 def _matching(tree: Tree, pattern: str) -> list[str]:
-    """Files by a pattern in the last part of their path, relative to ``/etc``."""
+    """Return files by a pattern in the last part of their path, relative to ``/etc``."""
     folder, _, last = (pattern if pattern.startswith("/") else f"/etc/{pattern}").rpartition("/")
     real = resolve(tree, folder)
     names = [] if real is None else tree.names(real)
@@ -162,7 +162,7 @@ def _configured_by_musl(tree: Tree) -> list[str]:
 
 
 def os_release(tree: Tree) -> dict[str, str]:
-    """What the system says of itself, such as ``ID`` and ``VERSION_ID``; empty if nothing."""
+    """Read ``os-release``, such as ``ID`` and ``VERSION_ID``; empty if there is none."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         text = read_text(tree, path)
         if text is not None:

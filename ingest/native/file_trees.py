@@ -27,13 +27,13 @@ TEXT_BYTES = 64 * 1024
 
 
 class Walker(Protocol):
-    """A place in a tree, from the root on; each step costs the same, however deep it is."""
+    """A position in a tree; a step takes the same time at any depth."""
 
     def enter(self, name: str) -> str | None:
-        """Go to ``name``; if that is a link, stay, and say where it points, as it is written."""
+        """Go to ``name``; if that is a link, stay and return its target as written."""
 
     def leave(self) -> None:
-        """Go to the folder above; not asked at the root."""
+        """Go to the parent folder; not called at the root."""
 
     def restart(self) -> None:
         """Go to the root."""
@@ -43,23 +43,23 @@ class Tree(Protocol):
     """A root folder. Paths are relative to it, with ``/`` between the parts."""
 
     def walker(self) -> Walker:
-        """A new one, at the root."""
+        """Return a new walker at the root."""
 
     def is_file(self, path: str) -> bool:
-        """Whether a regular file, no link, is at ``path``."""
+        """Whether ``path`` is a regular file and not a link."""
 
     def names(self, folder: str) -> list[str]:
-        """What is in ``folder``, which is no link; empty if it is no folder. Sorted."""
+        """Return the sorted names in ``folder``, not a link; empty if it is not a folder."""
 
     def text(self, path: str) -> str | None:
-        """A short text file; ``None`` if there is none at ``path``."""
+        """Return a short text file; ``None`` if there is none at ``path``."""
 
     def open_all(self, paths: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        """Regular files, each readable until the next one is asked for; in any order."""
+        """Yield regular files in any order; each is readable until the next one is requested."""
 
 
 def resolve(tree: Tree, path: str) -> str | None:
-    """``path`` without links, found as if the tree's root were the system's.
+    """Resolve the links in ``path`` as if the tree's root were the system's.
 
     Costs a step for each part of the path and of the links in it, some thousands at most.
 
@@ -94,12 +94,12 @@ def resolve(tree: Tree, path: str) -> str | None:
 
 
 def _parts(path: str) -> list[str]:
-    """The last first."""
+    """Return the parts of a path in reverse order."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
 def is_there(path: str) -> bool:
-    """Whether anything is at a path; there is nothing at one that no file system takes.
+    """Whether a path exists; false for one that no file system accepts.
 
     >>> is_there("."), is_there(""), is_there("x" * 5_000), is_there("x\\0")
     (True, False, False, False)
@@ -111,7 +111,7 @@ def is_there(path: str) -> bool:
 
 
 def read_text(tree: Tree, path: str) -> str | None:
-    """A short text file, by way of links within the tree."""
+    """Return a short text file, following links within the tree."""
     real = resolve(tree, path)
     return None if real is None else tree.text(real)
 
@@ -136,7 +136,7 @@ class _FolderWalker:
 
 
 class FolderTree:
-    """A folder of this machine, or all of it."""
+    """A folder of this machine, or its root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -176,7 +176,7 @@ class FolderTree:
                 yield path, stream
 
     def open(self, path: str) -> IO[bytes]:
-        """A regular file; ``path`` must be free of links but for those above the root."""
+        """Open a regular file; ``path`` has no links below the root."""
         # A pipe would wait for a writer, and a link may have come since we looked.
         number = os.open(self._root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         stream = os.fdopen(number, "rb")
@@ -194,7 +194,7 @@ BROKEN_STREAM = (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError)
 
 
 class Bounded(io.RawIOBase):
-    """A stream that is read forwards, ends a bomb early and counts what it gave.
+    """A stream that is read forwards, counts its bytes and refuses decompression bombs.
 
     ``tarfile`` skips what it does not want by seeking, which here reads.
 
@@ -242,7 +242,7 @@ class Bounded(io.RawIOBase):
 
 
 def unpacked(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
-    """``stream`` unpacked, by its first bytes: gzip, Zstandard or not packed."""
+    """Unpack ``stream`` by its first bytes: gzip, Zstandard or not packed."""
     start = stream.read(4)
     stream.seek(-len(start), io.SEEK_CUR)
     if start[:2] == b"\x1f\x8b":
@@ -257,7 +257,7 @@ def unpacked(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
 
 
 def copy_bounded(source: IO[bytes], target: IO[bytes], limit: int) -> None:
-    """Copy, and refuse a stream that is longer than it claimed.
+    """Copy a stream; refuse one that is longer than it claims.
 
     :raises InvalidDocument: after ``limit`` bytes
     """

@@ -1,4 +1,4 @@
-"""Named files of an image's archive, in a folder or in a tar file."""
+"""The files of an image's archive, in a folder or in a tar file."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _MOST_LINKS = 8
 
 
 class Blobs(Protocol):
-    """Files by name."""
+    """Files of an image by name."""
 
     def has(self, name: str) -> bool:
         """Whether there is a file of that name."""
 
     def open(self, name: str) -> BinaryIO:
-        """A new, seekable stream.
+        """Return a new, seekable stream.
 
         :raises InvalidDocument: if there is none
         """
@@ -109,16 +109,16 @@ class TarBlobs:
 
 
 class TooManyBlobs(InvalidDocument):
-    """More files than the archive of an image has: a bomb, or the tar of a root."""
+    """More files than the archive of an image can have: a bomb, or the tar of a root."""
 
 
 def absent(name: str, cause: str | None = None) -> InvalidDocument:
-    """That a file of an image is not there."""
+    """Return the error for a missing file of an image."""
     return InvalidDocument(Reason.UNREADABLE, cause or "it is not in the image", place=name[:200])
 
 
 class _Slice(io.RawIOBase):
-    """A part of a file, which it closes in the end."""
+    """A part of a file; closing it closes the file."""
 
     def __init__(self, stream: IO[bytes], start: int, size: int) -> None:
         self._stream = stream
@@ -155,7 +155,7 @@ class _Slice(io.RawIOBase):
 
 @contextmanager
 def plain_tar(path: Path) -> Iterator[Path]:
-    """``path`` itself, or an unpacked copy of it that is gone afterwards.
+    """Yield ``path`` itself, or an unpacked temporary copy.
 
     :raises InvalidDocument: if it cannot be read, or unpacks to more than any image
     """
@@ -181,7 +181,7 @@ def _reading_tar(name: str) -> Iterator[None]:
 
 
 def read_json(blobs: Blobs, name: str, sha256: str | None = None) -> Any:
-    """A JSON file of an image, its content checked if its digest is known.
+    """Read a JSON file of an image; check its content if the digest is given.
 
     :raises InvalidDocument: if it is not there, too large, other than promised, or no JSON
     """
@@ -211,7 +211,7 @@ def check_content(blobs: Blobs, name: str, sha256: str) -> None:
 
 
 def other_content(name: str) -> InvalidDocument:
-    """That a file is not what its digest promises."""
+    """Return the error for a file whose digest differs."""
     return InvalidDocument(
         Reason.ARCHIVE_BROKEN, "its content is not what its digest says", place=name[:200]
     )

@@ -1,4 +1,4 @@
-"""The root of an image: its layers, one upon the other, without unpacking them to disk."""
+"""Stacks the layers of an image into its root without unpacking them to disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"  # by the OCI image specification
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer, packed or not.
+    """One layer, optionally packed.
 
     :param open: gives a new stream of its bytes
     """
@@ -50,7 +50,7 @@ class Layer:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is at a path.
+    """A file, folder or link at a path.
 
     :param layer: the last one that named it
     :param names: of a folder; ``None`` if it is none
@@ -68,7 +68,7 @@ class _Entry:
 
 
 class LayeredTree:
-    """The tree that a container of these layers would start with.
+    """The file tree with which a container of these layers starts.
 
     :param layers: the lowest first
     :raises InvalidDocument: if one is broken, leaves its root or is a bomb
@@ -155,7 +155,7 @@ class LayeredTree:
     def _add(
         self, place: tuple[int, int], archive: tarfile.TarFile, member: tarfile.TarInfo
     ) -> None:
-        """Put one member at its place."""
+        """Add one member of a layer."""
         path = _clean(member.name, self._layers[place[0]].name)
         folder, _, name = path.rpartition("/")
         if not name:
@@ -201,7 +201,7 @@ class LayeredTree:
         return _Entry(layer)  # a device or a pipe hides what was there
 
     def _folder(self, path: str, layer: int) -> _Entry:
-        """The folder at ``path``, by way of links; it is made if it is not there."""
+        """Return the folder at ``path``, following links; create it if it is missing."""
         if path in self._folders:
             return self._folders[path]
         real = resolve(self, path)
@@ -223,7 +223,7 @@ class LayeredTree:
 
 
 class _LayeredWalker:
-    """Keeps the way that it came, so that no step begins at the root again."""
+    """Remembers its path, so that no step starts at the root again."""
 
     def __init__(self, root: _Entry, on_step: Callable[[], None]) -> None:
         self._way: list[_Entry | None] = [root]
@@ -247,7 +247,7 @@ class _LayeredWalker:
 
 
 def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
-    """Take out what layers below ``layer`` have at ``name``; its own stays."""
+    """Remove what layers below ``layer`` have at ``name``; keep what ``layer`` has."""
     entry = names.get(name)
     if entry is None:
         return
@@ -257,7 +257,7 @@ def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
 
 
 def _clear(folder: _Entry, layer: int) -> None:
-    """Take out what is in it from layers below ``layer``."""
+    """Remove the content of layers below ``layer``."""
     found: list[dict[str, _Entry]] = []
     left = [folder]
     while left:
@@ -283,7 +283,7 @@ def _clean(name: str, layer: str) -> str:
 
 @contextmanager
 def _members(layer: Layer) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]]:
-    """Members of a layer in their order; how it is broken becomes an error of ours."""
+    """Yield the members of a layer in order; a broken layer raises ``InvalidDocument``."""
     try:
         with layer.open() as packed:
             stream = unpacked(packed, _LAYER_BYTES, layer.name)

@@ -1,4 +1,4 @@
-"""Images of containers: a root folder, an OCI layout, what ``save`` or ``export`` wrote."""
+"""Opens container images: a root folder, an OCI layout, output of ``save`` and ``export``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OpenedImage:
 
 @contextmanager
 def open_image(wanted: str) -> Iterator[OpenedImage]:
-    """The image at a path, or of that name on this machine; nothing is fetched.
+    """Open the image at a path or of a name on this machine; nothing is downloaded.
 
     :raises InvalidArgument: if there is neither
     :raises InvalidDocument: if it is no image, a broken one, or several
@@ -114,7 +114,7 @@ def _exported(path: Path) -> OpenedImage:
 
 
 def _saved(blobs: Blobs) -> OpenedImage:
-    """What ``docker save`` writes."""
+    """Open the output of ``docker save``."""
     listed = read_json(blobs, "manifest.json")
     if not isinstance(listed, list) or len(listed) != 1:
         raise InvalidDocument(
@@ -130,7 +130,7 @@ def _saved(blobs: Blobs) -> OpenedImage:
 
 
 def _oci(blobs: Blobs) -> OpenedImage:
-    """An image by the OCI image layout."""
+    """Open an OCI image layout."""
     entry: dict[str, Any] = {}
     index = _table(read_json(blobs, "index.json"), "index.json")
     for _ in range(_DEEPEST_INDEX):
@@ -149,7 +149,7 @@ def _oci(blobs: Blobs) -> OpenedImage:
 
 
 def _chosen(index: dict[str, Any]) -> dict[str, Any]:
-    """The image for this machine's architecture, else the first for Linux.
+    """Return the image for this machine's architecture, else the first for Linux.
 
     :raises InvalidDocument: if there is none, or there are several of different names
     """
@@ -176,13 +176,13 @@ def _note(entry: dict[str, Any], name: str) -> str:
 
 
 def _is_image(entry: dict[str, Any]) -> bool:
-    """Whether it is for Linux; what attests something of an image is for ``unknown``."""
+    """Whether a manifest is for Linux; attestations are for ``unknown``."""
     attests = _note(entry, "vnd.docker.reference.type")
     return not attests and _platform(entry).get("os") in (None, "", "linux")
 
 
 def _refuse_several(entries: list[dict[str, Any]]) -> None:
-    """Several tags may name one image, and one name that of several machines."""
+    """Merge names: several tags may name one image, and one tag the images of several machines."""
     named = {
         name: str(entry.get("digest"))
         for entry in entries
@@ -216,7 +216,7 @@ def _layer(blobs: Blobs, name: str) -> Layer:
 
 
 def _blob(descriptor: dict[str, Any]) -> tuple[str, str]:
-    """The file that a descriptor names, and its digest."""
+    """Return the file that a descriptor names, and its digest."""
     found = _SHA256.fullmatch(str(descriptor.get("digest")))
     if found is None:
         raise InvalidDocument(
@@ -250,7 +250,7 @@ def _text(value: object, where: str) -> str:
 
 
 def _save(name: str, target: Path) -> None:
-    """Have podman or docker write an image of theirs to a file."""
+    """Let podman or docker write one of their images to a file."""
     if not name or "\0" in name or len(name) > _LONGEST_NAME:
         raise InvalidArgument(f"no image can be called {name[:80]!r}")
     engines = [path for path in map(shutil.which, ("podman", "docker")) if path]

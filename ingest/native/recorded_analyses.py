@@ -1,4 +1,4 @@
-"""Analyses into the record and the graph, and questions to both."""
+"""Stores analyses in the record and the graph, and compares a wheel with an environment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HASH = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnalysis:
-    """What became of an analysis.
+    """Result of storing an analysis.
 
     :param new: ``False`` if it was in the record already
     :param graph_error: why the graph does not show it yet
@@ -45,7 +45,7 @@ class RecordedAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceDifference:
-    """What one wheel needs and one environment does not provide.
+    """Interfaces that one wheel needs and one environment lacks.
 
     :param architectures: of the wheel if the environment's is another; else empty
     """
@@ -57,7 +57,7 @@ class InterfaceDifference:
 
 
 def record_analysis(settings: Settings, analysis: Analysis, source: str) -> RecordedAnalysis:
-    """Store an analysis and have the graph show it."""
+    """Store an analysis and project it into the graph."""
     with migrated_stores(settings, graph=False) as stores:
         with stores.engine.begin() as connection:
             new = add_analysis(connection, settings, analysis, source)
@@ -72,7 +72,7 @@ def record_analysis(settings: Settings, analysis: Analysis, source: str) -> Reco
 def differences(
     settings: Settings, wheel: str, environment: str, index: str | None = None
 ) -> list[InterfaceDifference]:
-    """What wheels need and an environment lacks, by what was recorded of both.
+    """Return what recorded wheels need and a recorded environment lacks.
 
     :param wheel: sha256 (or its beginning), package URL or ``NAME==VERSION``
     :param environment: name or digest (or its beginning); the newest of a name counts

@@ -1,4 +1,4 @@
-"""Analyses of native interfaces, compared with their documents; no advice rests on them."""
+"""Compares analyses of native interfaces with their documents; no advice depends on them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AnalysisVerifier:
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:
-        """Nothing rests on an analysis, so that naming what differs is enough."""
+        """Do nothing: no advice depends on an analysis, so that reporting differences is enough."""
 
 
 VERIFIER = AnalysisVerifier()

@@ -1,4 +1,4 @@
-"""A wheel by its name and version, fetched from a configured index for as long as it is read."""
+"""Downloads a wheel by name and version from a configured index into a temporary folder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pinned(text: str) -> Pinned:
 def fetched_wheel(
     settings: Settings, wanted: Pinned, index_name: str | None, environment: Environment
 ) -> Iterator[tuple[Path, str]]:
-    """The wheel that an installer would take, and the name of its index.
+    """Yield the wheel that an installer would choose, and the name of its index.
 
     :raises InvalidArgument: if there is none that fits, saying why
     :raises IndexProblem: if the index does not give it, or gives another
@@ -75,7 +75,7 @@ async def _fetch(
 
 
 def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environment) -> IndexFile:
-    """The wheel of the version whose tag comes first among the environment's.
+    """Return the wheel of the version whose tag ranks first in the environment.
 
     :raises InvalidArgument: if none fits, saying why
     """

@@ -1,4 +1,4 @@
-"""A wheel's native libraries: what they need, what they bring along, what can be imported."""
+"""Analyses the native libraries of a wheel: what they need and provide, and importable modules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WheelLimits:
-    """How much a wheel may make us read; the largest real ones stay below a quarter of each.
+    """Limits for reading a wheel; the largest real wheels need less than a quarter of each.
 
     :param members: of the archive
     :param unpacked_bytes: of all members together
@@ -67,7 +67,7 @@ def analyze_wheel(
     path: Path, *, filename: str | None = None, index: str | None = None,
     limits: WheelLimits | None = None,
 ) -> WheelAnalysis:  # fmt: skip
-    """Read a wheel; nothing of it is run, and nothing stays on disk.
+    """Read a wheel without running its code; nothing stays on disk.
 
     :param filename: the wheel's name, if the file has another
     :param index: name of the index that served it; the default one if unset
@@ -133,7 +133,7 @@ def _check_is_wheel(members: list[zipfile.ZipInfo]) -> None:
 
 
 class _Libraries:
-    """Libraries of an archive, read one after the other."""
+    """Read the libraries of an archive one by one."""
 
     def __init__(
         self, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], limits: WheelLimits
@@ -180,7 +180,7 @@ class _Libraries:
 
 
 def imports_of(names: list[str]) -> set[str]:
-    """Top-level names that can be imported, by the paths of a wheel's files.
+    """Return importable top-level names by the paths of a wheel's files.
 
     >>> sorted(imports_of(["six.py", "a/b.py", "_c.abi3.so", "a.libs/x.so", "x-1.data/purelib/d.py",
     ...                    "x-1.dist-info/f.py", "share/doc.txt"]))
@@ -200,7 +200,7 @@ def imports_of(names: list[str]) -> set[str]:
 
 
 def needs_of(libraries: list[NativeLibrary], architectures: frozenset[str]) -> set[Interface]:
-    """What the loader asks for and the wheel does not bring along.
+    """Return the interfaces that the loader needs and the wheel does not provide.
 
     :param architectures: those that the wheel is for; code for others, which some bring
         to send it elsewhere, is not loaded; empty for all
@@ -220,7 +220,7 @@ def needs_of(libraries: list[NativeLibrary], architectures: frozenset[str]) -> s
 
 
 def architectures_of(tags: str) -> frozenset[str]:
-    """Of Linux platforms such as ``manylinux_2_17_x86_64``."""
+    """Return the architectures of Linux platforms such as ``manylinux_2_17_x86_64``."""
     platforms = tags.rpartition("-")[2].split(".")
     found = (re.fullmatch(r"(?:(?:many|musl)linux\w*?|linux)_((?:x86_|i|[a-z])\w+)", it)
              for it in platforms)  # fmt: skip
@@ -236,7 +236,7 @@ def _called(library: NativeLibrary) -> str:
 
 
 def _is_shared(library: NativeLibrary) -> bool:
-    """Whether it is there for other libraries, not an extension module or a program."""
+    """Whether a file is a library for others, not an extension module or a program."""
     name = _file_name(library)
     if _EXTENSION.search(name) or ".so" not in name:
         return False
