@@ -39,7 +39,7 @@ where="--python 3.11 --platform manylinux_2_28_x86_64 --hardware fa9f8e70"
 run thoth advise "$(dirname "$0")/project" --type performance $where
 echo "Why not NumPy 2.3.5?"
 # shellcheck disable=SC2086
-run thoth why-not "numpy==2.3.5" --project "$(dirname "$0")/project" --type performance $where
+run thoth why-not "numpy==2.3.5" "$(dirname "$0")/project" --type performance $where
 echo "What does the advice rest on?"
 run thoth cypher "MATCH (:Advice)-[:CLAIMS]->(c:Claim)-[d:DIFFERS_IN]->(p:Package)
   RETURN DISTINCT p.name AS package, d.version AS version, d.baseline_version AS next_to, c.indicator AS indicator, c.verdict AS verdict,
