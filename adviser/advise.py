@@ -50,7 +50,7 @@ class Advice:
         reached its limit
     """
 
-    asked: StackRequest
+    request: StackRequest
     snapshot: Snapshot
     evidence: Evidence
     baseline: Mapping[str, str] | None
@@ -62,8 +62,8 @@ class Advice:
     @property
     def baseline_reason(self) -> str:
         """Description of the baseline."""
-        if self.asked.locked is not None:
-            return f"the versions in {self.asked.project.lock_source or 'the lock'}"
+        if self.request.locked is not None:
+            return f"the versions in {self.request.project.lock_source or 'the lock'}"
         if self.baseline is not None:
             return "the newest stack that meets the request"
         return "the newest version of each package"
@@ -75,7 +75,7 @@ class Advice:
 
 
 def advise(
-    asked: StackRequest,
+    request: StackRequest,
     snapshot: Snapshot,
     evidence: Evidence,
     *,
@@ -86,51 +86,54 @@ def advise(
 
     A project without a lock is compared with the newest feasible stack.
 
-    :param snapshot: the closure of ``asked.roots`` in its environment; it may have more roots
+    :param snapshot: the closure of ``request.roots`` in its environment; it may have more roots
     :param threads: threads of the solver; the answer does not depend on them
     """
-    resolve = partial(resolver, budget=asked.options.budget(threads))
-    baseline, settled = baseline_of(asked, snapshot, evidence, resolve)
-    assessment = assessed(asked, snapshot, evidence, baseline)
-    universe = universe_for(asked, snapshot, assessment)
-    resolution = resolve(universe, count=asked.options.count)
-    return Advice(asked, snapshot, evidence, baseline, assessment, universe, resolution, settled)
+    resolve = partial(resolver, budget=request.options.budget(threads))
+    baseline, settled = baseline_of(request, snapshot, evidence, resolve)
+    assessment = assessed(request, snapshot, evidence, baseline)
+    universe = universe_for(request, snapshot, assessment)
+    resolution = resolve(universe, count=request.options.count)
+    return Advice(request, snapshot, evidence, baseline, assessment, universe, resolution, settled)
 
 
-def universe_for(asked: StackRequest, snapshot: Snapshot, assessment: Assessment) -> Universe:
+def universe_for(request: StackRequest, snapshot: Snapshot, assessment: Assessment) -> Universe:
     """The versions that the request may choose from, with their scores."""
-    request = asked.resolver_request(assessment.refused)
+    rules = request.resolver_request(assessment.refused)
     penalties = penalties_of(assessment.criteria)
-    return universe_of(snapshot, request, assessment.scores, penalties)
+    return universe_of(snapshot, rules, assessment.scores, penalties)
 
 
 def assessed(
-    asked: StackRequest, snapshot: Snapshot, evidence: Evidence, baseline: Mapping[str, str] | None
+    request: StackRequest,
+    snapshot: Snapshot,
+    evidence: Evidence,
+    baseline: Mapping[str, str] | None,
 ) -> Assessment:
     """The assessment of all versions that the request may choose from."""
     return assess(
         snapshot,
         evidence,
-        asked.kind,
+        request.kind,
         baseline,
-        Target(asked.hardware or None, asked.environment.python_version),
-        allowed=asked.options.allowed_vulnerabilities,
-        choosable=choosable(snapshot, asked.resolver_request({})),
+        Target(request.hardware or None, request.environment.python_version),
+        allowed=request.options.allowed_vulnerabilities,
+        choosable=choosable(snapshot, request.resolver_request({})),
     )
 
 
 def baseline_of(
-    asked: StackRequest, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
+    request: StackRequest, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
 ) -> tuple[Mapping[str, str] | None, bool]:
     """The stack to compare with: the project's lock, or the newest stack that meets the request.
 
     :returns: its versions, and whether every search finds the same stack
     """
-    if asked.locked is not None:
-        return asked.locked, True
+    if request.locked is not None:
+        return request.locked, True
     if not evidence.readings:
         return None, True  # without measurements there is nothing to compare
-    newest = resolver(universe_of(snapshot, asked.resolver_request({}), {}))
+    newest = resolver(universe_of(snapshot, request.resolver_request({}), {}))
     return newest.stacks[0].versions() if newest.stacks else None, is_settled(newest)
 
 

@@ -177,17 +177,17 @@ def changes_between(advised: ResolvedStack, forced: ResolvedStack) -> tuple[Vers
 def _without(
     advice: Advice, excluded: Dependency, what: str, *, resolver: Resolver, threads: int
 ) -> ForcedStack:
-    options = advice.asked.options
+    options = advice.request.options
     narrower = replace(options, exclusions=(*options.exclusions, excluded))
-    asked = replace(advice.asked, options=narrower)
-    universe = universe_for(asked, advice.snapshot, advice.assessment)
+    request = replace(advice.request, options=narrower)
+    universe = universe_for(request, advice.snapshot, advice.assessment)
     return _forced(advice, what, universe, resolver, threads)
 
 
 def _forced(
     advice: Advice, what: str, universe: Universe, resolver: Resolver, threads: int
 ) -> ForcedStack:
-    resolution = resolver(universe, advice.asked.options.budget(threads))
+    resolution = resolver(universe, advice.request.options.budget(threads))
     if not resolution.stacks:
         infeasible = resolution.status is ResolutionStatus.INFEASIBLE
         outcome = ForcedOutcome.CONFLICT if infeasible else ForcedOutcome.UNKNOWN

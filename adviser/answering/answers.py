@@ -153,7 +153,7 @@ def files_known(stores: Stores, advice: Advice) -> ReleaseKnowledge:
     if conflict is None:
         return known
     listed = listed_unread(stores, advice.snapshot)
-    return replace(known, unread=unfetched_in(conflict, advice.asked, advice.snapshot, listed))
+    return replace(known, unread=unfetched_in(conflict, advice.request, advice.snapshot, listed))
 
 
 def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = None) -> str:
@@ -168,7 +168,7 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
     stored = StoredAdvice(
         head_of(report),
         SCHEMA_VERSION,
-        packed(advice.asked),
+        packed(advice.request),
         advice.snapshot.to_json(),
         advice.evidence.to_json(),
         packed(made.known),

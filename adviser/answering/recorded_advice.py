@@ -107,9 +107,9 @@ def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
     material = _material(stored)
     with _followed():
         assessment = assessed(
-            material.asked, material.snapshot, material.evidence, material.baseline
+            material.request, material.snapshot, material.evidence, material.baseline
         )
-    return material.asked, assessment.claims
+    return material.request, assessment.claims
 
 
 def _material(stored: StoredAdvice) -> AdviceInputs:

@@ -100,7 +100,7 @@ class AdviceInputs:
     :param baseline_settled: whether every search finds this baseline
     """
 
-    asked: StackRequest
+    request: StackRequest
     snapshot: Snapshot
     evidence: Evidence
     known: ReleaseKnowledge
@@ -155,8 +155,8 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
         yield f"it rests on snapshot {certificate['snapshot']}, this is {inputs.snapshot.revision}"
     if certificate["evidence"] != inputs.evidence.revision:
         yield "it rests on other evidence than this"
-    assessment = assessed(inputs.asked, inputs.snapshot, inputs.evidence, inputs.baseline)
-    universe = universe_for(inputs.asked, inputs.snapshot, assessment)
+    assessment = assessed(inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline)
+    universe = universe_for(inputs.request, inputs.snapshot, assessment)
     resolution = resolution_in(inner)
     wrong = check_resolution(universe, resolution)
     yield from wrong
@@ -166,7 +166,7 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     if wrong:
         return  # a stack that may not be chosen cannot be written as a report
     advice = Advice(
-        inputs.asked, inputs.snapshot, inputs.evidence, inputs.baseline, assessment, universe,
+        inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline, assessment, universe,
         resolution, inputs.baseline_settled,
     )  # fmt: skip
     # Parsed again, so that tuples are lists.

@@ -60,7 +60,7 @@ def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
     the limits of the search. Clients expect all six kinds; :data:`_UNUSED_KINDS` are empty.
     """
     refused = Counter(it.reason for them in advice.universe.refused.values() for it in them)
-    criteria, options = advice.assessment.criteria, advice.asked.options
+    criteria, options = advice.assessment.criteria, advice.request.options
     kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _UNUSED_KINDS}
     kinds["sieves"] = [
         _unit(reason.value, {"versions": count}) for reason, count in sorted(refused.items())
@@ -126,8 +126,8 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
             _product(advice, stack, locks)
             for stack, locks in zip(advice.resolution.stacks, written, strict=True)
         ],
-        "stack_info": [*advice.asked.options.stack_info, *(it.document() for it in notes)],
-        "pipeline": pipeline_of(advice) if advice.asked.options.debug else None,
+        "stack_info": [*advice.request.options.stack_info, *(it.document() for it in notes)],
+        "pipeline": pipeline_of(advice) if advice.request.options.debug else None,
         "accepted_final_states_count": len(advice.resolution.stacks),
         "certificate": _certificate(advice),
         "search": _search(advice),
@@ -184,7 +184,7 @@ def lock_of(
     :raises UnwritableLock: if the format needs something unknown, such as hashes
     """
     chosen = chosen_of(advice, stack, known.files, known.urls)
-    return render_lock(form, chosen, advice.asked.project, lock_options(advice))
+    return render_lock(form, chosen, advice.request.project, lock_options(advice))
 
 
 def locks_of(advice: Advice, stack: ResolvedStack, known: ReleaseKnowledge) -> ProductLocks:
@@ -210,13 +210,13 @@ def _missing_lock_notes(written: Sequence[ProductLocks]) -> Iterator[ReportNote]
 
 
 def _product(advice: Advice, stack: ResolvedStack, written: ProductLocks) -> dict[str, Any]:
-    asked = advice.asked
+    request = advice.request
     pipfile_lock = written.locks.get(LockFormat.PIPFILE_LOCK)
     empty: dict[str, Any] = {"_meta": {}, "default": {}, "develop": {}}
     return {
         "score": stack.score / SCALE,
         "justification": [
-            *advice.asked.options.justification,
+            *advice.request.options.justification,
             *(it.document() for it in product_notes(advice, stack)),
             *(it.document() for it in shortfall_notes(advice, stack)),
         ],
@@ -228,7 +228,7 @@ def _product(advice: Advice, stack: ResolvedStack, written: ProductLocks) -> dic
             "requirements_locked": json.loads(pipfile_lock.data) if pipfile_lock else empty,
             "constraints": [
                 {"name": it.name, "version": it.specifier, "markers": it.marker or ""}
-                for it in asked.project.constraints
+                for it in request.project.constraints
             ],
             "runtime_environment": _runtime_environment(advice),
         },
@@ -252,7 +252,7 @@ def _product(advice: Advice, stack: ResolvedStack, written: ProductLocks) -> dic
 def _packages(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
     rationales = rationales_of(advice, stack)
     candidates = candidates_of(advice, stack)
-    yours = advice.asked.locked or {}
+    yours = advice.request.locked or {}
     packages = []
     for choice in stack.choices:
         rationale = rationales.rationale(choice)
@@ -363,20 +363,20 @@ def _next_jobs(claim: Claim) -> dict[str, Any]:
 
 
 def _parameters(advice: Advice) -> dict[str, Any]:
-    asked = advice.asked
+    request = advice.request
     return {
-        **plain(asked.options),
-        "recommendation_type": asked.kind.value,
-        "environment": plain(asked.environment),
-        "hardware": asked.hardware,
-        "requirements": [it.text for it in asked.requirements],
-        "source": asked.project.source,
-        "rules": plain(asked.resolver_request({})),
+        **plain(request.options),
+        "recommendation_type": request.kind.value,
+        "environment": plain(request.environment),
+        "hardware": request.hardware,
+        "requirements": [it.text for it in request.requirements],
+        "source": request.project.source,
+        "rules": plain(request.resolver_request({})),
     }
 
 
 def _runtime_environment(advice: Advice) -> dict[str, Any]:
-    where, described = advice.asked.environment, advice.asked.options.described
+    where, described = advice.request.environment, advice.request.options.described
     if described is not None:
         return dict(described)
     return {

@@ -74,14 +74,16 @@ def chosen_of(
 
 def lock_options(advice: Advice) -> LockOptions:
     """Options of a lock: environment, indexes and upload date limit."""
-    indexes = {it.name: it.url for it in advice.asked.options.indexes if it.url}
-    options = advice.asked.options
-    return LockOptions(advice.asked.environment, indexes, published_before=options.published_before)
+    indexes = {it.name: it.url for it in advice.request.options.indexes if it.url}
+    options = advice.request.options
+    return LockOptions(
+        advice.request.environment, indexes, published_before=options.published_before
+    )
 
 
 def manifest_of(advice: Advice) -> dict[str, Any]:
     """The project's own Pipfile as JSON, or one made from its direct requirements."""
-    pipfile = dict(plain(pipfile_of(advice.asked.project, lock_options(advice).indexes)))
+    pipfile = dict(plain(pipfile_of(advice.request.project, lock_options(advice).indexes)))
     pipfile.setdefault("dev-packages", {})
     return pipfile
 
@@ -101,5 +103,5 @@ def graph_of(advice: Advice, stack: ResolvedStack) -> dict[str, Any]:
 
 def _direct(advice: Advice) -> set[str]:
     manifest = manifest_of(advice)
-    sections = ("packages", "dev-packages") if advice.asked.options.dev else ("packages",)
+    sections = ("packages", "dev-packages") if advice.request.options.dev else ("packages",)
     return {name for section in sections for name in manifest.get(section, {})}

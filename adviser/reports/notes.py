@@ -104,7 +104,7 @@ def product_notes(advice: Advice, stack: ResolvedStack) -> list[ReportNote]:
     notes += [
         note for it in stack.choices if (note := _version_note(advice, rationales, it)) is not None
     ]
-    if stack is advice.best and advice.asked.locked == stack.versions():
+    if stack is advice.best and advice.request.locked == stack.versions():
         proven = advice.resolution.status is ResolutionStatus.OPTIMAL
         nothing = (
             "there is nothing better" if proven else "within the limit nothing better was found"
@@ -173,7 +173,7 @@ def _grounds(advice: Advice, rationale: Rationale) -> list[Justification]:
 
 
 def _environment(advice: Advice) -> ReportNote:
-    environment, hardware = advice.asked.environment, advice.asked.hardware
+    environment, hardware = advice.request.environment, advice.request.hardware
     # A Python version without a patch number means the first patch release.
     first = environment.python_full_version.endswith(".0")
     assumed = f"; {environment.python_full_version} is assumed" if first else ""
@@ -187,15 +187,15 @@ def _environment(advice: Advice) -> ReportNote:
 
 
 def _project(advice: Advice) -> Iterator[ReportNote]:
-    for it in advice.asked.project.warnings:
+    for it in advice.request.project.warnings:
         yield ReportNote(project_code(it.code), NoteLevel.WARNING, f"{it.field}: {it.message}")
 
 
 def _indexes(advice: Advice) -> Iterator[ReportNote]:
-    known = {it.called for it in advice.asked.options.indexes if it.known}
-    asked = {it.index for it in advice.asked.requirements if it.index is not None}
-    asked |= {it.called for it in advice.asked.options.indexes}
-    for name in sorted(asked - known):
+    known = {it.called for it in advice.request.options.indexes if it.known}
+    used = {it.index for it in advice.request.requirements if it.index is not None}
+    used |= {it.called for it in advice.request.options.indexes}
+    for name in sorted(used - known):
         message = (
             f"nothing is configured for the index {name!r}, so what is there is not known; "
             "`--index` takes packages from others"
@@ -214,7 +214,7 @@ def _is_elsewhere(it: RefusedVersion) -> bool:
 
 
 def _limits(advice: Advice) -> Iterator[ReportNote]:
-    resolution, count = advice.resolution, advice.asked.options.count
+    resolution, count = advice.resolution, advice.request.options.count
     if resolution.status is ResolutionStatus.UNKNOWN:
         message = f"the {resolution.limit or 'time'} limit was reached before any stack was found"
         yield ReportNote(NoteCode.LIMIT, NoteLevel.ERROR, message)
@@ -233,8 +233,8 @@ def _limits(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _hardware(advice: Advice) -> Iterator[ReportNote]:
-    if advice.asked.hardware_note is not None:
-        yield ReportNote(NoteCode.HARDWARE, NoteLevel.WARNING, advice.asked.hardware_note)
+    if advice.request.hardware_note is not None:
+        yield ReportNote(NoteCode.HARDWARE, NoteLevel.WARNING, advice.request.hardware_note)
 
 
 def _baseline(advice: Advice) -> Iterator[ReportNote]:
@@ -249,7 +249,7 @@ def _request(advice: Advice) -> Iterator[ReportNote]:
     If the store knows none of the packages, one note replaces one for each package.
     """
     nothing = knows_nothing(advice.snapshot)
-    message = missing_message(advice.asked, advice.snapshot)
+    message = missing_message(advice.request, advice.snapshot)
     if message is not None:
         yield ReportNote(NoteCode.FETCH, NoteLevel.ERROR if nothing else NoteLevel.WARNING, message)
     for it in advice.assessment.justifications:
@@ -262,7 +262,9 @@ def _coverage(advice: Advice) -> Iterator[ReportNote]:
     if best is None:
         return
     coverage = advice.assessment.coverage_of({choice.purl for choice in best.choices})
-    yield ReportNote(NoteCode.COVERAGE, NoteLevel.INFO, _measured(coverage, advice.asked.hardware))
+    yield ReportNote(
+        NoteCode.COVERAGE, NoteLevel.INFO, _measured(coverage, advice.request.hardware)
+    )
 
 
 def _measured(coverage: Coverage, hardware: str | None) -> str:
@@ -347,7 +349,7 @@ def _advisories(advice: Advice) -> Iterator[ReportNote]:
     if advice.evidence.knows_advisories:
         return
     # If the request refuses vulnerable versions, an empty list would look like a clean result.
-    level = NoteLevel.WARNING if advice.asked.kind.refuses_vulnerable else NoteLevel.INFO
+    level = NoteLevel.WARNING if advice.request.kind.refuses_vulnerable else NoteLevel.INFO
     message = (
         "no advisories are known, so that no version counts as vulnerable, whether it is or not: "
         "`thoth advisories sync --osv` reads them"
@@ -363,7 +365,7 @@ def _refused_evidence(advice: Advice) -> Iterator[ReportNote]:
 
 def _prereleases(advice: Advice) -> Iterator[ReportNote]:
     known = {*advice.snapshot.packages, *advice.snapshot.missing}
-    for name in sorted(advice.asked.options.prereleases - known):
+    for name in sorted(advice.request.options.prereleases - known):
         message = f"pre-releases of {name} are welcome, and nothing asks for {name}"
         yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message, name)
 
@@ -375,7 +377,7 @@ def _allowed(advice: Advice) -> Iterator[ReportNote]:
         for it in candidates
         for vulnerability in it.vulnerabilities
     ]
-    for identifier in sorted(advice.asked.options.allowed_vulnerabilities):
+    for identifier in sorted(advice.request.options.allowed_vulnerabilities):
         allowed = AllowList([identifier], advice.evidence.vulnerabilities)
         if not any(map(allowed.accepts, vulnerabilities)):
             message = f"{identifier} is allowed, and no version here is known to be affected by it"
@@ -397,13 +399,15 @@ def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote
 
 
 def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[ReportNote]:
-    asked = {extra for it in advice.universe.roots if it.name == choice.name for extra in it.extras}
+    requested = {
+        extra for it in advice.universe.roots if it.name == choice.name for extra in it.extras
+    }
     chosen = f"{choice.name} {choice.version}"
     offered = f"it offers {', '.join(candidate.extras) or 'none'}"
     for extra in sorted(set(choice.extras) - set(candidate.extras)):
         yield ReportNote(
             NoteCode.EXTRA_MISSING,
-            NoteLevel.WARNING if extra in asked else NoteLevel.INFO,
+            NoteLevel.WARNING if extra in requested else NoteLevel.INFO,
             f"{chosen} has no extra {extra!r}, which brings nothing: {offered}",
             choice.name,
             choice.version,
@@ -416,13 +420,13 @@ def _prerelease(
     name, universe = choice.name, advice.universe
     if not candidate.prerelease or name in universe.prereleases:
         return
-    asked = [universe.asked(it) for _, it in rationales_of(advice, stack).requirers(name)]
-    if any(map(names_prerelease, asked)):
+    specifiers = [universe.asked(it) for _, it in rationales_of(advice, stack).requirers(name)]
+    if any(map(names_prerelease, specifiers)):
         return
     refused = [
         it
         for it in universe.refused.get(name, ())
-        if _is_release(it) and all(admits(text, it.version) for text in asked)
+        if _is_release(it) and all(admits(text, it.version) for text in specifiers)
     ]
     if not refused:
         return

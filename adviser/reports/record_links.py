@@ -61,16 +61,16 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
 
     :param result: as :func:`adviser.reports.documents.result_document` made it of ``advice``
     """
-    return links_in(result, advice.assessment.claims, advice.asked)
+    return links_in(result, advice.assessment.claims, advice.request)
 
 
 def links_in(
-    result: Mapping[str, Any], claims: Iterable[Claim] = (), asked: StackRequest | None = None
+    result: Mapping[str, Any], claims: Iterable[Claim] = (), request: StackRequest | None = None
 ) -> AdviceLinks:
     """:func:`links_of` out of a report, which does not hold all claims.
 
     :param claims: that were made
-    :param asked: the request
+    :param request: the request of the advice
     """
     report = result["report"]
     products = report["products"]
@@ -83,7 +83,7 @@ def links_in(
             for one in _evidence([*product["claims"], *product["justification"]])
         },
         tuple(recorded_claim(it) for it in claims if it.beside_baseline or it.confounded),
-        None if asked is None else _asked_for(asked),
+        None if request is None else _asked_for(request),
     )
 
 
@@ -101,13 +101,13 @@ def recorded_claim(claim: Claim) -> RecordedClaim:
     )
 
 
-def _asked_for(asked: StackRequest) -> AdviceRequestSummary:
-    wanted = asked.requirements
+def _asked_for(request: StackRequest) -> AdviceRequestSummary:
+    wanted = request.requirements
     return AdviceRequestSummary(
         {it.text for it in wanted},
         {it.name for it in wanted},
-        asked.hardware,
-        asked.options.count,
+        request.hardware,
+        request.options.count,
     )
 
 

@@ -54,7 +54,7 @@ class UnfetchedVersions:
 
 
 def unfetched_in(
-    conflict: Conflict, asked: StackRequest, snapshot: Snapshot, listed: ListedVersions
+    conflict: Conflict, request: StackRequest, snapshot: Snapshot, listed: ListedVersions
 ) -> tuple[UnfetchedVersions, ...]:
     """Versions that were not read and could resolve a conflict, in the order of its accounts.
 
@@ -62,9 +62,9 @@ def unfetched_in(
     requires it, at least one of that package's specifiers. If the request sets a lower limit on
     the upload time, versions below one that is too old do not count.
     """
-    request = asked.resolver_request({})
+    rules = request.resolver_request({})
     names = dict.fromkeys(it.name for it in conflict.accounts)
-    versions = (_unfetched(name, conflict.steps, request, snapshot, listed) for name in names)
+    versions = (_unfetched(name, conflict.steps, rules, snapshot, listed) for name in names)
     return tuple(it for it in versions if it is not None)
 
 
@@ -169,7 +169,7 @@ def knows_nothing(snapshot: Snapshot) -> bool:
     return bool(snapshot.missing) and not snapshot.packages
 
 
-def missing_message(asked: StackRequest, snapshot: Snapshot) -> str | None:
+def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
     """The missing packages and the command that fetches them; ``None`` if nothing is missing.
 
     Requirements that name an index are fetched from that index only, if it is configured.
@@ -179,7 +179,7 @@ def missing_message(asked: StackRequest, snapshot: Snapshot) -> str | None:
     problem = "nothing is known yet of what is asked for"
     if not knows_nothing(snapshot):
         problem = f"not known yet: {_shortened(snapshot.missing, ', ')}"
-    commands = " and ".join(_commands(asked, snapshot.missing))
+    commands = " and ".join(_commands(request, snapshot.missing))
     if not commands:
         return f"{problem}; no index that it comes from is configured here (PACKAGE_INDEXES)"
     return f"{problem}{_REMEDY} from the indexes first, as {commands} would"
@@ -194,9 +194,9 @@ def without_fetch_hint(message: str) -> str:
     return message.partition(_REMEDY)[0]
 
 
-def _commands(asked: StackRequest, missing: Iterable[str]) -> Iterator[str]:
-    own = {it.name: asked.index_named(it.index) for it in asked.requirements if it.index}
-    known = {it.name for it in asked.options.indexes if it.known}
+def _commands(request: StackRequest, missing: Iterable[str]) -> Iterator[str]:
+    own = {it.name: request.index_named(it.index) for it in request.requirements if it.index}
+    known = {it.name for it in request.options.indexes if it.known}
     groups: dict[str, list[str]] = {}
     for name in missing:
         groups.setdefault(own.get(name, ""), []).append(name)

@@ -117,8 +117,8 @@ def fetch_lacking(worker: WorkerContext, advice: Advice) -> QueuedFetches | None
 
 def _jobs(worker: WorkerContext, advice: Advice) -> Iterator[tuple[str, QueueJob]]:
     """By name of the package, in name order."""
-    request = advice.asked.resolver_request({})
-    known = [it.name for it in advice.asked.options.indexes if it.known]
+    request = advice.request.resolver_request({})
+    known = [it.name for it in advice.request.options.indexes if it.known]
     names = list(advice.snapshot.revisions)
     with worker.service.reading() as connection:
         answers = answers_of(connection, names)

@@ -48,7 +48,7 @@ def report_of(advice: Advice, known: ReleaseKnowledge | None = None) -> dict[str
 
 def material_of(advice: Advice) -> AdviceInputs:
     return AdviceInputs(
-        advice.asked, advice.snapshot, advice.evidence, known_for(advice),
+        advice.request, advice.snapshot, advice.evidence, known_for(advice),
         advice.baseline, advice.baseline_settled,
     )  # fmt: skip
 
@@ -92,11 +92,11 @@ def made(manifest: str = "web\ntool\n") -> Advice:
 
 def stored_report(advice: Advice, report: dict[str, Any]) -> StoredAdvice:
     head = AdviceHead(
-        report["metadata"]["document_id"], advice.asked.kind.value,
+        report["metadata"]["document_id"], advice.request.kind.value,
         advice.resolution.status.value, advice.snapshot.revision,
         report["metadata"]["result_digest"], datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
     return StoredAdvice(
-        head, SCHEMA_VERSION, packed(advice.asked), advice.snapshot.to_json(),
+        head, SCHEMA_VERSION, packed(advice.request), advice.snapshot.to_json(),
         advice.evidence.to_json(), packed(known_for(advice)), report_bytes(report),
     )  # fmt: skip

@@ -155,11 +155,11 @@ def test_the_second_best_is_not_sold_as_the_best() -> None:
 def test_a_forged_baseline_is_found_out() -> None:
     other = {"core": "1.0", "tool": "1.0", "web": "2.0"}
     assert ADVICE.baseline != other
-    assessment = assessed(ADVICE.asked, ADVICE.snapshot, ADVICE.evidence, other)
-    universe = universe_for(ADVICE.asked, ADVICE.snapshot, assessment)
+    assessment = assessed(ADVICE.request, ADVICE.snapshot, ADVICE.evidence, other)
+    universe = universe_for(ADVICE.request, ADVICE.snapshot, assessment)
     found = in_this_process(universe, count=2)
     forged = Advice(
-        ADVICE.asked, ADVICE.snapshot, ADVICE.evidence, other, assessment, universe, found
+        ADVICE.request, ADVICE.snapshot, ADVICE.evidence, other, assessment, universe, found
     )
     assert problems(report_of(forged), forged) == []
     assert check_stored(stored_report(ADVICE, REPORT), report_of(forged)).problems

@@ -26,7 +26,7 @@ def unread(
     conflict = advice.resolution.conflict
     assert conflict is not None
     by_index = {name: {"pypi": versions} for name, versions in listed.items()}
-    return unfetched_in(conflict, advice.asked, advice.snapshot, by_index)
+    return unfetched_in(conflict, advice.request, advice.snapshot, by_index)
 
 
 def test_that_no_advisories_are_known_warns_whoever_asks_for_security() -> None:
@@ -85,7 +85,7 @@ def test_what_is_older_than_a_version_that_is_too_old_already_is_not_worth_readi
     conflict = advice.resolution.conflict
     assert conflict is not None
     listed = {"core": {"pypi": ["3.0", "1.9", "1.0"]}}
-    (told,) = unfetched_in(conflict, advice.asked, advice.snapshot, listed)
+    (told,) = unfetched_in(conflict, advice.request, advice.snapshot, listed)
     assert (told.count, told.newest) == (1, "3.0")
     listed = {"core": {"pypi": ["1.9", "1.0"]}}
-    assert unfetched_in(conflict, advice.asked, advice.snapshot, listed) == ()
+    assert unfetched_in(conflict, advice.request, advice.snapshot, listed) == ()
