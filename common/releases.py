@@ -167,10 +167,10 @@ def release_identity(
 def parse_requirement(raw: str) -> Requirement:
     """Parse one requirement by PEP 508; an invalid line gets a ``problem``.
 
-    >>> asked = parse_requirement("Requests[SOCKS] (>=2.0,<3) ; extra == 'Net' and os_name == 'nt'")
-    >>> asked.name, asked.specifier, asked.extras, asked.for_extras
+    >>> line = parse_requirement("Requests[SOCKS] (>=2.0,<3) ; extra == 'Net' and os_name == 'nt'")
+    >>> line.name, line.specifier, line.extras, line.for_extras
     ('requests', '<3,>=2.0', ('socks',), ('net',))
-    >>> asked.marker
+    >>> line.marker
     'extra == "net" and os_name == "nt"'
     >>> parse_requirement("ipython doctest plugin==0.1").name is None
     True

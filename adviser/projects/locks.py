@@ -1,4 +1,4 @@
-"""Locks as people have them: what is installed now, for a baseline and for ``thoth guard``."""
+"""Locks of a project: the installed versions, for the baseline and for ``thoth guard``."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _MAKE_AGAIN = "make the lock again"
 
 @dataclass(frozen=True, slots=True)
 class ProjectLock:
-    """What a lock says; entries in the order of the file, of several sections all.
+    """A lock, with the entries of all its sections in the order of the file.
 
-    :param complete: whether every entry names one version that an index serves
-    :param unpinned: the first line of a requirements file that names no single version
-    :param elsewhere: entries that come from no index, or leave their version open
-    :param manifest_hash: by which a ``Pipfile.lock`` names its Pipfile
+    :param complete: whether every entry pins one version from an index
+    :param unpinned: the first line of a requirements file that pins no single version
+    :param elsewhere: entries that do not come from an index, or leave their version open
+    :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
     """
 
     entries: tuple[LockEntry, ...]
@@ -71,9 +71,9 @@ class ProjectLock:
     unpinned: ProjectRequirement | None = None
 
     def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockEntry]:
-        """What it installs in an environment, by name.
+        """The packages that it installs in an environment, by name.
 
-        :param dev: with what only development needs
+        :param dev: include packages that only development needs
         """
         held = [it for it in self.entries if (dev or not it.dev) and it.holds(markers)]
         return {it.name: it for it in reversed(held)}
@@ -82,10 +82,10 @@ class ProjectLock:
 def read_lock(name: str, files: Mapping[str, bytes]) -> ProjectLock:
     """Read one lock by itself.
 
-    :param name: its key in ``files``, which says its format: ``Pipfile.lock``,
+    :param name: its key in ``files``, which decides the format: ``Pipfile.lock``,
         ``pylock.toml``, or any other name for a requirements file
-    :param files: it, and what it includes
-    :raises InvalidFile: naming file, place and remedy
+    :param files: the lock, and the files that it includes
+    :raises InvalidFile: with file, field and remedy
     """
     check_sizes(files)
     context = ParseContext()
@@ -94,9 +94,9 @@ def read_lock(name: str, files: Mapping[str, bytes]) -> ProjectLock:
 
 
 def require_pins(lock: ProjectLock) -> ProjectLock:
-    """The lock itself, unless it is a requirements file of which not every line is pinned.
+    """The lock itself, if every line of a requirements file pins one version.
 
-    :raises InvalidFile: naming the first such line
+    :raises InvalidFile: at the first line that does not
     """
     if lock.unpinned is not None:
         refuse(
@@ -109,7 +109,7 @@ def require_pins(lock: ProjectLock) -> ProjectLock:
 
 
 def lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> ProjectLock:
-    """The same as part of a project."""
+    """Read a lock as part of a project."""
     before = len(context.elsewhere)
     lock = _lock_of(name, files, context)
     return replace(lock, elsewhere=tuple(context.elsewhere[before:]))
@@ -132,7 +132,7 @@ def _lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> Pr
 
 
 def is_pylock(name: str) -> bool:
-    """Whether a file is called as PEP 751 wants it.
+    """Whether a file has a name that PEP 751 prescribes.
 
     >>> is_pylock("pylock.toml"), is_pylock("pylock.dev.toml"), is_pylock("lock.toml")
     (True, True, False)
@@ -142,7 +142,7 @@ def is_pylock(name: str) -> bool:
 
 
 def names_indexes(name: str) -> bool:
-    """Whether a lock of this name can say from which index each package comes.
+    """Whether locks with this name record the index of each package.
 
     >>> names_indexes("Pipfile.lock"), names_indexes("requirements.txt")
     (True, False)
@@ -186,7 +186,7 @@ def _pipfile_indexes(
 def _sections(
     lock: Mapping[str, Any], name: str, context: ParseContext
 ) -> Iterator[LockEntry | None]:
-    """Entries of all sections; what is needed anyway before what only development needs."""
+    """Entries of all sections, those for development last."""
     keys = sorted(lock.keys() - {"_meta"}, key=lambda key: (key != "default", key))
     for key in keys:
         for package, entry in table_in(lock, key, name).items():
@@ -264,9 +264,9 @@ def _checked(
 
 
 def _locked(entry: LockEntry, context: ParseContext) -> LockEntry:
-    """An entry in normal form.
+    """The entry with normalised name, version, extras and marker.
 
-    :raises InvalidFile: if a part of it is none
+    :raises InvalidFile: if one of them is invalid
     """
     at = entry.origin
     context.count(at)
@@ -281,13 +281,13 @@ def _locked(entry: LockEntry, context: ParseContext) -> LockEntry:
         )
     extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
     marker = f" ; {entry.marker}" if entry.marker else ""
-    # A marker of PEP 751 may ask for extras and groups of the lock, which a requirement's cannot.
+    # Markers of PEP 751 may use extras and groups of the lock; markers of requirements may not.
     of_lock = "dependency_groups" in marker or "extras" in marker
     parsed = parse_requirement(f"{entry.name}{extras}{'' if of_lock else marker}")
     if parsed.name is None or parsed.specifier or parsed.url is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"name, extras or marker of {shown(entry.name)} are none by the standards",
+            f"name, extras or marker of {shown(entry.name)} violate the standards",
             at,
             _MAKE_AGAIN,
         )

@@ -1,4 +1,4 @@
-"""``Pipfile``: what pipenv reads, and the hash that it knows a lock's manifest by."""
+"""``Pipfile``: requirements, and the hash by which pipenv matches a lock to its Pipfile."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from common.formats.file_fields import (
 from common.formats.requirements_files import SOURCE_KEYS
 from common.reasons import Reason
 
-#: Tables that hold no packages; every other one is a category, as pipenv takes it.
+#: Tables without packages; every other table is a category, as in pipenv.
 _OTHER_TABLES = frozenset(
     {"source", "requires", "scripts", "pipenv", "pipfile", "thoth", "build-system"}
 )
 _DEFAULT, _DEVELOP = "packages", "dev-packages"
-#: Variables of markers that may be keys of an entry.
+#: Marker variables that may be keys of an entry.
 _MARKERS = (
     "implementation_name", "implementation_version", "os_name", "platform_machine",
     "platform_python_implementation", "platform_release", "platform_system", "platform_version",
@@ -51,13 +51,13 @@ _BEGINS_WITH_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?=?|\*\s*$|$)")
 
 
 def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) -> Project:
-    """A Pipfile's content as a project.
+    """Read the content of a Pipfile as a project.
 
-    ``[pipenv.thoth]`` may name packages whose pre-releases are welcome:
-    ``allow_prereleases = {numpy = true}``. So may ``[thoth]``, as existing clients write it,
-    which pipenv refuses: it takes every table that it does not know for packages.
+    ``[pipenv.thoth]`` may allow pre-releases of packages: ``allow_prereleases = {numpy = true}``.
+    Existing clients write ``[thoth]`` instead, which pipenv refuses, because it reads every unknown
+    table as packages.
 
-    :raises InvalidFile: naming the entry
+    :raises InvalidFile: with the path of the entry
     """
     indexes = _indexes(manifest, name, context)
     pipenv = table_in(manifest, "pipenv", name)
@@ -85,29 +85,29 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) 
 
 
 _PYTHONS = ("python_full_version", "python_version")
-#: What pipenv reads a Pipfile with that names no source.
+#: pipenv's source for a Pipfile that names none.
 _DEFAULT_SOURCE = {
     "name": "pypi", "url": PYPI_SIMPLE_ENDPOINT.rstrip("/"), "verify_ssl": True,
 }  # fmt: skip
 
 
 def _welcome(table: Mapping[str, Any], at: str) -> frozenset[str]:
-    """Packages that ``thoth.allow_prereleases`` of a table names."""
-    thoth, here = table_in(table, "thoth", at), inside(at, "thoth")
-    allowed = table_in(thoth, "allow_prereleases", here)
-    place = inside(here, "allow_prereleases")
-    return frozenset(canonicalize_name(key) for key in allowed if flag_in(allowed, key, place))
+    """Packages in ``thoth.allow_prereleases`` of a table."""
+    thoth, thoth_at = table_in(table, "thoth", at), inside(at, "thoth")
+    allowed = table_in(thoth, "allow_prereleases", thoth_at)
+    allowed_at = inside(thoth_at, "allow_prereleases")
+    return frozenset(canonicalize_name(key) for key in allowed if flag_in(allowed, key, allowed_at))
 
 
 def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> str:
-    """SHA-256 by which a ``Pipfile.lock`` names the Pipfile that it was made of.
+    """The SHA-256 of a Pipfile that pipenv writes into its ``Pipfile.lock``.
 
-    pipenv's own: the JSON of sources, requirements on Python and packages, keys sorted.
-    Since 2026 pipenv normalises the packages' names first. Where the Pipfile names no source it
-    is pipenv's default one, whatever this machine has instead.
+    It covers the JSON of sources, Python requirements and packages, with sorted keys. Since 2026
+    pipenv normalises the names of packages first. Without a source, pipenv's default source is
+    used, not the one of this machine.
 
-    :param manifest: as it is written, passwords included
-    :param as_written: leave names as they are, as older versions of pipenv did
+    :param manifest: as it is written, including passwords
+    :param as_written: do not normalise names, like older versions of pipenv
     """
     sections = {_DEFAULT: "default", _DEVELOP: "develop"}
     data: dict[str, Any] = {
@@ -127,16 +127,16 @@ def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> st
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-#: ``default`` and ``develop`` are the lock's names of two sections, so no categories.
+#: Not part of the hash. ``default`` and ``develop`` are sections of the lock, not categories.
 _NOT_HASHED = frozenset(
     {"source", "requires", "scripts", "pipenv", "pipfile", "thoth", "default", "develop"}
 )
 
 
 def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
-    """A project as the content of a Pipfile; what a Pipfile says is given back without secrets.
+    """The content of a Pipfile for a project; an original Pipfile is returned without secrets.
 
-    :param indexes: name to address, for a project that names no index
+    :param indexes: name to URL, for a project without indexes
     """
     if project.manifest is not None:
         manifest = dict(project.manifest)
@@ -153,7 +153,7 @@ def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sources_of(project: Project, indexes: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The indexes of a project, or those of the machine, as a Pipfile lists them."""
+    """The indexes of a project, or else of the machine, in the format of a Pipfile."""
     if project.indexes:
         return [
             {"name": it.name, "url": it.url, "verify_ssl": it.verify_ssl} for it in project.indexes
@@ -171,7 +171,7 @@ def _normalised(section: Any) -> Any:
 
 
 def _entries(asked: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
-    """Entries of a Pipfile; of a package that is asked for twice all that is asked counts."""
+    """Entries of a Pipfile; several requirements of a package are merged."""
     entries: dict[str, Any] = {}
     for it in asked:
         entry = {
@@ -193,7 +193,7 @@ def _entries(asked: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
 
 
 def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Two requirements of a package as one, which is wider if their markers differ."""
+    """Merge two requirements of a package; the result is wider if their markers differ."""
     same = one.get("markers") == other.get("markers")
     bounds = sorted({one["version"], other["version"]} - {"*"}) if same else []
     extras = sorted({*one.get("extras", ()), *other.get("extras", ())})
@@ -293,7 +293,7 @@ def _pep508(package: str, version: str, extras: list[str], marker: str) -> str:
 
 
 def _marker(entry: Mapping[str, Any], at: str) -> str:
-    """All conditions of an entry: its marker, and those that are keys of their own."""
+    """All conditions of an entry: its marker, and marker variables that are keys."""
     parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
     for key in _MARKERS:
         if condition := text_in(entry, key, at):

@@ -1,4 +1,4 @@
-"""One requirement of a manifest, whatever kind of file it stands in."""
+"""Parse single requirements, for all formats of manifests and locks."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _WHAT = {
     WarningCode.REPOSITORY: "a repository",
     WarningCode.ADDRESS: "an address",
 }
-#: What markers are asked with to see that they can be asked at all.
-_ANYWHERE = {
+#: Environment for a trial evaluation of markers.
+_ANY_ENVIRONMENT = {
     "implementation_name": "cpython", "implementation_version": "3.11.0", "os_name": "posix",
     "platform_machine": "x86_64", "platform_python_implementation": "CPython",
     "platform_release": "6.1", "platform_system": "Linux", "platform_version": "#1",
@@ -42,9 +42,9 @@ _ANYWHERE = {
 
 @dataclass(slots=True)
 class ParseContext:
-    """What readers of a project's files add up: warnings, and how much was read.
+    """State of reading a project's files: warnings and number of requirements.
 
-    :param elsewhere: what comes from no index, each time that something asks for it
+    :param elsewhere: every requirement that does not come from an index
     """
 
     warnings: list[ProjectWarning] = field(default_factory=list)
@@ -53,10 +53,10 @@ class ParseContext:
     _count: int = 0
 
     def warn(self, code: WarningCode, message: str, at: str) -> None:
-        """Tell it once a place; secrets of addresses that it quotes are taken out."""
-        self._tell(code, without_secrets(message), at)
+        """Add a warning, once for each code and place; secrets in URLs are removed."""
+        self._add(code, without_secrets(message), at)
 
-    def _tell(self, code: WarningCode, public: str, at: str) -> None:
+    def _add(self, code: WarningCode, public: str, at: str) -> None:
         if (code, at) not in self._seen:
             self._seen.add((code, at))
             self.warnings.append(ProjectWarning(code, public, at))
@@ -64,15 +64,16 @@ class ParseContext:
     def leave_out(
         self, code: WarningCode, what: str, at: str, *, local: bool | None = None
     ) -> None:
-        """Tell of a requirement that no index could meet.
+        """Record a requirement that does not come from an index, with a warning.
 
-        :param local: whether it is a file or a folder beside the project, if ``what`` cannot say
+        :param local: whether it is a file or a folder beside the project; derived from ``what`` if
+            unset
         """
         public = without_secrets(what)
         beside = _is_local(code, what) if local is None else local
         self.elsewhere.append(NonIndexPackage(public[:200], code, beside, at))
-        # What is public already: cleaning it anew would take the quote for part of the address.
-        self._tell(
+        # Already public: a second pass would take the quote for a part of the URL.
+        self._add(
             code,
             f"{shown(public)} is {_WHAT[code]}: it stays as it is and is not "
             "advised on, nor is what it needs",
@@ -82,47 +83,50 @@ class ParseContext:
             self.warn_of_credentials(public, at)
 
     def warn_of_credentials(self, public: str, at: str) -> None:
-        """Tell that an address held what is for nobody else.
+        """Warn about credentials in a URL.
 
-        :param public: the address without it
+        :param public: the URL without them
         """
-        self._tell(
+        self._add(
             WarningCode.CREDENTIALS_REMOVED,
-            f"credentials in the address of {shown(public)} were taken out: keep them in variables "
+            f"credentials in the address of {shown(public)} were removed: keep them in variables "
             "or a keyring",
             at,
         )
 
     def warn_of_host(self, host: str, at: str) -> None:
-        """Tell of a host whose certificate is not verified."""
+        """Warn about a host whose certificate is not verified."""
         self.warn(
             WarningCode.UNVERIFIED_HOST,
-            f"the certificate of {shown(without_secrets(host))} is not verified: who is between "
-            "may replace what is downloaded",
+            f"the certificate of {shown(without_secrets(host))} is not verified: downloads may be "
+            "replaced in transit",
             at,
         )
 
     def leave_open(self, what: str, at: str) -> None:
-        """Tell of an entry of a lock that names no single version."""
+        """Record an entry of a lock that pins no single version, with a warning."""
         self.elsewhere.append(NonIndexPackage(what[:200], WarningCode.LOCK_INCOMPLETE, False, at))
         self.warn(WarningCode.LOCK_INCOMPLETE, f"{shown(what)} pins no version", at)
 
     def count(self, at: str) -> None:
-        """Bound how many requirements a project has."""
+        """Count a requirement.
+
+        :raises InvalidFile: if the project has too many
+        """
         self._count += 1
         if self._count > MAX_REQUIREMENTS:
             refuse(
                 Reason.OUT_OF_RANGE,
                 f"more than {MAX_REQUIREMENTS} requirements",
                 at,
-                "no real project has so many; check what is included",
+                "check what is included: real projects have fewer",
             )
 
 
 def parse_asked(text: str, at: str, context: ParseContext) -> ProjectRequirement | None:
-    """A requirement by PEP 508, or ``None`` for one that leads to no index, with a warning.
+    """Parse a requirement by PEP 508; ``None``, with a warning, for a direct reference.
 
-    :raises InvalidFile: if it is neither
+    :raises InvalidFile: if it is invalid
     """
     context.count(at)
     parsed = parse_requirement(text.strip())
@@ -138,22 +142,22 @@ def parse_asked(text: str, at: str, context: ParseContext) -> ProjectRequirement
 
 
 def check_marker(marker: str | None, at: str) -> None:
-    """Refuse a marker that can be written and not be asked, such as ``os_name ~= "nt"``."""
-    told = None if marker is None else _wrong_with(marker)
-    if told is not None:
+    """Refuse a marker that can be parsed but not evaluated, such as ``os_name ~= "nt"``."""
+    fault = None if marker is None else _marker_fault(marker)
+    if fault is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"the marker {shown(marker)} cannot be asked of an environment: {told}",
+            f"the marker {shown(marker)} cannot be evaluated: {fault}",
             at,
             "see PEP 508 for what markers compare",
         )
 
 
 @lru_cache(maxsize=16_384)
-def _wrong_with(marker: str) -> str | None:
-    """Asked once of each: a file may be read as a manifest and as a lock."""
+def _marker_fault(marker: str) -> str | None:
+    """Cached, because a file may be read both as a manifest and as a lock."""
     try:
-        marker_holds(marker, _ANYWHERE)
+        marker_holds(marker, _ANY_ENVIRONMENT)
     except (UndefinedComparison, KeyError, ValueError, RecursionError) as error:
         return (str(error) or type(error).__name__).splitlines()[0][:200]
     return None
@@ -162,9 +166,9 @@ def _wrong_with(marker: str) -> str | None:
 def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
     """``algorithm:digits``, sorted, none twice.
 
-    :raises InvalidFile: at one that is no hash
+    :raises InvalidFile: at an invalid hash
     """
-    # Who reads them out of a requirements file may keep the space before the end of the line.
+    # Tools that extract them from requirements files may keep trailing spaces.
     hashes = [it.strip() for it in hashes]
     for value in hashes:
         if not _HASH.match(value):
@@ -186,7 +190,7 @@ def _is_local(code: WarningCode, what: str) -> bool:
 def _refuse(parsed: Requirement, at: str) -> NoReturn:
     hint = "write it as PEP 508 says, such as `flask[async]>=3,<4; python_version < '3.13'`"
     if has_variable(parsed.raw):
-        hint = "variables are not expanded here: write what is meant"
+        hint = "variables are not expanded: write the value"
     refuse(
         Reason.INVALID_REQUIREMENT,
         f"{shown(parsed.raw)} is not a requirement: {(parsed.problem or '')[:200]}",

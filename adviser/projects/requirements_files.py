@@ -1,4 +1,4 @@
-"""Requirements and constraints files with what they include, as far as it was given."""
+"""Requirements and constraints files of a project, with the files that they include."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from common.formats.requirements_files import (
 )
 from common.reasons import Reason
 
-#: Options that say how something is installed, or that hashes are wanted: nothing is left out.
+#: Options about installation and hashes, which need no warning.
 _OF_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})
 
 
 @dataclass(slots=True)
 class RequirementList:
-    """What requirements files add up to.
+    """Content of requirements files.
 
-    :param pins: entries of a lock, for those of ``requirements`` that name one version
-    :param places: addresses of files that are no indexes (``--find-links``)
+    :param pins: lock entries of the ``requirements`` that pin one version
+    :param places: URLs of files outside of indexes (``--find-links``)
     """
 
     requirements: list[ProjectRequirement] = field(default_factory=list)
@@ -51,29 +51,28 @@ class RequirementList:
 
     @property
     def indexes(self) -> tuple[ProjectIndex, ...]:
-        """The default one last, as uv has it; the last that is said to be it counts.
+        """Further indexes first, the default one last, as in uv; the last default counts.
 
-        pip takes the best version of all of them. Were the default one first, a stranger's
-        package there would replace one of the same name that only the others should have.
+        pip takes the best version of all indexes. If the default one came first, a foreign package
+        there could replace a private one of the same name.
         """
         return (*{it.url: it for it in self.further}.values(), *self.default[-1:])
 
     @property
     def is_lock(self) -> bool:
-        """Whether every requirement names one version."""
+        """Whether every requirement pins one version."""
         return bool(self.pins) and len(self.pins) == len(self.requirements)
 
 
 def read_requirements(
     name: str, files: Mapping[str, bytes], context: ParseContext, *, constraint: bool = False
 ) -> RequirementList:
-    """A requirements file and all that it includes with ``-r`` and ``-c``.
+    """Read a requirements file and all files that it includes with ``-r`` and ``-c``.
 
-    A file is read once however often it is included, since asking twice asks for nothing more.
+    A file that is included several times is read once.
 
     :param constraint: read it as constraints
-    :raises InvalidFile: naming file and line; a cycle, or an include that is not among
-        ``files``, is told by its path
+    :raises InvalidFile: with file and line, also for include cycles and missing files
     """
     reader = _Reader(files, context)
     reader.read(name, constraint, ())
@@ -87,13 +86,13 @@ class _Reader:
         self.listed = RequirementList()
 
     def read(self, name: str, constraint: bool, path: tuple[str, ...]) -> None:
-        """One file; ``path`` is what led to it."""
+        """Read one file; ``path`` lists the files that include it."""
         if name in path:
             refuse(
                 Reason.INCLUDE_CYCLE,
                 f"files include each other: {' → '.join([*path[path.index(name) :], name])}",
                 f"{path[-1]}:$",
-                "take out one of these includes",
+                "remove one of these includes",
             )
         if (name, constraint) in self._done:
             return
@@ -132,7 +131,7 @@ class _Reader:
         elif hashes:
             self._context.warn(
                 WarningCode.OPTION_IGNORED,
-                "--hash has no effect on advice where a requirement names no single version",
+                "--hash has no effect on advice unless the requirement pins one version",
                 at,
             )
 
@@ -149,7 +148,7 @@ class _Reader:
     def _options(self, line: Line, constraint: bool, at: str, path: tuple[str, ...]) -> None:
         for option, value in line.options:
             if option in ("--requirement", "--constraint"):
-                # What a constraints file includes by -r are requirements, as with pip.
+                # Files that a constraints file includes by -r are requirements, as in pip.
                 name = included(value, path[-1], at)
                 if name not in self._files:
                     _missing(option, name, at)
@@ -202,7 +201,7 @@ def included(value: str, includer: str, at: str) -> str:
             Reason.INCLUDE_MISSING,
             f"includes {shown(value)}, which is not a file of the project",
             at,
-            "only files within the project's folder are read: copy it there",
+            "only files inside the project's folder are read: copy it there",
         )
     return name
 
@@ -212,5 +211,5 @@ def _missing(option: str, name: str, at: str) -> None:
         Reason.INCLUDE_MISSING,
         f"{option} names {shown(name)}, which is not among the project's files",
         at,
-        "add the file, or take the line out",
+        "add the file, or remove the line",
     )

@@ -132,12 +132,12 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
     pending = iter(split_words(text, at))
     for word in pending:
-        option, given = _option(word)
+        option, inline = _option(word)
         if option in _WITH_VALUE:
-            value = next(pending, None) if given is None else given
+            value = next(pending, None) if inline is None else inline
             if not value:
                 refuse(Reason.MISSING_FIELD, f"{option} without a value", at, "give it one")
-        elif option in _FLAGS and given is None:
+        elif option in _FLAGS and inline is None:
             value = ""
         else:
             refuse(

@@ -392,12 +392,12 @@ def _check_size(size: int, limit: int, what: str) -> None:
 
 def _is_same_server(url: str, other: str) -> bool:
     """Whether both have the same host and port; an upgrade to HTTPS on default ports counts."""
-    known, asked = httpx.URL(url), httpx.URL(other)
-    if known.host != asked.host:
+    first, second = httpx.URL(url), httpx.URL(other)
+    if first.host != second.host:
         return False
-    upgraded = known.scheme == "http" and asked.scheme == "https"
-    return (known.scheme, known.port) == (asked.scheme, asked.port) or (
-        upgraded and known.port is None and asked.port is None
+    upgraded = first.scheme == "http" and second.scheme == "https"
+    return (first.scheme, first.port) == (second.scheme, second.port) or (
+        upgraded and first.port is None and second.port is None
     )
 
 

@@ -133,10 +133,10 @@ class IndexClient:
             into.seek(0)
             return
         limits = {200: self.limits.file_bytes}
-        wanted = FetchRequest(
+        request = FetchRequest(
             file.url, file.filename, limits, into, deadline_s=self.limits.download_s
         )
-        await self._fetcher.fetch(wanted)
+        await self._fetcher.fetch(request)
 
     async def _fetch_page(self, name: str, kept: KeptPage | None) -> ProjectPage:
         """Fetch the page, unless the index confirms the cached one."""
