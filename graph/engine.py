@@ -1,4 +1,4 @@
-"""Connections to both stores, and the one place that knows the drivers' errors."""
+"""Connections to PostgreSQL and the graph; translates the errors of their drivers."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from graph.embedded.stores import EmbeddedStores
 
 POSTGRESQL, GRAPH = "PostgreSQL", "the graph"
 
-#: No single statement of ours takes minutes; one that does waits for a lock that
-#: nobody gives back. A ``DATABASE_URL`` with ``options=`` of its own overrides it.
+#: No statement takes minutes, unless it waits for a lock that is never released.
+#: ``options=`` in ``DATABASE_URL`` overrides it.
 STATEMENT_TIMEOUT_S = 600
 
-#: A peer that vanished without a word is given up after this long.
+#: A silent peer is given up after this time.
 _SILENCE_S = 30
 
 _UNDEFINED_TABLE, _UNDEFINED_COLUMN = "42P01", "42703"
@@ -69,7 +69,7 @@ _WRONG_CREDENTIALS = (
 
 
 def relational_url(settings: Settings) -> URL:
-    """Where PostgreSQL is, password included: ``render_as_string()`` hides it."""
+    """URL of PostgreSQL with its password, which ``render_as_string()`` hides."""
     if settings.database_url is None:
         port, passwords = _endpoint(settings, embedded_database.PostgreSQL)
         return URL.create(
@@ -84,7 +84,7 @@ def relational_url(settings: Settings) -> URL:
     try:
         return make_url(settings.database_url).set(drivername="postgresql+psycopg2")
     except (ArgumentError, ValueError):
-        # The driver's words would repeat the URL, and the password in it.
+        # The message of the driver would contain the password.
         raise InvalidSettings("DATABASE_URL: not a URL that can be read") from None
 
 
@@ -93,9 +93,9 @@ def relational_engine(
     statement_timeout_s: float = STATEMENT_TIMEOUT_S,
     connections: int | None = None,
 ) -> sqlalchemy.Engine:
-    """An engine for PostgreSQL; it connects when first used, and never waits for ever.
+    """An engine for PostgreSQL; it connects on first use and has timeouts for everything.
 
-    :param connections: kept, and never more; by default few are kept, and some more are made
+    :param connections: fixed size of the pool; by default a small pool with overflow
     """
     url = relational_url(settings)
     wanted: dict[str, Any] = {
@@ -123,7 +123,7 @@ def relational_engine(
 
 
 def graph_url(settings: Settings) -> str:
-    """Where the graph is, without credentials."""
+    """URL of the graph, without credentials."""
     if settings.graph_url is not None:
         return settings.graph_url
     port, _ = _endpoint(settings, embedded_graph.ArcadeDB)
@@ -131,7 +131,7 @@ def graph_url(settings: Settings) -> str:
 
 
 def graph_driver(settings: Settings) -> neo4j.Driver:
-    """A driver for the graph that may write."""
+    """A driver for the graph with write access."""
     if settings.graph_url is None:
         _, passwords = _endpoint(settings, embedded_graph.ArcadeDB)
         return _driver(settings, embedded_graph.USER, passwords.graph)
@@ -139,10 +139,9 @@ def graph_driver(settings: Settings) -> neo4j.Driver:
 
 
 def reader_driver(settings: Settings) -> neo4j.Driver:
-    """A driver for analysts' queries: the store's read-only user where there is one.
+    """A driver for analysts' queries, with the read-only user if there is one.
 
-    Sessions must ask for read access all the same: on a Neo4j without users' roles
-    that is what refuses writes.
+    Sessions must request read access as well: on a Neo4j without roles, only that refuses writes.
     """
     if settings.graph_url is None:
         _, passwords = _endpoint(settings, embedded_graph.ArcadeDB)
@@ -155,7 +154,7 @@ def reader_driver(settings: Settings) -> neo4j.Driver:
 
 
 def graph_database(settings: Settings) -> str:
-    """The database's name within the graph's server."""
+    """Name of the database on the graph server."""
     return embedded_graph.DATABASE if settings.graph_url is None else settings.graph_database
 
 
@@ -166,7 +165,7 @@ def _driver(settings: Settings, user: str, password: str | None) -> neo4j.Driver
             auth=None if password is None else (user, password),
             user_agent=f"thoth/{__version__}",
             connection_timeout=settings.connect_timeout_s,
-            # Bounds the handshake too: a port may accept and never answer.
+            # Limits the handshake as well: a port may accept and never answer.
             connection_acquisition_timeout=settings.connect_timeout_s * 2,
             max_transaction_retry_time=settings.connect_timeout_s * 2,
             connection_write_timeout=_SILENCE_S,
@@ -187,7 +186,7 @@ def _endpoint(settings: Settings, kind: type[Service]) -> tuple[int, Passwords]:
 
 
 def server_agent(driver: neo4j.Driver, database: str) -> str:
-    """What the graph's server calls itself: answered by a query, so the database is there too."""
+    """Name and version of the graph server; runs a query, so it proves that the database exists."""
     with driver.session(database=database) as session:
         agent = session.run("RETURN 1").consume().server.agent
     return str(agent)
@@ -195,7 +194,7 @@ def server_agent(driver: neo4j.Driver, database: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Open connections. What was not asked for in :func:`open_stores` cannot be used."""
+    """Open connections; stores not requested in :func:`open_stores` cannot be used."""
 
     settings: Settings
     opened_engine: sqlalchemy.Engine | None
@@ -222,7 +221,7 @@ class Stores:
 
 
 def to_stderr(text: str) -> None:
-    """Tell a person something that is not the answer itself."""
+    """Print a message to standard error."""
     sys.stderr.write(f"{text}\n")
 
 
@@ -236,9 +235,8 @@ def open_stores(
 ) -> Iterator[Stores]:
     """Connections for the length of a ``with`` block; applies no migration.
 
-    Embedded stores are started when needed, and ``announce`` is told so. A store
-    that does not answer is found out here, not in the middle of the work; drivers'
-    errors that leave the block are translated as well.
+    Starts embedded stores if necessary, and calls ``announce`` then. Checks that the stores answer,
+    and translates errors of the drivers inside the block.
 
     :raises StoreUnavailable: if one does not answer within the connect timeout
     :raises ServiceFailed: if an embedded one cannot be started
@@ -260,7 +258,7 @@ def open_stores(
 def relational_errors(settings: Settings | None = None) -> Iterator[None]:
     """Turn PostgreSQL's failures into errors with a remedy; bugs pass as they are.
 
-    :param settings: decides what the hint names; unset, both ways to run are named
+    :param settings: determines the hint; without it the hint covers embedded and external stores
     """
     try:
         yield
@@ -268,17 +266,17 @@ def relational_errors(settings: Settings | None = None) -> Iterator[None]:
         if getattr(error.orig, "pgcode", None) not in {_UNDEFINED_TABLE, _UNDEFINED_COLUMN}:
             raise
         raise SchemaMismatch(
-            f"{POSTGRESQL}: {_words(error.orig)}", "run `thoth migrate`"
+            f"{POSTGRESQL}: {_first_line(error.orig)}", "run `thoth migrate`"
         ) from error
     except (OperationalError, InterfaceError) as error:
-        raise _relational_failure(_words(error.orig), settings) from error
+        raise _relational_failure(_first_line(error.orig), settings) from error
     except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-        # As the driver has it: what a connection meets on its way back to the pool.
-        raise _relational_failure(_words(error), settings) from error
+        # Raised by the driver directly when a connection returns to the pool.
+        raise _relational_failure(_first_line(error), settings) from error
     except DBAPIError as error:
         if not error.connection_invalidated:
             raise
-        raise _relational_failure(_words(error.orig), settings) from error
+        raise _relational_failure(_first_line(error.orig), settings) from error
     except PoolTimeout as error:
         raise _relational_failure("every connection is in use", settings) from error
 
@@ -298,8 +296,7 @@ def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailab
 def graph_errors(settings: Settings | None = None) -> Iterator[None]:
     """Turn the graph's failures into errors with a remedy.
 
-    What the store says about a query itself passes as it is: it is a bug of ours,
-    or for whoever asked an analyst's query.
+    Errors about a query itself pass unchanged: they are bugs, or belong to an analyst's query.
     """
     try:
         yield
@@ -327,7 +324,7 @@ def _remedy(settings: Settings | None, *, external: bool, variable: str) -> str:
     return f"run `thoth up`; if it happens again, see {settings.home / 'logs'}"
 
 
-def _words(error: BaseException | None) -> str:
-    """The driver's first line: it names host, port and user, never the password."""
+def _first_line(error: BaseException | None) -> str:
+    """First line of the driver's message: host, port and user, never the password."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Bring both stores' schemas to what this code expects, and refuse what does not fit."""
+"""Migrates the schemas of both stores, and refuses schemas that are newer than this code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MERGE (step:SchemaMigration {version: $version})
 SET step.name = $name, step.checksum = $checksum, step.applied_at = $applied_at
 """
 
-#: Made by this mechanism itself, before the first numbered file.
+#: Created before the first numbered file.
 UNIQUE_VERSION = """
 CREATE CONSTRAINT schema_migration_version IF NOT EXISTS
 FOR (step:SchemaMigration) REQUIRE step.version IS UNIQUE
@@ -48,7 +48,7 @@ FOR (step:SchemaMigration) REQUIRE step.version IS UNIQUE
 
 @dataclass(frozen=True, slots=True)
 class CypherFile:
-    """One numbered file; its checksum leaves out comments and white space."""
+    """A numbered Cypher file; its checksum ignores comments and white space."""
 
     version: str
     name: str
@@ -56,14 +56,14 @@ class CypherFile:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of what is run."""
+        """SHA-256 of the statements."""
         plain = "\0".join(" ".join(statement.split()) for statement in self.statements)
         return hashlib.sha256(plain.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """Where one store's schema stands.
+    """State of the schema of a store.
 
     :param current: the newest step applied, ``None`` for an empty store
     :param expected: the newest step that this code knows
@@ -78,15 +78,15 @@ class SchemaState:
 def known_revisions() -> tuple[str, ...]:
     """The PostgreSQL revisions of this code, oldest first.
 
-    Read from the file names, which a test holds to what alembic finds: loading
-    alembic takes longer than the check that usually finds nothing to do.
+    Read from the file names, because loading alembic takes longer than the check. A test compares
+    them with alembic.
     """
     names = sorted(path.stem for path in (MIGRATIONS / "versions").glob("*.py"))
     return tuple(found[1] for name in names if (found := _NUMBERED.fullmatch(name)))
 
 
 def relational_state(connection: sqlalchemy.Connection) -> SchemaState:
-    """PostgreSQL's revision; changes nothing.
+    """State of PostgreSQL; read-only.
 
     :raises SchemaMismatch: if the store's revision is unknown to this code
     """
@@ -101,7 +101,7 @@ def relational_state(connection: sqlalchemy.Connection) -> SchemaState:
 
 
 def cypher_files() -> tuple[CypherFile, ...]:
-    """The graph's steps, oldest first."""
+    """The Cypher files, oldest first."""
     files = []
     for path in sorted((MIGRATIONS / "cypher").glob("*.cypher")):
         found = _NUMBERED.fullmatch(path.stem)
@@ -125,9 +125,9 @@ def statements_of(source: str) -> tuple[str, ...]:
 
 
 def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
-    """The graph's steps; changes nothing.
+    """State of the graph; read-only.
 
-    :raises SchemaMismatch: if a step is unknown to this code, or was changed since
+    :raises SchemaMismatch: if an applied step is unknown to this code, or its file changed
     """
     with driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session:
         applied = {row["version"]: row["checksum"] for row in session.run(APPLIED)}
@@ -146,7 +146,7 @@ def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
 
 
 def states(stores: Stores) -> tuple[SchemaState, ...]:
-    """Where the opened stores stand; changes nothing, two short queries."""
+    """State of the opened stores; two short queries, read-only."""
     found = []
     if stores.opened_engine is not None:
         with stores.engine.connect() as connection:
@@ -157,10 +157,10 @@ def states(stores: Stores) -> tuple[SchemaState, ...]:
 
 
 def ensure_schema(stores: Stores) -> None:
-    """What a command calls before it works: embedded stores are migrated without asking.
+    """Migrate embedded stores automatically; check external ones.
 
-    :raises SchemaMismatch: if a store is newer than this code, or if a store that is
-        not ours alone is older: when to migrate it is for its operator to say
+    :raises SchemaMismatch: if a store is newer than this code, or if an external store is older:
+        its operator decides when to migrate
     """
     settings = stores.settings
     behind = [state for state in states(stores) if state.pending]
@@ -180,16 +180,16 @@ def ensure_schema(stores: Stores) -> None:
 def migrated_stores(
     settings: Settings, *, relational: bool = True, graph: bool = True
 ) -> Iterator[Stores]:
-    """What most commands open: :func:`graph.engine.open_stores`, with the schema ensured."""
+    """:func:`graph.engine.open_stores` with :func:`ensure_schema`, for most commands."""
     with open_stores(settings, relational=relational, graph=graph) as stores:
         ensure_schema(stores)
         yield stores
 
 
 def migrate(stores: Stores) -> tuple[SchemaState, ...]:
-    """Apply what is pending to the opened stores, one process at a time; safe to repeat.
+    """Apply pending steps to the opened stores, one process at a time; repeatable.
 
-    :returns: where each store stood before
+    :returns: the state of each store before
     """
     if stores.opened_engine is None:
         before = states(stores)
@@ -209,7 +209,7 @@ def migrate(stores: Stores) -> tuple[SchemaState, ...]:
 
 
 def migrate_relational(engine: sqlalchemy.Engine) -> None:
-    """Bring PostgreSQL to the newest revision; all of it, or on an error none of it."""
+    """Migrate PostgreSQL to the newest revision, in one transaction."""
     from alembic import command
 
     with engine.begin() as connection:
@@ -217,10 +217,10 @@ def migrate_relational(engine: sqlalchemy.Engine) -> None:
 
 
 def migrate_graph(driver: neo4j.Driver, database: str) -> None:
-    """Bring the graph to the newest step.
+    """Migrate the graph to the newest step.
 
-    Schema statements cannot share a transaction with data, so a step is recorded
-    after its statements: each must be repeatable (``IF NOT EXISTS``).
+    Schema statements cannot share a transaction with data. A step is recorded after its statements,
+    so each must be repeatable (``IF NOT EXISTS``).
     """
     pending = graph_state(driver, database).pending
     files = [file for file in cypher_files() if file.version in pending]
@@ -241,7 +241,7 @@ def migrate_graph(driver: neo4j.Driver, database: str) -> None:
 
 
 def alembic_config(connection: sqlalchemy.Connection) -> Config:
-    """Alembic's configuration, made here: there is no ``alembic.ini`` to be installed."""
+    """Configuration of alembic, which replaces ``alembic.ini``."""
     from alembic.config import Config
 
     config = Config()
@@ -253,7 +253,7 @@ def alembic_config(connection: sqlalchemy.Connection) -> Config:
 
 
 def write_revision(engine: sqlalchemy.Engine, subject: str) -> Path:
-    """Write the next numbered revision: what differs between the tables and ``engine``."""
+    """Write the next revision: the difference between the tables and the database."""
     from alembic import command
 
     number = f"{int(max(known_revisions(), default='0')) + 1:04}"

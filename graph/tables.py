@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-#: Constraints are named by rule, so that a migration can drop what another made.
+#: Constraints have systematic names, so that a migration can drop them.
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -50,48 +50,48 @@ def table_of(model: type[Base]) -> Table:
 
 
 class Document(Base):
-    """One delivered document, stored once by the digest of its content.
+    """A delivered document, stored once, identified by the digest of its content.
 
-    The body is here, compressed, or at ``location`` in the document store if it is large.
+    The body is compressed here, or at ``location`` in the document store if it is large.
     """
 
     __tablename__ = "documents"
     __table_args__ = (
         CheckConstraint("(body IS NULL) <> (location IS NULL)", name="body_or_location"),
-        # Every answer of the service says of when its knowledge is; requests and answers are none.
+        # For the time of the newest knowledge in each response; requests and results do not count.
         Index(
             "ix_documents_knowledge",
             "ingested_at",
             postgresql_where=text("kind IN ('inspection', 'release', 'advisory', 'analysis')"),
         ),
-        # Inspections are listed in the order in which they came.
+        # For lists of inspections in the order of arrival.
         Index(
             "ix_documents_inspections",
             "ingested_at",
             "document_id",
             postgresql_where=text("kind = 'inspection'"),
         ),
-        # Bodies of uploads are deleted after a time, the oldest first.
+        # For deleting the oldest uploads.
         Index("ix_documents_uploads", "ingested_at", postgresql_where=text("kind = 'upload'")),
     )
 
     document_id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
     schema_version: Mapped[str]
-    #: Where it was first read from.
+    #: Source of the first delivery.
     source: Mapped[str]
-    #: Program or database that made it; ``None`` where that was not recorded.
+    #: Program or database that made it; ``None`` if unknown.
     collector: Mapped[str | None]
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     body: Mapped[bytes | None] = mapped_column(LargeBinary)
     location: Mapped[str | None]
     ingested_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    #: Of the parsers that made the rows (:mod:`common.parser_version`); 0 if it was not kept.
+    #: Version of the parsers that made the rows (:mod:`common.parser_version`); 0 if unknown.
     parser_version: Mapped[int] = mapped_column(server_default=text("0"))
 
 
 class RecordCheckRow(Base):
-    """How far ``thoth record verify`` has compared rows with documents: one row.
+    """Progress of ``thoth record verify``: a single row.
 
     Documents are compared in the order of their identifiers, in rounds.
     """
@@ -100,19 +100,19 @@ class RecordCheckRow(Base):
     __table_args__ = (CheckConstraint("only_row", name="one_row"),)
 
     only_row: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
-    #: The document that was compared last; empty at the start of a round.
+    #: Last compared document; empty at the start of a round.
     position: Mapped[str] = mapped_column(server_default=text("''"))
     round_began_at: Mapped[datetime | None]
-    #: When the last whole round began and ended.
+    #: Start and end of the last complete round.
     complete_since: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
 
 
 class QuarantinedDocument(Base):
-    """A document that was refused: why, where, and how often it was tried.
+    """A refused document with the reason and the number of attempts.
 
-    One row for one field of one place in one source, since a dictionary of inspections
-    may hold several that are refused; a retry that succeeds sets ``resolved_at``.
+    There is one row for each field, because a source may contain several refused documents. A
+    successful retry sets ``resolved_at``.
     """
 
     __tablename__ = "quarantine"
@@ -124,7 +124,7 @@ class QuarantinedDocument(Base):
     quarantine_id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
     kind: Mapped[str]
     source: Mapped[str]
-    #: Inside the source: a member of an archive, a key of a dictionary, or nothing.
+    #: Position inside the source: a member of an archive, a key of a dictionary, or empty.
     place: Mapped[str]
     reason: Mapped[str]
     field: Mapped[str]
@@ -136,10 +136,10 @@ class QuarantinedDocument(Base):
 
 
 class OutboxEntry(Base):
-    """A row that the graph does not show yet; deleted once it does.
+    """A change that is not in the graph yet; deleted when it is.
 
-    Written in the transaction that writes the row. An entry whose transaction
-    commits late is found all the same, because no position is remembered.
+    Written in the transaction of the change. Entries of transactions that commit late are found,
+    because the projector does not remember a position.
     """
 
     __tablename__ = "outbox"
@@ -155,24 +155,24 @@ class OutboxEntry(Base):
 
 
 class PackageRow(Base):
-    """A package: one that has versions, or that a version requires."""
+    """A package that has versions, or that a version requires."""
 
     __tablename__ = "packages"
     __table_args__ = (Index("ix_packages_document_id", "document_id", postgresql_using="hash"),)
 
     name: Mapped[str] = mapped_column(primary_key=True)
-    #: Digest of all that could change an answer about it; ``None`` without versions.
+    #: Changes whenever advice about the package could; ``None`` without versions.
     revision: Mapped[str | None]
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
 
 
 class PackageVersionRow(Base):
-    """One release of one package, as one named index serves it."""
+    """A release of a package on one index."""
 
     __tablename__ = "package_versions"
     __table_args__ = (
         Index("ix_package_versions_name", "name"),
-        # For documents that are deleted.
+        # For deleting documents.
         Index("ix_package_versions_document_id", "document_id", postgresql_using="hash"),
         Index("ix_package_versions_release", "release_document_id", postgresql_using="hash"),
         Index("ix_package_versions_state", "state", postgresql_where=text("state <> 'solved'")),
@@ -185,7 +185,7 @@ class PackageVersionRow(Base):
     name: Mapped[str]
     version: Mapped[str]
     index_name: Mapped[str]
-    #: The document that it was first seen in.
+    #: The first document that contained it.
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
     state: Mapped[str] = mapped_column(server_default=text("'unread'"))
     problem: Mapped[str | None]
@@ -200,21 +200,21 @@ class PackageVersionRow(Base):
     metadata_file: Mapped[str | None]
     #: Compressed tag sets of its wheels, such as ``py3-none-any``.
     wheels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
-    #: ``None`` as long as no index told its files.
+    #: ``None`` if no index listed its files yet.
     has_sdist: Mapped[bool | None]
     files_complete: Mapped[bool] = mapped_column(server_default=text("false"))
-    #: The release document that spoke last.
+    #: The latest release document.
     release_document_id: Mapped[str | None] = mapped_column(ForeignKey("documents.document_id"))
-    #: Digest of what could change an answer.
+    #: Digest of everything that could change advice.
     facts: Mapped[str | None]
-    #: When an index spoke last.
+    #: Time of the latest answer of an index.
     as_of: Mapped[datetime | None]
-    #: Who told each part: :class:`graph.record.release_merging.Ranks`.
+    #: Delivery of each part: :class:`graph.record.release_merging.Ranks`.
     ranks: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 
 class RequirementRow(Base):
-    """One line of what a version requires, raw and normalised."""
+    """A requirement of a version, raw and normalised."""
 
     __tablename__ = "requirements"
     __table_args__ = (Index("ix_requirements_name", "name"),)
@@ -232,7 +232,7 @@ class RequirementRow(Base):
 
 
 class ReleaseFileRow(Base):
-    """A file of a version; the hash that was seen first is never overwritten."""
+    """A file of a version; its first hash is never overwritten."""
 
     __tablename__ = "release_files"
     __table_args__ = (Index("ix_release_files_sha256", "sha256"),)
@@ -248,17 +248,17 @@ class ReleaseFileRow(Base):
     uploaded_at: Mapped[datetime | None]
     metadata_sha256: Mapped[str | None]
     attested: Mapped[bool | None]
-    #: ``false`` once the index offers it no more; its hash may still not change.
+    #: ``false`` if the index no longer offers it; its hash must still not change.
     listed: Mapped[bool] = mapped_column(server_default=text("true"))
-    #: Of the list that told it, unless that is the last complete one.
+    #: Rank of its list, unless it is the last complete list.
     rank: Mapped[str | None]
 
 
 class StackRow(Base):
-    """A set of package versions, named by its digest."""
+    """A set of package versions, identified by its digest."""
 
     __tablename__ = "stacks"
-    # For documents that are deleted.
+    # For deleting documents.
     __table_args__ = (Index("ix_stacks_document_id", "document_id", postgresql_using="hash"),)
 
     digest: Mapped[str] = mapped_column(primary_key=True)
@@ -267,7 +267,7 @@ class StackRow(Base):
 
 
 class StackPackage(Base):
-    """That a stack includes a package version."""
+    """A package version in a stack."""
 
     __tablename__ = "stack_packages"
     __table_args__ = (Index("ix_stack_packages_purl", "purl"),)
@@ -277,7 +277,7 @@ class StackPackage(Base):
 
 
 class PackageEvent(Base):
-    """Something that changed in an index: a release, a yank, a hash."""
+    """A change on an index: a release, a yank, a hash."""
 
     __tablename__ = "package_events"
     __table_args__ = (Index("ix_package_events_name", "name"),)
@@ -309,7 +309,7 @@ class HardwareRow(Base):
 
 
 class RuntimeEnvironmentRow(Base):
-    """Operating system, Python and image that stacks ran in."""
+    """Operating system, Python and image of inspections."""
 
     __tablename__ = "runtime_environments"
 
@@ -324,7 +324,7 @@ class RuntimeEnvironmentRow(Base):
 
 
 class IndicatorRow(Base):
-    """A performance indicator: a script, by its content."""
+    """A performance indicator: a script, identified by its content."""
 
     __tablename__ = "indicators"
 
@@ -336,7 +336,7 @@ class IndicatorRow(Base):
 
 
 class InspectionRow(Base):
-    """One stack, tried by a number of jobs."""
+    """A stack that a number of jobs measured."""
 
     __tablename__ = "inspections"
     __table_args__ = (Index("ix_inspections_stack_digest", "stack_digest"),)
@@ -351,7 +351,7 @@ class InspectionRow(Base):
 
 
 class ObservationRow(Base):
-    """What one job was seen to do, once; durations in s, rates in ``unit``, memory in bytes."""
+    """One result of one job; see :class:`common.inspection.Observation` for the fields."""
 
     __tablename__ = "observations"
     __table_args__ = (
@@ -415,7 +415,7 @@ class ObservationRow(Base):
 
 
 class VulnerabilityRow(Base):
-    """One vulnerability: all advisories that are aliases of each other."""
+    """A vulnerability, merged from all advisories that are aliases."""
 
     __tablename__ = "vulnerabilities"
     __table_args__ = (
@@ -424,23 +424,23 @@ class VulnerabilityRow(Base):
     )
 
     vulnerability_id: Mapped[str] = mapped_column(primary_key=True)
-    #: Every identifier it is known by, its own included, sorted.
+    #: All its identifiers, its own included, sorted.
     aliases: Mapped[list[str]] = mapped_column(ARRAY(Text))
     summary: Mapped[str | None]
-    #: ``none``, ``low``, ``medium``, ``high`` or ``critical``; ``None`` if nobody said.
+    #: ``none``, ``low``, ``medium``, ``high`` or ``critical``; ``None`` if unknown.
     severity: Mapped[str | None]
     #: CVSS base score, 0 to 10, and the vector that it comes from.
     score: Mapped[float | None] = mapped_column(Double)
     vector: Mapped[str | None]
     published_at: Mapped[datetime | None]
     modified_at: Mapped[datetime | None]
-    #: Set if every advisory was withdrawn; it then affects nothing.
+    #: Set if all advisories were withdrawn; it then affects nothing.
     withdrawn_at: Mapped[datetime | None]
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
 
 
 class AdvisoryRow(Base):
-    """One advisory, as its newest document says."""
+    """An advisory according to its newest document."""
 
     __tablename__ = "advisories"
     __table_args__ = (
@@ -462,7 +462,7 @@ class AdvisoryRow(Base):
 
 
 class AdvisoryPackage(Base):
-    """Which versions of a package an advisory is about."""
+    """The affected versions of a package according to an advisory."""
 
     __tablename__ = "advisory_packages"
     __table_args__ = (Index("ix_advisory_packages_name", "name"),)
@@ -476,7 +476,7 @@ class AdvisoryPackage(Base):
 
 
 class AffectedVersion(Base):
-    """That a vulnerability affects a version that is known here."""
+    """A known version that a vulnerability affects."""
 
     __tablename__ = "affected_versions"
     __table_args__ = (Index("ix_affected_versions_purl", "purl"),)
@@ -488,7 +488,7 @@ class AffectedVersion(Base):
 
 
 class AdvisorySource(Base):
-    """An archive of advisories: how far it was read."""
+    """An archive of advisories and its last complete version."""
 
     __tablename__ = "advisory_sources"
 
@@ -519,7 +519,7 @@ class NativeInterfaceRow(Base):
 
 
 class ArtifactRow(Base):
-    """A wheel whose native libraries were read, by its content."""
+    """A wheel whose native libraries were analysed."""
 
     __tablename__ = "artifacts"
     __table_args__ = (
@@ -533,13 +533,13 @@ class ArtifactRow(Base):
     purl: Mapped[str] = mapped_column(ForeignKey("package_versions.purl"))
     #: Top-level names that can be imported.
     imports: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    #: Native libraries that it brings along.
+    #: Bundled native libraries.
     bundled: Mapped[list[str]] = mapped_column(ARRAY(Text))
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
 
 
 class ArtifactInterface(Base):
-    """That an artifact needs a native interface and does not bring it along."""
+    """A native interface that an artifact needs and does not bundle."""
 
     __tablename__ = "artifact_interfaces"
     __table_args__ = (Index("ix_artifact_interfaces_interface", "interface"),)
@@ -551,7 +551,7 @@ class ArtifactInterface(Base):
 
 
 class NativeEnvironmentRow(Base):
-    """A machine or an image, by the interfaces that it provides."""
+    """A machine or image with its native interfaces."""
 
     __tablename__ = "native_environments"
 
@@ -566,7 +566,7 @@ class NativeEnvironmentRow(Base):
 
 
 class NativeEnvironmentInterface(Base):
-    """That an environment provides a native interface."""
+    """A native interface that an environment provides."""
 
     __tablename__ = "native_environment_interfaces"
     __table_args__ = (Index("ix_native_environment_interfaces_interface", "interface"),)
@@ -581,16 +581,15 @@ class NativeEnvironmentInterface(Base):
 
 
 class AdviceRow(Base):
-    """One answer of the adviser, also one that says there is none.
+    """An advice, including one without a recommended stack.
 
-    What it was made of are documents, named by their content: a snapshot on which a hundred
-    answers rest is stored once.
+    Its inputs are documents identified by their content, so a shared snapshot is stored once.
     """
 
     __tablename__ = "advice"
     __table_args__ = (
         Index("ix_advice_created_at", "created_at"),
-        # A document that is deleted must be looked for wherever it may be named.
+        # Deleting a document searches all columns that may refer to it.
         *(
             Index(f"ix_advice_{it}_document_id", f"{it}_document_id", postgresql_using="hash")
             for it in ("request", "snapshot", "evidence", "files", "report")
@@ -601,9 +600,9 @@ class AdviceRow(Base):
     recommendation_type: Mapped[str]
     #: How the search ended: ``optimal``, ``feasible``, ``infeasible`` or ``unknown``.
     status: Mapped[str]
-    #: Of the environment that was asked about, such as ``3.11``.
+    #: Of the requested environment, such as ``3.11``.
     python_version: Mapped[str | None]
-    #: The same, as a wheel tag names it, such as ``manylinux_2_28_x86_64``.
+    #: Platform of the requested environment as a wheel tag, such as ``manylinux_2_28_x86_64``.
     platform: Mapped[str | None]
     snapshot_revision: Mapped[str]
     request_document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
@@ -611,13 +610,13 @@ class AdviceRow(Base):
     evidence_document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
     files_document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
     report_document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
-    #: Digest of the part of the report that does not depend on when it was made.
+    #: Digest of the report without its timestamps.
     result_digest: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 
 class AdvisedStack(Base):
-    """A stack that an advice recommends, the best of them at rank 1."""
+    """A recommended stack of an advice; rank 1 is the best."""
 
     __tablename__ = "advised_stacks"
     __table_args__ = (Index("ix_advised_stacks_stack_digest", "stack_digest"),)
@@ -629,7 +628,7 @@ class AdvisedStack(Base):
 
 
 class AdviceObservation(Base):
-    """An observation that a claim or a justification of an advice names as its evidence."""
+    """An observation that is evidence of an advice."""
 
     __tablename__ = "advice_observations"
 
@@ -640,7 +639,7 @@ class AdviceObservation(Base):
 
 
 class RequestRow(Base):
-    """What was asked of the adviser: equal requests, whenever they are made, are one row."""
+    """A request to the adviser; equal requests share a row."""
 
     __tablename__ = "requests"
 
@@ -649,31 +648,31 @@ class RequestRow(Base):
     recommendation_type: Mapped[str]
     python_version: Mapped[str | None]
     platform: Mapped[str | None]
-    #: The hardware class that was asked about, whether or not anything was measured on it.
+    #: The requested hardware class, measured or not.
     hardware_digest: Mapped[str | None]
-    #: By PEP 508, sorted.
+    #: PEP 508 texts, sorted.
     requirements: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    #: Names of the packages that these ask for, sorted.
+    #: Names of the required packages, sorted.
     packages: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    #: Stacks that were asked for.
+    #: Number of requested stacks.
     stack_count: Mapped[int]
 
 
 class ClaimRow(Base):
-    """A verdict on one measured stack next to another, by the content of the claim.
+    """A verdict on a measured stack compared with another, identified by its content.
 
-    Equal evidence gives equal claims, so that a claim of many advices is one row.
+    Equal evidence gives equal claims, so many advices may share a row.
     """
 
     __tablename__ = "claims"
     __table_args__ = (
         Index("ix_claims_stack_digest", "stack_digest"),
-        # A document that is deleted must be looked for wherever it may be named.
+        # Deleting a document searches all columns that may refer to it.
         Index("ix_claims_document_id", "document_id", postgresql_using="hash"),
     )
 
     claim_id: Mapped[str] = mapped_column(primary_key=True)
-    #: The one package in which the stacks differ; ``None`` where they differ in several.
+    #: The only package in which the stacks differ; ``None`` if they differ in several.
     package: Mapped[str | None]
     stack_digest: Mapped[str] = mapped_column(ForeignKey("stacks.digest"))
     baseline_digest: Mapped[str] = mapped_column(ForeignKey("stacks.digest"))
@@ -705,7 +704,7 @@ class ClaimRow(Base):
     baseline_jobs_missing: Mapped[int]
     scored: Mapped[bool]
     as_of: Mapped[datetime | None]
-    #: The report that first made it.
+    #: The first report that contains it.
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
 
 
@@ -726,7 +725,7 @@ class ClaimPackage(Base):
 
 
 class AdviceClaim(Base):
-    """A claim that was made for an advice, whether or not it is about an advised stack."""
+    """A claim of an advice, also about stacks that are not recommended."""
 
     __tablename__ = "advice_claims"
     __table_args__ = (Index("ix_advice_claims_claim_id", "claim_id"),)
@@ -739,7 +738,7 @@ class AdviceClaim(Base):
 
 
 class IndexProject(Base):
-    """A project as an index last answered for it."""
+    """The last answer of an index about a project."""
 
     __tablename__ = "index_projects"
     __table_args__ = (
@@ -750,21 +749,21 @@ class IndexProject(Base):
     index_name: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     state: Mapped[str]
-    #: Why it failed: a code, and the same for a person.
+    #: Reason of a failure: a code, and a message.
     problem: Mapped[str | None]
     message: Mapped[str | None]
-    #: Digest of the page that was read last.
+    #: Digest of the last page.
     page_digest: Mapped[str | None]
     #: Every version on that page, normalised.
     listed: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
-    #: When the index last answered; ``None`` if it never did.
+    #: Time of the last page; ``None`` without any.
     as_of: Mapped[datetime | None]
-    #: When it was last asked.
+    #: Time of the last request.
     asked_at: Mapped[datetime]
 
 
 class WatchedPackage(Base):
-    """A package whose releases are followed, with the bounds that it was added with."""
+    """A watched package with the bounds of its crawls."""
 
     __tablename__ = "watched_packages"
 
@@ -772,15 +771,15 @@ class WatchedPackage(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     max_versions: Mapped[int | None]
     newer_than: Mapped[datetime | None]
-    #: Whose requirements are followed as well.
+    #: Extras whose requirements are crawled as well.
     extras: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
-    #: Whether pre-releases are read although there are others.
+    #: Whether pre-releases are read even if there are final releases.
     prereleases: Mapped[bool] = mapped_column(server_default=text("false"))
     added_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 
 class QueuedRelease(Base):
-    """A release whose metadata is to be read; deleted in the transaction that stores it."""
+    """A release whose metadata must be read; deleted in the transaction that stores it."""
 
     __tablename__ = "release_queue"
     __table_args__ = (Index("ix_release_queue_retry_at", "retry_at"),)
@@ -793,7 +792,7 @@ class QueuedRelease(Base):
     retry_at: Mapped[datetime] = mapped_column(server_default=func.now())
     problem: Mapped[str | None]
     message: Mapped[str | None]
-    #: Set when it was tried often enough; only a person's request tries again.
+    #: Set after the last automatic attempt; only an explicit request retries.
     given_up_at: Mapped[datetime | None]
 
 
@@ -801,29 +800,29 @@ class QueuedRelease(Base):
 
 
 class TokenRow(Base):
-    """A bearer token: what it may do, never the token itself."""
+    """A bearer token with its scopes, without the secret."""
 
     __tablename__ = "tokens"
 
     token_id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
-    #: What of the token is shown, to tell it from others.
+    #: First characters of the secret, which identify the token in lists.
     prefix: Mapped[str]
-    #: SHA-256 of the token, which is random and long: nothing slower is needed.
+    #: SHA-256 of the secret; a slow hash is unnecessary for a long random value.
     digest: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
-    #: To the minute: not every use is worth a write.
+    #: Accurate to the minute, to avoid a write for each use.
     last_used_at: Mapped[datetime | None]
 
 
 class AnalysisRow(Base):
-    """A request that is answered later: an advice, a check of provenance, an inspection.
+    """An asynchronous request: advice, a provenance check, an inspection.
 
-    Its identifier is known from the moment on that it is accepted, and its state is terminal
-    once it is ``succeeded``, ``failed`` (it cannot be answered) or ``error`` (we broke down).
+    Final states are ``succeeded``, ``failed`` (it cannot be answered) and ``error`` (an internal
+    error).
     """
 
     __tablename__ = "analyses"
@@ -833,7 +832,7 @@ class AnalysisRow(Base):
         ),
         Index("ix_analyses_cache_key", "kind", "cache_key", "accepted_at"),
         Index("ix_analyses_accepted_at", "kind", "accepted_at", "analysis_id"),
-        # What waits or runs is little of all that was ever asked, and looked for all the time.
+        # Open requests are few of all requests, and are queried all the time.
         Index(
             "ix_analyses_open",
             "accepted_at",
@@ -846,36 +845,36 @@ class AnalysisRow(Base):
     )
 
     analysis_id: Mapped[str] = mapped_column(primary_key=True)
-    #: What its identifier begins with: ``adviser``, ``provenance-checker``, ``inspection``.
+    #: Prefix of its identifier: ``adviser``, ``provenance-checker``, ``inspection``.
     kind: Mapped[str]
     state: Mapped[str] = mapped_column(server_default=text("'pending'"))
-    #: Why it is in a terminal state other than success, or what it waits for; for a person.
+    #: Why it failed, or what it waits for, in words.
     reason: Mapped[str | None]
-    #: What was asked, as given back to whoever asks for the state.
+    #: The public part of the request.
     parameters: Mapped[dict[str, Any]] = mapped_column(JSONB)
     #: The whole request, as canonical JSON.
     request_document_id: Mapped[str] = mapped_column(ForeignKey("documents.document_id"))
     result_document_id: Mapped[str | None] = mapped_column(ForeignKey("documents.document_id"))
-    #: Of what makes two requests the same.
+    #: Equal for equal requests.
     cache_key: Mapped[str]
-    #: Lines for people, one JSON object each.
+    #: Log lines, one JSON object each.
     log: Mapped[str] = mapped_column(server_default=text("''"))
-    #: Whether whoever asked showed a token, and which.
+    #: Token of the request, if any.
     token_id: Mapped[str | None] = mapped_column(ForeignKey("tokens.token_id"))
     accepted_at: Mapped[datetime] = mapped_column(server_default=func.now())
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
-    #: Since when it has waited for a store that was away.
+    #: Since when it waits for an unavailable store.
     postponed_at: Mapped[datetime | None]
-    #: Of the newest knowledge that the result may rest on, and how far the graph was.
+    #: Time of the newest knowledge behind the result, and revision of the graph.
     as_of: Mapped[datetime | None]
     graph_revision: Mapped[int | None] = mapped_column(BigInteger)
-    #: How often a worker took it.
+    #: How often a worker started it.
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
 
 
 class AuditRow(Base):
-    """One write that a request caused: who, what, from where, and how it ended."""
+    """An entry of the audit log: a write through the service."""
 
     __tablename__ = "audit_log"
     __table_args__ = (Index("ix_audit_log_at", "at"),)
@@ -886,18 +885,18 @@ class AuditRow(Base):
     token_id: Mapped[str | None]
     address: Mapped[str]
     method: Mapped[str]
-    #: The route, not the URL: what a stranger writes in one is not ours to keep.
+    #: The route instead of the URL, which may contain private data.
     route: Mapped[str]
     status: Mapped[int]
-    #: Identifier of what was made or changed, if there is one.
+    #: Identifier of the created or changed object, if there is one.
     subject: Mapped[str | None]
 
 
 class KnowledgeRow(Base):
-    """How often the record took knowledge in: one row, counted up by triggers at each commit.
+    """Number of changes to the knowledge: a single row, incremented by triggers at each commit.
 
-    The time at which something was written says less: a transaction that began early may commit
-    late, and whoever looked in between has not seen what it wrote.
+    A timestamp could not replace it: a transaction that began early may commit late, unseen by
+    readers in between.
     """
 
     __tablename__ = "knowledge"

@@ -1,4 +1,4 @@
-"""Requests that are answered later: accepted, taken by a worker, ended, found again."""
+"""Asynchronous requests of the API: accept, start, finish and look up; figures for monitoring."""
 
 from __future__ import annotations
 

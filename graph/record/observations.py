@@ -1,4 +1,4 @@
-"""What was measured, row by row, as every comparison needs it."""
+"""Observations: measurements for comparisons, lists for the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks into the record, whoever names them: an inspection that ran one, an advice."""
+"""Stacks of inspections and advice: insert, list, look up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Proof that the record is what its documents say; :func:`graph.verification.run.verify_record`."""
+"""Compares the record with its documents; entry :func:`graph.verification.run.verify_record`."""

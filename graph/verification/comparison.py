@@ -1,4 +1,4 @@
-"""Where the record differs from what its documents say."""
+"""Compares stored rows with the rows that documents produce."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class RecordDifference:
-    """One value that is not what a document says.
+    """A stored value that differs from the document.
 
-    :param row: key of the row in ``table``; empty for the document's own
-    :param field: column; empty if the row is missing, or should not be there
-    :param stored: for a person, shortened and without secrets; so is ``expected``
+    :param row: key of the row in ``table``; empty for the row of the document itself
+    :param field: column; empty if a row is missing or unexpected
+    :param stored: shortened and without secrets, like ``expected``
     """
 
     document_id: str
@@ -73,23 +73,23 @@ class RecordDifference:
 
 
 def of_document(document_id: str, field: str, stored: object, expected: object) -> RecordDifference:
-    """A difference in a document's own row."""
+    """A difference in the row of a document."""
     return RecordDifference(document_id, "documents", "", field, shown(stored), shown(expected))
 
 
 def unreadable(document_id: str, schema_version: str, error: InvalidDocument) -> RecordDifference:
-    """A document of which no rows can be made: of another schema, or refused by now."""
+    """A document that cannot be parsed: of another schema, or refused by this release."""
     expected = f"a schema by which the body can be read: {error}"
     return of_document(document_id, "schema_version", schema_version, expected)
 
 
 def missing_row(document_id: str, table: str, row: str) -> RecordDifference:
-    """A row that a document makes and that is not there."""
+    """A row of a document that is missing."""
     return RecordDifference(document_id, table, row, "", _NO_ROW, _ROW)
 
 
 def extra_row(document_id: str, table: str, row: str) -> RecordDifference:
-    """A row that no document makes."""
+    """A row that no document produces."""
     return RecordDifference(document_id, table, row, "", _ROW, _NO_ROW)
 
 
@@ -101,7 +101,7 @@ def row_differences(
     expected: Mapping[str, Any],
     left_out: Collection[str] = (),
 ) -> Iterator[RecordDifference]:
-    """The columns of ``expected`` in which a stored row has another value.
+    """Differences between a stored row and the columns of ``expected``.
 
     :param left_out: columns that are not compared
     """
@@ -153,12 +153,12 @@ Row = dict[str, Any]
 #: Values of a row's primary key.
 Key = tuple[Any, ...]
 
-#: Rows that many documents make; their ``document_id`` is that of whichever came first.
+#: Rows that several documents share; their ``document_id`` is that of the first.
 _SHARED: tuple[type[Base], ...] = (
     HardwareRow, RuntimeEnvironmentRow, IndicatorRow, StackRow, PackageVersionRow,
     NativeInterfaceRow, ClaimRow,
 )  # fmt: skip
-#: Rows that belong to one document; another one that would make the same row leaves it as it is.
+#: Rows that belong to one document; later documents with the same row leave it unchanged.
 _OWNED: tuple[type[Base], ...] = (
     InspectionRow,
     ObservationRow,
@@ -167,7 +167,7 @@ _OWNED: tuple[type[Base], ...] = (
     NativeEnvironmentRow,
 )
 
-#: Rows whose key begins with that of the row that they are part of.
+#: Tables whose key starts with the key of a parent row.
 _PART_OF: Mapping[type[Base], type[Base]] = {
     StackPackage: StackRow,
     RequirementRow: PackageVersionRow,
@@ -187,10 +187,10 @@ def compare_rows(
     made: Mapping[str, Collection[tuple[type[Base], Row]]],
     parts: Collection[type[Base]] = (),
 ) -> Iterator[RecordDifference]:
-    """Where stored rows differ from those that documents make; a query for each table.
+    """Differences between stored rows and the rows of documents; one query for each table.
 
-    :param made: by document, the rows that it makes; of rows that belong to one document, all
-    :param parts: tables of which all rows of a made row are made, such as files of a release
+    :param made: rows by document, complete for rows that belong to one document
+    :param parts: tables whose rows are complete for each parent row, such as files of a release
     """
     stored = _Stored.read(connection, made, parts)
     for document_id, rows in made.items():
@@ -301,7 +301,7 @@ def _in_row(
 ) -> Iterator[RecordDifference]:
     left_out = {"document_id"} if model in _SHARED else set()
     if model is HardwareRow and stored["document_id"] != document_id:
-        # Machines of one class may call themselves differently; the first one's label stays.
+        # Machines of a class may report different labels; the first one is kept.
         left_out.add("label")
     if model is ObservationRow and stored["quarantine_reason"] == Reason.TAMPERED:
         left_out = {"quarantine_reason"}

@@ -1,4 +1,4 @@
-"""The stored documents, in the order of their identifiers, with their bodies."""
+"""Reads stored documents with their bodies, in the order of their identifiers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from graph.verification.comparison import RecordDifference, of_document
 #: Documents and bytes of their bodies that are held at a time.
 _DOCUMENTS, _BYTES = 500, 16 * 2**20
 
-#: Which kind of document a row of each table comes from.
+#: The kind of document behind the rows of each table.
 _ORIGINS = (
     (InspectionRow.document_id, "inspection"),
     (AdvisoryRow.document_id, "advisory"),
@@ -42,9 +42,9 @@ _ORIGINS = (
 class StoredDocument:
     """A document as it is stored.
 
-    :param parser_version: of the parsers that made its rows
+    :param parser_version: version of the parsers that made its rows
     :param body: empty if it is damaged
-    :param damage: what is wrong with the body, if it is not the one that was stored
+    :param damage: description of the damage, or ``None``
     """
 
     document_id: str
@@ -59,7 +59,7 @@ class StoredDocument:
 
 def next_identifiers(connection: Connection, position: str, most: int) -> list[str]:
     """Identifiers of the next documents after ``position``: 16 MiB, or 16 reports, together."""
-    # Advice is worked out again, which takes the time of many other documents.
+    # Verifying a report computes the advice again, which takes as long as many other documents.
     weight = case((Document.kind == "report", 2**20), else_=0)
     held = func.greatest(Document.size_bytes, func.octet_length(Document.body)) + weight
     query = (
@@ -108,7 +108,7 @@ def read_documents(
 def wrong_kinds(
     connection: Connection, documents: Sequence[StoredDocument]
 ) -> Iterator[RecordDifference]:
-    """Documents with rows that only another kind of document makes."""
+    """Documents with rows that belong to another kind of document."""
     for column, kind in _ORIGINS:
         others = {it.document_id: it.kind for it in documents if it.kind != kind}
         query = select(column).where(column == any_(texts(others))).distinct()
@@ -119,7 +119,7 @@ def wrong_kinds(
 def wrong_uploads(
     connection: Connection, documents: Sequence[StoredDocument]
 ) -> Iterator[RecordDifference]:
-    """Uploads are named by their request, which has the SHA-256 of the body."""
+    """Uploads whose body does not match the SHA-256 in their request."""
     uploads = {it.source: it for it in documents if it.kind == UPLOAD and not it.damage}
     if not uploads:
         return

@@ -1,8 +1,8 @@
-"""Compare the record with its documents, some at a time; refuse as evidence what differs.
+"""Compares the record with its documents in batches, and quarantines what differs.
 
-Each document's body is compared with its identifier. Then the :class:`Verifier` of its kind
-compares the rows that the document makes. The rooms that make rows offer verifiers as entry points
-``thoth.verifiers``, since this room does not know how to parse a document or to give advice.
+First the body of a document is compared with its identifier. Then the :class:`Verifier` of its kind
+compares the rows. Verifiers are entry points of the group ``thoth.verifiers``, because the graph
+cannot parse documents or give advice.
 """
 
 from __future__ import annotations
@@ -209,12 +209,12 @@ class VerificationRun:
 
 
 class Verifier(Protocol):
-    """Knows which rows the documents of a kind make."""
+    """Compares the documents of a kind with their rows."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
     ) -> Iterable[RecordDifference]:
-        """Where the record differs from what these documents say; nothing is written."""
+        """Differences between the record and these documents; writes nothing."""
 
     def settle(
         self,
@@ -223,7 +223,7 @@ class Verifier(Protocol):
         documents: Sequence[StoredDocument],
         tampered: Collection[str],
     ) -> None:
-        """Act on what was found; the caller owns the transaction.
+        """Act on the differences; the caller owns the transaction.
 
         :param documents: those of the kind that were compared, the differing ones included
         :param tampered: identifiers of documents that differ, of whatever kind
@@ -232,7 +232,7 @@ class Verifier(Protocol):
 
 @cache
 def verifiers() -> dict[str, Verifier]:
-    """The verifier of each kind of document that makes rows."""
+    """The verifiers by kind of document."""
     return {it.name: it.load() for it in entry_points(group="thoth.verifiers")}
 
 
@@ -246,12 +246,12 @@ def verify_record(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> RecordReport:
-    """Compare all documents, or some, from where the last run ended.
+    """Compare documents, starting where the last run ended.
 
-    What was found is committed batch by batch, so an interrupted run loses nothing.
+    Results are committed after each batch, so an interrupted run loses nothing.
 
     :param most: documents to compare; ``None`` for all
-    :param seconds: after which no further batch is begun; ``None`` for no limit
+    :param seconds: time after which no batch is started; ``None`` for no limit
     :param replays: advice that is answered again
     :param progress: called with the number of documents compared, and how many there are
     :raises StoreUnavailable: if PostgreSQL or the document store does not answer
@@ -294,7 +294,7 @@ def verify_record(
 def _next_batch(
     engine: Engine, run: VerificationRun, report: RecordReport, position: str, most: int
 ) -> str | None:
-    """Compare the next documents, and commit what was found.
+    """Compare the next documents and commit the result.
 
     :returns: the last of them; ``None`` if there are no more
     """
@@ -319,11 +319,10 @@ def _next_batch(
         for kind, verifier in verifiers().items():
             if by_kind[kind]:
                 differences += verifier.compare(connection, run, by_kind[kind])
-    tampered = _told_apart(report, documents, differences)
+    tampered = _unexplained(report, documents, differences)
     with engine.begin() as connection:
         if tampered:
-            # Whoever adds documents shares this lock before the first write, so that none waits
-            # for us while we wait for it.
+            # Writers take this lock before their first write, so this order avoids deadlocks.
             hold_advisories(connection)
         before = run.counts.copy()
         for kind, verifier in verifiers().items():
@@ -336,12 +335,12 @@ def _next_batch(
     return identifiers[-1]
 
 
-def _told_apart(
+def _unexplained(
     report: RecordReport,
     documents: Sequence[StoredDocument],
     differences: Iterable[RecordDifference],
 ) -> dict[str, list[RecordDifference]]:
-    """Differences by document, without those that a later version of the parsers explains."""
+    """Differences by document, without those that a newer version of the parsers explains."""
     explained = {it.document_id: changed_since(it.parser_version) for it in documents}
     tampered: dict[str, list[RecordDifference]] = defaultdict(list)
     for it in differences:
