@@ -1,4 +1,4 @@
-"""Where the files of a lock come from: each one against what indexes are known to serve."""
+"""Check the provenance of a lock: compare its files with those that indexes serve."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PORTS = {"http": 80, "https": 443, "ftp": 21}
 
 @dataclass(frozen=True, slots=True)
 class IndexLocation:
-    """Where an index is.
+    """Location of an index.
 
-    :param url: its own, without secrets
-    :param file_hosts: ``host`` or ``host:port`` that it may send us to for files
+    :param url: URL of the index, without secrets
+    :param file_hosts: ``host`` or ``host:port`` that may serve its files
     """
 
     url: str
@@ -34,9 +34,9 @@ class IndexLocation:
 
 @dataclass(frozen=True, slots=True)
 class FileAddress:
-    """An address in parts, less user, query and fragment.
+    """Parts of a URL without user, query and fragment.
 
-    :param host: in lower case, with the port if it is not the scheme's own
+    :param host: in lower case, with the port unless it is the default of the scheme
     """
 
     scheme: str
@@ -45,7 +45,7 @@ class FileAddress:
 
 
 def address_of(url: str) -> FileAddress | None:
-    """The parts of an address; ``None`` of what is none.
+    """Parse a URL; ``None`` if it is invalid.
 
     >>> address_of("HTTPS://me@H.example:443/a%2Bb.whl?x#y")
     FileAddress(scheme='https', host='h.example', path='/a+b.whl')
@@ -63,7 +63,7 @@ def address_of(url: str) -> FileAddress | None:
 
 
 def may_serve(place: IndexLocation, address: FileAddress) -> bool:
-    """Whether files of an index may be at an address: on its own host, or one of its file hosts."""
+    """Whether an index may serve files from here: from its own host or one of its file hosts."""
     index = address_of(place.url)
     if index is None:
         return False
@@ -77,16 +77,16 @@ def may_serve(place: IndexLocation, address: FileAddress) -> bool:
     )
 
 
-#: Told once of all files of a package that are at one host.
+#: Reported once for all files of a package on the same host.
 _UNKNOWN_PLACE = "check with --live, or name the host in PACKAGE_FILE_HOSTS if it is meant"
-#: The other one's addresses are not this machine's.
+#: A mirror has other URLs than the index.
 _MIRRORED = "check it where that index itself is read: this machine reads it by a mirror"
 
 
 def file_issues(
     locked: LockEntry, listings: Sequence[ReleaseListing], served: KnownIndexes
 ) -> Iterator[ProvenanceIssue]:
-    """What is wrong with where a lock says that its files are, and with their sizes."""
+    """Issues with the URLs and sizes that a lock gives for its files."""
     named = served.index_of(locked.index)
     ours = [it for it in listings if it.index == named] or list(listings)
     for it in locked.files:
@@ -134,7 +134,7 @@ def _of_address(
         message = f"the lock takes {file.filename} from {url}, and {index} serves it at {address}"
         digest = f"sha256:{file.sha256}" if file.sha256 else None
         yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at, digest=digest)
-    # Of what no index has nothing can be compared, and that is told already.
+    # Packages that no index has are reported elsewhere.
     elif at and (mirrored or not any(_may_serve(it, place, served) for it in ours)):
         message = f"whether {served.shown_all(at)} serves files at {where} is not known"
         found = tell(IssueId.UNVERIFIABLE, message, indexes=at, level=NoteLevel.WARNING)
@@ -142,19 +142,19 @@ def _of_address(
 
 
 def _names_of(file: LockedFile, listing: ReleaseListing) -> set[str]:
-    """What an index calls a file: a lock may call the same bytes as it likes."""
+    """Names of a file on an index: a lock may use another name for the same content."""
     same = (it.filename for it in listing.files if it.sha256 and it.sha256 == file.sha256)
     return {file.filename, *same}
 
 
 def _is_mirrored(locked: LockEntry, place: IndexLocation | None) -> bool:
-    """Whether a lock names the address of an index that this machine reads elsewhere."""
+    """Whether a lock names the URL of an index that this machine reads through a mirror."""
     said, ours = address_of(locked.index or ""), address_of(place.url) if place else None
     return bool(said and ours and said.scheme and said.host != ours.host)
 
 
 def _may_serve(listing: ReleaseListing, address: FileAddress | None, served: KnownIndexes) -> bool:
-    """Whether an index may have files at an address, or is known to have others there."""
+    """Whether an index may serve files from this URL, or is known to serve others from there."""
     if address is None:
         return False
     place = served.places.get(listing.index)
@@ -165,13 +165,13 @@ def _may_serve(listing: ReleaseListing, address: FileAddress | None, served: Kno
 
 @dataclass(frozen=True, slots=True)
 class ReleaseListing:
-    """A release as one index serves it.
+    """A release as one index lists it.
 
-    :param files: those that it offers
-    :param gone: those that it offered once
-    :param complete: whether all of them are known
-    :param as_of: when the index said so
-    :param addresses: of files by file name, without secrets, as far as they are known
+    :param files: files that the index offers
+    :param gone: files that it offered earlier
+    :param complete: whether all files are known
+    :param as_of: time of the listing
+    :param addresses: URL by file name, without secrets, as far as known
     """
 
     index: str
@@ -186,13 +186,13 @@ class ReleaseListing:
 
 @dataclass(frozen=True, slots=True)
 class KnownIndexes:
-    """What indexes serve, and which of them may be used.
+    """Listings of indexes, and the indexes that packages may come from.
 
-    :param listings: by package name and locked version, on each index that has it
-    :param allowed: names of indexes that packages may come from
-    :param called: the name of an index by its address, and by what a lock or a manifest calls
-        it; what stands for no index of this machine is in no case allowed
-    :param places: of each index, where this machine knows it to be, by name
+    :param listings: by package name and locked version, one for each index that has it
+    :param allowed: names of allowed indexes
+    :param called: index name by URL, and by the name in a lock or manifest; indexes that are
+        not configured on this machine are never allowed
+    :param places: location of each configured index, by name
     """
 
     listings: Mapping[tuple[str, str], Sequence[ReleaseListing]]
@@ -201,33 +201,33 @@ class KnownIndexes:
     places: Mapping[str, IndexLocation] = field(default_factory=dict)
 
     def index_of(self, name: str | None) -> str | None:
-        """The index that a lock means."""
+        """This machine's name for the index that a lock names."""
         return None if name is None else (self.called or {}).get(name, name)
 
     def index_at(self, index: ProjectIndex) -> str:
-        """The one at the address of an index, whatever it is called."""
+        """This machine's name for the index with this URL, whatever the project calls it."""
         return (self.called or {}).get(index.url, index.name)
 
     def shown(self, name: str) -> str:
-        """An index with its address, as two may have one name."""
+        """An index with its URL, since two indexes can have the same name."""
         place = self.places.get(name)
         return f"{name} ({place.url})" if place else name
 
     def shown_all(self, names: Iterable[str]) -> str:
-        """Several."""
+        """Several indexes with their URLs."""
         return ", ".join(map(self.shown, names))
 
     def as_locked(self, locked: LockEntry) -> str:
-        """The index that a lock names, with the address that it gives it, if another one."""
+        """The index that a lock names, with its URL if that differs."""
         named = self.index_of(locked.index) or ""
         address = self.places[named].url if named in self.places else named
         return f"{locked.index} ({address})" if locked.index != address else address
 
 
 def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
-    """What is wrong with the lock of a project: errors first, then by package.
+    """Issues of the lock of a project: errors first, then by package.
 
-    Every entry of the lock counts, whatever environment or section it is for.
+    All entries are checked, for every environment and section.
     """
     issues = [*_of_project(project, served)]
     names = project.lock_source is None or names_indexes(project.lock_source)
@@ -238,7 +238,7 @@ def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
     for other in project.lock_elsewhere:
         issues.append(_of_elsewhere(other))
     levels = list(reversed(NoteLevel))
-    # Entries for several environments often name the same files.
+    # Entries for different environments often name the same files.
     return sorted(
         dict.fromkeys(issues), key=lambda it: (levels.index(it.type), it.package_name or "")
     )
@@ -268,7 +268,7 @@ def _of_elsewhere(it: NonIndexPackage) -> ProvenanceIssue:
     if it.code is WarningCode.LOCK_INCOMPLETE:
         return issue_of(IssueId.UNVERIFIABLE, f"{it.origin}: {it.what} leaves its version open")
     message = f"{it.origin}: {it.what} comes from no index, so nothing is known of it"
-    # What lies beside the lock is the project's own.
+    # Files beside the lock belong to the project.
     return issue_of(IssueId.UNVERIFIABLE, message, level=NoteLevel.WARNING if it.local else None)
 
 
@@ -295,7 +295,7 @@ def _of_package(
         yield from _of_file(locked, text, listings, served, names)
     for text in locked.hashes if checked else ():
         if text not in checked:
-            # Installers take a file that any one of the hashes fits.
+            # Installers accept a file that matches any one of the hashes.
             message = "indexes are known by SHA-256 only, and a file may be taken by this hash"
             yield tell(IssueId.UNVERIFIABLE, message, digest=text)
     ours = [it for it in listings if it.index == named] or list(listings)
@@ -341,7 +341,7 @@ def _of_file(
         yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at)
     elif named is None and DEFAULT_INDEX not in at:
         message = f"the lock names no index, and the file is on {served.shown_all(at)} only"
-        # Such a lock can name none; its hash lets nothing else be taken.
+        # Locks of this format cannot name an index; the hash excludes other files.
         level = None if names else NoteLevel.INFO
         yield tell(IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, message, indexes=at, level=level)
     files = [file for it in has for file in it.files if file.sha256 == wanted]

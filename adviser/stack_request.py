@@ -1,4 +1,4 @@
-"""What is asked of the adviser: a project, where it is to run, and by what measure."""
+"""A request for advice: a project, its environment, the recommendation type and options."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from graph.candidates import Dependency
 def selected_requirements(
     project: Project, *, dev: bool = False, extras: Iterable[str] = (), groups: Iterable[str] = ()
 ) -> tuple[ProjectRequirement, ...]:
-    """Those that always count, then development's, those of extras and of groups.
+    """The requirements of a project with the selected extras and groups.
 
-    :raises InvalidFile: naming what there is, if the project has no such extra or group
+    :raises InvalidFile: if the project has no such extra or group; the hint lists those it has
     """
     asked = [*project.requirements, *(project.dev if dev else ())]
     for kind, known, wanted in (
@@ -36,7 +36,7 @@ def selected_requirements(
     ):  # fmt: skip
         for name in wanted:
             asked += _named(project, kind, known, name)
-    # Where it stands is no difference; the first place is told.
+    # Requirements that differ only in their origin count once; the first origin is kept.
     first: dict[ProjectRequirement, ProjectRequirement] = {}
     for it in asked:
         first.setdefault(replace(it, origin=""), it)
@@ -48,9 +48,9 @@ def overridden(
     overrides: Iterable[ProjectRequirement],
     markers: Mapping[str, str],
 ) -> tuple[ProjectRequirement, ...]:
-    """Requirements with each that is overridden replaced by what holds of that, as uv does.
+    """Replace overridden requirements by the overrides that hold, as uv does.
 
-    Where nothing of it holds, the requirement is gone. Its own marker stays.
+    A requirement keeps its own marker. If none of its overrides holds, it is removed.
     """
     instead: dict[str, list[ProjectRequirement]] = {}
     for it in overrides:
@@ -65,9 +65,9 @@ def overridden(
 
 
 def check_python(project: Project, markers: Mapping[str, str]) -> None:
-    """Refuse a Python that the project itself excludes.
+    """Check that the project supports the Python of the environment.
 
-    :raises InvalidFile: naming both
+    :raises InvalidFile: if it does not
     """
     python = markers["python_full_version"]
     wanted = project.requires_python
@@ -95,7 +95,7 @@ def _named(
     return found
 
 
-#: How long a search may take, and how much memory, if nobody says otherwise.
+#: Default limits of a search.
 TIME_LIMIT_S = 10.0
 MEMORY_LIMIT_BYTES = 2 * 1024**3
 
@@ -104,11 +104,11 @@ MEMORY_LIMIT_BYTES = 2 * 1024**3
 class RequestIndex:
     """An index that packages may come from.
 
-    :param name: as this machine and the record call it
-    :param called: as the project calls it, and as its lock will
+    :param name: name on this machine and in the record
+    :param called: name in the project and its lock
     :param url: without credentials
-    :param explicit: whether only packages that name it come from there
-    :param known: whether this machine is configured with it
+    :param explicit: whether only packages that name this index come from it
+    :param known: whether it is configured on this machine
     """
 
     name: str = DEFAULT_INDEX
@@ -121,22 +121,22 @@ class RequestIndex:
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """What a request says beside its project.
+    """Options of a request beside its project.
 
-    :param count: how many stacks, best first
-    :param dev: whether development's requirements count too
-    :param exclusions: versions that are not to be chosen, an empty specifier for all of them
-    :param overrides: by name, what replaces whatever anybody asks of the package
-    :param published_before: releases since then are left out (a cooldown)
-    :param allowed_vulnerabilities: identifiers that are accepted
-    :param indexes: in the order in which they are searched
-    :param debug: report what the search was made of
-    :param labels: kept with the advice, and part of what is reported
-    :param described: the runtime environment in the client's own words, given back as it came
-    :param stack_info: notes of the client, put before the report's own; texts only
-    :param justification: the same, of every product
-    :param time_s: what a search may take
-    :param memory_bytes: of the search; ``None`` for no limit
+    :param count: number of stacks, best first
+    :param dev: include development requirements
+    :param exclusions: versions that must not be chosen; an empty specifier excludes all
+    :param overrides: specifier by name that replaces every requirement on the package
+    :param published_before: later releases are left out (a cooldown)
+    :param allowed_vulnerabilities: identifiers of accepted vulnerabilities
+    :param indexes: in search order
+    :param debug: report the inputs of the search
+    :param labels: stored and reported with the advice
+    :param described: the client's description of its runtime environment, returned unchanged
+    :param stack_info: notes of the client, shown before those of the report; text only
+    :param justification: the same for every product
+    :param time_s: time limit of a search in seconds
+    :param memory_bytes: memory limit of a search; ``None`` for no limit
     """
 
     count: int = 1
@@ -160,16 +160,16 @@ class RequestOptions:
     memory_bytes: int | None = MEMORY_LIMIT_BYTES
 
     def budget(self, threads: int = 1) -> Budget:
-        """What a search may spend; nothing but its duration depends on ``threads``."""
+        """Limits of the search; only its duration depends on ``threads``."""
         return Budget(self.time_s, self.memory_bytes, threads)
 
 
 @dataclass(frozen=True, slots=True)
 class StackRequest:
-    """One request, whole: with a snapshot and evidence it has one answer.
+    """A complete request. With a snapshot and evidence it determines the advice.
 
-    :param hardware: digest of the hardware class that the stack is to run on, if it is known
-    :param hardware_note: for a person, where nothing was measured on that class
+    :param hardware: digest of the hardware class that the stack will run on, if known
+    :param hardware_note: text for a person if nothing was measured on that class
     """
 
     project: Project
@@ -181,10 +181,10 @@ class StackRequest:
 
     @property
     def requirements(self) -> tuple[ProjectRequirement, ...]:
-        """What is asked for, wherever it holds.
+        """The selected requirements after overrides, whether or not their markers hold.
 
-        :raises InvalidFile: if an extra or a group is none of the project's, or it excludes
-            the environment's Python
+        :raises InvalidFile: if the project has no such extra or group, or excludes the Python of
+            the environment
         """
         project, options, markers = self.project, self.options, self.environment.markers
         check_python(project, markers)
@@ -196,19 +196,19 @@ class StackRequest:
 
     @property
     def _overrides(self) -> tuple[ProjectRequirement, ...]:
-        """Those of the project that the request does not replace."""
+        """Overrides of the project that the request does not replace."""
         return tuple(it for it in self.project.overrides if it.name not in self.options.overrides)
 
     @property
     def roots(self) -> tuple[Dependency, ...]:
-        """What of it holds in the environment, as the snapshot has it."""
+        """The requirements whose markers hold in the environment."""
         return roots_of((it.text for it in self.requirements), self.environment)
 
     @property
     def locked(self) -> Mapping[str, str] | None:
-        """The versions that the project has now; ``None`` without a lock.
+        """Locked versions by name; ``None`` without a lock.
 
-        What only development needs counts only when that is asked for.
+        Development packages count only with ``options.dev``.
         """
         entries = self.project.locked_in(self.environment.markers)
         if entries is None:
@@ -216,13 +216,13 @@ class StackRequest:
         return {n: it.version for n, it in entries.items() if self.options.dev or not it.dev}
 
     def index_named(self, called: str) -> str:
-        """What this machine calls an index of the project."""
+        """This machine's name of an index of the project."""
         return next((it.name for it in self.options.indexes if it.called == called), called)
 
     def resolver_request(self, refused: Mapping[Purl, str]) -> ResolverRequest:
         """The rules for the resolver.
 
-        :param refused: versions that the recommendation type leaves out, with the words
+        :param refused: versions that the recommendation type excludes, with the reason as text
         """
         project, options = self.project, self.options
         markers = self.environment.markers
@@ -256,5 +256,5 @@ class StackRequest:
 
 
 def _all_of(overrides: Iterable[ProjectRequirement]) -> str:
-    """The specifier of all of them together."""
+    """The specifiers of all overrides joined."""
     return ",".join(sorted({it.specifier for it in overrides} - {""}))

@@ -1,1 +1,4 @@
-"""What every caller of the adviser does with the stores: knowledge in, reports stored and read."""
+"""Advice with the stores: read knowledge for a request, store reports and read them again.
+
+``answers.answer`` makes a report for a request, and ``answers.store`` stores it.
+"""

@@ -1,4 +1,4 @@
-"""From a request to a stored report: what every command that answers does with the stores."""
+"""Make a report for a request and store it."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from graph.watchdog import watchdog
 
 
 def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
-    """Versions that nobody has read, of every package of a snapshot; one question."""
+    """Listed but unfetched versions of every package of a snapshot, with one query."""
     with stores.engine.connect() as connection:
         return unread_of(connection, list(snapshot.revisions))
 
 
-#: Reads the snapshot of some requirements in an environment, and the evidence for it.
+#: Reads the snapshot of requirements in an environment, and the evidence for it.
 Reader = Callable[[Stores, Iterable[str], Environment], tuple[Snapshot, Evidence]]
 
-#: What identifiers of advice begin with.
+#: Prefix of identifiers of advice.
 PREFIX = "adviser"
 
 
@@ -58,7 +58,7 @@ PREFIX = "adviser"
 class Answer:
     """An advice with its report.
 
-    :param timings: seconds that each step took, by its name
+    :param timings: duration of each step in seconds, by name
     """
 
     advice: Advice
@@ -79,9 +79,9 @@ def answer(
 ) -> Answer:
     """Answer a request and make its report; nothing is stored.
 
-    :param urls: ask the indexes where the files are, which some locks must say
-    :param reader: of what is known, for callers that keep it; :func:`known_of` by default
-    :param advice_id: a new identifier unless given
+    :param urls: ask the indexes for the URLs of files, which some lock formats need
+    :param reader: reads snapshot and evidence, for callers that cache them
+    :param advice_id: identifier of the advice; by default a new one
     """
     began = time.perf_counter()
     timings: dict[str, float] = {}
@@ -111,7 +111,7 @@ def knowledge(
 ) -> tuple[Snapshot, Evidence]:
     """The snapshot of a request and the evidence for it.
 
-    :param more: further roots of the snapshot, which the request itself does not ask for
+    :param more: further roots of the snapshot, beside the requirements of the request
     """
     roots = [*(it.text for it in asked.requirements), *map(text_of, more)]
     return known_of(stores, roots, asked.environment, timings)
@@ -125,7 +125,7 @@ def known_of(
     *,
     with_excluded: bool = False,
 ) -> tuple[Snapshot, Evidence]:
-    """The snapshot of some requirements in an environment, and the evidence for it.
+    """The snapshot of requirements in an environment, and the evidence for it.
 
     :param with_excluded: see :func:`graph.record.evidence.evidence_for`
     """
@@ -139,13 +139,13 @@ def known_of(
 
 
 def text_of(it: Dependency) -> str:
-    """A dependency as a requirement is written."""
+    """A dependency as requirement text."""
     extras = f"[{','.join(it.extras)}]" if it.extras else ""
     return f"{it.name}{extras}{it.specifier}"
 
 
 def files_known(stores: Stores, advice: Advice) -> ReleaseKnowledge:
-    """The files of every advised stack, as the record has them; of a conflict what is unread."""
+    """Recorded files of every advised stack; for a conflict, the versions not fetched yet."""
     purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
     with stores.engine.connect() as connection:
         known = ReleaseKnowledge(files=files_of(connection, purls))
@@ -157,12 +157,13 @@ def files_known(stores: Stores, advice: Advice) -> ReleaseKnowledge:
 
 
 def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = None) -> str:
-    """Store an answer with all that it was made of, in one transaction.
+    """Store an answer with all its inputs, in one transaction.
 
-    The graph shows it at once if it has little else to catch up with, else a little later.
+    The graph shows it at once if few other changes are waiting, otherwise a little later.
 
-    :param also: given the connection, writes in the same transaction; the graph follows later
-    :returns: the identifier of the report's document
+    :param also: called with the connection to write in the same transaction; then the graph is
+        not updated here
+    :returns: digest of the report
     """
     advice, report = made.advice, made.report
     stored = StoredAdvice(
@@ -185,12 +186,12 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
 
 
 def new_id(now: datetime) -> str:
-    """A new identifier: no two are the same, and they sort by time."""
+    """A new unique identifier; identifiers sort by time."""
     return f"{PREFIX}-{now:%y%m%d%H%M%S}-{secrets.token_hex(8)}"
 
 
 def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[str, Any]:
-    """What differs from run to run: identifier, times, and where it was made."""
+    """The part of a report that differs from run to run: identifier, times and host."""
     now = datetime.now(UTC)
     return {
         "analyzer": PREFIX,
@@ -218,7 +219,7 @@ def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[
 
 
 def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
-    """The hardware class that is named, else the one that this host is of."""
+    """The hardware class with a digest prefix; by default that of this host."""
     from graph.record.hardware import recorded_hardware
 
     with stores.engine.connect() as connection:
@@ -226,7 +227,7 @@ def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
 
 
 def on_hardware(stores: Stores, asked: StackRequest, prefix: str | None) -> StackRequest:
-    """A request about the hardware class that is named, else about this host's."""
+    """The request for the hardware class with a digest prefix; by default that of this host."""
     found = hardware_in(stores, prefix)
     return replace(asked, hardware=found.digest, hardware_note=found.note)
 
@@ -266,7 +267,7 @@ def _distribution() -> dict[str, Any]:
 
 @contextmanager
 def _timed(times: dict[str, float], name: str) -> Iterator[None]:
-    """Adds the seconds of a ``with`` block to ``times``."""
+    """Store the duration of a ``with`` block in ``times``."""
     began = time.perf_counter()
     yield
     times[name] = time.perf_counter() - began

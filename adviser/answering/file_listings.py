@@ -1,4 +1,4 @@
-"""Where files are: indexes are asked, for locks that must say so and for checks of locks."""
+"""Files that indexes list for releases: from the record, from the cache, or requested now."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Release = tuple[str, str, str]
 
 
 def addresses_of(settings: Settings, releases: Collection[Release]) -> dict[str, str]:
-    """The address of every file of some releases, by file name.
+    """URL by file name for all files of releases.
 
-    Files whose address has a user, a password or a query are left out: those may be secrets.
+    URLs with a user, a password or a query are left out, since these may be secrets.
 
     :raises IndexProblem: if an index does not answer
     """
@@ -47,9 +47,9 @@ def addresses_of(settings: Settings, releases: Collection[Release]) -> dict[str,
 def pages_of(
     settings: Settings, wanted: Iterable[tuple[str, str]], max_age_s: float = 600.0
 ) -> Mapping[tuple[str, str], ProjectPage]:
-    """What indexes say of projects, by index and name; those that they do not have are left out.
+    """Project pages by index and project name; missing projects are left out.
 
-    :param wanted: names of indexes and projects; indexes that are not configured are passed over
+    :param wanted: pairs of index and project name; unknown indexes are ignored
     :raises IndexProblem: if an index does not answer
     """
     indexes = configured_indexes(settings)
@@ -63,7 +63,7 @@ def pages_of(
 def kept_pages(
     settings: Settings, wanted: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], ProjectPage]:
-    """The same as this machine was told last; nobody is asked, and of folders nothing is known."""
+    """Like :func:`pages_of`, from the cache only; local folders are not cached."""
     indexes = configured_indexes(settings)
     found = {}
     for index, name in sorted(set(wanted)):
@@ -71,19 +71,19 @@ def kept_pages(
         if index in indexes and not indexes[index].is_local:
             kept = IndexCache(settings.home, indexes[index]).page(name)
         if kept is not None:
-            # What cannot be read is as good as absent.
+            # A page that cannot be read counts as absent.
             with suppress(IndexProblem):
                 found[index, name] = parse_page(name, kept.text, kept.as_of, True)
     return found
 
 
 def public_addresses(page: ProjectPage, version: str) -> dict[str, str]:
-    """Of every file of a release, by file name, without secrets."""
+    """URL by file name of a release, without secrets."""
     return {it.filename: without_secrets(it.url) for it in page.releases.get(version, ()) if it.url}
 
 
 def places_of(settings: Settings) -> dict[str, IndexLocation]:
-    """Where this machine's indexes are."""
+    """Location of each configured index, by name."""
     hosts = frozenset(settings.package_file_hosts)
     return {
         name: IndexLocation(without_secrets(it.url), hosts)
@@ -116,21 +116,21 @@ async def _page(client: IndexClient, name: str, max_age_s: float) -> ProjectPage
         raise
 
 
-#: By package and version, what each index that has it serves.
+#: By package and version, the listing of each index that has it.
 Listings = dict[tuple[str, str], list[ReleaseListing]]
 
 
 def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
-    """What the record has of the locked versions, on every index that has them.
+    """Recorded listings of locked versions, on every index that has them.
 
-    It has no addresses: of files that a lock gives an address they are as the index said last.
+    The record has no URLs. For packages whose lock gives URLs they come from cached index pages.
     """
     locked = tuple(locked)
     found: Listings = defaultdict(list)
     left = {(it.name, it.version) for it in locked}
     with stores.engine.connect() as connection:
         while left:
-            # A lock for several environments may have several versions of a package.
+            # A lock for several environments can have several versions of a package.
             wanted = dict(sorted(left, reverse=True))
             for it in listings_of(connection, wanted):
                 found[it.name, wanted[it.name]].append(
@@ -156,7 +156,7 @@ def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
 def served_listings(
     settings: Settings, locked: Iterable[LockEntry], indexes: Iterable[str]
 ) -> Listings:
-    """The same, asked of these configured indexes now.
+    """Listings of locked versions, requested from these configured indexes now.
 
     :raises IndexProblem: if an index does not answer
     """

@@ -1,4 +1,4 @@
-"""Which of this machine's indexes a project means."""
+"""Match the indexes that a project names with the configured indexes of this machine."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from common.settings import Settings
 def asked_indexes(
     settings: Settings, project: Project, names: Iterable[str] = ()
 ) -> tuple[RequestIndex, ...]:
-    """Where packages may come from: indexes of this machine, found by what the project says.
+    """The indexes that packages may come from, in search order.
 
-    Those that a person names replace the project's. An index that this machine does not know
-    keeps the project's name: nothing is known of what is there.
+    ``names`` replace the indexes of the project. An index that is not configured on this machine
+    keeps the name that the project gives it; the stores hold no data for it.
 
-    The public index is the last one searched, so that a stranger's package there stands in for
-    none of the same name that another index has. Only uv's own order is kept, for uv follows it.
+    The public index is searched last, so that a foreign package there cannot replace one of the
+    same name on a private index (dependency confusion). For ``pyproject.toml`` the order of the
+    file is kept, since uv follows it.
     """
     chosen = [index_of(settings, name) for name in names]
     if chosen:
@@ -53,10 +54,10 @@ def asked_indexes(
 
 
 def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
-    """What a project and its lock call indexes, and their addresses, to this machine's names.
+    """This machine's index names by the names and URLs in a project and its lock.
 
-    An index is known by its address, for anybody can call one as they like; by its name only
-    where a variable is in the address. One that is not known stands for its address.
+    Indexes are matched by URL, since anyone can choose a name; by name only if the URL contains a
+    variable. An index that is not configured maps to its URL.
     """
     known = configured_indexes(settings)
     places = {_place(PYPI_SIMPLE_ENDPOINT): DEFAULT_INDEX} if DEFAULT_INDEX in known else {}
@@ -71,37 +72,37 @@ def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
 
 
 def _place(url: str) -> str:
-    """An address without what makes no other place of it; whether it is safe is told by itself."""
+    """A URL normalised for comparison; http counts as https, which is reported separately."""
     parts = urlsplit(url)
     scheme = "https" if parts.scheme == "http" else parts.scheme
     return f"{scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
 def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex, ...]:
-    """Indexes of a project and its lock at none of this machine's addresses, whatever their name.
+    """Indexes and file URLs of a project and its lock that are not configured on this machine.
 
-    Other places that packages are to come from are among them. For requests of strangers:
-    nothing is read from where they say.
+    Matching is by URL, whatever the name. Use this for untrusted requests: nothing is read from
+    the URLs that they give.
     """
     known = configured_indexes(settings)
-    # Folders that a lock names are not read, and are the project's own.
+    # Folders in a lock belong to the project; they are not read.
     locked = (it for it in project.lock_indexes if not it.url.startswith("file:"))
     asked = dict.fromkeys((*project.indexes, *project.places, *locked))
     return tuple(it for it in asked if _at(known, it.url) is None)
 
 
 def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
-    """The index of this machine that a project means: by address, then by name."""
+    """The configured index that a project means: by URL, then by name."""
     return _at(known, url) or known.get(package_version("any", "1", name).index)
 
 
 def _at(known: Mapping[str, Index], url: str) -> Index | None:
-    """The index of this machine with an address."""
+    """The configured index with this URL."""
     bare = url.rstrip("/")
     for it in known.values():
         if it.url == bare:
             return it
     if bare == PYPI_SIMPLE_ENDPOINT.rstrip("/"):
-        # This machine may reach the public index by a mirror.
+        # This machine may read the public index through a mirror.
         return known.get(DEFAULT_INDEX)
     return None

@@ -1,4 +1,4 @@
-"""Upgrades from one lock to another: what the stores know of both."""
+"""Compare two locks with data from the stores, for ``thoth guard``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def guarded(
     environment: Environment,
     hardware: str | None,
 ) -> GuardResult:
-    """Compare two locks, each its versions by name, by what the stores know.
+    """Compare two locks, each given as version by package name.
 
     :raises StoreUnavailable: if a store does not answer
     """
@@ -43,7 +43,7 @@ def guarded(
 
 
 def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> list[Dependency]:
-    """The versions of changed packages, as requirements; what ``--fetch`` reads."""
+    """Versions of changed packages as requirements, for ``--fetch``."""
     return [
         Dependency(it.name, f"=={version}")
         for it in changes_of(old, new)
@@ -55,7 +55,7 @@ def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> list[Dep
 def request_of_locks(
     settings: Settings, locks: Iterable[ProjectLock], environment: Environment
 ) -> StackRequest:
-    """A request for nothing, with the indexes that some locks name."""
+    """A request without requirements, with the indexes that the locks name."""
     indexes = tuple(dict.fromkeys(index for lock in locks for index in lock.indexes))
     project = Project(indexes=indexes)
     options = RequestOptions(indexes=asked_indexes(settings, project))

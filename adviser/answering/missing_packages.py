@@ -1,4 +1,4 @@
-"""What a snapshot lacks of a request, and which indexes may be asked for it, in which order."""
+"""Find the packages that a request needs and the snapshot lacks, and fetch them from indexes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
 from graph.watchdog import watchdog
 
-#: The last word of indexes by index and name of the project.
+#: Last answer of an index, by index and project name.
 IndexAnswers = Mapping[tuple[str, str], IndexAnswer]
 
 
 @dataclass(frozen=True, slots=True)
 class MissingPackage:
-    """A package of which an index may know what the snapshot does not.
+    """A package that an index may have and the snapshot lacks.
 
-    :param texts: what is asked of it, as requirements are written, sorted
-    :param indexes: where it may be, in the order in which they are asked: the first that has it
-        in any version wins
+    :param texts: the requirements on it as text, sorted
+    :param indexes: indexes to ask in order; the first that has any version of it wins
     """
 
     name: str
@@ -38,9 +37,9 @@ class MissingPackage:
     indexes: tuple[str, ...]
 
     def may_be_asked(self, index: str, answers: IndexAnswers, configured: Collection[str]) -> bool:
-        """Whether it is this index's turn: every one before it said that it does not have it.
+        """Whether every index before this one answered that it does not have the package.
 
-        One that failed to answer may have it, and then nobody else's package of that name counts.
+        An index that failed to answer may have it; then no later index may provide it.
         """
         if index not in self.indexes:
             return False
@@ -52,13 +51,13 @@ class MissingPackage:
 def lacks_of(
     snapshot: Snapshot, request: ResolverRequest, answers: IndexAnswers
 ) -> tuple[MissingPackage, ...]:
-    """What an index should be asked for, in name order.
+    """The packages that an index should be asked for, in name order.
 
-    - packages without any version on an index that the request takes them from;
-    - packages of which nobody has read a version whose requirements can be known, unless their
-      index was asked already;
-    - what the request itself asks, or bounds, where no version that was read meets it;
-    - packages that an index nobody asked for them comes before the one they are known from.
+    - packages without any version on an index of the request;
+    - packages without a fetched version whose requirements can be known, unless their index
+      was asked already;
+    - requirements and bounds of the request itself that no fetched version meets;
+    - packages that an earlier index, not asked yet, may have.
     """
     found = [_lack(snapshot, request, name, answers) for name in sorted(snapshot.revisions)]
     wanted = {it.name for it in found if it is not None}
@@ -73,7 +72,7 @@ def lacks_of(
 def _lack(
     snapshot: Snapshot, request: ResolverRequest, name: str, answers: IndexAnswers
 ) -> MissingPackage | None:
-    """With the texts that are not met; without any if all that is asked of the package counts."""
+    """The missing package with its unmet requirements; without any if all requirements count."""
     sources = (request.index_of[name],) if name in request.index_of else request.indexes
     versions = _versions(snapshot, name)
     place = next((at for at, index in enumerate(sources) if index in versions), None)
@@ -97,7 +96,7 @@ _UNKNOWN = frozenset({_UNREAD, ExclusionReason.UNSOLVABLE})
 
 
 def _versions(snapshot: Snapshot, name: str) -> dict[str, dict[str, ExclusionReason | None]]:
-    """By index, the versions with the reason why they are no candidates."""
+    """Versions by index, with the reason if they are not candidates."""
     found: dict[str, dict[str, ExclusionReason | None]] = {}
     for it in snapshot.packages.get(name, ()):
         found.setdefault(it.index, {})[it.version] = None
@@ -109,7 +108,7 @@ def _versions(snapshot: Snapshot, name: str) -> dict[str, dict[str, ExclusionRea
 def _unmet(
     snapshot: Snapshot, request: ResolverRequest, name: str, versions: Iterable[str]
 ) -> Iterator[str]:
-    """What is asked of a package by the request itself and met by none of these versions."""
+    """Requirements of the request on a package that none of these versions meets."""
     known = [it for it in versions if version_of(it) is not None]
     for it in _own(snapshot, request):
         asked = _overridden(it, request)
@@ -120,7 +119,7 @@ def _unmet(
 def _texts(
     snapshot: Snapshot, request: ResolverRequest, names: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """All that is asked of some packages, by the request or by a candidate."""
+    """All requirements on these packages, by the request or by a candidate."""
     found: dict[str, set[str]] = {}
     required = (
         it for candidates in snapshot.packages.values() for one in candidates for it in one.requires
@@ -132,7 +131,7 @@ def _texts(
 
 
 def _own(snapshot: Snapshot, request: ResolverRequest) -> Iterator[Dependency]:
-    """What the request itself says of packages: requirements, bounds and overrides."""
+    """Requirements, bounds and overrides of the request itself."""
     yield from snapshot.roots
     yield from request.constraints
     yield from (Dependency(name, text) for name, text in request.overrides.items())
@@ -142,28 +141,28 @@ def _overridden(it: Dependency, request: ResolverRequest) -> Dependency:
     return Dependency(it.name, request.overrides.get(it.name, it.specifier), it.extras)
 
 
-#: What one round brings may need more; a closure that is still open after so many stays so.
+#: Fetched packages can require more; give up after this many rounds.
 ROUNDS = 5
-#: Names in a line; the rest is counted.
+#: Names shown in a line; the rest is counted.
 _SHOWN = 10
 
-#: Reads packages from an index: its name, the requirements, and whether pre-releases are read
-#: like any other release. Returns whether the index answered.
+#: Fetches packages: index name, requirements, and whether pre-releases are fetched like other
+#: releases. Returns whether the index answered.
 Add = Callable[[str, Sequence[str], bool], bool]
-#: Tells a person one line.
+#: Shows one line to a person.
 Tell = Callable[[str], None]
 
 
 def fetch_missing(
     stores: Stores, asked: StackRequest, add: Add, tell: Tell, more: Iterable[Dependency] = ()
 ) -> dict[str, str]:
-    """Read what the closure of a request lacks, round by round; asks nothing if it lacks nothing.
+    """Fetch the missing packages of a request's closure, in rounds.
 
-    Each index is asked for the same thing once, and those that are not configured never. What
-    could not be had is for the advice to tell: nothing of it ends this.
+    Only configured indexes are asked, each once for the same requirement. A failed fetch raises
+    nothing; the advice reports what is missing.
 
-    :param more: what is looked at beside the request
-    :returns: why packages are lacking still, in name order
+    :param more: further requirements to follow
+    :returns: reason by package that is still missing, in name order
     :raises StoreUnavailable: if a store does not answer
     """
     return _Fetching(stores, asked, add, tell, more).run()
@@ -196,11 +195,11 @@ class _Fetching:
         return {it.name: self._why(it) for it in self._lacks}
 
     def _look(self) -> None:
-        """Read the snapshot, and what indexes said of its packages so far."""
+        """Read the snapshot and the recorded answers of indexes, and list what is missing."""
         snapshot = self._snapshot()
         with self._stores.engine.connect() as connection:
             said = answers_of(connection, list(snapshot.revisions))
-        # What an index said that is silent now may hold no more.
+        # Recorded answers of an index that does not respond may be outdated.
         self._answers = {key: it for key, it in said.items() if key[0] not in self._silent}
         self._lacks = lacks_of(snapshot, self._request, self._answers)
 
@@ -212,7 +211,7 @@ class _Fetching:
             )
 
     def _ask(self, index: str) -> None:
-        """Ask an index for all that it is its turn for, and look again."""
+        """Ask an index for all packages that it may provide, then look again."""
         for prereleases in (False, True):
             lacks = [it for it in self._due(index) if _welcome(self._request, it) == prereleases]
             texts = [text for it in lacks for text in it.texts if (index, text) not in self._tried]
@@ -230,7 +229,7 @@ class _Fetching:
         return [it for it in self._lacks if it.may_be_asked(index, self._answers, self._configured)]
 
     def _catch_up(self) -> None:
-        """Finish the projection: what the graph does not show is in no snapshot."""
+        """Update the graph, since snapshots are read from it."""
         stores = self._stores
         try:
             if lag(stores.engine).count:
@@ -261,7 +260,7 @@ def _told(index: str, answer: IndexAnswer, lack: MissingPackage) -> str:
 
 
 def _welcome(request: ResolverRequest, lack: MissingPackage) -> bool:
-    """Whether pre-releases are read like any other."""
+    """Whether pre-releases of the package are fetched like other releases."""
     return request.all_prereleases or lack.name in request.prereleases
 
 

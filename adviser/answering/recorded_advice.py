@@ -1,4 +1,4 @@
-"""Advice out of the record: answered again, and checked."""
+"""Recorded advice: read it, replay it, and check reports against it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def recorded(stores: Stores, advice_id: str) -> StoredAdvice:
 
 @contextmanager
 def _followed() -> Iterator[None]:
-    """Say of a document that cannot be read or worked with that it is the document's fault."""
+    """Turn errors while evaluating a recorded advice into :class:`InvalidDocument`."""
     try:
         yield
     except BROKEN as error:
@@ -75,7 +75,7 @@ def _followed() -> Iterator[None]:
 
 
 def request_in(stored: StoredAdvice) -> tuple[StackRequest, Snapshot, Evidence, ReleaseKnowledge]:
-    """What an advice was made of."""
+    """The inputs of an advice."""
     return (
         unpacked(stored.request, StackRequest),
         Snapshot.from_json(stored.snapshot),
@@ -85,11 +85,10 @@ def request_in(stored: StoredAdvice) -> tuple[StackRequest, Snapshot, Evidence, 
 
 
 def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
-    """The same request answered again on what was known then, and its report.
+    """Answer a recorded request again from its recorded inputs.
 
-    The metadata are the recorded ones: only the result is worked out again.
-
-    :raises InvalidDocument: if what was recorded is no such request, or no report
+    :returns: the advice, and its report with the recorded metadata
+    :raises InvalidDocument: if the recorded documents are invalid
     """
     asked, snapshot, evidence, known = request_in(stored)
     with _followed():
@@ -100,9 +99,9 @@ def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
 
 
 def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
-    """The request of an advice, and all claims that were made for it, worked out again.
+    """The request of an advice, and its claims, computed again.
 
-    :raises InvalidDocument: if what was recorded is no such request, or no report
+    :raises InvalidDocument: if the recorded documents are invalid
     """
     material = _material(stored)
     with _followed():
@@ -113,7 +112,7 @@ def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
 
 
 def _material(stored: StoredAdvice) -> AdviceInputs:
-    """What an advice was made of, with the baseline that its report names."""
+    """The inputs of an advice, with the baseline that its report names."""
     asked, snapshot, evidence, known = request_in(stored)
     with _followed():
         baseline = orjson.loads(stored.report)["result"]["report"]["baseline"]
@@ -123,12 +122,12 @@ def _material(stored: StoredAdvice) -> AdviceInputs:
 
 
 def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
-    """Why a replay need not be the same, in words; ``None`` if it has to be.
+    """Why a replay may differ, as text; ``None`` if it must be identical.
 
-    A search that ended at its limit may find something else another time, be it the recorded one
-    or this one, for the stacks or for what they are compared with.
+    A search that ended at its limit may give another result in another run. This applies to the
+    recorded and the new search, and to the search for the baseline.
 
-    :raises InvalidDocument: if what was recorded is no report
+    :raises InvalidDocument: if the recorded report is invalid
     """
     with _followed():
         inner = orjson.loads(stored.report)["result"]["report"]
@@ -143,9 +142,9 @@ def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A report that ``thoth advise --json`` printed.
+    """Read a report that ``thoth advise --json`` printed.
 
-    :raises InvalidDocument: if it is none
+    :raises InvalidDocument: if the file is not such a report
     """
     try:
         document = orjson.loads(unrepeated(path))
@@ -170,11 +169,11 @@ def _is_identifier(value: object) -> bool:
 
 
 def unrepeated(path: Path) -> bytes:
-    """A file's bytes, in whose JSON no key occurs twice; what is no JSON is left to its reader.
+    """Read a file and refuse JSON with duplicate keys; other content is returned unchecked.
 
-    Of two equal keys a check sees one, and who reads the file after it may see the other.
+    With duplicate keys, a check could see one value and a later reader the other.
 
-    :raises InvalidDocument: ``duplicate_key``, or ``nested_too_deep`` to tell
+    :raises InvalidDocument: ``duplicate_key``; ``nested_too_deep`` if that cannot be decided
     """
     data = path.read_bytes()
     try:
@@ -199,12 +198,13 @@ def check_recorded(
     snapshot: Snapshot | None = None,
     evidence: Evidence | None = None,
 ) -> ReportCheck:
-    """What is wrong with a report: by the record of its advice, else by itself.
+    """Check a report against the record of its advice; without a record, check it offline.
 
-    Every leaf is compared with the recorded report, and all but what only the solver can tell is
-    worked out again.
+    Every value is compared with the recorded report, and everything except the solver's proof is
+    computed again.
 
-    :param snapshot: looked at where the advice is not in this record; the same with ``evidence``
+    :param snapshot: for the offline check, if the advice is not recorded
+    :param evidence: likewise
     """
     with stores.engine.connect() as connection:
         stored = advice_of(connection, stores.settings, report["metadata"]["document_id"])
@@ -214,9 +214,9 @@ def check_recorded(
 
 
 def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
-    """What is wrong with a report next to the recorded one, of which nothing is taken on trust.
+    """Check a report against the recorded one, which is verified as well.
 
-    :raises InvalidDocument: if it is of another schema
+    :raises InvalidDocument: if the report has another schema version
     """
     expect_schema(report)
     material = _material(stored)

@@ -1,4 +1,4 @@
-"""Which hardware class is asked about: the one that is named, else the one that this host is of."""
+"""The hardware class that a request is about: a named one, or that of this host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.inspection import Hardware
 from common.units import THREAD_VARIABLES
 from graph.evidence import RecordedHardware
 
-#: What another class has to have in common with a host to be told as the nearest.
+#: Properties that the nearest class must share with a host.
 _ALIKE = ("source", "vendor", "family", "model", "stepping", "cpus")
 #: Characters of a digest that tables show and ``--hardware`` takes.
 _SHORT = 8
@@ -23,8 +23,8 @@ _SHORT = 8
 class TargetHardware:
     """The hardware class that a request is about.
 
-    :param note: for a person, where nothing was measured on this host's own class: that it is so,
-        and which other class comes nearest; that one is never taken for it
+    :param note: text for a person if nothing was measured on the class of this host. It names the
+        nearest class, which is never used in its place
     """
 
     digest: str
@@ -32,9 +32,9 @@ class TargetHardware:
 
 
 def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> TargetHardware:
-    """The class that is named, or the very one that this host is of.
+    """The class with a digest prefix; by default the exact class of this host.
 
-    :raises InvalidArgument: if no class, or more than one, has a digest that begins so
+    :raises InvalidArgument: if the prefix matches no class or several
     """
     if prefix is None:
         return of_host(own_hardware(), recorded)
@@ -46,10 +46,10 @@ def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> 
 
 
 def own_hardware() -> Hardware:
-    """The class that a job of this process would be recorded with, if nothing restricted it more.
+    """The class that a job started by this process would be recorded with.
 
-    As the executor writes it and :mod:`ingest` reads it: processors that may be used, the quota
-    of the control groups, and the thread variables that jobs inherit.
+    It covers what the executor writes and :mod:`ingest` reads: usable processors, the quota of the
+    control groups, and the thread variables that jobs inherit.
     """
     from pis.amun.control_groups import read_limits
     from pis.amun.hardware import hwinfo, runtime_environment
@@ -64,7 +64,7 @@ def own_hardware() -> Hardware:
 
 
 def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardware:
-    """The class of a host, with a note where nothing was measured on it."""
+    """The class of a host, with a note if nothing was measured on it."""
     if not recorded or any(row.digest == own.digest for row in recorded):
         return TargetHardware(own.digest)
     told = f"nothing was measured on this host's hardware class, {_named(own.label, own.digest)}"
@@ -80,7 +80,7 @@ def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardwa
 
 
 def _nearest(own: Hardware, recorded: Sequence[RecordedHardware]) -> RecordedHardware | None:
-    """Of the same processor and the same GPUs, the one that differs in least."""
+    """The class with the same processor and GPUs that differs least."""
     alike = (
         row
         for row in recorded

@@ -1,4 +1,8 @@
-"""``Pipfile.lock`` by pipenv's sixth specification."""
+"""Writers for all lock formats.
+
+``Pipfile.lock`` (pipenv's specification 6), ``pylock.toml`` (PEP 751), and requirements and
+constraints files as pip and uv read them.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +45,9 @@ def pipfile_lock_document(
 ) -> dict[str, Any]:
     """The content of a ``Pipfile.lock``.
 
-    ``develop`` holds what only development needs, ``default`` all else; a group of the Pipfile
-    has a section of its own for what nothing else needs. Which is which follows the
-    dependencies of the stack from the names that each section asks for.
+    ``develop`` holds packages that only development needs, and ``default`` the others; a group of
+    the Pipfile has its own section for packages that nothing else needs. A package belongs to the
+    first section whose requirements reach it through the dependencies of the stack.
 
     :raises UnwritableLock: if a package has no file that can be locked, or comes from an index that
         has no address
@@ -68,19 +72,19 @@ def pipfile_lock_document(
 
 
 def pipfile_lock_text(document: Mapping[str, Any]) -> str:
-    """As pipenv writes it: four spaces, keys sorted."""
+    """Format like pipenv: four spaces, keys sorted."""
     return json.dumps(document, indent=4, separators=(",", ": "), sort_keys=True) + "\n"
 
 
 class _Sources:
-    """Names of a lock's sources for names of indexes."""
+    """Map names of indexes to names of the lock's sources."""
 
     def __init__(self, sources: list[dict[str, Any]], options: LockOptions) -> None:
         self._sources, self._options = sources, options
         self._found: dict[str, str | None] = {}
 
     def name_of(self, chosen: LockablePackage) -> str | None:
-        """That of the package's index; one that is missing is added."""
+        """Source of the package's index; a missing source is added."""
         if chosen.index not in self._found:
             self._found[chosen.index] = self._search(chosen.index)
         return self._found[chosen.index]
@@ -124,7 +128,7 @@ def _entry(chosen: LockablePackage, source: str | None, options: LockOptions) ->
 def _placed(stack: Sequence[LockablePackage], project: Project) -> dict[str, list[str]]:
     """Names by section; each name in the first section that needs it.
 
-    What nothing leads to is installed always: a stack is never more than what was asked for.
+    Names that no section reaches belong to ``default``: a stack has no superfluous packages.
     """
     needs = {it.name: it.dependencies for it in stack}
     sections: dict[str, list[str]] = {"default": [], "develop": []}
@@ -156,14 +160,14 @@ def _reached(roots: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[st
 
 
 _PYLOCK_VERSION = Version("1.0")
-#: What the lock says that it holds for; a patch release of Python changes no stack's wheels.
+#: Markers that describe the environment. The patch release of Python does not affect wheels.
 _NAMED = ("implementation_name", "platform_machine", "python_version", "sys_platform")
 
 
 def pylock_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
-    """A lock for one environment, which it names.
+    """A lock for one environment.
 
-    :raises UnwritableLock: if the address of a package's files is not known; the format demands it
+    :raises UnwritableLock: if the URLs of a package's files are unknown; the format requires them
     """
     environment = options.environment
     lock = Pylock(
@@ -177,9 +181,9 @@ def pylock_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
 
 
 def environment_marker(environment: Environment) -> Marker:
-    """A marker that holds in such environments alone.
+    """A marker for environments with this interpreter, Python version and platform.
 
-    The interpreter, its line and the platform; which C library it has no marker can say.
+    No marker can express the C library.
     """
     return Marker(" and ".join(f"{key} == '{environment.markers[key]}'" for key in _NAMED))
 
@@ -210,7 +214,7 @@ def _package(
         dependencies=[{"name": name} for name in required] or None,
         index=public_text(index) if index else None,
         wheels=[PackageWheel(**_facts(it, chosen)) for it in wheels] or None,
-        # Only one can be named; ``.tar.gz`` sorts before ``.zip`` and is the standard's.
+        # Only one is allowed; ``.tar.gz`` sorts before ``.zip`` and is the standard.
         sdist=PackageSdist(**_facts(sdists[0], chosen)) if sdists else None,
     )
 
@@ -226,17 +230,17 @@ def _facts(file: ReleaseFile, chosen: LockablePackage) -> dict[str, Any]:
     }
 
 
-#: Both formats, and what made them; a digest of the file tells two of them apart, no date.
+#: First line of both formats. It has no date, so that equal locks have equal digests.
 _HEADER = "# Made by thoth for {label}."
 
 
 def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
-    """``requirements.txt`` in which every file is named by its hash.
+    """``requirements.txt`` with the hash of every file.
 
-    An address of the default index is not written: each machine has its own. Hashes make sure
-    that a package of the same name on another index is never taken.
+    The URL of the default index is not written, since it differs between machines. The hashes
+    exclude packages of the same name on other indexes.
 
-    :raises UnwritableLock: if a package has no file that can be locked, or its index no address
+    :raises UnwritableLock: if a package has no file that can be locked, or its index no URL
     """
     lines = [_HEADER.format(label=options.environment.label), *_index_options(stack, options)]
     for it in stack:
@@ -246,7 +250,7 @@ def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) ->
 
 
 def constraints_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
-    """``constraints.txt``: versions without hashes, for whatever of them is installed."""
+    """``constraints.txt``: versions without hashes; constraints install nothing."""
     lines = [_HEADER.format(label=options.environment.label)]
     lines += [_pinned(it, extras=False) for it in stack]
     return "\n".join(lines) + "\n"

@@ -21,7 +21,7 @@ from common.releases import ReleaseFile
 
 
 class LockFormat(StrEnum):
-    """What a lock can be written as; the values are those of ``--format``."""
+    """Formats of locks; the values are those of ``--format``."""
 
     PIPFILE_LOCK = "pipfile-lock"
     REQUIREMENTS = "requirements"
@@ -30,7 +30,7 @@ class LockFormat(StrEnum):
 
 
 class UnwritableLock(ProjectError):
-    """A stack that cannot be written in a format; the text names package and cause."""
+    """A stack cannot be written in this format; the message names package and cause."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -39,14 +39,14 @@ class UnwritableLock(ProjectError):
 
 @dataclass(frozen=True, slots=True)
 class LockablePackage:
-    """One package of a stack.
+    """A package of a stack with the data that locks need.
 
     :param index: name of the index that serves it
-    :param files: of the release; yanked ones and those without a SHA-256 are not locked
-    :param extras: asked of it, sorted
-    :param marker: of the requirement, ``None`` for always
+    :param files: files of the release; those without a SHA-256 are not locked
+    :param extras: required extras, sorted
+    :param marker: marker of the requirement; ``None`` for always
     :param dependencies: names of the packages of the stack that it requires
-    :param urls: where files are, by file name; ``pylock`` cannot be written without them
+    :param urls: URL by file name; required for ``pylock``
     """
 
     name: str
@@ -64,7 +64,7 @@ class LockablePackage:
 class LockFile:
     """A lock as bytes.
 
-    :param name: what the file is usually called
+    :param name: usual file name
     :param sha256: hexadecimal digits of ``data``
     """
 
@@ -76,13 +76,13 @@ class LockFile:
 
 @dataclass(frozen=True, slots=True)
 class LockOptions:
-    """What a lock says beside its packages.
+    """Options of a lock beside its packages.
 
-    :param environment: what it is for
-    :param indexes: of this machine, name to address, in the order in which they are searched
+    :param environment: the environment that the lock is for
+    :param indexes: URL by name of this machine's indexes, in search order
     :param all_files: list every file of a release, not only those that fit the environment
-    :param published_before: files since then, or of which nobody knows when, are left out, also
-        of a release that is older (a cooldown)
+    :param published_before: leave out files published later or at an unknown time, even if the
+        release itself is older (a cooldown)
     """
 
     environment: Environment
@@ -95,13 +95,13 @@ _INSTALLED = frozenset({"wheel", "sdist"})
 
 
 def locked_files(chosen: LockablePackage, options: LockOptions) -> list[ReleaseFile]:
-    """The files of a package that a lock names, by file name, wheels first.
+    """The files of a package that a lock lists: wheels first, then by file name.
 
-    Only what an installer takes and an index names by its SHA-256: yanked files only if all
-    are, as of a yanked release that was pinned; with ``all_files`` off, wheels that fit. A file
-    that was added to a release since ``published_before`` is none of it yet.
+    Only wheels and source distributions with a SHA-256 are listed. Yanked files are listed only
+    if all are yanked, as in a pinned yanked release. Without ``all_files``, only fitting wheels
+    are listed. Files published after ``published_before`` are left out.
 
-    :raises UnwritableLock: if there is none
+    :raises UnwritableLock: if no file is left
     """
     usable = [it for it in chosen.files if it.kind in _INSTALLED and it.sha256]
     if options.published_before is not None:
@@ -125,12 +125,12 @@ def _is_before(it: ReleaseFile, moment: datetime) -> bool:
 
 
 def hashes_of(chosen: LockablePackage, options: LockOptions) -> list[str]:
-    """``sha256:`` and digits, sorted, none twice."""
+    """Hashes of the locked files as ``sha256:…``, sorted and unique."""
     return sorted({f"sha256:{it.sha256}" for it in locked_files(chosen, options)})
 
 
 def fits(file: ReleaseFile, options: LockOptions) -> bool:
-    """Whether a file is a wheel that the environment of the lock takes."""
+    """Whether a file is a wheel that fits the environment of the lock."""
     if file.kind != "wheel":
         return False
     try:
@@ -141,7 +141,7 @@ def fits(file: ReleaseFile, options: LockOptions) -> bool:
 
 
 def is_named_well(file: ReleaseFile, chosen: LockablePackage) -> bool:
-    """Whether a file's name says this package and version, as PEP 751 demands."""
+    """Whether a file name contains this package and version, as PEP 751 requires."""
     try:
         if file.kind == "wheel":
             name, version, *_ = parse_wheel_filename(file.filename)

@@ -1,5 +1,5 @@
-"""What people ask for: manifests and locks of projects, read into one form.
+"""Read manifests and locks of projects: Pipfile, pyproject.toml, requirements files and locks.
 
-``parsing.parse_project`` takes the content of files by name and gives a
-:class:`~adviser.projects.project.Project`; it opens nothing itself.
+``parsing.parse_project`` is the entry point: it takes the content of files by name and returns a
+:class:`~adviser.projects.project.Project`. It opens no files.
 """

@@ -1,4 +1,4 @@
-"""A project as the adviser sees it: what it asks for, and what it has now."""
+"""A project: its requirements, its lock, and warnings about its files."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from graph.candidates import Dependency
 
 
 class ProjectFormat(StrEnum):
-    """Which file says what a project asks for; the value is stored, never renamed."""
+    """The kind of file that holds the requirements. The values are stored; never rename them."""
 
     PIPFILE = "pipfile"
     PYPROJECT = "pyproject"
     REQUIREMENTS = "requirements"
-    #: A lock by itself: its packages are asked for, in any version.
+    #: A lock without a manifest: its packages are required in any version.
     LOCK = "lock"
 
 
 class WarningCode(StrEnum):
-    """What a reader of a project left out or understood in a way of its own; never renamed."""
+    """Warnings of the readers of a project. The values are stored; never rename them."""
 
-    #: A requirement by path, repository or address: nothing is known of what is there.
+    #: A requirement by path, repository or URL, for which no data exists.
     EDITABLE = "editable"
     LOCAL_PATH = "local_path"
     REPOSITORY = "repository"
     ADDRESS = "address"
-    #: An option or a key that has no meaning for advice.
+    #: An option or a key that does not affect advice.
     OPTION_IGNORED = "option_ignored"
-    #: A variable in an address or a line; none is ever expanded.
+    #: A variable in a URL or a line; variables are never expanded.
     VARIABLE_NOT_EXPANDED = "variable_not_expanded"
-    #: The same package is asked for twice; all of it counts.
+    #: A package is required twice; both requirements count.
     ASKED_TWICE = "asked_twice"
-    #: A lock that was made for another manifest than the one beside it.
+    #: A lock was made for another manifest than the one beside it.
     LOCK_OUTDATED = "lock_outdated"
-    #: A lock of which not all counts; one that leaves a version open is no baseline.
+    #: A lock with entries that do not count; a lock with open versions is no baseline.
     LOCK_INCOMPLETE = "lock_incomplete"
-    #: Only a lock was given.
+    #: A lock was given without a manifest.
     LOCK_ONLY = "lock_only"
-    #: Every requirement names one version: there is nothing to choose.
+    #: Every requirement pins one version, so there is nothing to choose.
     ALL_PINNED = "all_pinned"
-    #: Requirements that a build would compute (``dynamic`` of PEP 621).
+    #: Requirements are computed by the build (``dynamic`` in PEP 621).
     DYNAMIC = "dynamic"
-    #: A package is asked from an index that the project does not list.
+    #: A requirement names an index that the project does not list.
     UNKNOWN_INDEX = "unknown_index"
-    #: Credentials in an address; they were taken out.
+    #: Credentials were removed from a URL.
     CREDENTIALS_REMOVED = "credentials_removed"
-    #: A host whose certificate is not verified.
+    #: The certificate of a host is not verified.
     UNVERIFIED_HOST = "unverified_host"
-    #: A file that another one of the given files makes superfluous.
+    #: A file is not read because another given file takes precedence.
     FILE_IGNORED = "file_ignored"
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectWarning:
-    """Something of a project that does not count, or not as one might expect.
+    """A part of a project that is ignored or read in an unexpected way.
 
     :param field: file and place, such as ``Pipfile:packages.flask``
     """
@@ -76,8 +76,8 @@ class ProjectRequirement:
     :param specifier: canonical text (PEP 440), empty for any version
     :param extras: normalised and sorted
     :param marker: canonical text (PEP 508), ``None`` for everywhere
-    :param index: name of the one index that it comes from, as the project calls it
-    :param prereleases: whether they are as good as any other version; ``None`` if nothing is said
+    :param index: the project's name of the only index that it may come from
+    :param prereleases: whether pre-releases count like other versions; ``None`` if unspecified
     :param origin: file and place, such as ``Pipfile:packages.flask`` or ``requirements.in:3``
     """
 
@@ -91,12 +91,12 @@ class ProjectRequirement:
 
     @property
     def dependency(self) -> Dependency:
-        """What the resolver takes; the marker is not part of it."""
+        """The requirement for the resolver, without its marker."""
         return Dependency(self.name, self.specifier, self.extras)
 
     @property
     def text(self) -> str:
-        """By PEP 508.
+        """The requirement as text by PEP 508.
 
         >>> ProjectRequirement("flask", ">=3", ("async",), 'os_name == "nt"').text
         'flask[async]>=3 ; os_name == "nt"'
@@ -106,15 +106,15 @@ class ProjectRequirement:
         return f"{self.name}{extras}{self.specifier}{marker}"
 
     def holds(self, markers: Mapping[str, str]) -> bool:
-        """Whether it is asked in an environment with these variables of PEP 508."""
+        """Whether its marker holds with these variables of PEP 508."""
         return marker_holds(self.marker, markers)
 
 
 @dataclass(frozen=True, slots=True)
 class NonIndexPackage:
-    """An entry that no index serves, or that leaves its version open.
+    """An entry that does not come from an index, or leaves its version open.
 
-    :param what: it is, without secrets: a name, an address or a path
+    :param what: name, URL or path of the entry, without secrets
     :param code: why it is left out
     :param local: whether it is a file or a folder beside the project
     """
@@ -129,9 +129,9 @@ class NonIndexPackage:
 class ProjectIndex:
     """An index that a project names.
 
-    :param url: without credentials; variables such as ``${TOKEN}`` stay as they are written
-    :param default: whether packages come from there unless they say otherwise
-    :param explicit: whether only packages that name it come from there
+    :param url: without credentials; variables such as ``${TOKEN}`` are kept
+    :param default: whether packages come from it unless they name another index
+    :param explicit: whether only packages that name this index come from it
     """
 
     name: str
