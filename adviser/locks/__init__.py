@@ -1,5 +1,4 @@
-"""Chosen stacks written as locks that installers take, byte for byte the same each time.
+"""Write stacks as lock files for installers; equal stacks give identical bytes.
 
-``rendering.render_lock`` writes one of the formats of :class:`adviser.locks.lock_model.LockFormat`.
-Locks are read by :mod:`adviser.projects.locks`.
+``formats.render_lock`` is the entry point. :mod:`adviser.projects.locks` reads locks.
 """

@@ -292,9 +292,9 @@ _NAMES = {
 def render_lock(
     format: LockFormat, stack: Iterable[LockablePackage], project: Project, options: LockOptions
 ) -> LockFile:
-    """Write ``stack`` as a lock of ``project``; its order makes no difference.
+    """Write ``stack`` as a lock of ``project``; the order of ``stack`` does not matter.
 
-    :raises NoLock: if the format needs what is not known, naming package and remedy
+    :raises UnwritableLock: if data that the format needs is missing; names package and remedy
     """
     ordered = sorted(stack, key=lambda it: it.name)
     if format is LockFormat.PIPFILE_LOCK:

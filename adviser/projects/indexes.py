@@ -1,4 +1,4 @@
-"""Indexes that projects name, without their passwords."""
+"""URLs of the indexes that projects name, without credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from common.redaction import without_secrets
 
 _VARIABLE = r"\$(?:\{\w+\}|\w+)"
 _ADDRESS = re.compile(r"://[^\s\"<>]*")
-#: User, password and query that are variables alone: they tell nobody anything.
+#: User, password and query that consist of variables only, and therefore reveal nothing.
 _USER = re.compile(rf"(?<=\A://){_VARIABLE}(?::{_VARIABLE})?@")
 _QUERY = re.compile(rf"\?[\w.-]+={_VARIABLE}(?:&[\w.-]+={_VARIABLE})*(?=#|\Z)")
 #: What no address has in it unencoded; up to there alone one could be recognised.
@@ -24,9 +24,9 @@ _NO_ADDRESS = re.compile(r"[\s\"<>]")
 
 
 def index_named(name: str, url: str, at: str, context: ParseContext, **facts: bool) -> ProjectIndex:
-    """An index of a project; a variable in its address stays, credentials are taken out.
+    """An index of a project; variables in its URL are kept, credentials are removed.
 
-    :raises InvalidFile: if its address cannot be one
+    :raises InvalidFile: if the URL is invalid
     """
     if has_variable(url):
         context.warn(
@@ -61,7 +61,7 @@ def public_address(url: str, at: str, context: ParseContext) -> str:
 
 
 def public_text(text: str) -> str:
-    """A text without what addresses in it keep to themselves, unless that is a variable.
+    """Remove credentials from the URLs in a text; variables are kept.
 
     >>> public_text("https://me:secret@h.example/simple?token=f00")
     'https://h.example/simple'

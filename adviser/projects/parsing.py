@@ -1,4 +1,4 @@
-"""From a folder's files, given as bytes by name, to one project."""
+"""Read a project from the content of its files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def parse_project(
 
 
 def wanted_files(files: Mapping[str, bytes], known: Collection[str] = ()) -> frozenset[str]:
-    """Which files those given include that are not among them; ask again with more.
+    """Included files that are not among those given; call again with them.
 
     :param known: which of the files were looked at before, and need not be read again
     :raises InvalidFile: if an include leaves the project's folder, or a file cannot be read
@@ -90,7 +90,7 @@ def _is_requirements(name: str) -> bool:
 
 
 def _manifest(files: Mapping[str, bytes]) -> str:
-    """The file that says what is required."""
+    """The name of the manifest."""
     found = [it for it in (PIPFILE, PYPROJECT, REQUIREMENTS_IN, REQUIREMENTS_TXT) if it in files]
     if PYPROJECT in found and not has_requirements(toml_of(PYPROJECT, files[PYPROJECT])):
         found.remove(PYPROJECT)
@@ -191,7 +191,7 @@ def _of_lock(lock: ProjectLock, context: ParseContext) -> Project:
 
 
 def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseContext) -> Project:
-    """The project with the first lock that fits its manifest; others are told."""
+    """Add the first usable lock to the project, and warn about the others."""
     names = _lock_names(project, files)
     chosen: ProjectLock | None = None
     for name in names:
@@ -224,7 +224,7 @@ def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseConte
 
 
 def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
-    """Locks, those of the manifest's own tool first."""
+    """Names of locks, those of the manifest's own tool first."""
     if project.format is ProjectFormat.LOCK:
         return [project.source]
     pipfile = [it for it in (PIPFILE_LOCK,) if it in files]
@@ -240,7 +240,7 @@ def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
 
 
 def _usable(lock: ProjectLock, project: Project, context: ParseContext) -> ProjectLock | None:
-    """The lock, unless it is no lock at all; what is wrong with it is told."""
+    """The lock if it can serve as a baseline; otherwise warn and return ``None``."""
     at = f"{lock.source}:$"
     if not lock.complete and lock.source.endswith(".txt"):
         context.warn(
@@ -270,9 +270,9 @@ def _usable(lock: ProjectLock, project: Project, context: ParseContext) -> Proje
 
 
 def _is_outdated(lock: ProjectLock, project: Project) -> bool:
-    """Whether a lock names another Pipfile.
+    """Whether a lock belongs to another Pipfile.
 
-    Of one without a source pipenv hashes what its machine has, which is not known here.
+    For a Pipfile without a source pipenv hashes the default of its machine, unknown here.
     """
     if lock.manifest_hash is None or "source" not in (project.manifest or {}):
         return False

@@ -143,32 +143,32 @@ class ProjectIndex:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a project asks for, and what it has now. Nothing in it is evaluated.
+    """The requirements and the lock of a project. Markers are not evaluated.
 
     :param requirements: in the order of the file
-    :param dev: what development needs beside them
+    :param dev: additional requirements of development
     :param extras: optional requirements by extra (``pyproject.toml``)
-    :param groups: those by group, includes followed; ``dev`` among them
-    :param constraints: bounds for whatever of these is installed; they install nothing
-    :param overrides: what replaces whatever anybody asks of a package; one of which none holds
-        is asked for by nobody
-    :param removed: packages that nothing may bring
+    :param groups: requirements by group with includes resolved, ``dev`` included
+    :param constraints: bounds on packages that are installed for another reason
+    :param overrides: replace all requirements on a package; if no override of a package holds,
+        the package is not required at all
+    :param removed: packages that must not be installed
     :param published_before: later releases are left out
-    :param locked: the lock beside it by package name, ``None`` without a usable one; of several
-        entries of one package the first, so ask :meth:`locked_in` for an environment's
-    :param lock_entries: all entries of that lock
-    :param lock_source: name of its file
-    :param lock_indexes: that the lock names itself, whatever the manifest says
-    :param lock_elsewhere: what else it installs
-    :param indexes: in the order in which they are searched, none if the project names none
-    :param places: other addresses that packages are to come from (``--find-links``); none is read
-    :param prereleases: packages whose pre-releases are welcome, required directly or not
-    :param manifest: the Pipfile, if that is what it is, without secrets
-    :param manifest_hashes: by which a lock may name the Pipfile as it is written, pipenv's
-        present one first
-    :param python: what the project is made for, such as ``3.11``
-    :param requires_python: the specifier of Pythons that it supports
-    :param source: name of the file
+    :param locked: lock entries by package name, ``None`` without a usable lock. Of several entries
+        of a package only the first; :meth:`locked_in` selects by environment
+    :param lock_entries: all entries of the lock
+    :param lock_source: file name of the lock
+    :param lock_indexes: indexes that the lock names
+    :param lock_elsewhere: entries of the lock that do not come from an index
+    :param indexes: in search order; empty if the project names none
+    :param places: other URLs of packages (``--find-links``); they are not read
+    :param prereleases: packages whose pre-releases are admitted
+    :param manifest: content of the Pipfile, without secrets
+    :param manifest_hashes: hashes of the Pipfile that a lock may contain, the one of current
+        pipenv first
+    :param python: Python version of the project, such as ``3.11``
+    :param requires_python: specifier of supported Python versions
+    :param source: file name of the manifest
     """
 
     requirements: tuple[ProjectRequirement, ...] = ()
@@ -197,7 +197,7 @@ class Project:
     requires_python: str | None = None
 
     def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockEntry] | None:
-        """What the lock installs where PEP 508's variables are these, by name."""
+        """Lock entries by name whose markers hold with these variables of PEP 508."""
         if self.locked is None:
             return None
         entries = self.lock_entries or tuple(self.locked.values())
