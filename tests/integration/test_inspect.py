@@ -123,7 +123,12 @@ def write(folder: Path, value: Any, name: str = "spec.json") -> str:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 130)],
+    [
+        (signal.SIGKILL, -9),
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 130, marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_that_was_ended_goes_on_where_it_was(
     at_home: Settings, pinned: list[Path], tmp_path: Path, number: signal.Signals, code: int

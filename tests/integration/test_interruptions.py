@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.documents import write_documents
 from benchmarks.interruptions import interrupt
 
@@ -11,6 +13,7 @@ from benchmarks.interruptions import interrupt
 POINTS = 2
 
 
+@pytest.mark.slow
 def test_killed_anywhere_and_resumed_it_equals_an_uninterrupted_run(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     write_documents(documents, 300, seed=3)

@@ -1,4 +1,4 @@
-"""Limits on rows bind what a query returns, never what it counts: 25,000 nodes of each label.
+"""Limits on rows bind what a query returns, never what it counts: 11,000 nodes of each label.
 
 PostgreSQL holds the record and answers the same questions; both graph products must agree with it.
 """
@@ -44,7 +44,8 @@ from tests.factories.large_record import fill
 from tests.services.fixtures import PRODUCTS
 from tests.services.neo4j.server import Neo4jServer
 
-COUNT = 25_000
+#: Above the limit of 10,000 rows.
+COUNT = 11_000
 EDGES: tuple[EdgeKind, ...] = (IN, OBSERVED)
 LISTING = "MATCH (p:Package) RETURN p.name AS name"
 
