@@ -83,7 +83,10 @@ def stacks(
     if hardware is not None and ":" not in hardware:
         hardware = f"sha256:{hardware}"  # tables print digests without the algorithm
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        observations = measured_observations(connection, indicator=indicator, hardware=hardware)
+        # Rows are streamed: they have to be read while the connection is open.
+        observations = list(
+            measured_observations(connection, indicator=indicator, hardware=hardware)
+        )
         refused = refused_observations(connection)
     if checking:
         checked = identical_pairs(observations)
