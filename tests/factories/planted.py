@@ -5,7 +5,8 @@ plan. What must come out of them can so be computed from the plan alone.
 
 The package ``engine`` has five versions. On the first machine 1.9.0 and 1.10.0 are truly slower
 than 1.2.0; 1.8.0 is as fast, but so noisy that its median is lower; 1.11.0 is as fast again. The
-second machine sees no difference. ``helper`` 2.0 halves the rate of whatever it is combined with,
+second machine sees no difference. The third has the label of the second, but is of another
+hardware class. ``helper`` 2.0 halves the rate of whatever it is combined with,
 and another index builds a faster ``codec`` 1.0.
 """
 
@@ -54,6 +55,8 @@ FIRST, SECOND = (
     Machine(f"{brand}, 4 CPUs, quota 2, threads 2", "GenuineIntel", 6, model, 4)
     for brand, model in (("Example CPU", 106), ("Other CPU", 143))
 )
+#: Another hardware class, which has the label of :data:`SECOND`.
+THIRD = replace(SECOND, model=207)
 #: What earlier documents tell of their machine, and what builds tell.
 EARLIER_MACHINE, NO_MACHINE = Machine("x86_64, 8 CPUs", cpus=8), Machine("unknown hardware")
 
@@ -124,11 +127,12 @@ def restless(rate: float, count: int = 12) -> list[float]:
 
 PLANS = (
     Plan("inspection-matmul-00000001", {"engine": "1.2.0", "helper": "1.0"},
-         jobs(calm(100.0)) + jobs(calm(200.0, 6), 20, SECOND)),
+         jobs(calm(100.0)) + jobs(calm(200.0, 6), 20, SECOND) + jobs(calm(90.0, 6), 30, THIRD)),
     Plan("inspection-matmul-00000002", {"engine": "1.8.0", "helper": "1.0"},
          jobs(restless(96.0)), turn=1),
     Plan("inspection-matmul-00000003", {"engine": "1.9.0", "helper": "1.0"},
-         jobs(calm(80.0)) + jobs(calm(200.1, 6), 20, SECOND), turn=2),
+         jobs(calm(80.0)) + jobs(calm(200.1, 6), 20, SECOND) + jobs(calm(90.1, 6), 30, THIRD),
+         turn=2),
     # Measured before all others: the order of versions is not that of measurements.
     Plan("inspection-matmul-00000004", {"engine": "1.10.0", "helper": "1.0"},
          jobs(calm(79.0), hours=-2), turn=3),
@@ -164,6 +168,9 @@ PLANS = (
     Plan("inspection-matmul-00000011", {"engine": "1.11.0", "helper": "1.0"},
          failure=("download", "the index does not answer")),
     Plan("inspection-matmul-0000000f", None, jobs([70.0], 70)),
+    # Measured on two hardware classes with one label, and on no other.
+    Plan("inspection-matmul-00000012", {"tool": "1.0"},
+         jobs(calm(150.0, 6), machine=SECOND) + jobs(calm(70.0, 6), 20, THIRD), turn=9),
 )  # fmt: skip
 
 

@@ -112,12 +112,14 @@ class World:
     """Stores that hold the planted data, and what its names are there.
 
     :param comparisons: comparison key by what must be equal of observations
+    :param machines: digest by hardware class
     :param identifiers: what was observed, by identifier
     :param reports: of the advice that was asked for, in its order
     """
 
     stores: Stores
     comparisons: dict[tuple[Any, ...], str]
+    machines: dict[Machine, str]
     identifiers: dict[str, Seen]
     reports: list[dict[str, Any]]
     source: str
@@ -184,7 +186,7 @@ def _planted(stores: Stores, folder: Path) -> World:
     with stores.engine.connect() as connection:
         moments = select(Document.ingested_at).where(Document.kind == "inspection")
         ingested = sorted(connection.scalars(moments))
-    return World(stores, comparisons, identifiers, reports, str(inspections), ingested)
+    return World(stores, comparisons, machines, identifiers, reports, str(inspections), ingested)
 
 
 def _project(folder: Path, wanted: str, lock: str | None = None) -> Path:
@@ -251,8 +253,10 @@ def _line(name: str, specifier: str, marker: str | None) -> str:
 
 def _machines(connection: Connection) -> dict[Machine, str]:
     """The digest of each hardware class that jobs saw."""
-    found = dict(connection.execute(select(HardwareRow.label, HardwareRow.digest)).all())
-    return {machine: found[machine.label] for machine in {it.machine for it in observations()}}
+    rows = connection.execute(select(HardwareRow.label, HardwareRow.identity, HardwareRow.digest))
+    digests = {(row.label, row.identity.get("model")): row.digest for row in rows}
+    machines = {it.machine for it in observations()}
+    return {machine: digests[machine.label, machine.model] for machine in machines}
 
 
 def _names(connection: Connection) -> tuple[dict[tuple[Any, ...], str], dict[str, Seen]]:
@@ -473,11 +477,15 @@ def popular(world: World) -> list[list[Any]]:
 
 
 def elsewhere(world: World) -> list[list[Any]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    machines: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for it in observations():
         if it.outcome == "measured" and it.stack is not None:
-            found[it.stack].add(it.machine.label)
-    return sorted([stack, sorted(them)] for stack, them in found.items() if len(them) > 1)
+            machines[it.stack].add((it.machine.label, world.machines[it.machine]))
+    return [
+        [stack, *map(list, zip(*sorted(several), strict=True))]
+        for stack, several in sorted(machines.items())
+        if len(several) > 1
+    ]
 
 
 def deviation(values: list[float]) -> float:
@@ -513,10 +521,11 @@ def machines_used(world: World) -> list[list[Any]]:
     rows = []
     for (machine,), some in grouped(observations(), lambda it: (it.machine,)).items():
         rows.append(
-            [machine.label, machine.vendor, machine.family, machine.model, machine.cpus, None,
-             len({it.plan.name for it in some}), len({it.stack for it in some if it.stack})]
+            [machine.label, world.machines[machine], machine.vendor, machine.family,
+             machine.model, machine.cpus, None, len({it.plan.name for it in some}),
+             len({it.stack for it in some if it.stack})]
         )  # fmt: skip
-    return sorted(rows, key=lambda row: (-row[6], row[0]))
+    return sorted(rows, key=lambda row: (-row[7], row[:2]))
 
 
 def environment(it: Seen) -> tuple[Any, ...]:
@@ -556,7 +565,7 @@ def newest(world: World) -> list[list[Any]]:
     return [
         [it.name, created(it).date().isoformat(), len({o.job for o in observations()
          if o.plan == it and o.outcome != "build_failed"}), it.stack is not None,
-         sorted({o.machine.label for o in observations() if o.plan == it})]
+         sorted(machine.label for machine in {o.machine for o in observations() if o.plan == it})]
         for it in ordered
     ]  # fmt: skip
 
