@@ -222,9 +222,9 @@ def _plan(inspection: Inspection, folder: Path, per_block: int) -> MissingJobs:
 
 
 def _recorded_per_block(folder: Path) -> int | None:
-    """Jobs in a block of an inspection that was begun before, so that a resumed run keeps pairs.
+    """Jobs in a block of an earlier run, which a resumed inspection keeps.
 
-    :returns: ``None`` where nothing was begun, or its jobs did not run in turn
+    :returns: ``None`` if no job ran after the first block, or if one size does not fit all jobs
     """
     blocks_of = {
         number: int(block)

@@ -64,7 +64,8 @@ class ScriptedLauncher:
         result = measured(job.inspection_id) if self.results is None else self.results.pop(0)
         if isinstance(result, BaseException):
             raise result
-        return JobResult(result, "")
+        schedule = {"run": job.run, "block": job.block, "turn": job.turn}
+        return JobResult({**result, "schedule": schedule}, "")
 
     def close(self) -> None:
         pass

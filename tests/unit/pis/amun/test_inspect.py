@@ -109,6 +109,17 @@ def test_what_is_complete_is_kept_and_what_is_missing_runs(tmp_path: Path) -> No
     assert not list(folder.rglob("*.part"))
 
 
+def test_a_resumed_inspection_keeps_its_block_size(tmp_path: Path) -> None:
+    first, again = ScriptedLauncher([measured()] * 5 + [KeyboardInterrupt()]), ScriptedLauncher()
+    with pytest.raises(KeyboardInterrupt):
+        run(first, tmp_path, stack(), stack("2.3.5"), jobs=4, reference_jobs=2)
+    outcomes = run(again, tmp_path, stack(), stack("2.3.5"), jobs=4, reference_jobs=3)
+    assert [outcome.measured for outcome in outcomes] == [8, 4]
+    (reference,) = names(stack())
+    jobs = [job for job in first.jobs + again.jobs if job.inspection_id == reference]
+    assert {job.number: job.block for job in jobs} == {number: number // 2 for number in range(8)}
+
+
 def test_where_nothing_is_missing_nothing_is_built(tmp_path: Path) -> None:
     run(ScriptedLauncher(), tmp_path, stack(), jobs=2)
     again = ScriptedLauncher()
