@@ -14,7 +14,8 @@ DISK_FULL = "disk-full"
 LAUNCHER_UNAVAILABLE = "launcher-unavailable"
 HOST_FAILED = "host-failed"
 
-#: Reasons of failed builds that are not caused by the stack.
+#: Reasons of failed builds that are not caused by the stack. A build that timed out is one of them:
+#: a slow host or index and a huge stack look alike, so a time-out proves nothing.
 BUILD_REASONS = frozenset(
     {
         "cannot-confine", "python-not-found", "index-unreachable", "hardware-not-met",
@@ -38,6 +39,7 @@ _MESSAGES = re.compile(
     r"|Cannot allocate memory(?! in static TLS)|uv cannot be run"
     r"|neither podman nor docker is installed"
     r"|no registry is set that images|the image could not be pushed|ClusterUnavailable|NodeLost"
+    r"|network timeout|error reading a body from connection"
 )
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset(
@@ -69,7 +71,7 @@ def is_host_end(ended: str | None, exit_code: int) -> bool:
 
 def reason_of(error: BaseException) -> str | None:
     """The reason code of an error of the host; ``None`` for any other error."""
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError | TimeoutError):
         return HOST_FAILED
     if not isinstance(error, OSError):
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 
 #: By version, what it fills differently from earlier versions: ``table`` for all of its rows,
 #: ``table.column``, ``table.column=value`` where only that value is new, or ``+table.column`` where
@@ -43,7 +43,11 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
                 "advice_claims",
                 "requests",
             }
-        )
+        ),
+        # A download that stalled or broke off was a failure of the stack.
+        2: frozenset(
+            {"observations.outcome=host_problem", "observations.quarantine_reason=host-problem"}
+        ),
     }
 )
 

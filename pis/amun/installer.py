@@ -23,6 +23,7 @@ _REASONS = (
         "index-unreachable",
         r"error sending request|client error|dns error|[Cc]onnection (?:refused|reset)"
         r"|[Nn]etwork is unreachable|[Rr]equest failed after|operation timed out"
+        r"|network timeout|error reading a body from connection"
         r"|network connectivity is disabled"
         r"|401 Unauthorized|403 Forbidden|[Ff]ailed to fetch|HTTP status (?:client|server) error",
     ),

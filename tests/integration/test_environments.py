@@ -7,16 +7,18 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
+from common.host_problems import is_host_build
 from common.settings import Settings
 from pis.amun.environments import build_environment
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock, LockedPackage
-from tests.services.index import PASSWORD, Index, package_index
+from tests.services.index import PASSWORD, Answer, Index, package_index, raw
 from tests.services.waiting import DEADLINE_S
 
 
@@ -167,6 +169,31 @@ def test_an_index_that_does_not_answer_is_named_as_the_cause(
     failure = refusal(lock, away)
     assert failure.reason == "index-unreachable"
     assert failure.hint is not None
+
+
+def stall(handler: BaseHTTPRequestHandler) -> None:
+    """Send a part of a file, then keep the connection open without sending more."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\nPK")
+    handler.served.closing.wait()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [stall, raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\nPK")],
+    ids=["stalled", "broken-off"],
+)
+def test_a_download_that_does_not_end_is_not_the_stacks_fault(
+    index: Index, settings: Settings, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
+    lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
+    wheel = "/files/parrot/parrot-1.2-py3-none-any.whl"
+    index.answers[wheel] = answer
+    failure = refusal(lock, settings)
+    assert (failure.reason, failure.host_problem) == ("index-unreachable", True)
+    assert is_host_build("build-failed", str(failure)), "documents of earlier releases say so"
+    del index.answers[wheel]
+    assert build_environment(lock, settings).freeze == ("parrot==1.2",)
 
 
 def test_a_wrong_password_is_an_index_that_refuses(index: Index, settings: Settings) -> None:

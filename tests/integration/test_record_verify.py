@@ -516,12 +516,12 @@ def test_the_nightly_run_compares_a_portion(stores: Stores) -> None:
 def test_columns_that_a_later_parser_fills_otherwise_are_not_tampered(
     record: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed = MappingProxyType({1: frozenset[str](), 2: frozenset({"observations.rate"})})
+    changed = MappingProxyType({2: frozenset[str](), 3: frozenset({"observations.rate"})})
     monkeypatch.setattr(parser_version, "CHANGED_COLUMNS", changed)
     change(record, FASTER)
     report = compare(record)
     assert (report.equal, report.outdated) == (True, {"observations.rate": 1})
-    change(record, "UPDATE documents SET parser_version = 2")
+    change(record, "UPDATE documents SET parser_version = 3")
     assert not compare(record).equal
     change(
         record,
@@ -541,7 +541,7 @@ def test_what_an_earlier_release_stored_otherwise_is_not_tampered(
     report = compare(stores)
     assert report.equal
     assert report.outdated == {"observations.outcome": 1, "observations.quarantine_reason": 1}
-    change(stores, "UPDATE documents SET parser_version = 1")
+    change(stores, f"UPDATE documents SET parser_version = {parser_version.PARSER_VERSION}")
     assert columns(compare(stores)) == set(report.outdated)
 
 

@@ -45,7 +45,11 @@ _REASONS = (
     ),
     (DISK_FULL, r"No space left on device|Disk quota exceeded"),
     ("hash-mismatch", r"DO NOT MATCH THE HASHES"),
-    ("index-unreachable", r"NewConnectionError|ReadTimeoutError|SSLError|Max retries exceeded"),
+    (
+        "index-unreachable",
+        r"after connection broken by|NewConnectionError|ReadTimeoutError|SSLError"
+        r"|Max retries exceeded|is not a trusted or secure host",
+    ),
     ("no-wheel", r"No matching distribution found"),
 )
 _ASK = """

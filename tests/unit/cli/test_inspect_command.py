@@ -88,3 +88,18 @@ def test_a_launcher_of_images_needs_the_base(refused: Said, launcher: str) -> No
 )
 def test_an_image_that_cannot_be_had_is_no_stack_that_does_not_build(said: str) -> None:
     assert _not_built(said, BuildLog(), 125).reason == "image-unavailable"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'ConnectTimeoutError(<x>)'",
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NameResolutionError(<x>)'",
+        "WARNING: The repository located at x.example is not a trusted or secure host and is being"
+        " ignored.",
+    ],
+)
+def test_an_index_that_pip_does_not_reach_is_not_the_stacks_fault(said: str) -> None:
+    verdict = "ERROR: No matching distribution found for parrot==1.0"
+    failure = _not_built(f"{said}\n{verdict}\n", BuildLog(), 1)
+    assert (failure.reason, failure.host_problem) == ("index-unreachable", True)

@@ -403,6 +403,7 @@ def test_a_failed_build_is_an_observation() -> None:
         ("build-failed", "neither podman nor docker is installed"),
         ("build-failed", "uv cannot be run: no such file"),
         ("build-failed", "ClusterUnavailable: no Ray cluster answers"),
+        ("build-failed", "Failed to download distribution due to network timeout."),
     ],
 )
 def test_a_build_that_the_host_failed_says_nothing_of_the_stack(reason: str, message: str) -> None:
