@@ -144,6 +144,19 @@ def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredIns
     return _stored_directory(record, canonical)
 
 
+def has_inspection_keys(value: Record) -> bool:
+    """Whether the keys of a single file are those of a generation of inspections.
+
+    >>> has_inspection_keys({"inspection-a": [{"exit_code": 0, "stdout": ""}]})
+    True
+    """
+    return (
+        not value.keys().isdisjoint({"job_log", "job_logs"})
+        or value.keys() >= _RESULT_KEYS
+        or any(map(_is_result_list, value.values()))
+    )
+
+
 def _load(data: bytes) -> tuple[Any, bytes]:
     """Parse strict JSON and remove private data; return the value and its canonical bytes."""
     value, canonical = load_json(data)

@@ -14,6 +14,7 @@ import orjson
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from ingest.benchmarks.systems import HEAD_BYTES, system_of
+from ingest.inspections.generations import has_inspection_keys
 from ingest.sources.documents import (
     RawDocument,
     SkippedFile,
@@ -32,36 +33,30 @@ NOT_READABLE = "not readable"
 EMPTY = "empty"
 
 _JSON_OBJECT = re.compile(rb"(?:" + re.escape(codecs.BOM_UTF8) + rb")?\s*\{")
-#: What tells documents of all generations that are one file: their job logs, or a result's keys.
-_JOB_LOG = re.compile(rb'"job_logs?"\s*:')
-_RESULT_KEYS = (b'"exit_code"', b'"stdout"')
-#: Keys with which an inspection begins that breaks off before its job logs or its result.
-_FIRST_KEYS = re.compile(
-    rb'"(?:inspection_id|build_log|requirements_locked|hwinfo|script_sha256)"\s*:'
+#: A file without one of these keys is not an inspection of any generation. Large files of other
+#: programs are searched for them and not parsed.
+_KEYS = re.compile(
+    rb'"(?:job_logs?|inspection_id|build_log|requirements_locked|hwinfo|script_sha256|exit_code)"\s*:'
 )
 
 
 def is_inspection(data: bytes) -> bool:
-    """Whether a file claims to be an inspection; whether it is a valid one is for the parser.
+    """Whether a file has the keys of an inspection; the parser says whether it is a valid one.
 
-    A file that breaks off counts as one if it begins like one.
+    JSON that breaks off or is invalid counts as an inspection if one of the keys with which
+    inspections begin occurs anywhere in it.
 
     >>> is_inspection(b'{"inspection_id": "inspection-a", "job_logs": [')
     True
+    >>> is_inspection(b'{"columns": ["exit_code", "stdout"]}')
+    False
     """
-    if not _JSON_OBJECT.match(data):
+    if not _JSON_OBJECT.match(data) or not _KEYS.search(data):
         return False
-    if _JOB_LOG.search(data) or all(key in data for key in _RESULT_KEYS):
-        return True
-    return bool(_FIRST_KEYS.search(data)) and not _is_json(data)
-
-
-def _is_json(data: bytes) -> bool:
     try:
-        orjson.loads(data.removeprefix(codecs.BOM_UTF8))
+        return has_inspection_keys(orjson.loads(data.removeprefix(codecs.BOM_UTF8)))
     except orjson.JSONDecodeError:
-        return False
-    return True
+        return True
 
 
 def other_content(data: bytes) -> str:

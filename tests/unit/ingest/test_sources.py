@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 import stat
@@ -22,6 +23,7 @@ from common.errors import InvalidArgument
 from common.inspection import InspectionDocument
 from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
+from ingest.sources.content_detection import is_inspection
 from ingest.sources.documents import (
     RawDocument,
     RefusedDocument,
@@ -32,6 +34,7 @@ from ingest.sources.reader import count_hint, documents_of
 from ingest.sources.urls import source_argument, stored_source
 from tests.factories.documents import (
     directory_files,
+    document_2019,
     document_2020_02,
     document_with_job_logs,
     encoded,
@@ -646,6 +649,42 @@ def test_a_source_argument_is_absolute(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     assert source_argument(".") == str(tmp_path)
     assert source_argument("s3://bucket/prefix") == "s3://bucket/prefix"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"columns": ["exit_code", "stdout"]},
+        {"exit_code": 0, "printed": "stdout"},
+        {"process": {"exit_code": 0, "stdout": ""}},
+        {"example": {"job_log": {}}},
+        {"message": 'a document has the key "job_logs": and a list'},
+        {"runs": [{"name": "exit_code"}, {"name": "stdout"}]},
+    ],
+)
+def test_a_file_that_only_mentions_the_keys_of_inspections_is_none(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    documents, skipped, refused = by_content(
+        write_tree(tmp_path, {"other": json.dumps(document).encode(), "inspection": JOB_LOGS})
+    )
+    assert (documents.keys(), refused) == ({"inspection"}, [])
+    assert skipped == {"other": "not an inspection"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        document_2019(),
+        document_2020_02(),
+        {"inspection-a": [document_2020_02()]},
+        document_with_job_logs(),
+    ],
+)
+def test_a_document_of_each_generation_is_an_inspection(document: dict[str, Any]) -> None:
+    data = encoded(document)
+    assert is_inspection(data)
+    assert is_inspection(data[:-1]), "a document that is cut off is for the parser to refuse"
 
 
 def test_files_that_cannot_be_opened_are_skipped_with_the_reason(tmp_path: Path) -> None:
