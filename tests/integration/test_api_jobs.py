@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -57,8 +58,13 @@ from tests.services.ports import closed_port
 from tests.services.projection import deliver
 from tests.services.waiting import DEADLINE_S, wait_until
 
-#: Runs long enough to be killed in the middle.
-SLEEPS = "import time; time.sleep(8); print('{}')\n"
+#: Runs until its environment has the file ``NAME``.
+WAITS = """
+import os, sys, time
+while not os.path.exists(os.path.join(sys.prefix, "NAME")):
+    time.sleep(0.05)
+print("{}")
+"""
 #: A worker that gives a job less time to end.
 HASTY = "from api.jobs import worker; from cli.main import main; worker.GRACE_S = 0.5; main()"
 
@@ -83,7 +89,8 @@ def client(known: Stores) -> Iterator[FlaskClient]:
 
 @needs("bwrap")
 def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: Stores) -> None:
-    body = {"script": SLEEPS, "timeout_s": 60}
+    go_on = f"go-on-{uuid.uuid4()}"
+    body = {"script": WAITS.replace("NAME", go_on), "timeout_s": DEADLINE_S}
     name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
     where = f"/api/v2/requests/{name}"
     built = f"/amun/api/v1/inspect/{name}/status"
@@ -98,6 +105,8 @@ def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: S
         known.engine,
         "UPDATE procrastinate_workers SET last_heartbeat = last_heartbeat - interval '1 hour'",
     )
+    for environment in known.settings.home.glob("environments/*/pyvenv.cfg"):
+        environment.with_name(go_on).touch()
     with worker_process(known.settings):
         done = ended(client, where)
     assert (done["state"], done["attempts"]) == ("succeeded", 2)
@@ -213,7 +222,7 @@ def _run_now(settings: Settings, engine: Engine) -> None:
 def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
     client: FlaskClient, known: Stores
 ) -> None:
-    body = {"script": SLEEPS.replace("8", "60"), "timeout_s": 90}
+    body = {"script": WAITS, "timeout_s": DEADLINE_S}
     name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
     where = f"/api/v2/requests/{name}"
     built = f"/amun/api/v1/inspect/{name}/status"
@@ -332,7 +341,7 @@ def test_a_busy_worker_returns_what_is_stalled(client: FlaskClient, known: Store
     """It is at a job all the while, so a job that returns others would wait for its end."""
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
     execute(known.engine, "DELETE FROM procrastinate_jobs")
-    body = {"script": SLEEPS.replace("8", "60"), "timeout_s": 90}
+    body = {"script": WAITS, "timeout_s": DEADLINE_S}
     name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
     with worker_process(known.settings):
         assert ended(client, where)["reason"] == "given up: its job is no longer in the queue"

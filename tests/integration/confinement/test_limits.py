@@ -136,6 +136,7 @@ while True:
 def test_a_child_does_not_survive_the_job(tmp_path: Path, marker: str) -> None:
     finished = run(
         """
+started, starting = os.pipe()
 if not os.fork():
     os.setsid()
     if not os.fork():
@@ -144,7 +145,8 @@ if not os.fork():
         words = ["-c", "import time; time.sleep(600)", sys.argv[1]]
         os.execv(sys.executable, [sys.executable, *words])
     os._exit(0)
-import time; time.sleep(0.3)
+os.close(starting)
+os.read(started, 1)  # ends when the grandchild runs its own program, which closes the pipe
 print("parent ends")
 """,
         tmp_path,
