@@ -41,7 +41,6 @@ from graph.record.native import providers_of
 from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow
 from tests.factories.large_record import fill
-from tests.services.fixtures import PRODUCTS
 from tests.services.neo4j.server import Neo4jServer
 
 #: Above the limit of 10,000 rows.
@@ -96,7 +95,7 @@ def home() -> Iterator[Settings]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="module", params=PRODUCTS)
+@pytest.fixture(scope="module", params=["arcadedb", pytest.param("neo4j", marks=pytest.mark.slow)])
 def large(request: pytest.FixtureRequest, home: Settings) -> Iterator[LargeGraph]:
     """Each product in turn, with the nodes of the record."""
     settings = replace(home, rate_limit=None)
