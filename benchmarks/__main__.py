@@ -33,6 +33,7 @@ MEASUREMENTS = {
     "identical": identical.main,
     "service": service.main,
     "faults": faults.main,
+    "startup": startup.main,
 }
 
 
