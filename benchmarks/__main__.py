@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from api.service import service
 from benchmarks import (
     closures,
     faults,
     honesty,
     identical,
     indicators,
+    ingest,
     interruptions,
+    packages,
+    record,
     resolver,
     scoring,
+    service,
+    startup,
 )
-from cli.ingest import ingest
-from cli.packages import packages
-from cli.record import record
 from common.logs import set_up_logs
 
 MEASUREMENTS = {
