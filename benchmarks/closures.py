@@ -13,8 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from adviser.resolver.cp_sat_search import LARGE
-from adviser.scoring.stack_pairs import name_of
-from benchmarks.dumps import VERSIONS, write_dump
+from benchmarks.dumps import VERSIONS, name_of, write_dump
 from benchmarks.homes import THOTH, fresh_home
 from benchmarks.packages import SMALL, second_product
 from common.environments import environment

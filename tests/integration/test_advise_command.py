@@ -120,7 +120,7 @@ def test_a_report_is_checked_and_a_forged_one_found_out(
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report), encoding="utf-8")
     done = thoth(known.settings, "advise", "check", str(path))
-    assert (done.returncode, done.stdout) == (0, "all of it holds: 1 stack\n")
+    assert (done.returncode, done.stdout) == (0, "the report is correct: 1 stack verified\n")
     held = copy.deepcopy(report)
     report["result"]["report"]["products"][0]["packages"][0]["version"] = "1.0"
     path.write_text(json.dumps(report), encoding="utf-8")

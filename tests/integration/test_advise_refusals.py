@@ -32,7 +32,7 @@ def known(stores: Stores) -> Stores:
         ("[project]\nname = 'café'\n".encode("latin-1"), "not_utf8"),
         (b"\x7fELF\0\0", "nul_character"),
         (b"#" * (9 * 2**20), "file_too_large"),
-        (b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n", "nothing is asked for"),
+        (b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n", "the project has no requirements"),
     ],
 )
 def test_a_project_that_cannot_be_used_is_exit_code_2(
@@ -123,7 +123,7 @@ def test_why_without_a_stack_says_that_there_is_none(known: Stores, tmp_path: Pa
     (tmp_path / "requirements.in").write_text("core>=3\n", encoding="utf-8")
     done = thoth(known.settings, "why", "core", "--project", str(tmp_path), *WHERE)
     assert done.returncode == 1
-    assert "core is in no advised stack, as there is none" in done.stdout
+    assert "core is in no advised stack: no stack" in done.stdout
     assert "you ask for core>=3" in done.stdout
 
 
@@ -183,7 +183,7 @@ def test_the_name_of_a_lock_of_another_format_is_remarked(known: Stores, tmp_pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"wrote {output} (requirements)" in done.stderr
-    assert "out.toml is requirements, and called like pylock" in done.stderr
+    assert "out.toml is requirements; its name stands for pylock" in done.stderr
 
 
 def test_piped_rows_keep_to_columns_and_end_in_no_blanks(known: Stores, tmp_path: Path) -> None:

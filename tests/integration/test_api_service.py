@@ -326,7 +326,7 @@ class TestWrites:
         (line,) = newest.stdout.splitlines()
         assert again.json["analysis_id"] in line
         assert "anonymous  127.0.0.1  POST /api/v1/advise/python  202" in line
-        assert newest.stderr == "only the newest 1; there are more: --limit sets how many\n"
+        assert newest.stderr == "only the newest 1 are listed; --limit lists more\n"
         whole = CliRunner().invoke(audit, ["--limit", "2", "--json"], obj=settings)
         assert (json.loads(whole.stdout)["truncated"], whole.stderr) == (False, "")
 

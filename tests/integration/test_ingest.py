@@ -301,7 +301,7 @@ def test_what_was_mended_leaves_the_list(stores: Stores, tmp_path: Path) -> None
     write(tmp_path, {"a.json": GOOD})
     again = command(stores.settings, "quarantine", "--retry")
     assert again.exit_code == 1
-    assert "1 mended" in again.stdout
+    assert "1 resolved" in again.stdout
     (left,) = quarantined(stores.settings)
     assert (left["place"], left["attempts"]) == ("b.json", 2)
     write(tmp_path, {"b.json": changed(99.5)})
@@ -414,7 +414,7 @@ def test_a_dry_run_writes_nothing_and_starts_no_store(tmp_path: Path) -> None:
     write(tmp_path / "bad", {"a.json": changed(0)})
     good = command(settings, "inspections", str(GENERATIONS), "--dry-run")
     assert good.exit_code == 0
-    assert f"{INSPECTIONS} can be taken in" in good.stdout
+    assert f"{INSPECTIONS} can be ingested" in good.stdout
     bad = command(settings, "inspections", str(tmp_path / "bad"), "--dry-run", "--json")
     assert bad.exit_code == 1
     report = json.loads(bad.stdout)

@@ -158,7 +158,7 @@ def test_a_run_that_was_ended_goes_on_where_it_was(
     assert len({it["schedule"]["run"] for it in after.values()}) == 2
     assert not list(out.rglob("*.part"))
     if number != signal.SIGKILL:
-        assert "the same command goes on from there" in said
+        assert "run the same command again to continue" in said
 
 
 def start(settings: Settings, *arguments: str, **more: str) -> subprocess.Popen[str]:

@@ -218,7 +218,7 @@ def test_the_commands_go_from_a_file_to_what_is_missing(
     assert done.returncode == 1
     assert done.stdout.splitlines()[1:] == [
         "  libc.so.6: lacks GLIBC_2.34",
-        "  libcudart.so.12: not there",
+        "  libcudart.so.12: missing",
     ]
     refused = thoth(settings, "analyze", "missing", "demo==1.0", "--on", "nowhere")
     assert (refused.returncode, refused.stdout) == (2, "")

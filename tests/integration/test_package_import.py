@@ -207,7 +207,7 @@ def test_a_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path)
     assert (release["read"], release["new"], release["known"]) == (6, 4, 1)
     assert report["dry_run"]
     assert command(nowhere, write_dump(tmp_path / "b.jsonl", DUMP)).exit_code == 1
-    assert "4 can be taken in" in command(nowhere, dump, "--dry-run").stdout
+    assert "4 can be ingested" in command(nowhere, dump, "--dry-run").stdout
 
 
 def test_a_file_of_something_else_is_not_read_to_its_end(

@@ -106,7 +106,7 @@ def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Ind
     assert whole["unmet"] == []
     done = thoth(settings, "packages", "closure", "app>=99", "gone", "later")
     assert done.returncode == 1
-    assert "no candidate of app is what was asked for" in done.stdout
+    assert "no candidate of app meets the requirement" in done.stdout
     assert "missing: gone, local does not have it" in done.stdout
     assert "[wrong_content_type]" in done.stdout
     assert thoth(settings, "packages", "closure", "app>=99").returncode == 1

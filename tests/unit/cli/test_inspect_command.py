@@ -45,7 +45,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(
     for out in ("", f"{tmp_path}/file", f"{tmp_path}/file/x", "/proc", "/proc/x"):
         told = refused("--out", out)
         assert "--out" in told
-        assert "what finished is kept" not in told
+        assert "finished jobs are kept" not in told
 
 
 @pytest.mark.parametrize("out", [[], ["--out", "out"]])
