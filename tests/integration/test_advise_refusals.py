@@ -32,7 +32,10 @@ def known(stores: Stores) -> Stores:
         ("[project]\nname = 'café'\n".encode("latin-1"), "not_utf8"),
         (b"\x7fELF\0\0", "nul_character"),
         (b"#" * (9 * 2**20), "file_too_large"),
-        (b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n", "the project has no requirements"),
+        (
+            b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n",
+            "the project has no requirements",
+        ),
     ],
 )
 def test_a_project_that_cannot_be_used_is_exit_code_2(
