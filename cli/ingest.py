@@ -83,11 +83,12 @@ def nightly(context: click.Context, as_json: bool) -> None:
     are compared with their documents; the next run continues with the next documents. Exit code 5
     if another nightly run is running.
     """
+    from common.redaction import absolute_source
     from ingest.runs import run_nightly
-    from ingest.sources.urls import source_argument
 
     settings: Settings = context.obj
-    paths = [source_argument(source) for source in settings.ingest_sources]
+    # A missing source is quarantined, so that the other sources are still read.
+    paths = [absolute_source(source) for source in settings.ingest_sources]
     with document_progress("inspections", paths, hidden=as_json) as on_document:
         outcome = run_nightly(settings, paths, on_document)
     report = outcome.report

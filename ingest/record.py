@@ -1,40 +1,34 @@
-"""The record by itself: opened with its schema in place, and locked for what only one may do."""
+"""Opens the record without the graph, and holds locks for runs that must not overlap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, func, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Engine
 
 from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.migrate import migrated_stores
+from graph.record.postgresql import session_lock
 
 
 @contextmanager
 def open_record(settings: Settings) -> Iterator[Engine]:
-    """The record, with its schema in place; the graph is left alone."""
+    """Open the record with its schema migrated; the graph is not opened."""
     with migrated_stores(settings, graph=False) as stores:
         yield stores.engine
 
 
 @contextmanager
-def only_one(engine: Engine, key: int, words: str) -> Iterator[Connection]:
-    """A connection that holds a lock, which goes with the process, however that ends.
+def only_one(engine: Engine, key: int, message: str) -> Iterator[Connection]:
+    """Yield a connection that holds a lock, which ends with the process.
 
-    :raises AlreadyRunning: with ``words``, if another process holds it
+    :param key: of the advisory lock
+    :param message: of the error
+    :raises AlreadyRunning: if another process holds the lock
     """
-    with engine.connect() as connection:
-        # Not handed back to the pool, where it would keep the lock.
-        connection.detach()
-        if not connection.scalar(select(func.pg_try_advisory_lock(key))):
-            raise AlreadyRunning(words)
-        connection.commit()
-        try:
-            yield connection
-        finally:
-            # The server needs a moment to miss a connection that was closed.
-            with suppress(DBAPIError):
-                connection.execute(select(func.pg_advisory_unlock(key)))
+    with session_lock(engine, key, wait_s=0.0) as connection:
+        if connection is None:
+            raise AlreadyRunning(message)
+        yield connection

@@ -1,4 +1,4 @@
-"""Runs of ingest: stores opened, documents taken in, graph brought up to date."""
+"""Runs of ``thoth ingest``: inspections, the nightly run and the quarantine, with open stores."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 #: Key of the advisory lock of the nightly run; any number that nothing else uses.
 _NIGHTLY_LOCK = 7_401_311
 
-#: Sources were named by the operator, on the command line or in the settings.
+#: For sources that the operator named, on the command line or in the settings.
 _OPERATOR_LIMITS = SourceLimits(allow_http=True)
 
 
 @dataclass(frozen=True, slots=True)
 class NightlyReport:
-    """What a nightly run did; a part that did not have to be done is ``None``.
+    """Reports of the parts of a nightly run; ``None`` for a part that had nothing to do.
 
-    :param packages: of each index
-    :param record: the portion of the record that was compared with its documents
-    :param skipped: why a part could not be done, by its name
+    :param packages: one report for each index
+    :param record: comparison of a portion of the record with its documents
+    :param skipped: names of failed parts with their errors
     """
 
     inspections: IngestReport
@@ -63,7 +63,7 @@ class NightlyReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is left that a person should look at."""
+        """Whether there is nothing that a person should look at."""
         crawled = all(report.clean for report in self.packages or ())
         refused = self.inspections.quarantined or (self.advisories and self.advisories.quarantined)
         tampered = self.record is not None and not self.record.equal
@@ -87,7 +87,7 @@ def check(
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> RunOutcome[IngestReport]:
-    """What a run would do in an empty record; no store is started or written."""
+    """Report what :func:`run` would store in an empty record, without starting a store."""
     return RunOutcome(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
 
 
@@ -97,7 +97,7 @@ def run(
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> RunOutcome[IngestReport]:
-    """Take in ``sources`` while the graph catches up."""
+    """Store the inspections in ``sources`` while the graph catches up."""
 
     def work(engine: Engine, wake: Callable[[], None]) -> IngestReport:
         return _ingest(settings, engine, wake, sources, on_document, on_skipped)
@@ -108,13 +108,12 @@ def run(
 def run_nightly(
     settings: Settings, sources: Sequence[str], on_document: Callable[[], None]
 ) -> RunOutcome[NightlyReport]:
-    """Take in ``sources``, then releases that are new, then advisories; never twice at once.
+    """Store ``sources``, then new releases, then advisories; one run at a time.
 
-    Afterwards the next portion of the record is compared with its documents.
+    Afterwards the next portion of the record is compared with its documents. If one part fails,
+    the others are still done.
 
-    A part that fails keeps none of the others from being done.
-
-    :raises AlreadyRunning: if another process, on whatever machine, is at it
+    :raises AlreadyRunning: if another process on any machine is running it
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
     """
     start_both_stores(settings)
@@ -144,7 +143,7 @@ def run_nightly(
 
 @contextmanager
 def _skipping(part: str, skipped: list[tuple[str, ProjectError]]) -> Iterator[None]:
-    """Go on without a part that could not be done."""
+    """Add the error of a failed part to ``skipped`` and continue."""
     try:
         yield
     except ProjectError as error:
@@ -168,7 +167,7 @@ def _ingest(
 def _refresh(
     settings: Settings, engine: Engine, wake: Callable[[], None]
 ) -> tuple[CrawlReport, ...]:
-    # Loaded when it is needed: whoever takes in a document waits for no index client.
+    # Imported here, because a run without packages does not need the index client.
     from ingest.crawl.runs import refresh_indexes
 
     return tuple(refresh_indexes(settings, engine, on_commit=wake))
@@ -196,7 +195,7 @@ def retry_quarantine(
 ) -> RunOutcome[IngestReport]:
     """Read the sources of all inspections in quarantine again.
 
-    Other kinds have commands of their own, with options that are not kept here.
+    Other kinds of documents have commands with options that the quarantine does not store.
     """
     refused = (entry for entry in list_quarantine(settings) if entry.kind == KIND)
     sources = sorted({as_named(entry.source) for entry in refused})
@@ -204,12 +203,12 @@ def retry_quarantine(
 
 
 def list_quarantine(settings: Settings) -> list[QuarantineEntry]:
-    """What is in quarantine, oldest first."""
+    """Return the entries of the quarantine, oldest first."""
     with open_record(settings) as engine, engine.connect() as connection:
         return open_refusals(connection)
 
 
 def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> set[int]:
-    """Take entries off the list; returns the numbers of those that were on it."""
+    """Remove entries from the quarantine; return the numbers of those that were in it."""
     with open_record(settings) as engine, engine.begin() as connection:
         return forget(connection, quarantine_ids)

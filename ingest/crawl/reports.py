@@ -23,7 +23,7 @@ from ingest.crawl.release_selection import (
 
 @dataclass(frozen=True, slots=True)
 class CrawlFailure:
-    """A package, or one release of it, that the index did not give.
+    """A package or release that could not be read.
 
     :param code: an :class:`common.errors.IndexFault`, or the reason why a document is refused
     """
@@ -36,24 +36,24 @@ class CrawlFailure:
 
 @dataclass(slots=True)
 class CrawlReport:
-    """What a crawl of one index did.
+    """Counts of the crawl of one index.
 
-    :param packages: names asked for
-    :param followed: names to ask for, as far as they are known yet
-    :param releases: releases of the closure that were in bounds
-    :param known: those of them whose metadata was known already
-    :param read: those whose metadata was read now, by state
-    :param changed: releases in the record of which the index said something new
-    :param missing: names that the index does not have
-    :param waiting: releases that failed before and are not tried yet, or no more
-    :param left_out: names beyond the bound of packages
-    :param unwatched: roots that are not put on the watch list, as they are missing
-    :param unsolvable_roots: roots of which no release can be chosen
-    :param unmet_roots: roots with releases that can be chosen, but none that they ask for
-    :param emptied: packages that had files and have none
-    :param skipped: entries of pages that name no file of their package, or one twice; by package
-    :param events: what changed in the index since it answered last, by kind
-    :param lost: why the crawl was broken off
+    :param packages: packages whose page was requested
+    :param followed: packages to request, as far as they are known yet
+    :param releases: selected releases
+    :param known: selected releases whose metadata was in the record
+    :param read: releases whose metadata was read, by state
+    :param changed: releases in the record that changed
+    :param missing: packages that the index does not have
+    :param waiting: releases that failed before and are not due, or were given up
+    :param left_out: packages beyond the bound
+    :param unwatched: roots that are missing and therefore not watched
+    :param unsolvable_roots: roots without a selectable release
+    :param unmet_roots: roots with selectable releases, none of which meets the specifier
+    :param emptied: packages that lost all their files
+    :param skipped: numbers of page entries that name no file of their package or name one twice
+    :param events: changes in the index since its last answer, by kind
+    :param lost: why the crawl ended early
     """
 
     index: str
@@ -81,35 +81,35 @@ class CrawlReport:
     elapsed_s: float = 0.0
     lost: IndexProblem | None = None
 
-    def count_plan(self, made: ProjectPlan, known: Collection[str], chosen: frozenset[str]) -> None:
-        """Count what is to be done about a package.
+    def count_plan(self, plan: ProjectPlan, known: Collection[str], chosen: frozenset[str]) -> None:
+        """Count the plan for a package.
 
         :param known: versions in the record
         :param chosen: versions that were counted before
         """
-        selected = made.selected - chosen
+        selected = plan.selected - chosen
         self.releases += len(selected)
-        self.known += len(selected.intersection(known).difference(made.to_read))
-        self.to_read += len(made.to_read)
-        self.waiting += len(made.waiting)
-        self.events.update(it.kind for it in made.events)
-        self.emptied += [it.name for it in made.events if it.kind == EMPTIED]
-        self.alarms += [_alarm(it) for it in made.events if it.kind == CONFLICT]
+        self.known += len(selected.intersection(known).difference(plan.to_read))
+        self.to_read += len(plan.to_read)
+        self.waiting += len(plan.waiting)
+        self.events.update(it.kind for it in plan.events)
+        self.emptied += [it.name for it in plan.events if it.kind == EMPTIED]
+        self.alarms += [_alarm(it) for it in plan.events if it.kind == CONFLICT]
 
     def count_added(self, added: ReleasesAdded) -> None:
-        """Count what a transaction brought."""
+        """Count the releases that a transaction added."""
         self.new += len(added.new)
         self.changed += len(added.changed)
         self.alarms += added.alarms
 
     @property
     def done(self) -> int:
-        """Releases that were read, or tried in vain."""
+        """Releases that were read or failed."""
         return self.read.total() + sum(it.version is not None for it in self.failed)
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is left that a person should look at."""
+        """Whether there is nothing that a person should look at."""
         return not (
             self.missing_roots or self.unsolvable_roots or self.unmet_roots or self.failed
             or self.waiting or self.emptied or self.alarms or self.lost
@@ -117,7 +117,7 @@ class CrawlReport:
 
     @property
     def unanswered(self) -> bool:
-        """Whether the index gave no answer at all, or none any more."""
+        """Whether the index gave no answer, or stopped answering."""
         pages = [it for it in self.failed if it.version is None]
         silent = all(it.code in NO_ANSWER for it in pages)
         return self.lost is not None or (0 < self.packages == len(pages) and silent)

@@ -43,7 +43,7 @@ def unanswered(crawls: Sequence[CrawlReport]) -> bool:
 
 
 def clean(crawls: Sequence[CrawlReport]) -> bool:
-    """Whether nothing is left that a person should look at."""
+    """Whether there is nothing that a person should look at."""
     return all(report.clean for report in crawls)
 
 
@@ -53,9 +53,9 @@ def packages_document(outcome: RunOutcome[tuple[CrawlReport, ...]]) -> dict[str,
 
 
 def roots_of(names: Iterable[str]) -> tuple[WantedPackage, ...]:
-    """Packages as a person names them: with extras and a specifier, if need be.
+    """Parse packages from the command line, with optional extras and specifiers.
 
-    :raises InvalidArgument: if one is no requirement, or one that cannot be followed
+    :raises InvalidArgument: if one is not a requirement, or has a URL or a marker
 
     >>> roots_of(["Torch[Opt]==2.9"])
     (WantedPackage(name='torch', specifier='==2.9', extras=frozenset({'opt'})),)
@@ -64,14 +64,14 @@ def roots_of(names: Iterable[str]) -> tuple[WantedPackage, ...]:
 
 
 def _root(text: str) -> WantedPackage:
-    asked = parse_requirement(text)
-    if asked.name is None:
-        problem = without_secrets(asked.problem or "")
+    requirement = parse_requirement(text)
+    if requirement.name is None:
+        problem = without_secrets(requirement.problem or "")
         raise InvalidArgument(f"{without_secrets(text)!r} names no package: {problem}")
-    if asked.url is not None or asked.marker is not None:
-        words = "neither an address nor a marker can be followed"
-        raise InvalidArgument(f"{without_secrets(text)!r}: {words}")
-    return WantedPackage(asked.name, asked.specifier, frozenset(asked.extras))
+    if requirement.url is not None or requirement.marker is not None:
+        message = "neither an address nor a marker can be followed"
+        raise InvalidArgument(f"{without_secrets(text)!r}: {message}")
+    return WantedPackage(requirement.name, requirement.specifier, frozenset(requirement.extras))
 
 
 def add_packages(
@@ -84,9 +84,9 @@ def add_packages(
     retry: bool = False,
     on_progress: OnProgress = lambda _report: None,
 ) -> RunOutcome[tuple[CrawlReport, ...]]:
-    """Bring the closure of ``roots`` into the record, and watch them from now on.
+    """Store ``roots`` and all that they require, and watch the roots from now on.
 
-    :param retry: look again at what was given up, failed and waits, or was found broken
+    :param retry: read releases again that were given up, failed or were broken
     :raises InvalidArgument: if there is no such index
     """
     served = index_of(settings, index)
@@ -108,9 +108,9 @@ def add_packages(
 def refresh(
     settings: Settings, *, on_progress: OnProgress = lambda _report: None
 ) -> RunOutcome[tuple[CrawlReport, ...]]:
-    """Look at everything known again; never twice at once.
+    """Read what is new of all known packages; one run at a time.
 
-    :raises AlreadyRunning: if another process, on whatever machine, is at it
+    :raises AlreadyRunning: if another process on any machine is running it
     """
 
     def work(engine: Engine, wake: Callable[[], None]) -> tuple[CrawlReport, ...]:
@@ -126,9 +126,9 @@ def refresh_indexes(
     on_progress: OnProgress = lambda _report: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> list[CrawlReport]:
-    """Ask every index for what is new of the packages that the record has from it.
+    """Read from every index what is new of the packages that the record has from it.
 
-    :raises AlreadyRunning: if another process, on whatever machine, is at it
+    :raises AlreadyRunning: if another process on any machine is running it
     """
     with (
         relational_errors(settings),
@@ -151,7 +151,7 @@ def refresh_indexes(
 
 
 def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) -> CrawlRequest:
-    """Of two words about a release the later one holds, so a retry asks for pages anew."""
+    """Return the request of ``add_packages``; a retry uses no cached pages."""
     if retry:
         return CrawlRequest(tuple(roots), bounds, again=True, max_age_s=0.0)
     return CrawlRequest(tuple(roots), bounds)
@@ -160,7 +160,7 @@ def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) ->
 def _refreshing(
     index: str, known: Sequence[str], followed: Iterable[WatchedProject]
 ) -> CrawlRequest:
-    """All that is known of an index; of what is watched, within its own bounds."""
+    """Return the request that refreshes an index; watched packages have their own bounds."""
     ours = [it for it in followed if it.index == index]
     return CrawlRequest(
         tuple(WantedPackage(it.name, extras=frozenset(it.extras)) for it in ours),
@@ -180,8 +180,8 @@ def _bounds_of(followed: WatchedProject) -> CrawlBounds:
 
 
 def _unconfigured(name: str) -> CrawlReport:
-    words = f"no index of this machine is called {name!r} any more"
-    return CrawlReport(name, lost=IndexProblem(IndexFault.UNREACHABLE, words))
+    message = f"the index {name!r} is not configured any more"
+    return CrawlReport(name, lost=IndexProblem(IndexFault.UNREACHABLE, message))
 
 
 def _watch(
@@ -192,7 +192,7 @@ def _watch(
     bounds: CrawlBounds,
     report: CrawlReport,
 ) -> None:
-    """Follow the roots from now on, but for those that the index does not have."""
+    """Watch the roots from now on, except those that the index does not have."""
     report.unwatched = report.missing_roots
     extras: dict[str, frozenset[str]] = {}
     for root in roots:
@@ -204,9 +204,9 @@ def _watch(
             [
                 WatchedProject(
                     index.name, name, bounds.max_versions, bounds.newer_than,
-                    tuple(sorted(asked)), bounds.prereleases,
+                    tuple(sorted(names)), bounds.prereleases,
                 )
-                for name, asked in sorted(extras.items())
+                for name, names in sorted(extras.items())
             ],
         )  # fmt: skip
 

@@ -486,7 +486,7 @@ def _name_of(result: Record) -> str | None:
         host = text_of(record_of(info, "platform", "$.hwinfo"), "node", "$.hwinfo.platform")
     if host is None:
         return None
-    found = _POD.match(host)
-    if found:
-        return found[1]
+    match = _POD.match(host)
+    if match:
+        return match[1]
     return host if re.fullmatch(r"inspection-.+-[0-9a-f]{8}", host) else None

@@ -32,14 +32,14 @@ KIND = "inspection"
 
 @dataclass(slots=True)
 class IngestReport:
-    """What became of the documents of a run.
+    """Counts of a run.
 
-    :param read: documents met, refused ones included
-    :param known: documents that were in the record before, or met twice
-    :param mended: entries of the quarantine that were met no more
+    :param read: documents, refused ones included
+    :param known: documents that were in the record before, or occurred twice
+    :param mended: entries of the quarantine that the sources no longer cause
     :param skipped: files that are not inspections, by the reason
     :param observations: new ones, by their outcome
-    :param observations_known: those that were in the record before, or met twice
+    :param observations_known: those that were in the record before, or occurred twice
     """
 
     read: int = 0

@@ -161,9 +161,9 @@ def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | No
     """
     if script is not None and not isinstance(script, str):
         raise wrong_type(script, "text", "$.script")
-    found = _SCRIPT_URL.match(script) if script and len(script) < 2000 else None
-    name = indicator_name(found["script"]) if found and found["script"] in _ADDRESSED else None
-    component = _COMPONENTS.get(found["folder"]) if found else None
+    match = _SCRIPT_URL.match(script) if script and len(script) < 2000 else None
+    name = indicator_name(match["script"]) if match and match["script"] in _ADDRESSED else None
+    component = _COMPONENTS.get(match["folder"]) if match else None
     return name, component or _component_of(stack)
 
 
@@ -208,14 +208,14 @@ def _cpu_quota(requests: Record) -> float | None:
         return None
     if type(value) not in (int, float, str):
         raise wrong_type(value, "a quantity of CPUs", "$.run.requests.cpu")
-    found = _CPU_QUANTITY.match(str(value))
-    if found is None:
+    match = _CPU_QUANTITY.match(str(value))
+    if match is None:
         raise InvalidDocument(
             Reason.WRONG_TYPE,
             f"{str(value)[:40]!r} is not a quantity of CPUs",
             field="$.run.requests.cpu",
         )
-    return float(found[1]) / (1000 if found[2] else 1)
+    return float(match[1]) / (1000 if match[2] else 1)
 
 
 def _native_packages(record: Record) -> tuple[str, ...]:

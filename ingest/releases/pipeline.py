@@ -42,9 +42,9 @@ _OPERATOR_LIMITS = SourceLimits(allow_http=True, lines=True)
 
 @dataclass(slots=True)
 class ReleaseReport:
-    """What became of the releases of a run.
+    """Counts of a run.
 
-    :param read: releases met, refused ones included
+    :param read: releases, refused ones included
     :param known: releases that changed nothing, or occurred twice
     :param mended: entries of the quarantine that the sources no longer cause
     :param states: of all releases that were not refused
