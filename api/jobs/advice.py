@@ -1,4 +1,4 @@
-"""Advice as a job: the adviser on what the worker keeps warm."""
+"""Jobs of the adviser: advice, replays and why-not questions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, A
         )  # fmt: skip
         report = store(stores, made, lambda it: worker.service.queue.enqueue(it, PROJECT_SOON))
     _tell(made, debug=asked.options.debug)
-    # Not in the report: the same request on the same knowledge gives the same bytes.
+    # Not part of the report, which depends on request and data only.
     queued = fetch_lacking(worker, made.advice) if request.may_fetch else None
     if queued is not None:
         log_for_client(str(queued))
@@ -60,7 +60,7 @@ def make_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, A
 
 
 def _tell(made: Answer, *, debug: bool) -> None:
-    """What came of it; if it is debugged, how long each step took too."""
+    """Log the outcome for the client; with ``debug`` also the duration of each step."""
     result = made.report["result"]
     search = result["report"]["search"]
     log_for_client(
@@ -118,7 +118,7 @@ def _has_gpu(row: RecordedHardware, model: object) -> bool:
 
 
 def replay_advice(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
-    """Answer a recorded request again on what was known then, and compare the bytes.
+    """Answer a recorded request again with the recorded data, and compare the reports.
 
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice
@@ -138,7 +138,7 @@ def replay_advice(worker: WorkerContext, analysis: Analysis, request: dict[str, 
 
 
 def explain_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
-    """Say what a requirement would cost the stack of a recorded request, by what is known now.
+    """Explain what a requirement would change in the stack of a request, with current data.
 
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice
@@ -147,6 +147,6 @@ def explain_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str
     with worker.service.stores() as stores:
         asked, *_ = request_in(recorded(stores, request["advice_id"]))
         snapshot, evidence = knowledge(stores, asked, more=[wanted])
-    found = advise(asked, snapshot, evidence, resolver=worker.resolver.resolve)
-    told = why_not(found, wanted, resolver=worker.resolver.resolve)
-    return store_result(worker, analysis, {"advice_id": request["advice_id"], **plain(told)})
+    advice = advise(asked, snapshot, evidence, resolver=worker.resolver.resolve)
+    explanation = why_not(advice, wanted, resolver=worker.resolver.resolve)
+    return store_result(worker, analysis, {"advice_id": request["advice_id"], **plain(explanation)})

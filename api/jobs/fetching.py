@@ -1,4 +1,4 @@
-"""Packages read from indexes: what a person asks for, and what an advice turned out to lack."""
+"""Jobs that fetch packages from indexes: requested ones, and those that an advice lacked."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.runs import add_packages, packages_document, roots_of, unanswered
 
 TASK = "packages.fetch"
-#: Names that one request may have an index asked for, closure included.
+#: Maximum number of packages that one request fetches, including dependencies.
 MAX_PACKAGES = 250
-#: Packages that one advice may have fetched; a project lacks a handful or knows nothing at all.
+#: Maximum number of packages that one advice fetches; projects lack few packages or nearly all.
 MAX_FETCHES = 50
-#: An index that was asked for a package is not asked again sooner.
+#: Minimum time between two requests for a package to the same index.
 ASKED_AGAIN_AFTER = timedelta(hours=1)
-#: Behind all that a worker of several queues may take.
+#: Priority below all other jobs of a worker with several queues.
 _LAST = -10
-#: Names in a line; the rest is counted.
+#: Number of names in a log line; the rest is counted.
 _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedFetches:
-    """What became of packages that an advice lacks.
+    """Enqueued fetches of packages that an advice lacked.
 
-    :param names: whose fetch is in the queue now
-    :param left_out: how many others have to wait for the next request
+    :param names: enqueued packages
+    :param left_out: number of packages that wait for the next request
     """
 
     names: tuple[str, ...]
@@ -61,24 +61,24 @@ class QueuedFetches:
 def fetch(
     settings: Settings, index: str | None, requirements: Sequence[str], *, prereleases: bool = False
 ) -> dict[str, Any]:
-    """Read packages, and all that they need, from a configured index.
+    """Fetch packages and their dependencies from a configured index.
 
     :returns: the report of ``thoth packages add --json``
-    :raises InvalidArgument: if there is no such index, or a requirement cannot be followed
+    :raises InvalidArgument: if there is no such index, or a requirement is invalid
     :raises IndexProblem: if the index does not answer
     """
     bounds = CrawlBounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
     outcome = add_packages(settings, roots_of(requirements), bounds, index=index, watching=False)
     if unanswered(outcome.report):
         raise IndexProblem(IndexFault.UNREACHABLE, "the index does not answer")
-    # Codes are keys of some members, and a document has texts.
+    # Turns the enumeration members among the keys into strings.
     return dict(
         orjson.loads(orjson.dumps(packages_document(outcome), option=orjson.OPT_NON_STR_KEYS))
     )
 
 
 def fetch_asked(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
-    """Read what a person asked for.
+    """Fetch the packages of a request.
 
     :returns: the identifier of the report's document
     """
@@ -92,10 +92,10 @@ def fetch_asked(worker: WorkerContext, analysis: Analysis, request: dict[str, An
 
 
 def fetch_lacking(worker: WorkerContext, advice: Advice) -> QueuedFetches | None:
-    """Enqueue the reading of what an advice lacks, from indexes of this machine alone.
+    """Enqueue fetches of the packages that an advice lacked, from configured indexes.
 
-    Of a package and an index one fetch waits at most, and an index that was asked a while ago
-    is not asked again: what it does not have stays lacking.
+    At most one fetch of a package and index waits, and an index that was asked recently is not
+    asked again.
 
     :returns: ``None`` if nothing was enqueued
     """
@@ -109,14 +109,14 @@ def fetch_lacking(worker: WorkerContext, advice: Advice) -> QueuedFetches | None
                 worker.service.queue.admit(connection, job.queue)
             except Overloaded:
                 break
-            # One that waits already is as good.
+            # Does nothing if a fetch of the same package waits already.
             worker.service.queue.enqueue(connection, job)
             names.append(name)
     return QueuedFetches(tuple(names), len(jobs) - len(names)) if names else None
 
 
 def _jobs(worker: WorkerContext, advice: Advice) -> Iterator[tuple[str, QueueJob]]:
-    """By name of the package, in name order."""
+    """Fetch jobs with the names of their packages, ordered by name."""
     request = advice.request.resolver_request({})
     known = [it.name for it in advice.request.options.indexes if it.known]
     names = list(advice.snapshot.revisions)
@@ -141,6 +141,6 @@ def _turn(
     recent: Collection[tuple[str, str]],
     answers: Mapping[tuple[str, str], IndexAnswer],
 ) -> str | None:
-    """The first index whose turn it is and that was not asked a while ago."""
+    """The next index to ask for a package; ``None`` if it was asked recently."""
     due = (it for it in known if lack.may_be_asked(it, answers, known))
     return next((it for it in due if (it, lack.name) not in recent), None)

@@ -1,4 +1,4 @@
-"""Submitted inspections as jobs: run on this machine, kept in its folder, and taken in."""
+"""Jobs that run submitted inspections on this machine and ingest their results."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from pis.amun.launchers.local import LocalLauncher
 from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
 
-#: How long to wait for another run on this machine: two at a time would measure each other.
+#: How long to wait for another run, s; two at a time would disturb each other's measurements.
 _PATIENCE_S = 3600.0
 _PAUSE_S = 1.0
 
 
 def folder_of(settings: Settings) -> Path:
-    """Where inspections are kept, each in a folder by its identifier."""
+    """Folder of all inspections; each has a folder named by its identifier."""
     return settings.home / "inspections"
 
 
 def order_of(settings: Settings, submission: str) -> Order:
-    """How a submitted inspection is run.
+    """Order for a submitted inspection.
 
-    :param submission: random, so that the same specification may be measured again
+    :param submission: random, so that the same specification can be measured again
     """
     return Order(folder_of(settings).absolute(), submission=submission)
 
 
 def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
-    """Build, measure and take in; a run that was interrupted goes on where it was.
+    """Build, measure and ingest; an interrupted run resumes.
 
-    A build that fails and a job that fails are results.
+    A failed build and a failed job are results, too.
 
-    :returns: the identifier of the document that says what became of it
+    :returns: the identifier of the result's document
     """
     specification = load_specification(
         request["specification"], dict(worker.settings.package_indexes)
@@ -63,9 +63,9 @@ def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str,
 
 
 def _in_turn(specification: Specification, order: Order, settings: Settings) -> InspectionOutcome:
-    """Run it once nobody else measures on this machine.
+    """Run an inspection when no other one runs on this machine.
 
-    :raises AlreadyRunning: if somebody does for too long
+    :raises AlreadyRunning: if another one runs for too long
     """
     until = time.monotonic() + _PATIENCE_S
     launcher = LocalLauncher(settings)
@@ -84,7 +84,7 @@ def _in_turn(specification: Specification, order: Order, settings: Settings) -> 
 
 
 class _LogProgress:
-    """Keeps what happens with the analysis."""
+    """Logs the progress for the client."""
 
     def building(self, inspection: Inspection) -> None:
         log_for_client(f"building {inspection.inspection_id}")

@@ -1,4 +1,4 @@
-"""A check of provenance as a job: a lock against what the record has of the indexes."""
+"""The job of provenance checks: compares a lock with the recorded files of the indexes."""
 
 from __future__ import annotations
 

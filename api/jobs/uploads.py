@@ -1,4 +1,4 @@
-"""Uploads as jobs: an archive's inspections are taken in, and what was refused is listed."""
+"""Jobs that ingest uploads: the inspections of an archive, with a list of refused documents."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ from ingest.sources.documents import (
     SourceLimits,
 )
 
-#: What is read of an upload; what an operator names has no such bounds.
+#: Limits for uploads; sources of the operator have none of these.
 LIMITS = SourceLimits(
     document_bytes=64 * MEBIBYTE, archive_bytes=2048 * MEBIBYTE, members=100_000, ratio=200.0
 )
-#: Refusals that a result lists; the rest is counted, and all are in the quarantine.
+#: Number of refused documents in a result; the quarantine has all.
 _LISTED = 100
-#: How long to wait for another worker that takes in the same.
+#: How long to wait for another worker that ingests the same content, s.
 PATIENCE_S = 600.0
 
-#: Has the graph show what was recorded; of these one waits at most.
+#: Projects the record into the graph; at most one of these jobs waits.
 PROJECT = QueueJob("graph.project", QueueName.BULK, key="graph.project", priority=10)
-#: The same for what nobody waits to see there: one does for all of a second.
+#: The same after a second, so that one job serves all changes of that second.
 PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 
 
 def upload_id(analysis_id: str) -> str:
-    """The identifier under which an upload waits.
+    """Identifier of the stored upload of a request.
 
-    Not that of its content, for that is the identifier of the document that it may be; and each
-    is kept as long as its own request needs it.
+    Not the digest of its content, which may be the identifier of the ingested document; and each
+    upload is kept as long as its own request needs it.
     """
     return digest(["upload", analysis_id])
 
 
 def ingest_upload(worker: WorkerContext, analysis: Analysis, request: Mapping[str, Any]) -> str:
-    """Take in the inspections of an upload.
+    """Ingest the inspections of an upload.
 
-    :returns: the identifier of the document that says what became of them
+    :returns: the identifier of the result's document
     :raises InvalidArgument: if the upload was deleted in the meantime, or is refused whole
     """
     with worker.service.reading() as connection:
         body = body_of(connection, worker.settings, upload_id(analysis.analysis_id))
     if body is None:
-        raise InvalidArgument("the upload is not kept any more: send it again")
+        raise InvalidArgument("the upload has been deleted: send it again")
     if digest_bytes(body) != request["document_id"]:
         raise DamagedDocument(request["document_id"], "its body has another SHA-256")
-    # The quarantine names the source: by its content, so that the same again mends it.
+    # Named by its content: ingesting the same content again replaces its quarantine entries.
     name = request["document_id"].removeprefix("sha256:")
     path = worker.settings.home / "uploads" / f"{name}{request['suffix']}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,10 +90,10 @@ def _refuse_whole(result: Mapping[str, Any]) -> None:
 
 
 def lock_of(settings: Settings, content: str) -> FileLock:
-    """What a worker holds while the content with a digest is in a file of this machine.
+    """The lock for the temporary file of an upload.
 
-    A lock of the machine's, as the file is: it goes with the process that holds it, and does not
-    go with PostgreSQL. Contents whose digests begin alike share one, so that there are few.
+    A file lock, because the file is local to this machine, too; it ends with its process.
+    Digests with the same first digits share a lock, so that there are few.
     """
     name = content.removeprefix("sha256:")[:2]
     return FileLock(settings.home / "uploads" / f"{name}.lock", timeout=PATIENCE_S, mode=0o600)
@@ -101,19 +101,19 @@ def lock_of(settings: Settings, content: str) -> FileLock:
 
 @contextmanager
 def _alone(settings: Settings, content: str) -> Iterator[None]:
-    """Wait for another worker that takes in the same content, in the same file.
+    """Hold the lock of :func:`lock_of`.
 
-    :raises AlreadyRunning: if that takes too long
+    :raises AlreadyRunning: if another worker holds it for too long
     """
     try:
         with lock_of(settings, content):
             yield
     except Timeout:
-        raise AlreadyRunning("the same upload is taken in") from None
+        raise AlreadyRunning("the same upload is being ingested") from None
 
 
 def take_in(worker: WorkerContext, source: str) -> dict[str, Any]:
-    """Take in all inspections of a file or folder of this machine, and have the graph follow."""
+    """Ingest all inspections of a local file or folder, and enqueue their projection."""
     with worker.service.relational() as stores:
         report = ingest_inspections(worker.settings, stores.engine, [source], LIMITS)
     if report.new:
@@ -123,16 +123,16 @@ def take_in(worker: WorkerContext, source: str) -> dict[str, Any]:
 
 
 def _refusals(source: str) -> list[dict[str, str]]:
-    """Why documents of a source are refused, in its order."""
-    found = []
+    """The refused documents of a source, in its order, with the reasons."""
+    refusals = []
     for batch in read_inspections([source], LIMITS):
-        found += [_told(it) for it in batch.refusals]
-        if len(found) >= _LISTED:
+        refusals += [_refusal_document(it) for it in batch.refusals]
+        if len(refusals) >= _LISTED:
             break
-    return found[:_LISTED]
+    return refusals[:_LISTED]
 
 
-def _told(refusal: RefusedDocument) -> dict[str, str]:
+def _refusal_document(refusal: RefusedDocument) -> dict[str, str]:
     error: InvalidDocument = refusal.error
     return {
         "place": refusal.place,

@@ -1,7 +1,7 @@
-"""A worker process: takes jobs from the queue until it is told to stop.
+"""The worker process: runs jobs of the queue until a signal to stop.
 
-A job that it cannot end by then is returned, and so is one that it lost sight of because the
-queue was away: neither is an attempt. Only what ends without a word is.
+It returns a job that it cannot finish in time, and one whose end it could not store because the
+queue was unavailable. Neither counts as an attempt; the sudden death of a worker does.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from common.settings import Settings
 from graph.engine import relational_url
 from graph.record import analyses
 
-#: How long a job may go on after the worker was told to stop; it is returned to the queue then.
+#: Time for the running job to finish after a signal to stop, s; then it returns to the queue.
 GRACE_S = 20.0
-#: Between two signs of life.
+#: Pause between two heartbeats, s.
 HEARTBEAT_S = 5.0
-#: Between two tries to reach a queue that is away.
+#: Pause before connecting to an unavailable queue again, s.
 PAUSE_S = 2.0
 
 _LOG = logging.getLogger(__name__)
 
 
 def queue_app(settings: Settings) -> procrastinate.App:
-    """The queue as workers see it, with every task."""
+    """The queue for workers, with every task."""
     url = relational_url(settings).set(drivername="postgresql")
     connector = procrastinate.PsycopgConnector(
         conninfo=url.render_as_string(hide_password=False), min_size=1, max_size=4
     )
     app = procrastinate.App(connector=connector)
-    # The tasks that are added are renamed, so each application has its own.
+    # procrastinate renames the tasks that it adds, so each application gets copies.
     own = procrastinate.Blueprint()
     own.tasks = {name: copy.copy(task) for name, task in blueprint.tasks.items()}
     app.add_tasks_from(own, namespace=NAMESPACE)
@@ -55,7 +55,7 @@ def queue_app(settings: Settings) -> procrastinate.App:
 
 
 def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:
-    """Take jobs of ``queues`` one after the other until a signal to stop."""
+    """Run jobs of ``queues``, one at a time, until a signal to stop."""
     app, worker = queue_app(settings), WorkerContext(settings)
     if QueueName.PEOPLE in queues:
         worker.resolver.start()
@@ -67,7 +67,7 @@ def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> No
 
 @dataclass(slots=True)
 class _RunningWorker:
-    """What works, and the job that it took last."""
+    """State of the worker process: its queues and the job that it started last."""
 
     app: procrastinate.App
     worker: WorkerContext
@@ -78,12 +78,12 @@ class _RunningWorker:
     job: Job | None = None
 
     async def take(self, work: Callable[[], Awaitable[Any]], context: JobContext, by: Any) -> Any:
-        """Note what is taken, around the work itself."""
+        """Note the job, and run it."""
         self.worker_id, self.job = by.worker_id, context.job
         return await work()
 
     async def show_life(self) -> None:
-        """Keep the job from being taken for a dead worker's, also while no other is taken."""
+        """Send heartbeats, so that the running job is not taken for that of a dead worker."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             if self.worker_id is not None:
@@ -91,9 +91,9 @@ class _RunningWorker:
                     await self.app.job_manager.update_heartbeat(self.worker_id)
 
     def put_back(self) -> None:
-        """Return the job that was taken last, unless its end was noted.
+        """Return the last job to the queue unless its end was stored.
 
-        :raises StoreUnavailable: if the queue is away; then its missing sign of life returns it
+        :raises StoreUnavailable: if the queue is unavailable; then the missing heartbeat returns it
         """
         job = self.job
         if job is None or job.id is None:
@@ -109,7 +109,7 @@ class _RunningWorker:
 
 
 async def _work(hand: _RunningWorker) -> None:
-    """Work until told to stop; a queue that goes away is tried again until it is back."""
+    """Run jobs until a signal to stop, connecting again whenever the queue was unavailable."""
     told = hand.told
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
@@ -125,10 +125,10 @@ async def _work(hand: _RunningWorker) -> None:
 
 
 async def _work_once(hand: _RunningWorker) -> None:
-    """Work until told to stop, or until the queue is away: then it ends of itself."""
+    """Run jobs until a signal to stop or until the queue is unavailable."""
     app, told = hand.app, hand.told
     async with app.open_async():
-        # Left over if the queue was away when it should have noted the end.
+        # Its end could not be stored while the queue was unavailable.
         with suppress(ProjectError):
             await asyncio.to_thread(hand.put_back)
         working = asyncio.create_task(
@@ -141,7 +141,7 @@ async def _work_once(hand: _RunningWorker) -> None:
                 update_heartbeat_interval=HEARTBEAT_S,
                 stalled_worker_timeout=DEAD_AFTER_S,
                 delete_jobs=DeleteJobCondition.SUCCESSFUL,
-                # It could not be told from a failure that it was a signal.
+                # procrastinate's own handlers would make a signal look like a failure.
                 install_signal_handlers=False,
             )
         )
@@ -160,11 +160,11 @@ async def _work_once(hand: _RunningWorker) -> None:
 
 
 async def _stop(hand: _RunningWorker, working: asyncio.Task[None]) -> None:
-    """Let the job that is under way end; return it if that takes too long, and end at once."""
+    """Let the running job finish; if that takes too long, return it and end the process."""
     working.cancel()
     await asyncio.wait((working,), timeout=GRACE_S)
     if not working.done():
         with suppress(ProjectError):
             await asyncio.to_thread(hand.put_back)
-        # The thread that is at it cannot be ended alone.
+        # A thread cannot be ended, only the process.
         leave(0)

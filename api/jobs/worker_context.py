@@ -1,4 +1,4 @@
-"""What a worker keeps warm between jobs: connections, the solver's process, what it has read."""
+"""What a worker keeps between jobs: connections, solver process, data, and time limits of jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
 from graph.watchdog import watchdog
 
-#: Between two looks.
+#: Pause between two checks for overdue jobs, s.
 LOOK_S = 5.0
 
 _LOG = logging.getLogger(__name__)
@@ -69,16 +69,16 @@ async def guard(
     end()
 
 
-#: Versions, readings and the like in all that is kept, 1 to 1.6 KB each as measured: 80 MB at
-#: most, or what the last request needs if that is more.
+#: Maximum number of kept items, such as versions and readings. Measured: 1 to 1.6 KB each, so
+#: at most 80 MB, or what the last request needs if that is more.
 KEPT_ITEMS = 50_000
-#: What a request takes that nothing is known for.
+#: Items that a request without any data counts as.
 _EACH = 10
 
 
 @dataclass(frozen=True, slots=True)
 class _KeptKnowledge:
-    """A snapshot with its evidence, and how far the record was when that was read."""
+    """A snapshot with its evidence, and the position of the record when they were read."""
 
     snapshot: Snapshot
     evidence: Evidence
@@ -86,7 +86,7 @@ class _KeptKnowledge:
 
     @property
     def items(self) -> int:
-        """How much memory it takes, about."""
+        """Number of items, a measure of its memory."""
         snapshot, evidence = self.snapshot, self.evidence
         packages = (snapshot.packages, snapshot.excluded, evidence.stacks)
         many = sum(len(them) for some in packages for them in some.values())
@@ -94,7 +94,7 @@ class _KeptKnowledge:
 
 
 class WorkerContext:
-    """What one worker's jobs share; they come one after the other."""
+    """Context of one worker, whose jobs run one at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -106,7 +106,7 @@ class WorkerContext:
     def known_of(
         self, stores: Stores, roots: Iterable[str], environment: Environment
     ) -> tuple[Snapshot, Evidence]:
-        """The snapshot of some requirements and the evidence for it, read anew after a change."""
+        """The snapshot of requirements and its evidence; read again only after a change."""
         wanted = tuple(sorted(roots))
         key, position = (wanted, environment), _position(stores)
         kept = self._known.pop(key, None)
@@ -128,19 +128,19 @@ class WorkerContext:
         return kept.snapshot, kept.evidence
 
     def _forget_most(self) -> None:
-        """Keep what was used last, as far as it fits."""
+        """Drop the least recently used data beyond :data:`KEPT_ITEMS`."""
         items = sum(it.items for it in self._known.values())
         while items > KEPT_ITEMS and len(self._known) > 1:
             _, least = self._known.popitem(last=False)
             items -= least.items
 
     def close(self) -> None:
-        """End the solver's process and close what is open."""
+        """End the solver process and close all connections."""
         self.resolver.close()
         self.service.close()
 
 
 def _position(stores: Stores) -> Sequence[object]:
-    """What evidence depends on: what the record took in, and the day."""
+    """What evidence depends on: the changes of the record, and the day."""
     with stores.engine.connect() as connection:
         return changes(connection), datetime.now(UTC).date()

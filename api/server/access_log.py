@@ -1,4 +1,4 @@
-"""One line a request in the log: who asked for what, how it ended and how long it took."""
+"""Access log: one line for each request with client, route, status and duration."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from flask import Flask, Response, g, request
 
 from api.authentication import token
 
-#: Where the application leaves word for the server, which knows how long it took.
+#: WSGI key for the application's fields; the server adds the duration.
 _NOTE = "thoth.request"
-#: Asked every few seconds by whoever watches; told only if something is wrong.
+#: Paths of probes, which are logged only on failure.
 _WATCHED = ("/livez", "/readyz", "/liveness", "/readiness", "/metrics")
 
 _LOG = logging.getLogger(__name__)
 
 
 def register(app: Flask) -> None:
-    """Leave word of every request of ``app``."""
+    """Pass fields of every request of ``app`` to the server's log."""
     app.after_request(_leave_word)
 
 
 def tell(environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta) -> None:
-    """Log a request. Of the query only the names: values may be secrets, and people's."""
+    """Log a request; of its query only the names, because values may be private."""
     path = str(environ.get("PATH_INFO", ""))
     if path in _WATCHED and status < 400:
         return

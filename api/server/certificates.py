@@ -1,4 +1,4 @@
-"""A certificate of this machine's own making, for a service that nobody gave a real one."""
+"""A self-signed certificate, for a service without another one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from filelock import FileLock
 
 from graph.embedded.home import write_private
 
-#: Browsers refuse certificates that are good for longer.
+#: Browsers refuse certificates with a longer validity.
 _VALID_FOR = timedelta(days=397)
-#: One that ends sooner is made anew.
+#: A certificate that expires sooner is replaced.
 _LEFT = timedelta(days=7)
-#: Clocks of clients may be behind.
+#: Tolerance for clocks of clients that are slow.
 _SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Files for a server, and what people compare.
+    """Files of a certificate, with the fingerprint that people compare.
 
     :param path: PEM; clients may trust it as it is
     :param fingerprint: SHA-256 of the certificate
@@ -40,7 +40,7 @@ class Certificate:
 
 
 def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
-    """The certificate of ``folder``; made if there is none that is good for all names and time.
+    """The certificate in ``folder``; created unless a valid one covers all names.
 
     :param folder: made if missing, for its owner alone
     :param more_names: names or addresses beside this machine's own
@@ -53,10 +53,10 @@ def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
         if made is None:
             key = ec.generate_private_key(ec.SECP256R1())
             made = _made(key, names)
-            # The key first: whoever finds an old certificate beside it makes both anew.
+            # The key first: an old certificate beside it does not match and is replaced.
             write_private(key_path, _pem_of(key))
             write_private(path, made.public_bytes(serialization.Encoding.PEM).decode())
-        # Somebody may have copied the folder without its modes.
+        # The folder may have been copied without its modes.
         key_path.chmod(0o600)
     digest = made.fingerprint(hashes.SHA256()).hex(":").upper()
     return Certificate(path, key_path, digest, made.not_valid_after_utc)
@@ -99,7 +99,7 @@ def _made(key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName]) -> x50
         .not_valid_before(now - _SKEW)
         .not_valid_after(now - _SKEW + _VALID_FOR)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        # No authority: whoever trusts it trusts this server and nothing that it could sign.
+        # Not a CA: trusting it means trusting this server only, not what it might sign.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(identifier, critical=False)

@@ -1,8 +1,8 @@
-"""Connections: the loop waits for clients, and threads are for requests that are there.
+"""Connections: the event loop waits for clients, and threads only run complete requests.
 
-gunicorn's threads wait for whoever connects, and its loop for whoever does not hang up. Here
-neither does: handshakes, heads of requests and farewells go on beside each other in the loop, and
-all that a client may hold a thread with, a body or an answer, has a time to end by.
+In gunicorn, threads wait for clients that connect, and the loop for clients that do not close.
+Here the loop handles TLS handshakes, request heads and the closing of all connections at once. A
+client can occupy a thread only with a body or a response, whose time is limited.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from api.server.slow_clients import (
     BodyReader,
 )
 
-#: From the first byte of a handshake, or of a request, to the end of its head.
+#: Time limit from the first byte of a handshake or request to the end of the head, s.
 HEAD_S = 10.0
-#: What a head may have; the address and each field in it have smaller limits.
+#: Maximum size of a head; its URL and each field have smaller limits.
 HEAD_BYTES = 65_536
-#: Before a head; RFC 9112, 2.2, asks to pass over one at least.
+#: Empty lines that are ignored before a head; RFC 9112, 2.2, asks for at least one.
 EMPTY_LINES = 4
-#: Until a client hung up that was told to, or that a server which stops still listens to.
+#: Time limit for a client to close a connection, or to finish a head during shutdown, s.
 FAREWELL_S = 2.0
 _EMPTY_LINE = b"\r\n"
 _HEAD_ENDS = b"\r\n\r\n"
@@ -42,7 +42,7 @@ _HEAD_ENDS = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
-    """A connection as requests see it."""
+    """A connection as requests use it."""
 
     sock: AnswerWriter
     client: Any
@@ -51,10 +51,10 @@ class _Answering:
 
 @dataclass(slots=True)
 class _Watched:
-    """A connection that the loop waits for.
+    """A connection that the loop watches.
 
     :param since: in seconds of the monotonic clock
-    :param farewell: whether only its end is waited for
+    :param farewell: whether the connection is closing
     """
 
     head: bytearray
@@ -65,7 +65,7 @@ class _Watched:
 
 
 class ConnectionWorker(ThreadWorker):
-    """gunicorn's threaded worker, whose threads get requests and not connections."""
+    """gunicorn's threaded worker, except that threads get requests instead of connections."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -74,7 +74,7 @@ class ConnectionWorker(ThreadWorker):
         self._swept = 0.0
 
     def enqueue_req(self, conn: TConn) -> None:
-        """Answer the next request of a connection, new or kept, once its head is there."""
+        """Run the next request of a new or kept connection once its head is complete."""
         conn.sock.setblocking(False)
         fresh = not conn.initialized
         if fresh:
@@ -88,18 +88,18 @@ class ConnectionWorker(ThreadWorker):
         self._read_head(conn)
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
-        """Answer it to a client that may not read."""
+        """Run a request; its response has a time limit in case the client does not read."""
         return super().handle_request(req, conn.answering)
 
     def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
-        """Keep the connection, or have the client hang up."""
+        """Keep the connection, or start closing it."""
         if not fs.cancelled() and fs.exception() is None and fs.result():
             super().finish_request(conn, fs)
         else:
             self._say_farewell(conn)
 
     def murder_pending(self) -> None:
-        """End what was waited for long enough."""
+        """Refuse or close connections whose time limit has passed."""
         now = time.monotonic()
         if now - self._swept < 0.5:
             return
@@ -110,12 +110,14 @@ class ConnectionWorker(ThreadWorker):
                 continue
             begun = len(watched.head) > _begin(watched.head)
             if begun and not watched.farewell:
-                self._refuse(conn, 408, "Request Timeout", "the request's head did not end in time")
+                self._refuse(
+                    conn, 408, "Request Timeout", "the head of the request did not arrive in time"
+                )
             else:
                 self._drop(conn)
 
     def _open(self, conn: TConn) -> None:
-        """What gunicorn would do in a thread; the handshake is left to the loop."""
+        """Set up a connection, as gunicorn does in a thread, but without the handshake."""
         if self.cfg.is_ssl:
             conn.sock = ssl_wrap_socket(conn.sock, self.cfg)
         conn.parser = get_parser(self.cfg, conn.sock, conn.client)
@@ -124,7 +126,7 @@ class ConnectionWorker(ThreadWorker):
         conn.initialized = True
 
     def _read_head(self, conn: TConn, _sock: Any = None) -> None:
-        """Read once: who sends as fast as the loop reads would else have it alone."""
+        """Read once, so that a fast client does not keep the loop from other clients."""
         watched = self._watched[conn]
         head = watched.head
         try:
@@ -167,7 +169,7 @@ class ConnectionWorker(ThreadWorker):
             self._say_farewell(conn)
 
     def _say_farewell(self, conn: TConn) -> None:
-        """Wait for the client's end; before it, our own would undo what it has not read yet."""
+        """Wait until the client closes; closing first could discard what it has not read."""
         self._forget(conn)
         try:
             conn.sock.setblocking(False)
@@ -209,7 +211,7 @@ class ConnectionWorker(ThreadWorker):
 
 
 def _begin(head: bytearray) -> int:
-    """Where the head of a request begins, or that too many empty lines are before it.
+    """Offset of the head behind empty lines; larger than the limit if there are too many.
 
     >>> [_begin(bytearray(it)) for it in (b"GET /", b"\\r\\nGET /", b"\\r\\n" * 1_000_000)]
     [0, 2, 10]
@@ -221,7 +223,7 @@ def _begin(head: bytearray) -> int:
 
 
 def _has_ended(head: bytearray) -> bool:
-    """Whether the head of a request is whole; empty lines before it are no part of it.
+    """Whether the head of a request is complete; empty lines before it do not count.
 
     >>> [_has_ended(bytearray(it)) for it in (b"\\r\\n\\r\\n", b"GET / HTTP/1.1\\r\\n\\r\\n")]
     [False, True]

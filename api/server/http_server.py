@@ -1,4 +1,4 @@
-"""The HTTP server: gunicorn in this process, with one application a worker process."""
+"""The HTTP server: gunicorn in this process, with an application in each worker process."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from api.service import EXTENSION
 from common.errors import ServiceFailed
 from common.settings import Settings
 
-#: How long requests may go on after the signal to stop.
+#: Time for running requests to finish after the signal to stop, s.
 GRACE_S = 20
-#: A worker process whose main loop is silent for so long is replaced.
+#: A worker process whose event loop hangs for this long is replaced, s.
 _SILENCE_S = 60
 _BACKLOG = 1024
-#: Of each process at a time; a process has 1,024 files by most systems' defaults.
+#: Connections of each process; most systems allow 1,024 open files by default.
 _CONNECTIONS = 500
 _NAME = "the server"
 
@@ -37,10 +37,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How the service meets its clients.
+    """Options of the HTTP server.
 
     :param certificate: and ``key``: PEM files; ``None`` without TLS
-    :param behind_proxy: whether one proxy stands in front, whose headers are believed
+    :param behind_proxy: whether to trust the ``X-Forwarded-*`` headers of one proxy
     """
 
     workers: int
@@ -51,16 +51,16 @@ class ServerOptions:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one.
+    """Open a listening socket; port 0 takes a free port.
 
-    :raises ServiceFailed: if that address cannot be had
+    :raises ServiceFailed: if the address cannot be used
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
-        # Python adds the address to the system's words.
+        # The message of Python repeats the address.
         words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         hint = "choose another --port or --host, or stop what listens there"
         raise ServiceFailed(_NAME, f"{host}, port {port}: {words or error}", hint) from error
@@ -72,11 +72,11 @@ def is_private(listener: socket.socket) -> bool:
 
 
 def check(settings: Settings, front: ServerOptions) -> None:
-    """Find out in this process whether there is an application; what it imports is shared.
+    """Create an application once before forking, to check the settings and share its imports.
 
-    It has no connection yet that a fork could share. The metrics' folder is set up by the caller.
+    It opens no connection, which must not be shared. The caller sets up the metrics folder first.
 
-    :raises InvalidSettings: if it cannot be made of the settings
+    :raises InvalidSettings: if the settings are invalid
     """
     from api.app import create_app
 
@@ -84,10 +84,10 @@ def check(settings: Settings, front: ServerOptions) -> None:
 
 
 def serve(settings: Settings, front: ServerOptions, listener: socket.socket) -> None:
-    """Answer requests until a signal to stop.
+    """Serve requests until a signal to stop.
 
-    :param listener: is the server's from now on
-    :raises ServiceFailed: if the server ends otherwise
+    :param listener: socket, which the server takes over
+    :raises ServiceFailed: if the server cannot start
     """
     raw_errors.register()
     master = os.getpid()
@@ -101,28 +101,28 @@ def serve(settings: Settings, front: ServerOptions, listener: socket.socket) -> 
 
 
 def _leave(code: object) -> NoReturn:
-    """End a worker process here: what the master cleans up at its end is not the worker's."""
+    """End a worker process at once, because the cleanup that follows belongs to the master."""
     logging.shutdown()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
 class _Log(Logger):
-    """The server's words go where all logs go, and so without secrets."""
+    """Sends gunicorn's log to the log of the service, which removes secrets."""
 
     def setup(self, cfg: Any) -> None:
-        """Leave handlers as they are."""
+        """Keep the handlers of the service."""
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
-        """One line a request."""
+        """Log one line for each request."""
         from api.server.access_log import tell
 
         status = int(str(resp.status).split(maxsplit=1)[0])
         tell(environ, status, getattr(resp, "sent", None), request_time)
 
     def reopen_files(self) -> None:
-        """There are none."""
+        """Do nothing: there are no files."""
 
 
 class _Server(BaseApplication):
@@ -134,7 +134,7 @@ class _Server(BaseApplication):
         super().__init__(prog="thoth")
 
     def load_config(self) -> None:
-        """All of gunicorn's settings that are not its defaults."""
+        """Set the options that differ from gunicorn's defaults."""
         front = self._front
         chosen: dict[str, Any] = {
             "bind": f"fd://{self._descriptor}",
@@ -145,12 +145,12 @@ class _Server(BaseApplication):
             "timeout": _SILENCE_S,
             "keepalive": 15,
             "worker_connections": _CONNECTIONS,
-            # Files go the way of all answers, which has an end.
+            # Files are sent like other responses, with a time limit.
             "sendfile": False,
             "limit_request_line": 8190,
             "proc_name": "thoth",
             "logger_class": _Log,
-            # Whom to believe about the scheme is decided in one place, by --behind-proxy.
+            # Only --behind-proxy decides whether to trust headers about the scheme.
             "forwarded_allow_ips": "",
             "control_socket_disable": True,
             "when_ready": _ready,
@@ -169,7 +169,7 @@ class _Server(BaseApplication):
             self.cfg.set(name, value)
 
     def load(self) -> Flask:
-        """The application; called in each worker process, so none shares a connection."""
+        """Create the application in each worker process, so that none shares a connection."""
         from api.app import create_app
 
         front = self._front
@@ -184,20 +184,20 @@ class _Server(BaseApplication):
 
 
 class _ReloadedTls:
-    """TLS as it is spoken, by one context until the files of the certificate are others."""
+    """The TLS context, which is loaded again when the files of the certificate change."""
 
     def __init__(self) -> None:
         self._of: tuple[int, ...] | None = None
         self._context: ssl.SSLContext | None = None
 
     def __call__(self, config: Any, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        """:raises OSError: if they cannot be used, and there were none before"""
+        """:raises OSError: if the files are invalid, and none were loaded before"""
         files = tuple(Path(it).stat().st_mtime_ns for it in (config.certfile, config.keyfile))
         if self._context is None or files != self._of:
             try:
                 context = default()
             except OSError as error:
-                # One of the two may be there before the other.
+                # One of the two files may have been replaced before the other.
                 if self._context is None:
                     raise
                 _LOG.warning("certificate_unusable", extra={"error": str(error)})
@@ -212,7 +212,7 @@ def _ready(_server: Any) -> None:
 
 
 def _ended(_server: Any, worker: Any) -> None:
-    """Its gauges are no more; what it counted stays counted."""
+    """Remove the gauges of an ended process; its counters stay."""
     from prometheus_client.multiprocess import mark_process_dead
 
     mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]

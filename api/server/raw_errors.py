@@ -1,4 +1,4 @@
-"""Requests that the HTTP server refuses before the application sees them: problems all the same."""
+"""Problem documents for requests that the server refuses before the application sees them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _LOG = logging.getLogger(__name__)
 
 
 def register() -> None:
-    """Have gunicorn refuse requests in our words; its own are a page."""
+    """Replace gunicorn's HTML error pages by problem documents."""
     gunicorn.util.write_error = write_problem
 
 
 def write_problem(sock: socket.socket, status: int, reason: str, message: str) -> None:
-    """Answer what could not be read, and say that the connection ends.
+    """Answer a request that could not be read; the response announces the end of the connection.
 
     :param sock: does not block from then on
     :raises OSError: if nothing of it could be sent
     """
     problem, request_id = problem_of(status), token_hex(8)
-    told = {"request_id": request_id, "status": status, "address": _peer(sock)}
-    _LOG.info("request_unread", extra=told)
+    fields = {"request_id": request_id, "status": status, "address": _peer(sock)}
+    _LOG.info("request_unread", extra=fields)
     document = {
         "type": f"/problems/{problem}",
         "title": title(problem),
         "status": status,
         "detail": message or reason,
         "request_id": request_id,
-        # Nobody knows whether it was one of those that have these.
+        # The path is unknown, so the members of version 1 are added in any case.
         "error": message or reason,
         "parameters": {},
     }
@@ -49,7 +49,7 @@ def write_problem(sock: socket.socket, status: int, reason: str, message: str) -
         "X-Content-Type-Options: nosniff",
         *(f"{name}: {value}" for name, value in {REQUEST_ID: request_id, **versions()}.items()),
     )
-    # Whoever has not read so much that this finds no place is not waited for.
+    # Does not wait for a client that does not read and whose buffers are full.
     sock.setblocking(False)
     sock.send("\r\n".join([*head, "", ""]).encode("latin-1") + body)
 
@@ -58,4 +58,4 @@ def _peer(sock: socket.socket) -> str | None:
     try:
         return str(sock.getpeername()[0])
     except (OSError, IndexError):
-        return None  # it is gone, or this is no network
+        return None  # the client has closed, or the socket is local

@@ -1,4 +1,4 @@
-"""Clients that send or read slowly: how long a thread waits for them, and how many threads do."""
+"""Limits for clients that send or read slowly: waiting times, and the number of waiting threads."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gunicorn.http.unreader import SocketUnreader
 
 from api.request_bodies import TooManySlow
 
-#: How long a client is waited for while it sends a body, or reads answers, ...
+#: Time limit for a client to send a body or to read responses, s, ...
 BODY_S = 10.0
-#: ... and for how much more of it a second longer.
+#: ... extended by a second for each so many bytes.
 BYTES_PER_S = 16_384
-#: Whoever keeps a thread waiting for longer takes one of the places for slow clients, ...
+#: A client that makes a thread wait for longer needs a place for slow clients, s, ...
 PROMPT_S = 0.25
-#: ... and a second later for so much more of it.
+#: ... extended by a second for each so many bytes.
 PROMPT_BYTES_PER_S = 1_048_576
-#: What one record of TLS may have. Whoever reads as much leaves none of it where no poll sees it.
+#: Maximum size of a TLS record. Reading as much leaves nothing that only the TLS layer buffers.
 RECORD_BYTES = 16_384
 
 _T = TypeVar("_T")
@@ -33,9 +33,9 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class WaitBudget:
-    """How much longer a client is waited for: the more it moves, the longer.
+    """The time that is left for a client; it grows with the bytes that the client moves.
 
-    :param slow: places for slow clients
+    :param slow: number of free places for slow clients
     """
 
     slow: Semaphore
@@ -44,7 +44,7 @@ class WaitBudget:
 
     @property
     def left_s(self) -> float:
-        """Seconds; none if zero or less.
+        """Seconds until the time limit; not positive after it.
 
         >>> WaitBudget(Semaphore(), moved_bytes=2 * 16_384, waited_s=11.0).left_s
         1.0
@@ -53,7 +53,7 @@ class WaitBudget:
 
     @property
     def prompt_s(self) -> float:
-        """How many seconds of these need no place; none if zero or less.
+        """Seconds that need no place for slow clients; not positive after them.
 
         >>> WaitBudget(Semaphore(), moved_bytes=2 * 1_048_576, waited_s=2.0).prompt_s
         0.25
@@ -61,10 +61,10 @@ class WaitBudget:
         return PROMPT_S + self.moved_bytes / PROMPT_BYTES_PER_S - self.waited_s
 
     def move(self, sock: socket.socket, act: Callable[[], _T]) -> _T:
-        """Do what ``sock`` may block for.
+        """Run an operation on ``sock`` that may block.
 
-        :raises TooManySlow: if that takes a place, and there is none
-        :raises TimeoutError: if it takes too long
+        :raises TooManySlow: if it needs a place for slow clients and none is free
+        :raises TimeoutError: if the time limit passes
         """
         try:
             with _timeout(sock, 0.0):
@@ -108,15 +108,15 @@ class BodyReader(SocketUnreader):
         self._patience = WaitBudget(slow)
 
     def begin(self, head: bytes) -> None:
-        """A new request, of which this was read."""
+        """Start a new request with the data that was read already."""
         self.unread(head)
         self._patience = WaitBudget(self._slow)
 
     def chunk(self, size_hint: int | None = None) -> bytes:
-        """What came next.
+        """Read the next data.
 
-        :raises TooManySlow: if it comes slowly, and too many others do
-        :raises TimeoutError: if nothing came in time
+        :raises TooManySlow: if it arrives slowly while too many other clients are slow
+        :raises TimeoutError: if nothing arrives in time
         """
         data: bytes = self._patience.move(self.sock, partial(super().chunk, size_hint))
         self._patience.moved_bytes += len(data)
@@ -124,9 +124,9 @@ class BodyReader(SocketUnreader):
 
 
 class AnswerWriter:
-    """Writes the answers of a connection in threads: all that gunicorn asks of a socket meanwhile.
+    """Writes the responses of a connection, as the socket that gunicorn gets.
 
-    They share one patience, so that nobody gets more of it who asks for many at once.
+    All responses share one time limit, so that pipelined requests do not extend it.
     """
 
     def __init__(self, sock: socket.socket, slow: Semaphore) -> None:
@@ -134,24 +134,24 @@ class AnswerWriter:
         self._patience = WaitBudget(slow)
 
     def send(self, data: bytes) -> int:
-        """The same as :meth:`sendall`; how much that was."""
+        """Write all of it, and return its length."""
         self.sendall(data)
         return len(data)
 
     def sendall(self, data: bytes) -> None:
         """Write all of it.
 
-        :raises BrokenPipeError: if the client does not read in time, or too many others do not
+        :raises BrokenPipeError: if the client reads too slowly
         """
         rest = memoryview(data)
         while rest:
-            # TLS says of what it is given that it was sent, or nothing.
+            # TLS sends a record completely or not at all.
             part = rest[:RECORD_BYTES]
             try:
                 sent = self._patience.move(self._sock, partial(self._sock.send, part))
             except TimeoutError as error:
                 raise BrokenPipeError(errno.EPIPE, "the client does not read") from error
-            # Before it had to wait, buffers took it: nobody need have read any.
+            # Data that did not have to wait went to buffers; the client may not have read any.
             if self._patience.waited_s:
                 self._patience.moved_bytes += sent
             rest = rest[sent:]
@@ -161,7 +161,7 @@ class AnswerWriter:
         raise OSError(errno.EOPNOTSUPP, "the loop ends connections")
 
     def close(self) -> None:
-        """Leave that to the loop."""
+        """Do nothing: the loop closes connections."""
 
 
 @contextmanager

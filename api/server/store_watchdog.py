@@ -1,4 +1,4 @@
-"""Keeps embedded stores alive while a service runs: starts one again that died by itself."""
+"""Watchdog of embedded stores: restarts a store that died while the service runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import Service
 from graph.embedded.stores import EmbeddedStores
 
-#: Between two looks.
+#: Pause between two checks, s.
 LOOK_S = 5.0
-#: Whoever stops a store notes that within this time of its end.
+#: A store that is stopped on purpose is marked as such within this time after its end, s.
 _NOTED_S = 1.0
 
 _LOG = logging.getLogger(__name__)
@@ -23,9 +23,9 @@ _LOG = logging.getLogger(__name__)
 
 @contextmanager
 def keeping_stores(settings: Settings, look_s: float = LOOK_S) -> Iterator[None]:
-    """Look after the embedded stores of ``settings`` within the block, if there are any.
+    """Restart embedded stores of ``settings`` that die within the block.
 
-    One that was stopped (``thoth down``) stays down.
+    A store that was stopped by ``thoth down`` stays down.
     """
     stores, over = EmbeddedStores(settings), Event()
     if not stores.kinds:
@@ -37,7 +37,7 @@ def keeping_stores(settings: Settings, look_s: float = LOOK_S) -> Iterator[None]
             if _died(stores) and not over.wait(_NOTED_S):
                 _start_again(stores)
 
-    # It may be in the middle of a start when all ends: whoever stops stores waits for that.
+    # A daemon: the process may end while a store starts, and `thoth down` waits for that.
     Thread(target=keep, name="stores", daemon=True).start()
     try:
         yield
@@ -48,14 +48,14 @@ def keeping_stores(settings: Settings, look_s: float = LOOK_S) -> Iterator[None]
 def _start_again(stores: EmbeddedStores) -> None:
     for kind in _died(stores):
         relational = kind is PostgreSQL
-        told = {"store": kind.name}
-        _LOG.warning("store_died", extra=told)
+        fields = {"store": kind.name}
+        _LOG.warning("store_died", extra=fields)
         try:
             stores.start(relational=relational, graph=not relational)
         except (ProjectError, OSError):
-            _LOG.exception("store_not_started", extra=told)
+            _LOG.exception("store_not_started", extra=fields)
         else:
-            _LOG.info("store_started_again", extra=told)
+            _LOG.info("store_started_again", extra=fields)
 
 
 def _died(stores: EmbeddedStores) -> list[type[Service]]:

@@ -1,4 +1,4 @@
-"""Keeps child processes alive: starts what died again, and ends them all when it is told to."""
+"""Supervisor of child processes: restarts those that die, and ends all on a signal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-#: How long children may take to end before they are killed.
+#: Time for children to end before they are killed, s.
 GRACE_S = 30.0
-#: The wait before a child that died at once is started again, and the longest one.
+#: First and longest pause before a child is restarted, s.
 _BACKOFF_S, _LONGEST_S = 0.5, 30.0
-#: One that lived so long did not die of its start.
+#: A child that lived longer did not fail at its start, s.
 _LIVED_S = 60.0
 _LOOK_S = 0.1
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -26,9 +26,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """A process to keep alive.
+    """A child process.
 
-    :param essential: all is ended when it ends, with its exit code
+    :param essential: when it ends, the supervisor ends with its exit code
     """
 
     name: str
@@ -37,7 +37,7 @@ class ChildProcess:
 
 
 def backoff_s(deaths: int) -> float:
-    """The wait before the start after so many deaths in a row.
+    """Pause before a restart, after ``deaths`` failures in a row.
 
     >>> [backoff_s(it) for it in (1, 2, 3, 9)]
     [0.5, 1.0, 2.0, 30.0]
@@ -58,7 +58,7 @@ class _SupervisedChild:
 class Supervisor:
     """Runs children until SIGTERM, SIGINT or SIGHUP; a second one kills them.
 
-    :param restarted: called for each child that ended by itself and is started again
+    :param restarted: called for each child that is restarted
     """
 
     children: Sequence[ChildProcess]
@@ -92,7 +92,7 @@ class Supervisor:
         return 0
 
     def _look_after(self, kept: _SupervisedChild) -> int | None:
-        """Start a child that is due, and see whether one ended: its code if it is essential."""
+        """Start a child that is due; returns the exit code of an essential child that ended."""
         now = time.monotonic()
         if kept.process is None:
             if now >= kept.due:
@@ -107,13 +107,14 @@ class Supervisor:
             return code if code > 0 else 1
         kept.deaths = 1 if now - kept.started > _LIVED_S else kept.deaths + 1
         kept.due = now + backoff_s(kept.deaths)
-        told = {"child": kept.child.name, "exit_code": code, "again_in_s": backoff_s(kept.deaths)}
-        _LOG.warning("child_ended", extra=told)
+        pause_s = backoff_s(kept.deaths)
+        fields = {"child": kept.child.name, "exit_code": code, "again_in_s": pause_s}
+        _LOG.warning("child_ended", extra=fields)
         self.restarted(kept.child)
         return None
 
     def _end(self) -> None:
-        """Ask all to end; kill those that do not, or all at a second signal."""
+        """Terminate all children; kill them after the grace period or at a second signal."""
         running = [it.process for it in self._kept if it.process is not None]
         for process in running:
             process.terminate()
@@ -128,7 +129,7 @@ class Supervisor:
 
 
 def _start(child: ChildProcess) -> subprocess.Popen[bytes]:
-    # A session of its own: a terminal's Ctrl-C is for the supervisor, which passes it on.
+    # In a session of its own, so that only the supervisor gets the Ctrl-C of a terminal.
     process = subprocess.Popen(
         child.command,
         stdin=subprocess.DEVNULL,
@@ -143,5 +144,5 @@ _LIBC: Any = ctypes.CDLL(None)
 
 
 def _bind_to_parent() -> None:
-    """The child is told to end when its supervisor does, even by a kill."""
+    """Let the kernel terminate the child when its supervisor dies, even by SIGKILL."""
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
