@@ -131,7 +131,7 @@ def test_a_job_that_kills_its_workers_ends_with_the_reason(
         assert states["advice.make"] == ("todo" if attempt < 2 else "failed")
     done = client.get(where).get_json()
     assert done["state"] == "error"
-    assert "died, 3 times" in done["reason"]
+    assert "died 3 times" in done["reason"]
 
 
 def test_an_analysis_whose_job_is_gone_ends_with_the_reason(
