@@ -19,12 +19,7 @@ from api.request_context import from_earlier_data
 from api.service import service
 from common.errors import StoreUnavailable
 from graph.record import analyses
-from graph.record.analyses import (
-    Analysis,
-    AnalysisKind,
-    AnalysisState,
-    NewAnalysis,
-)
+from graph.record.analyses import Analysis, AnalysisKind, AnalysisState, NewAnalysis
 from graph.record.tokens import Scope
 
 #: How long a submission waits for a quick result, s; then the client has to poll.

@@ -11,12 +11,7 @@ from flask import Flask, g, request
 from api.errors import ApiError, ProblemType
 from api.service import service
 from api.token_throttle import TokenThrottle
-from graph.record.tokens import (
-    Scope,
-    Token,
-    digest_of,
-    token_shown,
-)
+from graph.record.tokens import Scope, Token, digest_of, token_shown
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,11 +12,7 @@ from api.authentication import OPEN, token
 from api.client_addresses import is_loopback
 from api.errors import ApiError, ProblemType
 from api.request_bodies import BoundedRequest
-from api.token_throttle import (
-    TokenThrottle,
-    client_address,
-    wait_of,
-)
+from api.token_throttle import TokenThrottle, client_address, wait_of
 from common.errors import InvalidSettings
 from common.settings import Settings
 

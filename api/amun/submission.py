@@ -17,20 +17,11 @@ from api.credential_removal import public_file
 from api.errors import ApiError, ProblemType, not_found
 from api.jobs.inspections import folder_of, order_of
 from api.jobs.queue import QueueJob, QueueName
-from api.project_files import (
-    address_problem,
-    list_problem,
-    toml_problem,
-)
+from api.project_files import address_problem, list_problem, toml_problem
 from api.service import service
 from common import __version__
 from common.errors import InvalidFile
-from graph.record.analyses import (
-    Analysis,
-    AnalysisKind,
-    NewAnalysis,
-    analysis_of,
-)
+from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, analysis_of
 from pis.amun.inspect import inspections_of
 from pis.amun.launchers import Inspection
 from pis.amun.schema import InvalidSpecification, SpecificationProblem

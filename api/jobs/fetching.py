@@ -19,11 +19,7 @@ from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
 from common.terminal import first_few
 from graph.record.analyses import Analysis
-from graph.record.indexes import (
-    IndexAnswer,
-    answers_of,
-    asked_since,
-)
+from graph.record.indexes import IndexAnswer, answers_of, asked_since
 from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.runs import add_packages, packages_document, roots_of, unanswered
 

@@ -19,11 +19,7 @@ from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState
-from graph.record.documents import (
-    UPLOAD,
-    forget_body,
-    forget_documents,
-)
+from graph.record.documents import UPLOAD, forget_body, forget_documents
 from graph.record.retention import forget_analyses, forget_writes
 
 #: A worker without a heartbeat for this long is dead, and its jobs return to the queue, s.

@@ -23,31 +23,16 @@ from api.credential_removal import public_project
 from api.errors import not_found
 from api.index_policy import refuse_foreign_indexes
 from api.jobs.queue import QueueJob, QueueName
-from api.project_files import (
-    MAX_FILES,
-    MAX_NAME,
-    ProjectFiles,
-    check_name,
-)
+from api.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 from api.resources.base import Resources
-from api.resources.requests import (
-    ForceQuerySchema,
-    RequestSchema,
-    accepted,
-)
-from api.schema_fields import (
-    StrictSchema,
-    described,
-    no_nul,
-)
+from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
+from api.schema_fields import StrictSchema, described, no_nul
 from api.service import service
 from common.environments import Environment, environment
 from common.errors import InvalidArgument
 from common.formats.json_documents import digest
 from common.settings import Settings
-from graph.record.advice import (
-    report_document_of,
-)
+from graph.record.advice import report_document_of
 from graph.record.analyses import AnalysisKind
 from graph.record.tokens import Scope
 

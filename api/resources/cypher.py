@@ -14,19 +14,10 @@ from api.authentication import needs
 from api.errors import ApiError, ProblemType
 from api.request_context import from_data
 from api.resources.base import Resources
-from api.schema_fields import (
-    StrictSchema,
-    described,
-    flag,
-    texts,
-)
+from api.schema_fields import StrictSchema, described, flag, texts
 from api.service import service
 from common.errors import StoreUnavailable
-from graph.analyst_queries import (
-    QueryResult,
-    open_reader,
-    run_query,
-)
+from graph.analyst_queries import QueryResult, open_reader, run_query
 from graph.engine import GRAPH, graph_database
 from graph.query_results import as_document
 from graph.record.freshness import progress

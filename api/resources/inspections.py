@@ -33,16 +33,8 @@ from api.service import service
 from common.inspection import Outcome
 from graph.record.documents import body_of
 from graph.record.hardware import browse_hardware, hardware_named
-from graph.record.inspections import (
-    browse_inspections,
-    inspection_named,
-    inspection_summary,
-)
-from graph.record.observations import (
-    ObservationFilter,
-    browse_observations,
-    observation_named,
-)
+from graph.record.inspections import browse_inspections, inspection_named, inspection_summary
+from graph.record.observations import ObservationFilter, browse_observations, observation_named
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"

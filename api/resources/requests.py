@@ -24,12 +24,7 @@ from api.schema_fields import (
     text,
 )
 from api.service import service
-from graph.record.analyses import (
-    Analysis,
-    AnalysisKind,
-    analysis_of,
-    log_of,
-)
+from graph.record.analyses import Analysis, AnalysisKind, analysis_of, log_of
 from graph.record.tokens import Scope
 
 _STATES = ["pending", "running", "succeeded", "failed", "error"]

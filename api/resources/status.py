@@ -10,13 +10,7 @@ from api.authentication import needs
 from api.paging import freshness
 from api.request_context import reading
 from api.resources.base import Resources, members
-from api.schema_fields import (
-    FreshnessSchema,
-    count,
-    moment,
-    number,
-    text,
-)
+from api.schema_fields import FreshnessSchema, count, moment, number, text
 from common import __version__
 from graph.record.freshness import COUNTED, lag_of, source_times
 from graph.record.tokens import Scope

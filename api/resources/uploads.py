@@ -18,26 +18,15 @@ from api.jobs.queue import QueueJob, QueueName
 from api.jobs.uploads import PROJECT, upload_id
 from api.resources.base import Resources
 from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
-from api.schema_fields import (
-    count,
-    texts,
-)
+from api.schema_fields import count, texts
 from api.service import service
 from common.formats.json_documents import digest_bytes
 from graph.record.analyses import AnalysisKind
-from graph.record.documents import (
-    UPLOAD,
-    DeliveredDocument,
-    add_documents,
-)
+from graph.record.documents import UPLOAD, DeliveredDocument, add_documents
 from graph.record.inspections import InspectionDelivery, add_inspections
 from graph.record.tokens import Scope
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import (
-    MEBIBYTE,
-    RawDocument,
-    RefusedDocument,
-)
+from ingest.sources.documents import MEBIBYTE, RawDocument, RefusedDocument
 
 
 class TakenInSchema(Schema):

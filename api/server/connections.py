@@ -22,11 +22,7 @@ from gunicorn.sock import ssl_wrap_socket
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from api.server.raw_errors import write_problem
-from api.server.slow_clients import (
-    RECORD_BYTES,
-    AnswerWriter,
-    BodyReader,
-)
+from api.server.slow_clients import RECORD_BYTES, AnswerWriter, BodyReader
 
 #: Time limit from the first byte of a handshake or request to the end of the head, s.
 HEAD_S = 10.0
