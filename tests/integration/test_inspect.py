@@ -248,7 +248,7 @@ def test_a_rate_that_ingest_refuses_is_not_measured(
     spec = write(tmp_path, {**mine, "script": mine["script"].replace("12.5", "-12.5")})
     done = thoth(at_home, "inspect", spec, "--out", str(tmp_path / "out"))
     assert done.returncode == 1
-    assert "printed no result: a rate of -1.25e+10 FLOP/s" in done.stderr
+    assert "printed no result: $['@result'].rate: a rate of -1.25e+10 FLOP/s" in done.stderr
 
 
 def test_a_stack_that_cannot_be_built_is_a_recorded_result(
@@ -312,7 +312,7 @@ def test_a_missing_sandbox_says_nothing_of_the_stack(
     done = thoth(settings, *arguments, THOTH_HOME=str(home), PATH=str(programs))
     assert done.returncode == 1
     assert "bwrap is not installed [cannot-confine]" in done.stderr
-    assert "a problem of this host, which says nothing of the stack" in done.stderr
+    assert "a problem of this host; it says nothing about the stack" in done.stderr
     assert "1 host problem" in done.stdout
     (folder,) = out.glob("inspection-*")
     status = json.loads((folder / "build/status").read_text())

@@ -251,11 +251,11 @@ def test_each_format_of_the_command_says_whether_rows_are_cut_off(
 ) -> None:
     cut = command(large.settings, "--format", form)
     assert rows_of(form, cut.stdout) == 10_000
-    assert "there are more" in cut.stderr
+    assert "only the first" in cut.stderr
     raised = replace(large.settings, query_row_limit=COUNT)
     whole = command(raised, "--format", form)
     assert rows_of(form, whole.stdout) == COUNT
-    assert "there are more" not in whole.stderr
+    assert "only the first" not in whole.stderr
     if form == "json":
         assert [json.loads(it.stdout)["truncated"] for it in (cut, whole)] == [True, False]
 

@@ -87,7 +87,7 @@ def old_stack(stores: Stores) -> str:
 def test_a_run_is_recorded_with_its_circumstances(stores: Stores, runs: Path) -> None:
     said = take_in(stores, runs)
     assert "3 read: 3 new, 0 already known, 0 quarantined" in said
-    assert "1 build failed, 20 measured" in said
+    assert "20 measured, 1 build failed" in said
     seen = rows(
         stores,
         InspectionRow.name, ObservationRow.unit, ObservationRow.host, ObservationRow.block,
@@ -267,7 +267,7 @@ def test_stored_problems_of_the_host_are_set_right_when_they_are_delivered_again
     write(tmp_path / OLD, inspection_files([job_document(0), killed]))
     write(tmp_path / NEW, unbuilt)
     columns = (ObservationRow.outcome, ObservationRow.quarantine_reason, InspectionRow.job_count)
-    assert "3: 2 host problem, 1 measured" in take_in(stores, tmp_path)
+    assert "3 new: 2 host problem, 1 measured" in take_in(stores, tmp_path)
     right = rows(stores, *columns)
     assert sorted(it[0] for it in right) == ["host_problem", "host_problem", "measured"]
     with stores.engine.begin() as connection:  # as an earlier release stored them

@@ -121,7 +121,7 @@ def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Ind
         (("app", "--index", "elsewhere"), "local"),
         (("app", "--index", "https://u:SECRET@h.example/simple"), "'https://h.example/simple'"),
         (("not a name",), "names no package"),
-        (("app", "--newer-than", "yesterday"), "is not a date"),
+        (("app", "--newer-than", "yesterday"), "is neither a date"),
         (("app", "--max-versions", "0"), "0"),
     ],
 )

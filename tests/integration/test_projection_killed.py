@@ -42,7 +42,7 @@ def is_left_at_most(stores: Stores, entries: int) -> bool:
 
 
 def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: Stores) -> None:
-    rows = inspection_rows(1_000, stacks=20, packages=10)
+    rows = inspection_rows(2_000, stacks=20, packages=10)
     store(stores.engine, rows)
     rng = random.Random(7)
     for _ in range(KILLS):

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, text
 DEADLINE_S = 300.0
 #: Between two looks at a condition: the first and the longest. Looking takes time from what is
 #: waited for.
-_PAUSES_S = (0.01, 0.2)
+_PAUSES_S = (0.01, 0.05)
 
 T = TypeVar("T")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adviser.scoring.stack_pairs import name_of
-from benchmarks.dumps import REQUIREMENTS, releases_of
+from benchmarks.dumps import REQUIREMENTS, name_of, releases_of
 from common.releases import parse_requirement
 
 

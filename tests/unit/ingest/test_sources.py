@@ -632,7 +632,8 @@ def test_a_missing_client_is_named_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
-    for module in ("aiohttp", "s3fs", "fsspec.implementations.http"):
+    loaded = [name for name in sys.modules if name.partition(".")[0] in ("aiohttp", "s3fs")]
+    for module in (*loaded, "aiohttp", "s3fs", "fsspec.implementations.http"):
         monkeypatch.setitem(sys.modules, module, None)
     (refusal,) = documents_of(f"{protocol}://bucket/a.json", SourceLimits(allow_http=True))
     assert isinstance(refusal, RefusedDocument)
