@@ -631,7 +631,8 @@ def test_a_whole_document_that_begins_like_an_inspection_is_skipped(tmp_path: Pa
 def test_a_missing_client_is_named_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
+    # Another test of this process may have loaded the client: fsspec would hand it out again.
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)
     loaded = [name for name in sys.modules if name.partition(".")[0] in ("aiohttp", "s3fs")]
     for module in (*loaded, "aiohttp", "s3fs", "fsspec.implementations.http"):
         monkeypatch.setitem(sys.modules, module, None)
