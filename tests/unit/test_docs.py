@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 from cli import main as cli
 from common.reasons import Correction, Exclusion, Reason
 from common.settings import Settings
+from graph.projection.registry import NODES
+from graph.tables import Base
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -153,3 +156,81 @@ def test_no_registry_is_named() -> None:
         text = path.read_bytes().decode("utf-8", "replace")
         named += [f"{path.relative_to(ROOT)}: {it[0]}" for it in _REGISTRIES.finditer(text)]
     assert named == []
+
+
+ROOMS = ("cli", "api", "adviser", "ingest", "graph", "pis", "common")
+_DOTTED = re.compile(rf"`((?:{'|'.join(ROOMS)})(?:\.\w+)+)`")
+
+
+def defined_in(body: list[ast.stmt]) -> dict[str, list[ast.stmt]]:
+    """Names that statements define, with the body of each; a value has an empty body."""
+    names: dict[str, list[ast.stmt]] = {}
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names[node.name] = node.body
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names[node.target.id] = []
+        elif isinstance(node, ast.Assign):
+            names |= {target.id: [] for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def exists(dotted: str) -> bool:
+    """Whether a room has this module, and the module this class, function, field or value."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ROOT.joinpath(*parts[:length])
+        for path in (module.with_suffix(".py"), module / "__init__.py"):
+            if not path.is_file():
+                continue
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            for name in parts[length:]:
+                names = defined_in(body)
+                if name not in names:
+                    return False
+                body = names[name]
+            return True
+    return False
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "glossary.md"])
+def test_the_code_that_a_page_names_exists(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = set(_DOTTED.findall(text))
+    assert len(named) > 20
+    assert {name for name in named if not exists(name)} == set()
+
+
+def test_a_journey_is_told_in_at_most_ten_steps() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    journeys = re.findall(r"(?ms)^## Journey \d: .*?(?=^## )", text)
+    assert len(journeys) == 3
+    for journey in journeys:
+        steps = re.findall(r"(?m)^\| (\d+) \| `([\w.]+)` \| \S", journey)
+        assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+        assert 5 <= len(steps) <= 10
+        assert len(journey.splitlines()) <= 24, "it fits on one screen"
+
+
+def glossary_rows() -> list[list[str]]:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return [row for row in cells if row[0] != "term" and not set(row[0]) <= {"-"}]
+
+
+def test_the_glossary_has_each_term_once_with_its_name_in_the_code() -> None:
+    found = glossary_rows()
+    terms = [row[0] for row in found]
+    assert len(set(terms)) == len(terms) > 50
+    assert {row[0] for row in found if len(row) != 3 or "`" not in row[2]} == set()
+
+
+def test_tables_columns_and_labels_of_the_glossary_exist() -> None:
+    code = " ".join(row[2] for row in glossary_rows())
+    tables = Base.metadata.tables
+    assert set(re.findall(r"table `(\w+)`", code)) <= set(tables)
+    for table, column in re.findall(r"column `(\w+)\.(\w+)`", code):
+        assert column in tables[table].columns, f"{table}.{column}"
+    labels = {node.label for node in NODES}
+    assert set(re.findall(r"`:(\w+)`", code)) <= labels
