@@ -56,7 +56,11 @@ class RequirementRecord(NamedTuple):
 
 
 class VersionRecord(NamedTuple):
-    """A node ``PackageVersion`` with its requirements; an absent property is ``None``."""
+    """A node ``PackageVersion`` with its requirements; an absent property is ``None``.
+
+    :param requires: :class:`RequirementRecord` fields of each; ``None`` if the index only lists the
+        version and nobody read its metadata, whatever the state
+    """
 
     purl: str
     version: str
@@ -71,7 +75,7 @@ class VersionRecord(NamedTuple):
     has_sdist: bool | None
     files_complete: bool | None
     extras: Sequence[str] | None
-    requires: Sequence[Sequence[Any]]
+    requires: Sequence[Sequence[Any]] | None
 
 
 class NotACandidate(Exception):
@@ -144,7 +148,7 @@ class CandidateBuilder:
             name=name,
             version=record.version,
             index=record.index_name,
-            requires=self._requires(record.requires, extras),
+            requires=self._requires(record.requires or (), extras),
             requires_python=record.requires_python,
             extras=tuple(record.extras or ()),
             wheel_rank=fit.rank,
@@ -152,11 +156,12 @@ class CandidateBuilder:
             yanked=bool(record.yanked),
             yanked_reason=record.yanked_reason,
             uploaded_at=_moment(record.uploaded_at),
+            read=record.requires is not None,
         )
 
     def _solved_version(self, record: VersionRecord) -> Version:
         state = ReleaseState(record.state or ReleaseState.UNREAD)
-        if state is not ReleaseState.SOLVED:
+        if state is not ReleaseState.SOLVED and record.requires is not None:
             message = _PROBLEMS.get(record.problem or "", _STATES[state])
             raise NotACandidate(ExclusionReason(state.value), message)
         version = version_of(record.version)

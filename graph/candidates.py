@@ -89,6 +89,8 @@ class Candidate:
         no known wheel fits and not all files are known
     :param extras: all extras that it defines, sorted
     :param vulnerabilities: sorted by identifier
+    :param read: whether its metadata was read; otherwise its index only lists it, ``requires`` and
+        ``extras`` are unknown and empty, and it takes part as if it required nothing
     """
 
     purl: Purl
@@ -104,6 +106,7 @@ class Candidate:
     yanked_reason: str | None = None
     uploaded_at: datetime | None = None
     vulnerabilities: tuple[KnownVulnerability, ...] = ()
+    read: bool = True
 
     def requirements(self, extras: Iterable[str] = ()) -> tuple[Dependency, ...]:
         """The requirements with some extras, including extras that these extras request.

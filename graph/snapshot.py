@@ -171,6 +171,8 @@ def _candidate(it: Candidate, table: Mapping[Dependency, int]) -> dict[str, Any]
         if (value := getattr(it, name)) is not None and value is not False and value != ()
     }
     row["requires"] = [table[dependency] for dependency in it.requires]
+    if not it.read:
+        row["read"] = False
     if it.uploaded_at is not None:
         row["uploaded_at"] = as_json_time(it.uploaded_at)
     if it.vulnerabilities:
