@@ -16,11 +16,9 @@ from typing import Any
 
 import pytest
 import zstandard
-from click.testing import CliRunner, Result
 from sqlalchemy import Connection, func, select
 
 from cli.ingest import ingest
-from common.errors import InvalidArgument, ProjectError
 from common.inspection import Outcome
 from common.reasons import Reason
 from common.settings import Settings
@@ -41,27 +39,27 @@ from tests.factories.documents import (
     stdout,
 )
 from tests.factories.generations import FOLDER as GENERATIONS
-from tests.services.commands import row_counts
+from tests.services.commands import Ended, row_counts, run_here
 
 INSPECTIONS, JOBS, OBSERVATIONS = 20, 92, 94
 
 
-def command(settings: Settings, *arguments: str) -> Result:
+def command(settings: Settings, *arguments: str) -> Ended:
     """``thoth ingest …`` in this process."""
-    return CliRunner().invoke(ingest, arguments, obj=settings)
+    return run_here(ingest, settings, *arguments)
 
 
 def deliver(settings: Settings, *sources: Path | str, code: int = 0) -> dict[str, Any]:
     """``thoth ingest inspections --json``: what became of the documents."""
     result = command(settings, "inspections", *map(str, sources), "--json")
-    assert result.exit_code == code, (result.output, result.exception)
+    assert result.exit_code == code, result.stderr
     report: dict[str, Any] = json.loads(result.stdout)
     return report
 
 
 def quarantined(settings: Settings) -> list[dict[str, Any]]:
     result = command(settings, "quarantine", "--json")
-    assert result.exit_code == 0, (result.output, result.exception)
+    assert result.exit_code == 0, result.stderr
     entries: list[dict[str, Any]] = json.loads(result.stdout)
     return entries
 
@@ -146,12 +144,12 @@ def test_skipped_files_are_counted_and_listed(stores: Stores, tmp_path: Path) ->
     })  # fmt: skip
     counted = command(stores.settings, "inspections", str(tmp_path), "--dry-run")
     assert counted.exit_code == 0
-    assert "skipped       2 files that are not inspections" in counted.output
-    assert "result of MLPerf Inference: 1\n" in counted.output
-    assert "--list-skipped" in counted.output
+    assert "skipped       2 files that are not inspections" in counted.stdout
+    assert "result of MLPerf Inference: 1\n" in counted.stdout
+    assert "--list-skipped" in counted.stdout
     listed = command(stores.settings, "inspections", str(tmp_path), "--dry-run", "--list-skipped")
-    assert f"{tmp_path}/run/mlperf_log_summary.txt: result of MLPerf Inference\n" in listed.output
-    assert f"{tmp_path}/notes.txt: not an inspection\n" in listed.output
+    assert f"{tmp_path}/run/mlperf_log_summary.txt: result of MLPerf Inference\n" in listed.stdout
+    assert f"{tmp_path}/notes.txt: not an inspection\n" in listed.stdout
     result = command(stores.settings, "inspections", str(tmp_path), "--list-skipped", "--json")
     report = json.loads(result.stdout)
     assert report["inspection"]["skipped"] == 2
@@ -344,7 +342,8 @@ def test_a_source_that_names_nothing_is_a_usage_error(
     stores: Stores, arguments: tuple[str, ...]
 ) -> None:
     result = command(stores.settings, *arguments)
-    assert isinstance(result.exception, InvalidArgument)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
     assert quarantined(stores.settings) == []
 
 
@@ -356,8 +355,8 @@ def test_a_number_that_is_not_on_the_list_is_named(stores: Stores, tmp_path: Pat
     done = command(
         stores.settings, "quarantine", "--forget", str(number), "--forget", str(number + 9)
     )
-    assert isinstance(done.exception, ProjectError)
-    assert str(done.exception) == f"not on the list: {number + 9}"
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"error: not on the list: {number + 9}\n" in done.stderr
     assert quarantined(stores.settings) == []
 
 

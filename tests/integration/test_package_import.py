@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from sqlalchemy import func, select, text
 
 from cli.ingest import ingest
 from cli.packages import import_command
-from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
@@ -37,18 +35,19 @@ from tests.factories.releases import (
     solver_document,
     write_dump,
 )
+from tests.services.commands import Ended, run_here
 from tests.services.waiting import wait_until
 
 
-def command(settings: Settings, *arguments: Path | str) -> Result:
+def command(settings: Settings, *arguments: Path | str) -> Ended:
     """``thoth packages import …`` in this process."""
-    return CliRunner().invoke(import_command, [str(it) for it in arguments], obj=settings)
+    return run_here(import_command, settings, *map(str, arguments))
 
 
 def deliver(settings: Settings, *arguments: Path | str, code: int = 0) -> dict[str, Any]:
     """The same with ``--json``: what became of the releases."""
     result = command(settings, *arguments, "--json")
-    assert result.exit_code == code, (result.output, result.exception)
+    assert result.exit_code == code, result.stderr
     report: dict[str, Any] = json.loads(result.stdout)
     return report
 
@@ -206,7 +205,7 @@ def test_a_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path)
     release = report["release"]
     assert (release["read"], release["new"], release["known"]) == (6, 4, 1)
     assert report["dry_run"]
-    assert command(nowhere, write_dump(tmp_path / "b.jsonl", DUMP)).exit_code == 1
+    assert command(nowhere, write_dump(tmp_path / "b.jsonl", DUMP)).exit_code == 3
     assert "4 can be ingested" in command(nowhere, dump, "--dry-run").stdout
 
 
@@ -225,7 +224,9 @@ def test_a_file_of_something_else_is_not_read_to_its_end(
 def test_dates_that_are_none_are_usage_errors(settings: Settings, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", DUMP)
     for date in ("yesterday", "2999-01-01"):
-        assert isinstance(command(settings, dump, "--as-of", date).exception, InvalidArgument)
+        result = command(settings, dump, "--as-of", date)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--as-of" in result.stderr
 
 
 def test_more_than_a_batch_comes_in_whole(
@@ -296,8 +297,8 @@ def test_another_kind_of_run_over_the_same_folder_mends_nothing(
 ) -> None:
     write_dump(tmp_path / "dump.jsonl", [DUMP[0], "{"])
     deliver(stores.settings, tmp_path, code=1)
-    CliRunner().invoke(ingest, ["inspections", str(tmp_path)], obj=stores.settings)
-    result = CliRunner().invoke(ingest, ["quarantine", "--retry"], obj=stores.settings)
+    run_here(ingest, stores.settings, "inspections", str(tmp_path))
+    result = run_here(ingest, stores.settings, "quarantine", "--retry")
     with stores.engine.connect() as connection:
         entries = {(it.kind, it.place) for it in open_refusals(connection)}
     assert entries == {("release", "dump.jsonl line 2"), ("inspection", "")}

@@ -1,4 +1,4 @@
-"""``thoth`` as a person runs it: a process of its own, on the stores of some settings."""
+"""``thoth`` on the stores of some settings: in a process of its own, or in this one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import click
+from click.testing import CliRunner
 from sqlalchemy import Engine
 
+from cli.main import run
 from common.settings import Settings
 from graph.tables import Base
 from tests.services.forking import Program, loaded
@@ -60,6 +64,34 @@ def program() -> Program:
     outputs = Path(stack.enter_context(TemporaryDirectory(prefix="thoth-commands-")))
     rooms = ("common", "graph", "pis", "ingest", "adviser", "cli")
     return stack.enter_context(loaded(sys.executable, outputs, "cli.main:main", "thoth", *rooms))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a command printed, and its exit code."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def run_here(
+    command: click.Command, settings: Settings, *arguments: str, stdin: str | bytes | None = None
+) -> Ended:
+    """Run one command of ``thoth`` in this process, with the messages and exit codes of all."""
+    runner = CliRunner()
+
+    @click.group("thoth", commands=[command])
+    @click.pass_context
+    def program(context: click.Context) -> None:
+        context.obj = settings
+
+    with runner.isolation(input=stdin) as (stdout, stderr, _):
+        exit_code = run(program, [command.name or "", *arguments])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        printed = [it.getvalue().decode() for it in (stdout, stderr)]
+    return Ended(exit_code, *printed)
 
 
 def thoth_json(settings: Settings, *arguments: str, **more: str) -> Any:

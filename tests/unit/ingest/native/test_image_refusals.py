@@ -8,15 +8,16 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cli.analyze import analyze
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
+from common.settings import Settings
 from ingest.native.environments import analyze_image
 from ingest.native.file_trees import MEBIBYTE
 from tests.factories.images import LIBC, ROOT, exported, oci, saved
 from tests.factories.native import layer
+from tests.services.commands import run_here
 
 
 @pytest.mark.parametrize("path", ["../evil", "usr/../../evil", "a/" * 300 + "b"])
@@ -141,7 +142,7 @@ def test_headers_upon_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
 def test_what_no_file_and_no_image_can_be_called_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="no image can be called"):
         analyze_image(name)
-    done = CliRunner().invoke(analyze, ["image", name])
-    assert isinstance(done.exception, InvalidArgument)
-    done = CliRunner().invoke(analyze, ["wheel", name])
-    assert isinstance(done.exception, InvalidArgument)
+    for kind in ("image", "wheel"):
+        done = run_here(analyze, Settings.from_env({}), kind, name)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: ")
