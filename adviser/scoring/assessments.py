@@ -8,11 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from adviser.scoring.comparisons import ComparisonResult
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.effects import SpreadRatio
-from adviser.scoring.estimates import Method
-from adviser.scoring.sample_needs import Need
-from adviser.scoring.verdicts import Verdict
 from common.packages import Purl
 from common.units import Unit
 
@@ -68,9 +66,11 @@ class Justification:
     evidence: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(ComparisonResult):
     """A comparison of one version, or one stack, with another one.
+
+    ``chance`` is also 0 if it was measured elsewhere.
 
     :param package: name of the one package that differs; ``None`` if several differ
     :param purl: its version in the measured stack; ``None`` as above
@@ -91,16 +91,6 @@ class Claim:
         error is unknown
     :param delta_pct: δ, the smallest difference of interest: at least 2 %, or the difference
         between identical stacks in this measurement
-    :param p_value: adjusted for all comparisons of the answer; see
-        :class:`adviser.scoring.verdicts.Judgements`
-    :param runs: number of runs of its jobs, or of pairs; a run is one inspection of one stack
-    :param baseline_runs: the same for the baseline
-    :param tested: whether there were enough jobs for a verdict
-    :param needs: what is missing if it is undetermined
-    :param jobs_missing: further jobs of the version; 0 if jobs do not help
-    :param baseline_jobs_missing: further jobs of the baseline
-    :param chance: chance that the missing jobs settle it as faster or slower; 0 if it is settled,
-        too little is known, or it was measured elsewhere
     :param bound: the settled difference that scores count, natural log, at least δ; negative for a
         loss, 0 unless ``scored``
     :param scored: whether it counts; only a settled verdict on one package does
@@ -130,26 +120,11 @@ class Claim:
     same_hardware: bool
     python_version: str | None
     same_python: bool
-    verdict: Verdict
     effect_pct: float
     observed_pct: float
     interval_low_pct: float
     interval_high_pct: float
     delta_pct: float
-    p_value: float
-    jobs: int
-    baseline_jobs: int
-    runs: int
-    baseline_runs: int
-    tested: bool
-    needs: Need | None
-    jobs_missing: int
-    baseline_jobs_missing: int
-    chance: float
-    method: Method
-    pairs: int
-    hosts: int | None
-    tau: float | None
     bound: float
     scored: bool
     left_out: Mapping[str, int]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,48 @@ class FamilyMember:
     planned: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonResult:
+    """The verdict on one comparison of a family, and the jobs that it is based on.
+
+    :param verdict: the claim
+    :param p_value: see :class:`adviser.scoring.verdicts.Judgements`
+    :param jobs: number of the candidate's jobs used
+    :param baseline_jobs: number of the baseline's jobs used
+    :param runs: number of runs of the candidate's jobs, or of pairs; a run is one inspection of
+        one stack
+    :param baseline_runs: the same for the baseline
+    :param tested: whether there were enough jobs for a verdict, so that it counts for Holm
+    :param needs: what is missing if it is undetermined
+    :param jobs_missing: estimated number of further jobs of the candidate for a verdict; 0 if it
+        is settled, or if jobs do not help
+    :param baseline_jobs_missing: the same for the baseline
+    :param chance: chance that these jobs settle it as faster or slower; 0 if it is settled or too
+        little is known
+    :param method: how the effect was estimated
+    :param pairs: number of pairs of jobs that ran in turns
+    :param hosts: number of hosts that both stacks used; ``None`` if unknown
+    :param tau: standard deviation of the true effect between hosts, natural log; ``None``
+        unless effects of several hosts were pooled
+    """
+
+    verdict: Verdict
+    p_value: float
+    jobs: int
+    baseline_jobs: int
+    runs: int
+    baseline_runs: int
+    tested: bool
+    needs: Need | None
+    jobs_missing: int
+    baseline_jobs_missing: int
+    chance: float
+    method: Method
+    pairs: int
+    hosts: int | None
+    tau: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class ComparisonFamily:
     """The verdicts on all comparisons of one answer.
@@ -70,6 +113,31 @@ class ComparisonFamily:
     def size(self) -> int:
         """The number of comparisons that share α."""
         return int(self.tested.sum())
+
+    def result_fields(self, place: int, estimate: Estimate) -> dict[str, Any]:
+        """The fields of the :class:`ComparisonResult` of a member.
+
+        :param place: index of the member
+        :param estimate: the member's estimate
+        """
+        lack = self.lacks[place]
+        return {
+            "verdict": self.judgements.verdict(place),
+            "p_value": float(self.judgements.p_value[place]),
+            "jobs": estimate.jobs,
+            "baseline_jobs": estimate.baseline_jobs,
+            "runs": estimate.runs,
+            "baseline_runs": estimate.baseline_runs,
+            "tested": estimate.tested,
+            "needs": lack.need,
+            "jobs_missing": lack.jobs,
+            "baseline_jobs_missing": lack.baseline_jobs,
+            "chance": lack.chance,
+            "method": estimate.method,
+            "pairs": estimate.pairs,
+            "hosts": estimate.hosts,
+            "tau": estimate.tau,
+        }
 
 
 def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> ComparisonFamily:
@@ -106,8 +174,8 @@ def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> Compa
 MIN_DELTA = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(ComparisonResult):
     """One candidate against the baseline.
 
     :param candidate: label of the candidate
@@ -117,25 +185,8 @@ class Comparison:
     :param degrees_of_freedom: degrees of freedom of the standard error; 0 if unknown
     :param interval_low_pct: lower end of the two-sided 95 % interval, per cent
     :param interval_high_pct: its upper end
-    :param verdict: the claim
-    :param jobs: number of the candidate's jobs used
-    :param baseline_jobs: number of the baseline's jobs used
-    :param runs: number of runs of the candidate's jobs, or of pairs
-    :param baseline_runs: number of runs of the baseline's jobs, or of pairs
-    :param tested: whether there was enough for a verdict, so that it counts for Holm
-    :param needs: what is missing if it is undetermined
-    :param jobs_missing: estimated number of further jobs of the candidate for a verdict; 0 if it
-        is settled, or if jobs do not help
-    :param baseline_jobs_missing: the same for the baseline
-    :param chance: chance that these jobs settle it as faster or slower; 0 if too little is known
-    :param p_value: see :class:`adviser.scoring.verdicts.Judgements`
-    :param method: how ``d`` was estimated
-    :param pairs: number of pairs of jobs that ran in turns
-    :param hosts: number of hosts that both stacks used; ``None`` if unknown
     :param used: indexes of the candidate's jobs used, in its sample
     :param baseline_used: indexes of the baseline's jobs used, in its sample
-    :param tau: standard deviation of the true effect between hosts, natural log; ``None``
-        unless effects of several hosts were pooled
     """
 
     candidate: str
@@ -145,23 +196,8 @@ class Comparison:
     degrees_of_freedom: float
     interval_low_pct: float
     interval_high_pct: float
-    verdict: Verdict
-    jobs: int
-    baseline_jobs: int
-    runs: int
-    baseline_runs: int
-    tested: bool
-    needs: Need | None
-    jobs_missing: int
-    baseline_jobs_missing: int
-    chance: float
-    p_value: float
-    method: Method
-    pairs: int
-    hosts: int | None
     used: tuple[int, ...]
     baseline_used: tuple[int, ...]
-    tau: float | None
 
     @property
     def difference_pct(self) -> float:
@@ -249,9 +285,9 @@ def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list
 def _comparison(
     labels: tuple[str, str], estimate: Estimate, family: ComparisonFamily, i: int
 ) -> Comparison:
-    lack, judged = family.lacks[i], family.judgements
-    low, high = per_cent(np.array([judged.low[i], judged.high[i]]))
+    low, high = per_cent(np.array([family.judgements.low[i], family.judgements.high[i]]))
     return Comparison(
+        **family.result_fields(i, estimate),
         candidate=labels[0],
         baseline=labels[1],
         d=estimate.effect.d,
@@ -259,23 +295,8 @@ def _comparison(
         degrees_of_freedom=estimate.effect.degrees_of_freedom,
         interval_low_pct=float(low),
         interval_high_pct=float(high),
-        verdict=judged.verdict(i),
-        jobs=estimate.jobs,
-        baseline_jobs=estimate.baseline_jobs,
-        runs=estimate.runs,
-        baseline_runs=estimate.baseline_runs,
-        tested=estimate.tested,
-        needs=lack.need,
-        jobs_missing=lack.jobs,
-        baseline_jobs_missing=lack.baseline_jobs,
-        chance=lack.chance,
-        p_value=float(judged.p_value[i]),
-        method=estimate.method,
-        pairs=estimate.pairs,
-        hosts=estimate.hosts,
         used=estimate.used,
         baseline_used=estimate.baseline_used,
-        tau=estimate.tau,
     )
 
 

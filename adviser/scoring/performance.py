@@ -324,11 +324,11 @@ def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
     compared = judged.compared
     pair, series, estimate = compared.pair, compared.history.series, compared.estimate
     place, judgements = judged.place, judged.family.judgements
-    verdict, lack = judgements.verdict(place), judged.family.lacks[place]
     low, high, effect, observed = per_cent(
         np.array([judgements.low[place], judgements.high[place], judged.shrunk, estimate.effect.d])
     ).tolist()
     return Claim(
+        **judged.family.result_fields(place, estimate),
         package=pair.differs[0] if pair.purl else None,
         purl=pair.purl,
         baseline_purl=pair.baseline_purl,
@@ -346,28 +346,13 @@ def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
         same_hardware=target.same_hardware(series),
         python_version=series.python_version,
         same_python=target.same_python(series),
-        verdict=verdict,
         effect_pct=effect,
         observed_pct=observed,
         interval_low_pct=low if math.isfinite(judgements.low[place]) else -math.inf,
         interval_high_pct=high,
         delta_pct=100 * math.expm1(compared.history.log_margin),
-        p_value=float(judgements.p_value[place]),
-        jobs=estimate.jobs,
-        baseline_jobs=estimate.baseline_jobs,
-        runs=estimate.runs,
-        baseline_runs=estimate.baseline_runs,
-        tested=estimate.tested,
-        needs=lack.need,
-        jobs_missing=lack.jobs,
-        baseline_jobs_missing=lack.baseline_jobs,
-        chance=lack.chance,
-        method=estimate.method,
-        pairs=estimate.pairs,
-        hosts=estimate.hosts,
-        tau=estimate.tau,
         bound=judged.bound,
-        scored=judged.one_package and verdict.settled,
+        scored=judged.one_package and judgements.verdict(place).settled,
         left_out=jobs_left_out(compared.history, compared.used),
         spread_ratio=_spread_ratio(compared),
         evidence=tuple(
