@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -48,7 +48,7 @@ from graph.verification.comparison import (
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import VerificationRun
+from graph.verification.run import VerificationRun, Verifier
 
 Report = Mapping[str, Any]
 _Rows = list[tuple[type[Base], dict[str, Any]]]
@@ -57,7 +57,7 @@ _PARTS = (AdvisedStack, AdviceObservation, StackPackage)
 _CLAIMS = (AdviceClaim, ClaimPackage)
 
 
-class AdviceVerifier:
+class AdviceVerifier(Verifier):
     """Compares advice by its reports."""
 
     def compare(
@@ -95,15 +95,6 @@ class AdviceVerifier:
                 )
         yield from compare_rows(connection, by_report, _PARTS)
         yield from compare_rows(connection, whole, (*_PARTS, *_CLAIMS))
-
-    def settle(
-        self,
-        connection: Connection,
-        run: VerificationRun,
-        documents: Sequence[StoredDocument],
-        tampered: Collection[str],
-    ) -> None:
-        """Nothing depends on advice, so there is nothing to settle."""
 
 
 def _recorded(connection: Connection, documents: Sequence[StoredDocument]) -> dict[str, list[str]]:

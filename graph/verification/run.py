@@ -208,6 +208,27 @@ class VerificationRun:
     counts: Counter[str]
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedDocuments:
+    """The documents of one kind after the comparison, damaged ones left out.
+
+    :param tampered: identifiers of all documents that differ, of any kind and damaged ones included
+    """
+
+    documents: Sequence[StoredDocument]
+    tampered: Collection[str]
+
+    @property
+    def differing(self) -> list[StoredDocument]:
+        """The documents of this kind that differ from the record."""
+        return [it for it in self.documents if it.document_id in self.tampered]
+
+    @property
+    def equal(self) -> list[StoredDocument]:
+        """The documents of this kind that match the record."""
+        return [it for it in self.documents if it.document_id not in self.tampered]
+
+
 class Verifier(Protocol):
     """Compares the documents of a kind with their rows."""
 
@@ -217,17 +238,13 @@ class Verifier(Protocol):
         """Differences between the record and these documents; writes nothing."""
 
     def settle(
-        self,
-        connection: Connection,
-        run: VerificationRun,
-        documents: Sequence[StoredDocument],
-        tampered: Collection[str],
+        self, connection: Connection, run: VerificationRun, compared: ComparedDocuments
     ) -> None:
-        """Act on the differences; the caller owns the transaction.
+        """Act on the differences. The caller owns the transaction.
 
-        :param documents: those of the kind that were compared, the differing ones included
-        :param tampered: identifiers of documents that differ, of whatever kind
+        By default nothing happens: reporting the differences is enough.
         """
+        return
 
 
 @cache
@@ -326,7 +343,7 @@ def _next_batch(
             hold_advisories(connection)
         before = run.counts.copy()
         for kind, verifier in verifiers().items():
-            verifier.settle(connection, run, by_kind[kind], tampered.keys())
+            verifier.settle(connection, run, ComparedDocuments(by_kind[kind], tampered.keys()))
         save_refusals(connection, identifiers, _refusals(tampered))
         save_position(connection, identifiers[-1])
         if run.counts != before:

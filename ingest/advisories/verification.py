@@ -41,7 +41,7 @@ from graph.verification.comparison import (
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import VerificationRun
+from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
 from ingest.advisories.osv import advisory_of
 
 
@@ -54,7 +54,7 @@ class _Member:
     modified_at: datetime
 
 
-class AdvisoryVerifier:
+class AdvisoryVerifier(Verifier):
     """Compares advisories, and writes those that differ again."""
 
     def compare(
@@ -87,20 +87,15 @@ class AdvisoryVerifier:
         yield from _of_vulnerabilities(connection, run, advisories, current)
 
     def settle(
-        self,
-        connection: Connection,
-        run: VerificationRun,
-        documents: Sequence[StoredDocument],
-        tampered: Collection[str],
+        self, connection: Connection, run: VerificationRun, compared: ComparedDocuments
     ) -> None:
         newest: dict[str, Advisory] = {}
-        for it in documents:
-            if it.document_id in tampered:
-                with suppress(InvalidDocument):
-                    advisory = _advisory(it.document_id, it.body)
-                    known = newest.setdefault(advisory.head.advisory_id, advisory)
-                    if known.head.age < advisory.head.age:
-                        newest[advisory.head.advisory_id] = advisory
+        for it in compared.differing:
+            with suppress(InvalidDocument):
+                advisory = _advisory(it.document_id, it.body)
+                known = newest.setdefault(advisory.head.advisory_id, advisory)
+                if known.head.age < advisory.head.age:
+                    newest[advisory.head.advisory_id] = advisory
         members = _members(connection, newest)
         wrong = [it for key, it in newest.items() if not _is_newer(members.get(key), it)]
         if wrong:

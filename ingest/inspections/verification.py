@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ from graph.verification.comparison import (
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import VerificationRun
+from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
 from ingest.inspections.parsing import parse_stored
 
 _OF_STACKS = {table_of(it).name for it in (StackRow, StackPackage, PackageVersionRow)}
@@ -53,7 +53,7 @@ def parsed(document: StoredDocument, name: str) -> InspectionDocument:
     return parse_stored(document.body, schema_version, name)
 
 
-class InspectionVerifier:
+class InspectionVerifier(Verifier):
     """Compares inspections; observations of a document that differs are refused as evidence."""
 
     def compare(
@@ -84,21 +84,17 @@ class InspectionVerifier:
                     yield replace(difference, document_id=document_id)
 
     def settle(
-        self,
-        connection: Connection,
-        run: VerificationRun,
-        documents: Sequence[StoredDocument],
-        tampered: Collection[str],
+        self, connection: Connection, run: VerificationRun, compared: ComparedDocuments
     ) -> None:
-        if refused := refuse_observations(connection, tampered):
+        if refused := refuse_observations(connection, compared.tampered):
             run.counts["observations_refused"] += refused
-        whole = {it.document_id: it for it in documents if it.document_id not in tampered}
-        again = refused_documents(connection, whole) if whole else set()
+        equal = {it.document_id: it for it in compared.equal}
+        again = refused_documents(connection, equal) if equal else set()
         for document_id in sorted(again):
             with suppress(InvalidDocument):  # a document that the parser refuses stays refused
                 reasons = {
                     seen.observation_id: seen.quarantine_reason
-                    for seen in parsed(whole[document_id], "").observations
+                    for seen in parsed(equal[document_id], "").observations
                 }
                 accepted = accept_observations(connection, document_id, reasons)
                 run.counts["observations_accepted"] += accepted

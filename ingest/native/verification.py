@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection
 
@@ -11,11 +11,11 @@ from graph.record.native import analysis_rows
 from graph.tables import ArtifactInterface, NativeEnvironmentInterface
 from graph.verification.comparison import RecordDifference, compare_rows, unreadable
 from graph.verification.documents import StoredDocument
-from graph.verification.run import VerificationRun
+from graph.verification.run import VerificationRun, Verifier
 from ingest.native.documents import analysis_of
 
 
-class AnalysisVerifier:
+class AnalysisVerifier(Verifier):
     """Compares analyses."""
 
     def compare(
@@ -29,15 +29,6 @@ class AnalysisVerifier:
                 yield unreadable(it.document_id, it.schema_version, error)
         parts = (ArtifactInterface, NativeEnvironmentInterface)
         yield from compare_rows(connection, made, parts)
-
-    def settle(
-        self,
-        connection: Connection,
-        run: VerificationRun,
-        documents: Sequence[StoredDocument],
-        tampered: Collection[str],
-    ) -> None:
-        """Do nothing: no advice depends on an analysis, so that reporting differences is enough."""
 
 
 VERIFIER = AnalysisVerifier()

@@ -36,13 +36,13 @@ from graph.verification.comparison import (
     unreadable,
 )
 from graph.verification.documents import StoredDocument
-from graph.verification.run import VerificationRun
+from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
 from ingest.releases.parsing import release_of
 
 _TABLE = "package_versions"
 
 
-class ReleaseVerifier:
+class ReleaseVerifier(Verifier):
     """Compares releases, and writes them again where they differ."""
 
     def compare(
@@ -77,17 +77,12 @@ class ReleaseVerifier:
             yield RecordDifference(tellers[found.purl], _TABLE, found.purl, "ranks", ranks, wanted)
 
     def settle(
-        self,
-        connection: Connection,
-        run: VerificationRun,
-        documents: Sequence[StoredDocument],
-        tampered: Collection[str],
+        self, connection: Connection, run: VerificationRun, compared: ComparedDocuments
     ) -> None:
         releases: dict[str, Release] = {}
-        for it in documents:
-            if it.document_id in tampered:
-                with suppress(InvalidDocument):
-                    releases[it.document_id] = _release(it)
+        for it in compared.differing:
+            with suppress(InvalidDocument):
+                releases[it.document_id] = _release(it)
         if releases:
             known = _Known.read(connection, releases, lock=True)
             restored = dict(known.stored)
