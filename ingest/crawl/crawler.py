@@ -17,6 +17,7 @@ from common.errors import IndexFault, IndexProblem, ProjectError
 from common.index.client import IndexClient
 from common.index.configuration import Index
 from common.index.project_pages import ProjectPage
+from common.index.release_metadata import read_release
 from common.releases import Release, ReleaseState
 from common.settings import Settings
 from graph.record.crawls import (
@@ -44,7 +45,7 @@ from ingest.crawl.failures import (
     together,
 )
 from ingest.crawl.record_writer import ReadRelease, RecordWriter
-from ingest.crawl.release_metadata import read_release, release_draft, release_from
+from ingest.crawl.release_drafts import release_draft, release_from
 from ingest.crawl.release_selection import (
     ListedRelease,
     ProjectNeeds,

@@ -10,6 +10,12 @@ from functools import lru_cache
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from common.index.project_pages import IndexFile, ProjectPage
+from common.index.release_metadata import (
+    INVALID_VERSION,
+    NO_FILES,
+    ReleaseMetadata,
+    metadata_files,
+)
 from common.packages import version_of
 from common.releases import ReleaseState
 from graph.record.crawls import (
@@ -19,14 +25,7 @@ from graph.record.crawls import (
 )
 from graph.record.release_merging import KnownRelease
 from ingest.crawl.crawl_request import CrawlBounds
-from ingest.crawl.release_metadata import (
-    INVALID_VERSION,
-    NO_FILES,
-    ReleaseMetadata,
-    metadata_files,
-    metadata_of_record,
-    release_draft,
-)
+from ingest.crawl.release_drafts import metadata_of_record, release_draft
 from ingest.releases.parsing import ReleaseDraft
 
 #: Releases that are read for a requirement that none of the newest meets.

@@ -11,15 +11,14 @@ import pytest
 from common.errors import IndexFault, IndexProblem
 from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
-from common.releases import ReleaseProblem, ReleaseState, kind_of_file
-from ingest.crawl.failures import ATTEMPTS, CircuitBreaker, IndexLost, retry_at
-from ingest.crawl.release_metadata import (
+from common.index.release_metadata import (
     ReleaseMetadata,
     metadata_files,
     read_release,
-    refused_draft,
-    release_draft,
 )
+from common.releases import ReleaseProblem, ReleaseState, kind_of_file
+from ingest.crawl.failures import ATTEMPTS, CircuitBreaker, IndexLost, retry_at
+from ingest.crawl.release_drafts import refused_draft, release_draft
 from ingest.releases.parsing import checked_release
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)

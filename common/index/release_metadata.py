@@ -1,25 +1,19 @@
-"""Reads the metadata of a release from one of its files and makes a release document of it."""
+"""Reads the metadata of a release from one of its files: which file, and what may be wrong."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from common.errors import IndexFault, IndexProblem, InvalidDocument
+from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import CoreMetadata, parse_core_metadata
 from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
 from common.packages import version_of
-from common.releases import Release, ReleaseFile, ReleaseProblem
-from graph.record.release_merging import KnownRelease
-from ingest.releases.files import public_reason
-from ingest.releases.parsing import ReleaseDraft, checked_release
-
-logger = logging.getLogger(__name__)
+from common.releases import ReleaseProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +59,6 @@ def metadata_of_file(
     )
 
 
-def metadata_of_record(known: KnownRelease) -> ReleaseMetadata:
-    """Return the metadata in the record, without what a solver and not the index said."""
-    if known.told_by_solver:
-        return ReleaseMetadata(
-            metadata_file=known.metadata_file, problem=ReleaseProblem.NOT_RECORDED
-        )
-    return ReleaseMetadata(
-        requires_dist=known.requirements_raw if known.requirements_known else None,
-        requires_python=known.requires_python,
-        provides_extra=known.extras,
-        license=known.license,
-        metadata_source=known.metadata_source,
-        metadata_file=known.metadata_file,
-        problem=None if known.problem is None else ReleaseProblem(known.problem),
-        problem_message=known.problem_message,
-    )
-
-
 def broken(file: IndexFile, message: str) -> ReleaseMetadata:
     """Return the metadata of a release whose file is broken."""
     return ReleaseMetadata(
@@ -90,69 +66,6 @@ def broken(file: IndexFile, message: str) -> ReleaseMetadata:
         metadata_file=file.filename,
         problem=ReleaseProblem.BROKEN_METADATA,
         problem_message=message,
-    )
-
-
-def release_draft(
-    index: str, name: str, version: str, files: Iterable[IndexFile], metadata: ReleaseMetadata
-) -> ReleaseDraft:
-    """A release with all files that the index lists."""
-    return ReleaseDraft(
-        name,
-        version,
-        index,
-        requires_dist=metadata.requires_dist,
-        requires_python=metadata.requires_python,
-        provides_extra=metadata.provides_extra,
-        license=metadata.license,
-        metadata_source=metadata.metadata_source,
-        metadata_file=metadata.metadata_file,
-        files=[_release_file(file) for file in files],
-        files_complete=True,
-        problem=metadata.problem,
-        problem_message=metadata.problem_message,
-    )
-
-
-def _release_file(file: IndexFile) -> ReleaseFile:
-    return ReleaseFile(
-        filename=file.filename,
-        sha256=file.sha256,
-        kind=file.kind,
-        size_bytes=file.size_bytes,
-        requires_python=file.requires_python or None,
-        yanked=file.yanked,
-        yanked_reason=public_reason(file.yanked_reason) if file.yanked else None,
-        uploaded_at=file.uploaded_at if file.uploaded_at and file.uploaded_at.year > 1 else None,
-        metadata_sha256=file.metadata_sha256,
-        attested=file.attested,
-    )
-
-
-def release_from(draft: ReleaseDraft) -> Release | None:
-    """The checked release; if it is refused, the release with its problem and nothing else.
-
-    :returns: ``None`` if even its name or version is invalid
-    """
-    try:
-        return checked_release(draft)
-    except InvalidDocument as error:
-        reason = str(error)
-    try:
-        return checked_release(refused_draft(draft, reason))
-    except InvalidDocument:
-        logger.warning("release_refused", extra={"package": draft.name, "cause": reason})
-        return None
-
-
-def refused_draft(draft: ReleaseDraft, reason: str) -> ReleaseDraft:
-    """A draft in place of a refused one, so that the release is on record."""
-    return ReleaseDraft(
-        draft.name,
-        draft.version,
-        draft.index,
-        problem=ReleaseProblem.BROKEN_METADATA,
-        problem_message=reason,
     )
 
 
