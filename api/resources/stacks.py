@@ -75,7 +75,6 @@ class StackDocumentSchema(FreshnessSchema, StackItemSchema):
 class ComparisonQuerySchema(PageQuerySchema):
     """Selects the two stacks."""
 
-    # Comparing two stacks by a key reads all observations with this key.
     limit = fields.Integer(
         load_default=10,
         validate=validate.Range(1, 50),
@@ -201,8 +200,9 @@ class ComparisonsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """Compare two stacks by every comparison key that both were measured with.
 
-        Verdicts are those of `thoth stacks`: p-values are adjusted over all stacks with the same
-        key, so a verdict does not depend on which two stacks you select.
+        Comparisons are those of `thoth stacks` with the same baseline, indicator and hardware.
+        P-values are adjusted over all stacks measured there, so a verdict depends neither on the
+        candidate nor on the page. To compare within one indicator only, filter by it.
         """
         selection = filters(query)
         stacks = (
@@ -215,7 +215,8 @@ class ComparisonsResource(MethodView):
                     raise not_found("stack", digest)
             find = partial(common_keys, connection, stacks, **selection)
             keys = page(query, _COMPARISONS, find, progress, lambda key: (key,))
-            return {**keys, "items": list(_compared(connection, stacks, keys["items"]))}
+            compared = _compared(connection, stacks, keys["items"], **selection)
+            return {**keys, "items": list(compared)}
 
 
 def _visibility() -> record.StackVisibility:
@@ -226,12 +227,17 @@ def _visibility() -> record.StackVisibility:
 
 
 def _compared(
-    connection: Connection, stacks: tuple[str, str], keys: Sequence[str]
+    connection: Connection, stacks: tuple[str, str], keys: Sequence[str], **selection: str
 ) -> Iterator[dict[str, Any]]:
+    """The comparisons of a page.
+
+    All measurements of the selection are compared, not only those of the page: one answer is one
+    family of claims, and the size of a page must not change a verdict.
+    """
     if not keys:
         return
-    groups = compare_stacks(measured_observations(connection, keys=keys), stacks[0])
-    documents = stacks_document(groups)["groups"]
+    groups = compare_stacks(measured_observations(connection, **selection), stacks[0])
+    documents = stacks_document([it for it in groups if it.comparison_key in keys])["groups"]
     for group in sorted(documents, key=lambda it: it["comparison_key"]):
         by_digest = {it["stack_digest"]: it for it in group["stacks"]}
         # A key may cover several Python versions, and a stack may lack some of them.

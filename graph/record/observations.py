@@ -135,7 +135,6 @@ def measured_observations(
     *,
     indicator: str | None = None,
     hardware: str | None = None,
-    keys: Sequence[str] | None = None,
 ) -> Iterator[MeasuredObservation]:
     """All comparable measurements, streamed in the order of their series.
 
@@ -143,7 +142,6 @@ def measured_observations(
 
     :param indicator: name of an indicator
     :param hardware: prefix of digests of hardware classes
-    :param keys: comparison keys
     """
     releases = _releases(connection)
     query = (
@@ -160,8 +158,6 @@ def measured_observations(
         query = query.where(IndicatorRow.name == indicator)
     if hardware is not None:
         query = query.where(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
-    if keys is not None:
-        query = query.where(ObservationRow.comparison_key == any_(texts(keys)))
     numbers: dict[tuple[str, str | None], int] = {}
     for row in connection.execution_options(yield_per=1000).execute(query):
         series = series_of(row)
