@@ -1,4 +1,4 @@
-"""Limits on rows bind what a query returns, never what it counts: 11,000 nodes of each label.
+"""Limits on rows bind what a query returns, never what it counts: 25,000 nodes of each label.
 
 PostgreSQL holds the record and answers the same questions; both graph products must agree with it.
 """
@@ -43,8 +43,10 @@ from graph.tables import ArtifactRow
 from tests.factories.large_record import fill
 from tests.services.neo4j.server import Neo4jServer
 
-#: Above the limit of 10,000 rows.
-COUNT = 11_000
+pytestmark = pytest.mark.slow
+
+#: Well above the limit of 10,000 rows.
+COUNT = 25_000
 EDGES: tuple[EdgeKind, ...] = (IN, OBSERVED)
 LISTING = "MATCH (p:Package) RETURN p.name AS name"
 
@@ -95,7 +97,7 @@ def home() -> Iterator[Settings]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="module", params=["arcadedb", pytest.param("neo4j", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["arcadedb", "neo4j"])
 def large(request: pytest.FixtureRequest, home: Settings) -> Iterator[LargeGraph]:
     """Each product in turn, with the nodes of the record."""
     settings = replace(home, rate_limit=None)

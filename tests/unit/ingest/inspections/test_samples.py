@@ -15,6 +15,7 @@ from ingest.sources.documents import RawDocument
 from ingest.sources.reader import documents_of
 from samples.pack import ARCHIVE
 from tests.factories import generations
+from tests.services.commands import ROOT
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -73,7 +74,7 @@ def test_the_samples_were_measured_by_our_own_indicators_in_turns() -> None:
 
 
 def test_the_cookbooks_stacks_are_among_the_samples() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
     asked = set(re.findall(r"sha256:[0-9a-f]{64}", text))
     assert asked
     assert asked <= {document.stack.digest for document in documents(ARCHIVE) if document.stack}
