@@ -6,16 +6,14 @@ import asyncio
 import base64
 import logging
 import zlib
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from http.cookiejar import CookieJar
+from http import HTTPStatus
 from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
 
-import httpcore
-import httpx
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -28,7 +26,15 @@ from tenacity import (
 
 from common import __version__
 from common.errors import IndexFault, IndexProblem
-from common.http.transport import AddressGuard, GuardedTransport, problem_of
+from common.http.addresses import AddressGuard
+from common.http.transport import (
+    Head,
+    Server,
+    StopReceiving,
+    Transport,
+    problem_of_timeout,
+    server_of,
+)
 from common.redaction import cut
 
 logger = logging.getLogger(__name__)
@@ -38,28 +44,16 @@ _TEMPORARY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _GZIP = ("gzip", "x-gzip")
 #: Bytes decompressed at once.
 _STEP = 1 << 20
-#: Errors of a connection or its protocol.
-_ERRORS = (
-    httpx.HTTPError,
-    httpcore.TimeoutException,
-    httpcore.NetworkError,
-    httpcore.ProtocolError,
-    httpcore.ProxyError,
-)
-#: Errors of a URL that cannot be fetched, such as a host name that violates IDNA.
-_INVALID_URL = (
-    httpx.InvalidURL,
-    httpx.UnsupportedProtocol,
-    httpcore.UnsupportedProtocol,
-    UnicodeError,
-)
+#: Bytes of an unwanted body that are read so that the connection stays open.
+_DISCARDED = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     """Limits of requests to one server. Durations are in seconds, sizes in bytes.
 
-    :param silence_s: between two chunks of a response
+    :param connections: to one host, and requests under way
+    :param silence_s: without a byte of a response
     :param deadline_s: for one attempt, from its start to the last byte; no attempt starts after
         twice this time
     :param pause_s: upper bound of the first pause before a retry, doubled for each further one
@@ -68,7 +62,7 @@ class FetchLimits:
     :param file_bytes: of a download
     """
 
-    connections: int = 4
+    connections: int = 48
     attempts: int = 4
     redirects: int = 5
     connect_s: float = 10.0
@@ -122,11 +116,12 @@ class FetchRequest:
 class FetchResponse:
     """A response; its body is in the file that the request named.
 
+    :param headers: names in lower case
     :param url: after all redirects
     """
 
     status: int
-    headers: httpx.Headers
+    headers: Mapping[str, str]
     url: str
 
 
@@ -155,17 +150,11 @@ class Fetcher:
         self._keyring_asked = False
         self._slots = asyncio.Semaphore(limits.connections)
         guard = AddressGuard(url, private_hosts)
-        self._client = httpx.AsyncClient(
-            transport=GuardedTransport(guard, limits.connections),
-            trust_env=False,
-            cookies=_NoCookies(),
-            headers={"User-Agent": f"thoth/{__version__}"},
-            timeout=httpx.Timeout(limits.silence_s, connect=limits.connect_s, pool=None),
-        )
+        self._transport = Transport(guard, limits.connections, limits.connect_s, limits.silence_s)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        await self._transport.aclose()
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         """Send the request, with retries for temporary failures.
@@ -195,7 +184,7 @@ class Fetcher:
             async with self._slots, asyncio.timeout(request.deadline_s or self.limits.deadline_s):
                 return await self._follow(request)
         except TimeoutError as error:
-            raise problem_of(error, _host_of(request.url), False) from error
+            raise problem_of_timeout(_host_of(request.url)) from error
 
     async def _follow(self, request: FetchRequest) -> FetchResponse:
         url = request.url
@@ -209,41 +198,25 @@ class Fetcher:
 
     async def _send(self, request: FetchRequest, url: str) -> FetchResponse | str:
         """The response, or the target of a redirect."""
-        responding = False
         self.traffic.requests += 1
+        server = _server_of(url, request.what)
+        headers = {
+            "Accept-Encoding": "identity",
+            "User-Agent": f"thoth/{__version__}",
+            **request.headers,
+            **self._credentials(url),
+        }
+        body = _Body(request)
         try:
-            headers = {"Accept-Encoding": "identity", **request.headers, **self._credentials(url)}
-            async with self._client.stream("GET", url, headers=headers) as response:
-                responding = True
-                if response.status_code in _REDIRECTS and "location" in response.headers:
-                    return redirect_target(url, response.headers["location"], request.what)
-                await self._receive(request, response)
-                return FetchResponse(response.status_code, response.headers, url)
-        except _INVALID_URL as error:
-            if responding:
-                raise problem_of(error, _host_of(url), responding) from error
-            # The URL may hold a password, so it is not repeated.
-            message = f"{request.what}: the server names a URL that cannot be fetched"
-            raise IndexProblem(IndexFault.ADDRESS_REFUSED, message) from error
-        except _ERRORS as error:
-            raise problem_of(error, _host_of(url), responding) from error
-
-    async def _receive(self, request: FetchRequest, response: httpx.Response) -> None:
-        if response.status_code not in request.limits:
-            raise status_problem(response, request.what)
-        request.into.seek(0)
-        request.into.truncate()
-        if response.status_code == httpx.codes.NOT_MODIFIED:
-            return
-        limit = request.limits[response.status_code]
-        length = response.headers.get("content-length", "")
-        if length.isascii() and length.isdigit() and int(length) > limit:
-            raise too_large(request.what, limit)
-        encoding = response.headers.get("content-encoding", "")
-        self.traffic.bytes_received += await _write_body(
-            response.aiter_raw(), encoding, limit, request.into, request.what
-        )
-        request.into.seek(0)
+            head = await self._transport.get(server, headers, body.receive)
+        finally:
+            self.traffic.bytes_received += body.received
+        if _is_redirect(head):
+            return redirect_target(url, head.headers["location"], request.what)
+        if head.status not in request.limits:
+            raise status_problem(head, request.what)
+        body.finish(head)
+        return FetchResponse(head.status, head.headers, url)
 
     def _credentials(self, url: str) -> dict[str, str]:
         """Only for the server itself: no other host gets them."""
@@ -275,13 +248,6 @@ class Fetcher:
         logger.info("index_request_repeated", extra=fields)
 
 
-class _NoCookies(CookieJar):
-    """Stores no cookies: a server's would also go to other ports and hosts of its domain."""
-
-    def extract_cookies(self, response: object, request: object) -> None:
-        """Ignore the cookies of a response."""
-
-
 def too_large(what: str, limit: int) -> IndexProblem:
     """The error of a resource that exceeds its size limit, in bytes."""
     return IndexProblem(IndexFault.TOO_LARGE, f"{what} is larger than {limit:,} bytes")
@@ -303,17 +269,16 @@ def redirect_target(url: str, location: str, what: str) -> str:
     return target
 
 
-def status_problem(response: httpx.Response, what: str) -> IndexProblem:
+def status_problem(head: Head, what: str) -> IndexProblem:
     """The error of a response with an unexpected status."""
-    status = response.status_code
+    status = head.status
     codes = {404: IndexFault.NOT_FOUND, 410: IndexFault.NOT_FOUND}
     codes |= {401: IndexFault.UNAUTHORIZED, 403: IndexFault.UNAUTHORIZED}
-    phrase: Callable[[int], str] = httpx.codes.get_reason_phrase
     return IndexProblem(
         codes.get(status, IndexFault.HTTP_STATUS),
-        f"{what}: the server answers {status} {phrase(status)}".rstrip(),
+        f"{what}: the server answers {status} {_phrase_of(status)}".rstrip(),
         retryable=status in _TEMPORARY_STATUSES,
-        retry_after_s=_seconds_of(response.headers.get("retry-after", "")),
+        retry_after_s=_seconds_of(head.headers.get("retry-after", "")),
         status=status,
     )
 
@@ -330,45 +295,97 @@ def _seconds_of(retry_after: str) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-async def _write_body(
-    chunks: AsyncIterable[bytes], encoding: str, limit: int, into: BinaryIO, what: str
-) -> int:
-    """Write a body to ``into``, and return how many bytes were transferred.
+def _phrase_of(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
 
-    :param encoding: the header ``Content-Encoding``, or empty text
-    :param limit: bytes, both of the transfer and of the decompressed body
-    :raises IndexProblem: ``too_large``, ``truncated`` or ``malformed``
+
+def _is_redirect(head: Head) -> bool:
+    return head.status in _REDIRECTS and "location" in head.headers
+
+
+def _server_of(url: str, what: str) -> Server:
+    try:
+        return server_of(url)
+    except ValueError as error:
+        # The URL may hold a password, so it is not repeated.
+        message = f"{what}: the server names a URL that cannot be fetched"
+        raise IndexProblem(IndexFault.ADDRESS_REFUSED, message) from error
+
+
+class _Body:
+    """Writes the body of one response to the file of its request.
+
+    The limit holds for the bytes that are transferred and for the decompressed ones. Bodies of
+    redirects and of unexpected statuses are dropped.
     """
-    encoding = encoding.strip().lower()
-    if encoding in _GZIP:
-        return await _write_gzip(chunks, limit, into, what)
-    if encoding not in ("", "identity"):
-        raise IndexProblem(
-            IndexFault.MALFORMED, f"{what} has the content encoding {cut(encoding)!r}"
-        )
-    received = 0
-    async for chunk in chunks:
-        received += len(chunk)
-        _check_size(received, limit, what)
-        into.write(chunk)
-    return received
+
+    def __init__(self, request: FetchRequest) -> None:
+        self.received = 0
+        self._request = request
+        self._limit = 0
+        self._written = 0
+        self._decompressor: zlib._Decompress | None = None
+        self._is_begun = False
+
+    def receive(self, head: Head, part: bytes) -> None:
+        """Take the next part as it was transferred.
+
+        :raises IndexProblem: ``too_large`` or ``malformed``
+        :raises StopReceiving: if the rest is not needed
+        """
+        self.received += len(part)
+        if _is_redirect(head) or head.status not in self._request.limits:
+            length = head.headers.get("content-length", "")
+            if not _is_number(length) or int(length) > _DISCARDED or self.received > _DISCARDED:
+                raise StopReceiving
+            return
+        if not self._is_begun:
+            self._begin(head)
+        _check_size(self.received, self._limit, self._request.what)
+        if self._decompressor is None:
+            self._request.into.write(part)
+            return
+        for piece in _decompressed(self._decompressor, part, self._request.what):
+            self._written += len(piece)
+            _check_size(self._written, self._limit, self._request.what)
+            self._request.into.write(piece)
+
+    def finish(self, head: Head) -> None:
+        """Check that the body is complete, and rewind the file.
+
+        :raises IndexProblem: ``too_large``, ``truncated`` or ``malformed``
+        """
+        if not self._is_begun:
+            self._begin(head)
+        if self._decompressor is not None and not self._decompressor.eof:
+            message = f"{self._request.what} ends in the middle of its gzip data"
+            raise IndexProblem(IndexFault.TRUNCATED, message, retryable=True)
+        self._request.into.seek(0)
+
+    def _begin(self, head: Head) -> None:
+        self._is_begun = True
+        self._request.into.seek(0)
+        self._request.into.truncate()
+        if head.status == HTTPStatus.NOT_MODIFIED:
+            return
+        what = self._request.what
+        self._limit = self._request.limits[head.status]
+        length = head.headers.get("content-length", "")
+        if _is_number(length) and int(length) > self._limit:
+            raise too_large(what, self._limit)
+        encoding = head.headers.get("content-encoding", "").strip().lower()
+        if encoding in _GZIP:
+            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        elif encoding not in ("", "identity"):
+            message = f"{what} has the content encoding {cut(encoding)!r}"
+            raise IndexProblem(IndexFault.MALFORMED, message)
 
 
-async def _write_gzip(chunks: AsyncIterable[bytes], limit: int, into: BinaryIO, what: str) -> int:
-    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    received = written = 0
-    async for chunk in chunks:
-        received += len(chunk)
-        _check_size(received, limit, what)
-        for part in _decompressed(decompressor, chunk, what):
-            written += len(part)
-            _check_size(written, limit, what)
-            into.write(part)
-    if not decompressor.eof:
-        raise IndexProblem(
-            IndexFault.TRUNCATED, f"{what} ends in the middle of its gzip data", retryable=True
-        )
-    return received
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _decompressed(decompressor: zlib._Decompress, chunk: bytes, what: str) -> Iterator[bytes]:
@@ -392,13 +409,11 @@ def _check_size(size: int, limit: int, what: str) -> None:
 
 def _is_same_server(url: str, other: str) -> bool:
     """Whether both have the same host and port; an upgrade to HTTPS on default ports counts."""
-    first, second = httpx.URL(url), httpx.URL(other)
+    first, second = server_of(url), server_of(other)
     if first.host != second.host:
         return False
-    upgraded = first.scheme == "http" and second.scheme == "https"
-    return (first.scheme, first.port) == (second.scheme, second.port) or (
-        upgraded and first.port is None and second.port is None
-    )
+    ports = (first.scheme, first.port, second.scheme, second.port)
+    return ports[:2] == ports[2:] or ports == ("http", 80, "https", 443)
 
 
 def _from_keyring(url: str, user: str | None) -> tuple[str, str] | None:

@@ -1,258 +1,392 @@
-"""Connections to servers: address checks against SSRF, TLS certificates and proxies.
-
-A server may redirect to public addresses only, so that no answer makes this machine connect to
-its private network.
-"""
+"""Connections to servers, by libcurl: HTTP/2 and HTTP/1.1, TLS certificates and proxies."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
+import re
 import socket
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-import httpcore
-import httpx
+import pycurl
 
 from common.errors import IndexFault, IndexProblem, InvalidSettings
 from common.formats.installer_configuration import pip_options
+from common.http.addresses import DEFAULT_PORTS, AddressGuard
 from common.redaction import cut
 
-_PORTS = {"http": 80, "https": 443}
-#: IPv4 addresses embedded in IPv6 addresses for translators (RFC 6052).
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
-#: IPv6 addresses allocated to the public network so far (RFC 4291, 2.4; IANA). All others are
-#: local, belong to translators, or are an obsolete notation.
-_ALLOCATED = ipaddress.ip_network("2000::/3")
+#: Bytes of one read; larger ones mean fewer calls of Python.
+_BUFFER = 256 << 10
 
-
-class AddressGuard:
-    """Decides which addresses of a host may be connected to.
-
-    Public addresses are allowed. Private addresses are allowed if the host is the server itself, if
-    the server has the same address and port (a mirror that also hosts the files), or if the
-    settings name the host.
-    """
-
-    def __init__(self, url: str, file_hosts: Collection[str]) -> None:
-        parts = urlsplit(url)
-        self._own = (parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0))
-        self._file_hosts = frozenset(it.lower() for it in file_hosts)
-
-    async def addresses(self, host: str, port: int) -> list[str]:
-        """The allowed addresses of ``host``, in the resolver's order.
-
-        :raises IndexProblem: if there are none (``address_refused``, ``unreachable``)
-        """
-        resolved = await _resolve(host, port)
-        if self._is_trusted(host, port):
-            return resolved
-        allowed = [address for address in resolved if is_public(address)]
-        if not allowed and port == self._own[1]:
-            own = await _resolve(*self._own)
-            allowed = [address for address in resolved if address in own]
-        if not allowed:
-            raise refused(host)
-        return allowed
-
-    def check_literal(self, host: str, port: int) -> None:
-        """Refuse a literal private address. Used with proxies, which resolve names themselves.
-
-        :raises IndexProblem: ``address_refused``
-        """
-        if self._is_trusted(host, port):
-            return
-        name = host.lower().rstrip(".")
-        if name == "localhost" or name.endswith(".localhost") or not _may_be_public(name):
-            raise refused(host)
-
-    def _is_trusted(self, host: str, port: int) -> bool:
-        names = {host.lower(), f"{host.lower()}:{port}"}
-        return (host, port) == self._own or bool(names & self._file_hosts)
-
-
-class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to the checked addresses only, so that a second look-up cannot differ."""
-
-    def __init__(self, guard: AddressGuard) -> None:
-        self._guard = guard
-        self._backend = httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        failed: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
-        for address in await self._guard.addresses(host, port):
-            try:
-                return await self._backend.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failed = failed or error
-        raise failed or httpcore.ConnectError(f"{host} has no address")
-
-    async def sleep(self, seconds: float) -> None:
-        await self._backend.sleep(seconds)
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is public, in any notation.
-
-    >>> is_public("127.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("64:ff9b::a00:1")
-    (False, False, False)
-    """
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour
-        if ip in _TRANSLATED:
-            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner is None and ip not in _ALLOCATED:
-            return False
-        ip = inner or ip
-    return ip.is_global and not ip.is_multicast
-
-
-def refused(host: str) -> IndexProblem:
-    """The error of a host with a private address."""
-    return IndexProblem(
-        IndexFault.ADDRESS_REFUSED,
-        f"the server refers to {cut(host)}, which has a private address",
-        hint="if files of the index are meant to be there, name the host in PACKAGE_FILE_HOSTS",
-    )
-
-
-def _may_be_public(host: str) -> bool:
-    try:
-        # Notations that the system's resolver accepts as addresses, such as 127.1.
-        written = socket.inet_ntoa(socket.inet_aton(host))
-    except OSError:
-        written = host
-    try:
-        return is_public(written)
-    except ValueError:
-        return True
-
-
-async def _resolve(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
-    try:
-        records = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError) as error:
-        raise IndexProblem(
-            IndexFault.UNREACHABLE, f"{cut(host)} cannot be resolved: {cut(error)}", retryable=True
-        ) from None
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in records))
-
-
-#: Seconds that an idle connection stays open.
-_KEPT_S = 30.0
+#: Seconds for which the addresses of a host are kept.
+_RESOLVED_S = 60.0
 _BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+#: Certificates of the system, for interpreters that were built with other paths.
+_SYSTEM_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+_STATUS_LINE = re.compile(rb"HTTP/[\d.]+ (\d{3})")
+#: Characters of a path and a query that need no quoting; existing escapes stay.
+_URL_SAFE = "/%:@!$&'()*+,;=~?[]"
+
+#: Errors of libcurl that pycurl does not name.
+_E_HTTP2_STREAM, _E_PROXY = 92, 97
+_UNREACHABLE = frozenset(
+    {
+        pycurl.E_COULDNT_RESOLVE_HOST,
+        pycurl.E_COULDNT_RESOLVE_PROXY,
+        pycurl.E_COULDNT_CONNECT,
+        _E_PROXY,
+    }
+)
+#: A TLS handshake that failed fails again.
+_TLS = frozenset(
+    {
+        pycurl.E_SSL_CONNECT_ERROR,
+        pycurl.E_PEER_FAILED_VERIFICATION,
+        pycurl.E_SSL_CACERT_BADFILE,
+        pycurl.E_SSL_CERTPROBLEM,
+        pycurl.E_SSL_CIPHER,
+    }
+)
+_TRUNCATED = frozenset(
+    {
+        pycurl.E_PARTIAL_FILE,
+        pycurl.E_GOT_NOTHING,
+        pycurl.E_RECV_ERROR,
+        pycurl.E_SEND_ERROR,
+        pycurl.E_HTTP2,
+        _E_HTTP2_STREAM,
+    }
+)
+#: How libcurl begins its message if a proxy refuses to connect.
+_NO_TUNNEL = "CONNECT tunnel failed"
 
 
-class GuardedTransport(httpx.AsyncBaseTransport):
-    """Sends requests over a pool of guarded connections.
+class StopReceiving(Exception):
+    """Raised by a receiver that has read enough of a body; the response counts as complete."""
 
-    Proxies of the environment are used. Their own addresses are trusted, and they resolve host
-    names; then only literal private addresses can be refused.
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Host and port of a URL, and the URL as it is sent.
+
+    :param host: in ASCII, lower case
+    :param url: with quoted path and without fragment; may contain a password
     """
 
-    def __init__(self, guard: AddressGuard, connections: int) -> None:
-        self._guard = guard
-        self._connections = connections
-        self._pools: dict[tuple[str, str | None], httpcore.AsyncConnectionPool] = {}
+    scheme: str
+    host: str
+    port: int
+    url: str
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        url = request.url
-        response = await self._pool(url).handle_async_request(
-            httpcore.Request(
-                method=request.method,
-                url=httpcore.URL(
-                    scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
-                ),
-                headers=request.headers.raw,
-                content=request.stream,
-                extensions=request.extensions,
-            )
-        )
-        return httpx.Response(
-            response.status,
-            headers=response.headers,
-            stream=_ResponseStream(response),
-            extensions=response.extensions,
-        )
 
-    async def __aenter__(self) -> GuardedTransport:
-        return self
+def server_of(url: str) -> Server:
+    """Parse a URL.
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
+    :raises ValueError: if it cannot be fetched, such as a host name that violates IDNA
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        raise ValueError("not an http or https URL")
+    host = _ascii_host(parts.hostname)
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
+    user, at, _ = parts.netloc.rpartition("@")
+    shown = f"[{host}]" if ":" in host else host
+    netloc = f"{quote(user, safe='%:!$&()*+,;=~')}{at}{shown}:{port}"
+    path, query = quote(parts.path, safe=_URL_SAFE), quote(parts.query, safe=_URL_SAFE)
+    sent = urlunsplit(SplitResult(parts.scheme, netloc, path or "/", query, ""))
+    return Server(parts.scheme, host, port, sent)
+
+
+def _ascii_host(host: str) -> str:
+    if ":" in host:
+        return host
+    encoded = host.encode("idna")
+    # Encoding does not check labels that are encoded already.
+    encoded.decode("idna")
+    return encoded.decode("ascii").lower()
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """One request under way.
+
+    :param receive: called with each part of the body, with status and headers known
+    :param failure: of a callback; libcurl ends the transfer, and then it is raised
+    """
+
+    curl: pycurl.Curl
+    receive: Callable[[_Transfer, bytes], None]
+    done: asyncio.Future[None]
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    failure: BaseException | None = None
+    active_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Status and headers of a response; names in lower case, the last of repeated headers."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+class Transport:
+    """Sends GET requests over few connections, to checked addresses only.
+
+    Uses HTTP/2 where a server offers it, else HTTP/1.1 with kept connections. Bound to the event
+    loop of its first request. Proxies of the environment are used. Their own addresses are
+    trusted, and they resolve host names; then only literal private addresses can be refused.
+
+    :param connections: to one host
+    :param connect_s: seconds to connect
+    :param silence_s: seconds without a byte after which a transfer fails
+    """
+
+    def __init__(
+        self, guard: AddressGuard, connections: int, connect_s: float, silence_s: float
     ) -> None:
-        await self.aclose()
+        self._guard = guard
+        self._connect_s, self._silence_s = connect_s, silence_s
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._schedule)
+        self._multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, connections)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, 2 * connections)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watched: set[int] = set()
+        self._opened: list[socket.socket] = []
+        self._transfers: dict[pycurl.Curl, _Transfer] = {}
+        self._tls_options: list[tuple[int, str]] | None = None
+        self._addresses: dict[tuple[str, int], tuple[float, asyncio.Task[list[str]]]] = {}
 
-    async def aclose(self) -> None:
-        for pool in self._pools.values():
-            await pool.aclose()
+    async def get(
+        self, server: Server, headers: Mapping[str, str], receive: Callable[[Head, bytes], None]
+    ) -> Head:
+        """Send a request, and pass the body to ``receive`` part by part.
 
-    def _pool(self, url: httpx.URL) -> httpcore.AsyncConnectionPool:
-        port = url.port or {"http": 80, "https": 443}.get(url.scheme, 0)
-        proxy = _proxy_for(url.scheme, url.host, port)
-        if proxy is not None:
-            self._guard.check_literal(url.host, port)
-        if (url.scheme, proxy) not in self._pools:
-            self._pools[url.scheme, proxy] = self._made(url.scheme, proxy)
-        return self._pools[url.scheme, proxy]
-
-    def _made(self, scheme: str, proxy: str | None) -> httpcore.AsyncConnectionPool:
-        # Loading the system's certificates takes longer than a request, so only HTTPS does it.
-        tls = tls_context(os.environ) if scheme == "https" else None
+        :param receive: may raise :class:`StopReceiving`, or any error to end the transfer
+        :raises IndexProblem: if there is no complete response
+        """
+        self._loop = asyncio.get_running_loop()
+        proxy = proxy_for(server.scheme, server.host, server.port)
+        addresses: list[str] = []
         if proxy is None:
-            return httpcore.AsyncConnectionPool(
-                ssl_context=tls,
-                max_connections=self._connections,
-                keepalive_expiry=_KEPT_S,
-                network_backend=GuardedBackend(self._guard),
-            )
-        through = httpx.Proxy(proxy)
-        user, password = through.auth or ("", "")
-        return httpcore.AsyncHTTPProxy(
-            proxy_url=str(through.url),
-            proxy_auth=(user.encode(), password.encode()) if through.auth else None,
-            ssl_context=tls,
-            max_connections=self._connections,
-            keepalive_expiry=_KEPT_S,
+            addresses = await self._resolve(server.host, server.port)
+        else:
+            self._guard.check_literal(server.host, server.port)
+        transfer = _Transfer(
+            pycurl.Curl(),
+            lambda it, part: receive(Head(it.status, it.headers), part),
+            self._loop.create_future(),
         )
-
-
-class _ResponseStream(httpx.AsyncByteStream):
-    def __init__(self, response: httpcore.Response) -> None:
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._response.aiter_stream():
-            yield piece
+        self._prepare(transfer, server, headers, addresses, proxy)
+        try:
+            await self._run(transfer, server)
+        finally:
+            self._forget(transfer)
+        return Head(transfer.status, transfer.headers)
 
     async def aclose(self) -> None:
-        await self._response.aclose()
+        """Close all connections and fail what is under way."""
+        for transfer in list(self._transfers.values()):
+            self._forget(transfer)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._multi.close()
+        for descriptor in list(self._watched):
+            self._unwatch(descriptor)
+
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        """The checked addresses of a host; one look-up serves all requests of a minute."""
+        until, task = self._addresses.get((host, port), (0.0, None))
+        if task is None or until < self._now() or (task.done() and _is_failed(task)):
+            task = asyncio.ensure_future(self._guard.addresses(host, port))
+            self._addresses[host, port] = self._now() + _RESOLVED_S, task
+        # A request that is given up must not cancel the look-up of the others.
+        return await asyncio.shield(task)
+
+    async def _run(self, transfer: _Transfer, server: Server) -> None:
+        assert self._loop is not None  # noqa: S101 - set by the caller
+        transfer.active_at = self._loop.time()
+        self._transfers[transfer.curl] = transfer
+        self._multi.add_handle(transfer.curl)
+        # Adding a handle only schedules; the first action starts the transfer.
+        self._act(pycurl.SOCKET_TIMEOUT, 0)
+        try:
+            while not transfer.done.done():
+                left_s = transfer.active_at + self._silence_s - self._loop.time()
+                if left_s <= 0:
+                    raise TimeoutError
+                await asyncio.wait([transfer.done], timeout=left_s)
+            transfer.done.result()
+        except TimeoutError as error:
+            raise problem_of_timeout(server.host) from error
+        except pycurl.error as error:
+            if isinstance(transfer.failure, StopReceiving):
+                return
+            if transfer.failure is not None:
+                raise transfer.failure from None
+            raise _problem_of(error, server.host) from error
+        finally:
+            # A callback holds the frame that holds the transfer.
+            transfer.failure = None
+
+    def _prepare(
+        self,
+        transfer: _Transfer,
+        server: Server,
+        headers: Mapping[str, str],
+        addresses: list[str],
+        proxy: str | None,
+    ) -> None:
+        curl = transfer.curl
+        curl.setopt(pycurl.URL, server.url)
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in headers.items()])
+        curl.setopt(pycurl.BUFFERSIZE, _BUFFER)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * self._connect_s))
+        curl.setopt(pycurl.HEADERFUNCTION, lambda line: self._take_header(transfer, line))
+        curl.setopt(pycurl.WRITEFUNCTION, lambda part: self._take_body(transfer, part))
+        # Empty texts keep libcurl from reading the environment itself.
+        curl.setopt(pycurl.PROXY, proxy or "")
+        curl.setopt(pycurl.NOPROXY, "")
+        if proxy is None:
+            # The checked addresses only, so that a second look-up cannot differ.
+            allowed = frozenset(addresses)
+            shown = ",".join(f"[{it}]" if ":" in it else it for it in addresses)
+            curl.setopt(pycurl.RESOLVE, [f"{server.host}:{server.port}:{shown}"])
+            curl.setopt(pycurl.OPENSOCKETFUNCTION, lambda _, address: self._open(allowed, address))
+        if server.scheme == "https" or (proxy or "").startswith("https:"):
+            self._secure(curl, bool(proxy))
+
+    def _secure(self, curl: pycurl.Curl, through_proxy: bool) -> None:
+        # Waiting for the first connection shows whether one is enough (HTTP/2).
+        curl.setopt(pycurl.PIPEWAIT, 1)
+        if self._tls_options is None:
+            self._tls_options = tls_options(os.environ)
+        for option, path in self._tls_options:
+            curl.setopt(option, path)
+            if through_proxy and option in _PROXY_TLS:
+                curl.setopt(_PROXY_TLS[option], path)
+
+    def _take_header(self, transfer: _Transfer, line: bytes) -> None:
+        """Keep a header; the status line of a further response, such as after 100, starts anew."""
+        transfer.active_at = self._now()
+        status = _STATUS_LINE.match(line)
+        if status is not None:
+            transfer.status = int(status[1])
+            transfer.headers.clear()
+            return
+        name, _, value = line.decode("latin-1").partition(":")
+        if value:
+            transfer.headers[name.strip().lower()] = value.strip()
+
+    def _take_body(self, transfer: _Transfer, part: bytes) -> int:
+        transfer.active_at = self._now()
+        try:
+            transfer.receive(transfer, part)
+        except BaseException as failure:
+            transfer.failure = failure
+            return -1
+        return len(part)
+
+    def _open(self, allowed: frozenset[str], address: Any) -> Any:
+        """A socket for a checked address; libcurl knows no other, and this makes sure of it."""
+        family, kind, protocol, target = address
+        if _without_scope(str(target[0])) not in map(_without_scope, allowed):
+            return pycurl.SOCKET_BAD
+        # pycurl duplicates the descriptor, so this one is closed after the call.
+        self._opened.append(socket.socket(family, kind, protocol))
+        return self._opened[-1]
+
+    def _watch(self, event: int, descriptor: int, _multi: object, _data: object) -> None:
+        """Watch a socket as libcurl asks for."""
+        assert self._loop is not None  # noqa: S101 - set before the first transfer
+        self._unwatch(descriptor)
+        if event in (pycurl.POLL_IN, pycurl.POLL_INOUT):
+            self._loop.add_reader(descriptor, self._act, descriptor, pycurl.CSELECT_IN)
+        if event in (pycurl.POLL_OUT, pycurl.POLL_INOUT):
+            self._loop.add_writer(descriptor, self._act, descriptor, pycurl.CSELECT_OUT)
+        if event != pycurl.POLL_REMOVE:
+            self._watched.add(descriptor)
+
+    def _unwatch(self, descriptor: int) -> None:
+        if descriptor in self._watched and self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(descriptor)
+            self._loop.remove_writer(descriptor)
+        self._watched.discard(descriptor)
+
+    def _schedule(self, delay_ms: int) -> None:
+        """Set libcurl's only timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if delay_ms >= 0 and self._loop is not None:
+            self._timer = self._loop.call_later(
+                delay_ms / 1000, self._act, pycurl.SOCKET_TIMEOUT, 0
+            )
+
+    def _act(self, descriptor: int, events: int) -> None:
+        """Let libcurl do what can be done without waiting, and report what ended."""
+        while self._multi.socket_action(descriptor, events)[0] == pycurl.E_CALL_MULTI_PERFORM:
+            pass
+        while self._opened:
+            self._opened.pop().close()
+        more = 1
+        while more:
+            more, succeeded, failed = self._multi.info_read()
+            for curl in succeeded:
+                self._end(curl, None)
+            for curl, code, message in failed:
+                self._end(curl, pycurl.error(code, message))
+
+    def _end(self, curl: pycurl.Curl, error: Exception | None) -> None:
+        transfer = self._transfers.get(curl)
+        if transfer is None or transfer.done.done():
+            return
+        if error is None:
+            transfer.done.set_result(None)
+        else:
+            transfer.done.set_exception(error)
+
+    def _forget(self, transfer: _Transfer) -> None:
+        if self._transfers.pop(transfer.curl, None) is not None:
+            self._multi.remove_handle(transfer.curl)
+        if transfer.done.done() and not transfer.done.cancelled():
+            transfer.done.exception()
+        transfer.done.cancel()
+        transfer.curl.close()
+
+    def _now(self) -> float:
+        return self._loop.time() if self._loop is not None else 0.0
 
 
-def tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+def _is_failed(task: asyncio.Task[list[str]]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+def _without_scope(address: str) -> str:
+    return address.partition("%")[0]
+
+
+def tls_options(environ: Mapping[str, str]) -> list[tuple[int, str]]:
     """Trust the certificates that pip and uv are configured with, else those of the system.
 
+    :returns: options of libcurl and their paths
     :raises InvalidSettings: if certificates cannot be read
     """
     candidates = [environ.get(it) for it in _BUNDLES] + [pip_options(environ).get("cert")]
@@ -260,16 +394,37 @@ def tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
     folder = environ.get("SSL_CERT_DIR") or None
     if bundle and Path(bundle).is_dir():
         bundle, folder = None, bundle
-    try:
-        context = ssl.create_default_context(cafile=bundle, capath=folder)
-        if environ.get("SSL_CLIENT_CERT"):
-            context.load_cert_chain(environ["SSL_CLIENT_CERT"])
-    except OSError as error:
-        raise InvalidSettings(f"certificates cannot be read: {bundle or folder}: {error}") from None
-    return context
+    client = environ.get("SSL_CLIENT_CERT") or None
+    for path in filter(None, (bundle, client)):
+        try:
+            with Path(path).open("rb"):
+                pass
+        except OSError as error:
+            raise InvalidSettings(f"certificates cannot be read: {path}: {error}") from None
+    if bundle is None and folder is None:
+        system = ssl.get_default_verify_paths()
+        bundle = next(filter(os.path.isfile, filter(None, (system.cafile, *_SYSTEM_BUNDLES))), None)
+        folder = system.capath
+    options = [
+        (pycurl.CAINFO, bundle),
+        (pycurl.CAPATH, folder),
+        (pycurl.SSLCERT, client),
+    ]
+    return [(option, path) for option, path in options if path]
 
 
-def _proxy_for(scheme: str, host: str, port: int) -> str | None:
+#: The options of a proxy's own TLS.
+_PROXY_TLS = {
+    pycurl.CAINFO: pycurl.PROXY_CAINFO,
+    pycurl.CAPATH: pycurl.PROXY_CAPATH,
+}
+
+
+def proxy_for(scheme: str, host: str, port: int) -> str | None:
+    """URL of the proxy that the environment names, or ``None``.
+
+    :raises InvalidSettings: for other kinds of proxies
+    """
     proxies = urllib.request.getproxies_environment()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or urllib.request.proxy_bypass(f"{host}:{port}", proxies):
@@ -281,26 +436,23 @@ def _proxy_for(scheme: str, host: str, port: int) -> str | None:
     return proxy
 
 
-def problem_of(error: Exception, host: str, answering: bool) -> IndexProblem:
-    """Translate an error of the HTTP libraries.
+def problem_of_timeout(host: str) -> IndexProblem:
+    """The error of a server that is too slow."""
+    return IndexProblem(IndexFault.TIMEOUT, f"{cut(host)} does not answer in time", retryable=True)
 
-    :param answering: whether the response had started
-    """
-    message = cut(f"{host}: {error or type(error).__name__}")
-    if isinstance(error, TimeoutError | httpcore.TimeoutException | httpx.TimeoutException):
-        return IndexProblem(
-            IndexFault.TIMEOUT, f"{cut(host)} does not answer in time", retryable=True
-        )
-    if isinstance(error, httpcore.RemoteProtocolError):
-        if answering or "disconnected" in str(error):
-            return IndexProblem(IndexFault.TRUNCATED, message, retryable=True)
-        return IndexProblem(IndexFault.MALFORMED, message)
-    if isinstance(error, httpcore.ReadError | httpcore.WriteError):
+
+def _problem_of(error: pycurl.error, host: str) -> IndexProblem:
+    """Translate an error of libcurl."""
+    code, text = error.args[0], str(error.args[1] if len(error.args) > 1 else "")
+    message = cut(f"{host}: {text or f'error {code} of libcurl'}")
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        return problem_of_timeout(host)
+    if code in _UNREACHABLE or code in _TLS or text.startswith(_NO_TUNNEL):
+        return IndexProblem(IndexFault.UNREACHABLE, message, retryable=code not in _TLS)
+    if code in _TRUNCATED:
         return IndexProblem(
             IndexFault.TRUNCATED, f"{cut(host)} closed the connection", retryable=True
         )
-    if isinstance(error, httpcore.NetworkError | httpcore.ProxyError):
-        # The pool raises errors anew, without their cause.
-        no_tls = isinstance(error.__cause__ or error.__context__, ssl.SSLError)
-        return IndexProblem(IndexFault.UNREACHABLE, message, retryable=not no_tls)
+    if code == pycurl.E_URL_MALFORMAT:
+        return IndexProblem(IndexFault.ADDRESS_REFUSED, message)
     return IndexProblem(IndexFault.MALFORMED, message)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, cast
-
-import httpx
+from urllib.parse import urlsplit
 
 from common.errors import IndexFault, IndexProblem, StoreUnavailable
 from common.http.fetching import Fetcher, FetchLimits, FetchRequest
@@ -69,7 +69,7 @@ def fetch_archive(
         if error.code is IndexFault.ADDRESS_REFUSED:
             message = "redirected to a private address; name that one if it is meant"
         raise _unavailable(url, message) from error
-    except (httpx.InvalidURL, UnicodeError) as error:
+    except ValueError as error:
         raise _unavailable(url, str(error) or type(error).__name__) from error
 
 
@@ -91,7 +91,7 @@ async def _fetch(url: str, known: Validators, folder: Path, most_bytes: int) -> 
         retry_after_s=_LONGEST_RETRY_AFTER_S,
     )
     # HTTPS on the same host is still the same server.
-    private_hosts = (f"{httpx.URL(url).host}:443",)
+    private_hosts = (f"{urlsplit(url).hostname}:443",)
     fetcher = Fetcher(url, "advisories", limits, private_hosts=private_hosts)
     part = folder / "fetched"
     try:
@@ -111,7 +111,7 @@ async def _fetch(url: str, known: Validators, folder: Path, most_bytes: int) -> 
     finally:
         await fetcher.aclose()
     as_of = datetime.now(UTC)
-    if response.status == httpx.codes.NOT_MODIFIED:
+    if response.status == HTTPStatus.NOT_MODIFIED:
         part.unlink()
         return Fetched(None, known, as_of)
     suffix = {b"PK": ".zip", b"\x1f\x8b": ".tar.gz"}.get(start, ".json")

@@ -12,7 +12,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 from hypothesis import example, given, settings
@@ -28,6 +27,7 @@ from common.http.fetching import (
     redirect_target,
     status_problem,
 )
+from common.http.transport import Head
 from common.index.file_metadata import fetch_metadata
 from common.index.project_pages import IndexFile, PageText, logger, parse_page, spelling
 from tests.effort import examples
@@ -221,7 +221,7 @@ class Served:
         wanted.into.truncate()
         wanted.into.write(body[: wanted.limits[206]])
         wanted.into.seek(0)
-        return FetchResponse(206, httpx.Headers({"content-range": header}), wanted.url)
+        return FetchResponse(206, {"content-range": header}, wanted.url)
 
 
 def run(question: Awaitable[Any]) -> Any:
@@ -276,8 +276,7 @@ def test_any_core_metadata(text: list[str]) -> None:
 @example(429, "Fri, 31 Dec 9999 23:59:59 -2300")
 @settings(max_examples=examples(300), deadline=None)
 def test_any_refusal(status: int, after: str) -> None:
-    headers = httpx.Headers([(b"retry-after", after.encode())])
-    assert status_problem(httpx.Response(status, headers=headers), "x").status == status
+    assert status_problem(Head(status, {"retry-after": after}), "x").status == status
 
 
 @given(texts)

@@ -21,7 +21,7 @@ from common.formats.core_metadata import parse_core_metadata
 from common.index.client import IndexClient
 from common.settings import Settings
 from tests.services.index import JSON, Index, status
-from tests.services.index_client import ask, metadata_of, only_file, page
+from tests.services.index_client import LIMITS, ask, metadata_of, only_file, page
 from tests.services.waiting import wait_until
 
 
@@ -259,5 +259,5 @@ def test_no_more_than_four_connections_are_open(index: Index, settings: Settings
     async def all_of(client: IndexClient) -> None:
         await asyncio.gather(*(client.project(name) for name in names))
 
-    ask(settings, all_of)
+    ask(settings, all_of, replace(LIMITS, connections=4))
     assert most == 4

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import IndexProblem
-from common.http.transport import (
-    AddressGuard,
-    is_public,
-    refused,
-)
+from common.http.addresses import AddressGuard, is_public, refused
 
 
 @pytest.mark.parametrize(
