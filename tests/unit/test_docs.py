@@ -64,7 +64,7 @@ def test_every_setting_has_its_line_and_every_line_its_setting() -> None:
 
 def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
     assert codes("reasons.md", "Why a document is in quarantine") == set(Reason)
-    definitions = "What is corrected, and what is compared with nothing"
+    definitions = "Corrections and quarantined observations"
     assert codes("reasons.md", definitions) == {*Correction, *Exclusion}
 
 
