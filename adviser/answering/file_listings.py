@@ -15,7 +15,8 @@ from common.formats.locks import LockEntry
 from common.index.cache import IndexCache
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes
-from common.index.project_pages import ProjectPage, parse_page
+from common.index.page_parsing import parse_page
+from common.index.project_pages import ProjectPage
 from common.redaction import without_secrets
 from common.releases import ReleaseFile
 from common.settings import Settings

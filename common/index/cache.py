@@ -25,7 +25,7 @@ import zstandard
 
 from common.index.configuration import Index
 from common.index.html_links import plain
-from common.index.project_pages import PageText
+from common.index.page_parsing import PageText
 from common.redaction import holds_user, without_secrets
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,8 @@ from common.index.file_metadata import (
     read_as,
 )
 from common.index.local_folders import folder_page, local_path
-from common.index.project_pages import IndexFile, PageText, ProjectPage, parse_page
+from common.index.page_parsing import PageText, parse_page
+from common.index.project_pages import IndexFile, ProjectPage
 from common.settings import Settings
 
 __all__ = ["FetchLimits", "IndexClient", "MetadataRead", "Traffic"]

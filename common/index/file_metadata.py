@@ -19,13 +19,14 @@ from common.index.archives import (
     wheel_metadata,
     wheel_span,
 )
+from common.index.page_parsing import as_malformed
 from common.index.partial_zip import (
     MissingSpan,
     SparseFile,
     content_range,
     entry_in_tail,
 )
-from common.index.project_pages import IndexFile, as_malformed
+from common.index.project_pages import IndexFile
 
 #: Bytes of a wheel's end that are fetched first: usually METADATA and the table of contents.
 TAIL = 32 << 10

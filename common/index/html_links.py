@@ -117,6 +117,8 @@ _OF_LINKS = (
     "data-provenance", "data-gpg-sig",
 )  # fmt: skip
 _ATTRIBUTES = frozenset((*_OF_LINKS, "name", "content"))
+#: How names of ``meta`` elements begin that are of the repository API.
+_ABOUT = "pypi:"
 #: Characters of a base URL: every relative URL becomes longer by it.
 LONGEST_BASE = 2_000
 #: Encodings besides UTF-8. Links are ASCII in practice, so other encodings in use decode alike.
@@ -130,7 +132,7 @@ class _Links:
     """Collects links. An anchor closes the previous one, as in browsers."""
 
     def __init__(self, base_url: str) -> None:
-        self.api_version: str | None = None
+        self.about: dict[str, str] = {}
         self.links: list[Link] = []
         self._base_url = base_url
         self._base_seen = False
@@ -154,8 +156,9 @@ class _Links:
             self._base_seen = True
             base = base_of(_joined(self._base_url, attributes["href"]) or "")
             self._base_url = base or self._base_url
-        elif name == "meta" and attributes.get("name") == "pypi:repository-version":
-            self.api_version = attributes.get("content")
+        elif name == "meta" and attributes.get("name", "").startswith(_ABOUT):
+            key = attributes["name"].removeprefix(_ABOUT)
+            self.about[key] = attributes.get("content", "")
 
     def _close_anchor(self) -> None:
         tag, self._open = self._open, None
@@ -167,8 +170,8 @@ class _Links:
             self.links.append(Link(text, url, dict(tag.attributes)))
 
 
-def read_links(body: bytes, base_url: str, charset: str) -> tuple[str | None, list[Link]]:
-    """The version of the repository API, if the page names it, and the links of the page.
+def read_links(body: bytes, base_url: str, charset: str) -> tuple[dict[str, str], list[Link]]:
+    """What the page says about itself, such as ``repository-version``, and its links.
 
     Time and memory are linear in the length of the page.
 
@@ -179,7 +182,7 @@ def read_links(body: bytes, base_url: str, charset: str) -> tuple[str | None, li
     links = _Links(base_url)
     text = body.decode(_ENCODINGS.get(charset.lower(), "utf-8"), errors="replace")
     links.read(read_tags(text, _ATTRIBUTES))
-    return links.api_version, links.links
+    return links.about, links.links
 
 
 def base_of(url: str) -> str | None:

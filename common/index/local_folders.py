@@ -13,13 +13,8 @@ from packaging.utils import canonicalize_name
 from pypi_simple import UnparsableFilenameError, parse_filename
 
 from common.errors import IndexFault, IndexProblem
-from common.index.project_pages import (
-    IndexFile,
-    PageText,
-    ProjectPage,
-    page_of,
-    parse_page,
-)
+from common.index.page_parsing import PageText, parse_page
+from common.index.project_pages import IndexFile, ProjectPage, contents_of
 from common.releases import kind_of_file
 
 
@@ -54,7 +49,7 @@ def folder_page(root: str, name: str, limit: int) -> ProjectPage:
     )
     if not files and not own:
         raise IndexProblem(IndexFault.NOT_FOUND, f"no file of {name} is in {folder}")
-    return page_of(name, files, [], now)
+    return ProjectPage(name, now, contents_of(files, []))
 
 
 def path_of(url: str) -> Path:

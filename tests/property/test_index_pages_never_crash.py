@@ -29,7 +29,8 @@ from common.http.fetching import (
 )
 from common.http.transport import Head
 from common.index.file_metadata import fetch_metadata
-from common.index.project_pages import IndexFile, PageText, logger, parse_page, spelling
+from common.index.page_parsing import PageText, logger, parse_page
+from common.index.project_pages import IndexFile, spelling
 from tests.effort import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,6 +117,10 @@ def check(body: bytes, kind: str, url: str = URL) -> None:
     except IndexProblem as problem:
         check_words(problem)
         return
+    contents = page.contents.listed()
+    assert dict(page.listed) == contents
+    assert list(page.listed) == list(contents)
+    assert {it: page.files_of(it) for it in page.listed} == dict(page.releases)
     assert all(it.size_bytes is None or it.size_bytes >= 0 for it in page.files)
     assert {it.uploaded_at.tzinfo for it in page.files if it.uploaded_at} <= {UTC}
 

@@ -10,8 +10,9 @@ import orjson
 import pytest
 
 from common.errors import IndexFault, IndexProblem
-from common.index import project_pages
-from common.index.project_pages import NO_FILES, PageText, ProjectPage, parse_page
+from common.index import page_parsing
+from common.index.page_parsing import PageText, parse_page
+from common.index.project_pages import NO_FILES, ProjectPage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "https://index.example/simple/parrot/"
@@ -216,7 +217,7 @@ def test_a_fault_that_nobody_foresaw_is_the_pages(
     def fails(*_: Any) -> None:
         raise OverflowError
 
-    monkeypatch.setattr(project_pages, "page_of", fails)
+    monkeypatch.setattr(page_parsing, "_summaries", fails)
     with pytest.raises(IndexProblem) as refused:
         json_page(file("parrot-1.tar.gz"))
     assert refused.value.code is IndexFault.MALFORMED

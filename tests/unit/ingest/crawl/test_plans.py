@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from common.index.project_pages import IndexFile, ProjectPage
+from common.index.project_pages import IndexFile, PageContents, ProjectPage
 from common.packages import Purl
 from common.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
 from graph.record.crawls import ProjectRow, QueueRow
@@ -37,7 +37,7 @@ def page(*files: IndexFile, digest: str = "sha256:1") -> ProjectPage:
     releases: dict[str, tuple[IndexFile, ...]] = {}
     for file in files:
         releases[file.version] = (*releases.get(file.version, ()), file)
-    return ProjectPage("demo", releases, digest, NOW)
+    return ProjectPage("demo", NOW, PageContents(releases, digest))
 
 
 def known(

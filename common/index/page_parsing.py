@@ -1,0 +1,576 @@
+"""Parses pages of the repository API, in JSON (PEP 691) and HTML (PEP 503)."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+import orjson
+import zstandard
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+from pypi_simple import DistributionPackage, Link
+
+from common.errors import IndexFault, IndexProblem
+from common.index.html_links import base_of, read_links
+from common.index.partial_zip import MissingSpan
+from common.index.project_pages import (
+    IndexFile,
+    ListedVersion,
+    PageContents,
+    ProjectPage,
+    ProjectState,
+    ProjectStatus,
+    contents_of,
+    spelling,
+    summary_of,
+)
+from common.redaction import cut
+from common.releases import kind_of_file
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def as_malformed(what: str) -> Iterator[None]:
+    """Turn unexpected parser errors for hostile values into ``malformed``, and log them.
+
+    Known cases are handled where they arise; an unknown one must not end the crawl of many
+    indexes. Errors of other types are bugs and propagate.
+
+    :raises IndexProblem: ``malformed``
+    """
+    try:
+        yield
+    except (ValueError, OverflowError, MissingSpan) as error:
+        kind = type(error).__name__
+        logger.exception("answer_not_foreseen", extra={"what": what, "error": kind})
+        raise IndexProblem(IndexFault.MALFORMED, f"{what} cannot be read: {kind}") from error
+
+
+_JSON = ("application/vnd.pypi.simple.v1+json", "application/json")
+_HTML = ("application/vnd.pypi.simple.v1+html", "text/html")
+
+#: Zstandard level: 39 MB take 60 ms and a fifth of the space.
+_LEVEL = 1
+#: File name endings of distributions, including obsolete ones.
+_DISTRIBUTIONS = (
+    ".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz", ".tar.z", ".tar", ".egg", ".exe",
+    ".msi", ".rpm", ".deb", ".dmg",
+)  # fmt: skip
+#: Limit of file names on common file systems.
+_LONGEST_NAME = 255
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+#: Keys without which a file is unusable; broken values of other keys are dropped.
+_NEEDED = ("filename", "url", "hashes", "yanked")
+#: Since this version of the JSON API, a missing key means that there are no attestations.
+_ATTESTED_SINCE = Version("1.3")
+#: Characters of a version, of the API or of a release; real ones are much shorter.
+_LONGEST_VERSION = 255
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A page as it was transferred.
+
+    :param content_type: the header's text
+    :param url: after redirects; links are relative to it
+    """
+
+    body: bytes
+    content_type: str
+    url: str
+
+
+def parse_page(name: str, text: PageText, as_of: datetime, from_cache: bool = False) -> ProjectPage:
+    """Parse a page in either format.
+
+    A page in JSON is checked and summarised; its files are read when they are asked for.
+
+    :param name: of the project, normalised
+    :raises IndexProblem: if it has another format, is broken, or has another major version
+    """
+    kind, _, parameters = text.content_type.partition(";")
+    kind, base_url = kind.strip().lower(), base_of(text.url)
+    with as_malformed(f"the page of {name}"):
+        if base_url is None:
+            raise _malformed(name, "has a URL that cannot be the base of others")
+        if kind in _JSON:
+            source = JsonPage(name, zstandard.compress(text.body, _LEVEL), base_url)
+            status = source.read(text.body)
+            return ProjectPage(name, as_of, source, from_cache, status)
+        if kind in _HTML:
+            contents, status = _from_html(name, text.body, base_url, parameters)
+            return ProjectPage(name, as_of, contents, from_cache, status)
+    content_type = kind if kind.isprintable() and kind else "of no type"
+    raise IndexProblem(IndexFault.WRONG_CONTENT_TYPE, f"the page of {name} is {cut(content_type)}")
+
+
+@dataclass(slots=True)
+class _ParsedJson:
+    """A page in JSON, checked as far as that its files can be looked at one by one."""
+
+    entries: list[Any]
+    versions: list[str]
+    overlong: list[str]
+    api: Version
+    status: ProjectStatus
+
+
+def _parsed_json(name: str, body: bytes) -> _ParsedJson:
+    try:
+        page = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise _malformed(name, f"is broken JSON: {error}") from None
+    meta = page.get("meta") if isinstance(page, dict) else None
+    if not isinstance(meta, dict) or not isinstance(page.get("files"), list):
+        raise _malformed(name, "has no `meta` or no list of `files`")
+    api = _checked_api(name, meta.get("api-version"))
+    versions = page.get("versions")
+    listed = [it for it in versions if isinstance(it, str)] if isinstance(versions, list) else []
+    about = page.get("project-status")
+    status = (
+        status_of(about.get("status"), about.get("reason")) if isinstance(about, dict) else None
+    )
+    return _ParsedJson(
+        page["files"],
+        [it for it in listed if _is_version(it)],
+        # Overlong versions are reported like invalid files.
+        [cut(it) for it in listed if not _is_version(it)],
+        api,
+        status or ProjectStatus(),
+    )
+
+
+def status_of(state: Any, reason: Any) -> ProjectStatus:
+    """State of a project; an unknown one counts as active, as PEP 792 asks for."""
+    known = state if isinstance(state, str) and state in set(ProjectState) else ProjectState.ACTIVE
+    text = cut(reason) if isinstance(reason, str) and reason.strip() else None
+    return ProjectStatus(ProjectState(known), text)
+
+
+class JsonPage:
+    """A page in JSON that is read as far as it is asked for.
+
+    Only the compressed text and the summaries are held: the pages of a large project graph have
+    more than 100 MB, and five times that as objects.
+
+    :param compressed: by Zstandard
+    """
+
+    def __init__(
+        self,
+        name: str,
+        compressed: bytes,
+        base_url: str,
+        listed: Mapping[str, ListedVersion] | None = None,
+    ) -> None:
+        self.compressed = compressed
+        self._name = name
+        self._base_url = base_url
+        self._listed = listed
+
+    def read(self, body: bytes) -> ProjectStatus:
+        """Check the page and summarise its versions.
+
+        :raises IndexProblem: if it is broken
+        """
+        parsed = _parsed_json(self._name, body)
+        _RECENT.keep(self, parsed, len(body))
+        self._listed = _summaries(self._name, parsed, self._base_url)
+        return parsed.status
+
+    def listed(self) -> Mapping[str, ListedVersion]:
+        """Summary of each version, in the page's order."""
+        if self._listed is None:
+            self._listed = _summaries(self._name, self._parsed(), self._base_url)
+        return self._listed
+
+    def files_of(self, version: str) -> tuple[IndexFile, ...]:
+        """Files of a version; none if the page does not list it."""
+        if version not in self.listed():
+            return ()
+        parsed = self._parsed()
+        key = spelling(version)[0]
+        pattern = _names_of(self._name)
+        keys: dict[str, str] = {}
+        found: dict[str, IndexFile] = {}
+        for entry in parsed.entries:
+            match = _plain_name(pattern, entry)
+            if match is not None:
+                raw = match[1] or match[3]
+                if raw not in keys:
+                    keys[raw] = spelling(raw)[0]
+                if keys[raw] != key:
+                    continue
+            file = _entry_of_json(self._name, entry, self._base_url, parsed.api)
+            if not isinstance(file, str) and spelling(file.version)[0] == key:
+                found.setdefault(file.filename, file)
+        return tuple(found.values())
+
+    def contents(self) -> PageContents:
+        """All that the page says of files."""
+        parsed = self._parsed()
+        entries = (
+            _entry_of_json(self._name, it, self._base_url, parsed.api) for it in parsed.entries
+        )
+        return contents_of(chain(entries, parsed.overlong), parsed.versions)
+
+    def _parsed(self) -> _ParsedJson:
+        parsed = _RECENT.get(self)
+        if parsed is None:
+            body = zstandard.decompress(self.compressed)
+            parsed = _parsed_json(self._name, body)
+            _RECENT.keep(self, parsed, len(body))
+        return parsed
+
+
+class _RecentPages:
+    """The last parsed pages, of limited size: a page is usually asked again at once.
+
+    :param most_bytes: of the pages as texts
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._pages: OrderedDict[JsonPage, tuple[_ParsedJson, int]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._bytes = 0
+
+    def get(self, page: JsonPage) -> _ParsedJson | None:
+        """The parsed page, if it is still held."""
+        with self._lock:
+            known = self._pages.get(page)
+        return known[0] if known else None
+
+    def keep(self, page: JsonPage, parsed: _ParsedJson, size: int) -> None:
+        """Hold a page, and forget the oldest ones."""
+        if size > self._most_bytes:
+            return
+        with self._lock:
+            _, before = self._pages.pop(page, (None, 0))
+            self._pages[page] = parsed, size
+            self._bytes += size - before
+            while self._bytes > self._most_bytes:
+                _, (_, dropped) = self._pages.popitem(last=False)
+                self._bytes -= dropped
+
+
+_RECENT = _RecentPages(8 << 20)
+
+
+def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, ListedVersion]:
+    """Summary of each version; equals that of :func:`contents_of`, in a tenth of the time."""
+    pattern = _names_of(name)
+    spelled: dict[str, str] = {}
+    for version in parsed.versions:
+        spelled.setdefault(*spelling(version))
+    texts: dict[str, str] = {}
+    files: dict[str, list[IndexFile]] = {}
+    plain: dict[str, list[tuple[str | None, dict[str, Any]]]] = {}
+    seen: set[str] = set()
+    for entry in parsed.entries:
+        match = _plain_name(pattern, entry)
+        if match is not None and _is_plain(entry):
+            filename, raw, tags = match[0], match[1] or match[3], match[2]
+            if filename in seen:
+                continue
+            seen.add(filename)
+            if raw not in texts:
+                texts[raw] = spelled.setdefault(*spelling(raw))
+                files.setdefault(texts[raw], [])
+                plain.setdefault(texts[raw], [])
+            plain[texts[raw]].append((tags, entry))
+            continue
+        file = _entry_of_json(name, entry, base_url, parsed.api)
+        if isinstance(file, str) or file.filename in seen:
+            continue
+        seen.add(file.filename)
+        files.setdefault(spelled.setdefault(*spelling(file.version)), []).append(file)
+    for version in spelled.values():
+        files.setdefault(version, [])
+
+    def careful(version: str, others: list[IndexFile]) -> ListedVersion:
+        entries = (
+            _entry_of_json(name, it, base_url, parsed.api) for _, it in plain.get(version, ())
+        )
+        return summary_of(version, [*others, *(it for it in entries if not isinstance(it, str))])
+
+    return {
+        version: (None if others else _summary(version, plain.get(version, [])))
+        or careful(version, others)
+        for version, others in files.items()
+    }
+
+
+def _summary(version: str, files: list[tuple[str | None, dict[str, Any]]]) -> ListedVersion | None:
+    """Summary of a version all of whose files are plain; ``None`` if a time does not exist.
+
+    :param files: tag set of each wheel, ``None`` for a source distribution, and its entry
+    """
+    counted = [it for it in files if it[1].get("yanked", False) is False]
+    yanked = bool(files) and not counted
+    counted = counted or files
+    pythons = {entry.get("requires-python") or None for _, entry in counted}
+    reasons = (entry["yanked"] for _, entry in files) if yanked else ()
+    # Without the final Z, times with and without fractions are in order.
+    times = [entry["upload-time"][:-1] for _, entry in files if entry.get("upload-time")]
+    first = min(times, default=None)
+    if first is not None and not _UTC_TIME.fullmatch(f"{first}Z"):
+        return None
+    try:
+        uploaded_at = datetime.fromisoformat(f"{first}Z") if first else None
+    except ValueError:
+        return None
+    return ListedVersion(
+        version,
+        len(files),
+        pythons.pop() if len(pythons) == 1 else None,
+        yanked,
+        next((it for it in reasons if isinstance(it, str) and it), None),
+        uploaded_at,
+        tuple(dict.fromkeys(tags for tags, _ in counted if tags is not None)),
+        any(tags is None for tags, _ in counted),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _names_of(name: str) -> re.Pattern[str]:
+    """Usual names of files of a project: version and tags of a wheel, version of an archive."""
+    parts = [re.escape(it) for it in name.split("-")]
+    return re.compile(
+        rf"(?:(?i:{'[_.]+'.join(parts)})-({_VERSION})(?:-[0-9][\w.]*)?"
+        rf"-([\w.]+-[\w.]+-[\w.]+)\.whl"
+        rf"|(?i:{'[-_.]+'.join(parts)})-(?!.*\.(?:{_PLATFORMS}))({_VERSION})\.(?:tar\.gz|zip))",
+        re.ASCII,
+    )
+
+
+_VERSION = r"[0-9][A-Za-z0-9_.!+]*"
+#: With these, a file that looks like a source distribution is a binary one.
+_PLATFORMS = "aix|cygwin|darwin|linux|macosx|solaris|sunos|[wW]in"
+_UTC_TIME = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+    r"(?:\.\d{1,6})?Z",
+    re.ASCII,
+)
+#: Characters of such a time.
+_LENGTHS = frozenset((20, *range(22, 28)))
+
+
+def _plain_name(pattern: re.Pattern[str], entry: Any) -> re.Match[str] | None:
+    filename = entry.get("filename") if type(entry) is dict else None
+    if type(filename) is not str or len(filename) > _LONGEST_NAME:
+        return None
+    return pattern.fullmatch(filename)
+
+
+def _is_plain(entry: dict[str, Any]) -> bool:
+    """Whether the keys that a summary uses have the usual types; others are read with care."""
+    get = entry.get
+    url, hashes, yanked = get("url"), get("hashes"), get("yanked", False)
+    python, uploaded = get("requires-python"), get("upload-time")
+    return (
+        type(url) is str
+        and url[:8] == "https://"
+        and url.isascii()
+        and "[" not in url
+        and type(hashes) is dict
+        and len(hashes) == 1
+        and type(hashes.get("sha256")) is str
+        and (yanked is False or yanked is True or type(yanked) is str)
+        and (python is None or type(python) is str)
+        and (
+            uploaded is None
+            or (type(uploaded) is str and len(uploaded) in _LENGTHS and uploaded[-1] == "Z")
+        )
+    )
+
+
+def _entry_of_json(name: str, entry: Any, url: str, api: Version) -> IndexFile | str:
+    if not isinstance(entry, dict) or not _is_readable(entry.get("filename")):
+        named = entry.get("filename") if isinstance(entry, dict) else None
+        return cut(named) if isinstance(named, str) and named else "(an entry without a name)"
+    match = _plain_name(_names_of(name), entry)
+    if match is not None and _is_plain(entry) and _has_plain_details(entry):
+        file = _plain_file(entry, match, api)
+        if file is not None:
+            return file
+    # PEP 714 renamed a key. Only the presence of attestations is kept, not their URL.
+    fields = {"core-metadata": entry.get("dist-info-metadata")} | entry
+    attested = bool(fields.pop("provenance", None))
+    package = _package(fields, name, url)
+    known = attested or api >= _ATTESTED_SINCE or "provenance" in entry
+    return _file(package, name, attested if known else None) if package else str(entry["filename"])
+
+
+def _has_plain_details(entry: dict[str, Any]) -> bool:
+    """Whether the other keys have the usual types, too."""
+    size, metadata = entry.get("size"), _metadata_key(entry)
+    return (
+        (size is None or type(size) is int)
+        and (type(entry.get("gpg-sig")) in (bool, type(None)))
+        and (
+            type(metadata) in (bool, type(None))
+            or (type(metadata) is dict and all(type(it) is str for it in metadata.values()))
+        )
+    )
+
+
+def _metadata_key(entry: dict[str, Any]) -> Any:
+    """The value of ``core-metadata``, or of its name before PEP 714."""
+    return entry.get("core-metadata", entry.get("dist-info-metadata"))
+
+
+def _plain_file(entry: dict[str, Any], match: re.Match[str], api: Version) -> IndexFile | None:
+    """A file all of whose keys have the usual types; ``None`` if its time does not exist."""
+    yanked, metadata, size = entry.get("yanked", False), _metadata_key(entry), entry.get("size")
+    uploaded = entry.get("upload-time")
+    if uploaded and not _UTC_TIME.fullmatch(uploaded):
+        return None
+    try:
+        uploaded_at = datetime.fromisoformat(uploaded) if uploaded else None
+    except ValueError:
+        return None
+    digests = metadata if type(metadata) is dict else {}
+    attested = bool(entry.get("provenance"))
+    return IndexFile(
+        filename=entry["filename"],
+        version=spelling(match[1] or match[3])[1],
+        kind="wheel" if match[2] else "sdist",
+        sha256=_sha256_in(entry["hashes"]),
+        size_bytes=size if size is not None and 0 <= size < 1 << 63 else None,
+        requires_python=entry.get("requires-python"),
+        yanked=yanked is not False,
+        yanked_reason=yanked or None if type(yanked) is str else None,
+        uploaded_at=uploaded_at,
+        metadata_sha256=None if metadata in (None, False) else _sha256_in(digests) or "",
+        attested=attested if attested or api >= _ATTESTED_SINCE or "provenance" in entry else None,
+        url=entry["url"],
+    )
+
+
+def _package(entry: dict[str, Any], name: str, url: str) -> DistributionPackage | None:
+    for fields in (entry, {key: entry[key] for key in _NEEDED if key in entry}):
+        try:
+            return DistributionPackage.from_json_data(fields, name, url)
+        except ValueError:
+            continue
+    return None
+
+
+def _from_html(
+    name: str, body: bytes, base_url: str, parameters: str
+) -> tuple[PageContents, ProjectStatus]:
+    charset = re.search(r"charset\s*=\s*[\"']?([\w.-]+)", parameters)
+    about, links = read_links(body, base_url, charset[1] if charset else "utf-8")
+    if "repository-version" in about:
+        _checked_api(name, about["repository-version"])
+    elif not any(map(_is_distribution, links)):
+        # A valid page without files looks like any HTML page, such as a login page.
+        raise IndexProblem(
+            IndexFault.WRONG_CONTENT_TYPE,
+            f"the page of {name} is not one of an index: it links to no file and names no version"
+            " of the repository API",
+        )
+    status = status_of(about.get("project-status"), about.get("project-status-reason"))
+    return contents_of(_entries_of_html(name, links), []), status
+
+
+def _entries_of_html(name: str, links: Iterable[Link]) -> Iterator[IndexFile | str]:
+    for link in links:
+        if not link.text:
+            continue
+        if not _is_readable(link.text):
+            yield cut(link.text)
+            continue
+        link.attrs.setdefault("data-core-metadata", link.attrs.pop("data-dist-info-metadata", ""))
+        if not link.attrs["data-core-metadata"]:
+            del link.attrs["data-core-metadata"]
+        try:
+            package = DistributionPackage.from_link(link, name)
+        except ValueError:
+            yield link.text
+            continue
+        yield _file(package, name, bool(package.provenance_url) or None)
+
+
+def _is_distribution(link: Link) -> bool:
+    path = link.url.partition("#")[0].partition("?")[0]
+    return any(it.lower().endswith(_DISTRIBUTIONS) for it in (link.text, path))
+
+
+def _is_readable(filename: Any) -> bool:
+    """Whether a file name can be parsed in bounded time."""
+    if not isinstance(filename, str) or not 0 < len(filename) <= _LONGEST_NAME:
+        return False
+    return filename.isprintable() and (
+        not filename.endswith(".whl") or filename.count("-") in (4, 5)
+    )
+
+
+def _file(package: DistributionPackage, name: str, attested: bool | None) -> IndexFile | str:
+    if package.version is None or canonicalize_name(package.project or "") != name:
+        return package.filename
+    size = package.size
+    return IndexFile(
+        filename=package.filename,
+        version=spelling(package.version)[1],
+        kind=kind_of_file(package.filename),
+        sha256=_sha256_in(package.digests),
+        size_bytes=size if size is not None and 0 <= size < 1 << 63 else None,
+        requires_python=package.requires_python,
+        yanked=package.is_yanked,
+        yanked_reason=package.yanked_reason or None,
+        uploaded_at=_in_utc(package.upload_time),
+        metadata_sha256=(_sha256_in(package.metadata_digests or {}) or "")
+        if package.has_metadata
+        else None,
+        attested=attested,
+        url=package.url,
+    )
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """The time in UTC; ``None`` also if it is out of range there."""
+    try:
+        return moment and moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except OverflowError:
+        return None
+
+
+def _sha256_in(digests: Mapping[str, str]) -> str | None:
+    digest = digests.get("sha256", "").lower()
+    return digest if _SHA256.fullmatch(digest) else None
+
+
+def _is_version(value: Any) -> bool:
+    """Whether it is short enough to be a version; Python refuses thousands of digits."""
+    return isinstance(value, str) and len(value) <= _LONGEST_VERSION
+
+
+def _checked_api(name: str, declared: Any) -> Version:
+    try:
+        api = Version(declared if _is_version(declared) else "")
+    except InvalidVersion:
+        shown = repr(cut(declared)) if isinstance(declared, str) else type(declared).__name__
+        raise _malformed(name, f"has no version of the API: {shown}") from None
+    if api.major != 1:
+        raise IndexProblem(
+            IndexFault.UNSUPPORTED_VERSION,
+            f"the page of {name} is of version {cut(api)} of the repository API, not of 1.x",
+        )
+    return api
+
+
+def _malformed(name: str, what: str) -> IndexProblem:
+    return IndexProblem(IndexFault.MALFORMED, f"the page of {name} {what}")
