@@ -95,7 +95,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     can do what you can: use it only for scripts that you wrote or read.
     """
     from cli.inspect_view import print_outcomes
-    from pis.amun.inspect import Order
+    from pis.amun.inspect import InspectOptions
     from pis.amun.inspect import inspect as run
     from pis.amun.processes import interrupted_by_signals
 
@@ -104,7 +104,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         raise click.UsageError("--trust-script is for --launcher local, which runs on this machine")
     checked = _checked(specifications, settings, launcher)
     _require_folders(out, settings, launcher)
-    order = Order(
+    options = InspectOptions(
         (out or settings.home / "inspections").absolute(), jobs, interleave, timeout,
         trust_script=trust_script, reference_jobs=reference_jobs,
     )  # fmt: skip
@@ -118,8 +118,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         observer = stack.enter_context(_observer(quiet=as_json))
         runs_on = stack.enter_context(_launcher(launcher, settings))
         stack.enter_context(_hint_to_resume())
-        outcomes = run(checked, runs_on, order, observer)
-    print_outcomes(outcomes, order.out, as_json=as_json, ingested=ingest)
+        outcomes = run(checked, runs_on, options, observer)
+    print_outcomes(outcomes, options.out, as_json=as_json, ingested=ingest)
     if launcher == "local" and any(_lacks_sandbox(outcome) for outcome in outcomes):
         click.echo("hint: --trust-script runs your own script as you, without a sandbox", err=True)
     accepted = not ingest or _ingest(settings, outcomes, as_json=as_json)

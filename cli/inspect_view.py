@@ -32,24 +32,24 @@ class Lines:
         self._print = print_line
         self._left = 0
 
-    def building(self, inspection: Inspection) -> None:
+    def build_started(self, inspection: Inspection) -> None:
         """Called before an environment is built."""
         self._print(f"{inspection.inspection_id}: building")
 
-    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
+    def build_finished(self, inspection: Inspection, failure: BuildFailed | None) -> None:
         """Called when an environment was built, or could not be."""
         if failure is not None:
             self._print(f"{inspection.inspection_id}: not built: {printable(str(failure))}")
             if failure.hint:
                 self._print(f"  hint: {failure.hint}")
 
-    def measuring(self, jobs: int) -> None:
+    def jobs_started(self, jobs: int) -> None:
         """Called with the number of jobs to run."""
         self._left = jobs
         if jobs:
             self._print(f"{counted(jobs, 'job')} to run")
 
-    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+    def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
         """Called after each job."""
         self._left -= 1
         self._print(f"{job.inspection_id} job {job.number}: {_ending(result)}, {self._left} left")
@@ -63,23 +63,23 @@ class _Bar(Lines):
         self._progress = progress
         self._task = progress.add_task("", total=None)
 
-    def building(self, inspection: Inspection) -> None:
+    def build_started(self, inspection: Inspection) -> None:
         description = f"building {inspection.inspection_id}"
         self._progress.update(self._task, description=description, refresh=True)
 
-    def measuring(self, jobs: int) -> None:
+    def jobs_started(self, jobs: int) -> None:
         self._left = jobs
         self._progress.update(
             self._task, description="measuring", total=jobs, completed=0, refresh=True
         )
 
-    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+    def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
         from pis.amun.job_output import readings_of
 
         if readings_of(result).rates:
             self._left -= 1
         else:
-            super().ran(job, result)
+            super().job_finished(job, result)
         self._progress.update(self._task, advance=1, refresh=True)
 
 

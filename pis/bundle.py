@@ -1,8 +1,8 @@
-"""An indicator as one script, which runs where this product is not installed.
+"""Bundles an indicator into one script, which runs where this product is not installed.
 
-The indicator's module and the siblings that it imports are written one after another, what is
-imported first. Comments and docstrings stay at home: a better explanation is no other
-measurement, and results are only compared where the script's digest is the same.
+The bundle contains the indicator's module and the modules that it imports, imported ones first.
+Comments and docstrings are removed: results are compared only if the scripts' digests are equal,
+and a better explanation must not change the digest.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PACKAGE = "pis.indicators."
 
 
 class CannotBundle(ProjectError):
-    """A module of an indicator is written in a way that cannot travel as one text."""
+    """A module of an indicator uses imports that cannot be bundled."""
 
 
 @cache
 def script_of(name: str) -> str:
-    """The whole text of the indicator called ``name``; the same on every machine.
+    """Return the script of the indicator ``name``; the same on every machine.
 
-    :raises UnknownIndicator: if there is none of that name
+    :raises UnknownIndicator: if there is no such indicator
     """
     entry = module_of(name).removeprefix(_PACKAGE)
     modules = _in_order(entry)
@@ -41,17 +41,17 @@ def script_of(name: str) -> str:
 
 
 def script_sha256(name: str) -> str:
-    """Hex digest of the script: results of other scripts are no results of this one."""
+    """Return the SHA-256 digest of the indicator's script, hexadecimal."""
     return hashlib.sha256(script_of(name).encode()).hexdigest()
 
 
 def source_of(module: str) -> str:
-    """Text of one module of ``pis.indicators``, named without the package."""
+    """Return the source of a module of ``pis.indicators``, named without the package."""
     return files("pis.indicators").joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
 def _in_order(entry: str) -> list[str]:
-    """``entry`` and all it imports, each after what it needs itself.
+    """Return ``entry`` and all modules that it imports, each after its own imports.
 
     :raises CannotBundle: if modules import each other in a circle
     """
@@ -61,8 +61,8 @@ def _in_order(entry: str) -> list[str]:
         if module in path:
             raise CannotBundle(f"modules import each other: {' → '.join((*path, module))}")
         if module not in done:
-            for needed in siblings_of(source_of(module), module):
-                visit(needed, (*path, module))
+            for sibling in siblings_of(source_of(module), module):
+                visit(sibling, (*path, module))
             done.append(module)
 
     visit(entry, ())
@@ -70,15 +70,15 @@ def _in_order(entry: str) -> list[str]:
 
 
 def siblings_of(source: str, module: str = "") -> list[str]:
-    """Modules of the package that ``source`` imports, in order of their names.
+    """Return the modules of ``pis.indicators`` that ``source`` imports, sorted.
 
-    :raises CannotBundle: for an import that would not survive, such as one with ``as``
+    :raises CannotBundle: for an import that cannot be bundled, such as one with ``as``
 
     >>> siblings_of("from pis.indicators.clock import Clock, clock_of")
     ['clock']
     """
     tree = ast.parse(source)
-    found = set()
+    siblings = set()
     for node in ast.walk(tree):
         if not _is_ours(node):
             continue
@@ -87,8 +87,8 @@ def siblings_of(source: str, module: str = "") -> list[str]:
                 f"{module}, line {getattr(node, 'lineno', 0)}: siblings are imported at the top, "
                 "as `from pis.indicators.MODULE import NAME`"
             )
-        found.add(str(node.module).removeprefix(_PACKAGE))
-    return sorted(found)
+        siblings.add(str(node.module).removeprefix(_PACKAGE))
+    return sorted(siblings)
 
 
 def _is_ours(node: ast.AST) -> bool:
@@ -108,7 +108,7 @@ def _renames(node: ast.ImportFrom) -> bool:
 
 
 def module_imports(source: str) -> Iterator[str]:
-    """Imports at the top of ``source`` from elsewhere, one name a line.
+    """Yield the top-level imports of ``source`` from other packages, one name per line.
 
     >>> list(module_imports("import os\\nfrom typing import Any, Callable"))
     ['import os', 'from typing import Any', 'from typing import Callable']
@@ -127,7 +127,7 @@ def module_imports(source: str) -> Iterator[str]:
 
 
 def _body(module: str, *, entry: bool) -> str:
-    """The module's own lines."""
+    """Return the module's code without imports, docstrings and comments."""
     source = source_of(module)
     lines = _without_comments(source).splitlines()
     tree = ast.parse(source)
@@ -148,7 +148,7 @@ def _blank(lines: list[str], node: ast.stmt) -> None:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Statements that are docstrings; a body of nothing else keeps its own as its statement."""
+    """Yield the docstrings, except those that are the only statement of a body."""
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -158,7 +158,7 @@ def _docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _without_comments(source: str) -> str:
-    """``source`` with its comments cut off; strings are left alone."""
+    """Remove all comments; strings do not change."""
     lines = source.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:

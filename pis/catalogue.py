@@ -1,4 +1,4 @@
-"""The performance indicators there are, and what each takes."""
+"""The performance indicators and their parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.errors import InvalidArgument
 from pis.indicators.harness import Indicator
 from pis.indicators.parameters import Parameter
 
-#: Module of each indicator by the name that commands and specifications use.
+#: Indicators by their name in commands and specifications, with their modules.
 INDICATORS: dict[str, str] = {
     "matmul": "pis.indicators.matmul",
     "gemm": "pis.indicators.gemm",
@@ -27,37 +27,37 @@ INDICATORS: dict[str, str] = {
     "infer": "pis.indicators.infer",
 }
 
-#: Bounds that are narrower here than in the scripts: a thread each is started and measured.
+#: Upper bounds below those of the scripts, as each thread is started and measured.
 _MOST = {"threads": 1024}
 
 
 class UnknownIndicator(InvalidArgument):
-    """A name that no indicator has."""
+    """There is no indicator of that name."""
 
-    hint = "`thoth pi list` shows what there is"
+    hint = "`thoth pi list` lists the indicators"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no indicator is called {name!r}; there are {', '.join(INDICATORS)}")
+        super().__init__(f"{name!r} is not an indicator: use one of {', '.join(INDICATORS)}")
         self.name = name
 
 
 class InvalidParameters(InvalidArgument):
-    """Parameters that an indicator cannot take.
+    """Invalid parameters of an indicator.
 
     :param problems: what is wrong, by parameter name
     """
 
     def __init__(self, indicator: str, problems: Mapping[str, str]) -> None:
-        told = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-        super().__init__(f"{indicator}: {told}")
+        message = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+        super().__init__(f"{indicator}: {message}")
         self.problems = dict(problems)
-        self.hint = f"`thoth pi describe {indicator}` shows what it takes"
+        self.hint = f"`thoth pi describe {indicator}` lists its parameters"
 
 
 def module_of(name: str) -> str:
-    """Dotted name of an indicator's module.
+    """Return the dotted name of an indicator's module.
 
-    :raises UnknownIndicator: if there is none of that name
+    :raises UnknownIndicator: if there is no such indicator
     """
     if name not in INDICATORS:
         raise UnknownIndicator(name)
@@ -65,9 +65,9 @@ def module_of(name: str) -> str:
 
 
 def indicator_of(name: str) -> Indicator:
-    """The indicator called ``name``.
+    """Return the indicator ``name``.
 
-    :raises UnknownIndicator: if there is none of that name
+    :raises UnknownIndicator: if there is no such indicator
     """
     indicator = import_module(module_of(name)).INDICATOR
     assert isinstance(indicator, Indicator)  # noqa: S101
@@ -75,17 +75,17 @@ def indicator_of(name: str) -> Indicator:
 
 
 def arguments_of(name: str, values: Mapping[str, Any]) -> list[str]:
-    """Flags for the indicator's script, in the order of its parameters.
+    """Return the arguments of the indicator's script, in the order of its parameters.
 
-    :param values: by parameter name, as :meth:`Parameter.checked` takes them
-    :raises UnknownIndicator: if there is none of that name
-    :raises InvalidParameters: naming every parameter that it does not take so
+    :param values: by parameter name, in any type that :meth:`Parameter.checked` accepts
+    :raises UnknownIndicator: if there is no such indicator
+    :raises InvalidParameters: with the problem of every invalid parameter
 
     >>> arguments_of("matmul", {"threads": 2, "matrix_size": "256"})
     ['--matrix-size=256', '--threads=2']
     """
-    known = {it.name: it for it in indicator_of(name).all_parameters()}
-    problems = {it: "there is no such parameter" for it in values if it not in known}
+    known = {parameter.name: parameter for parameter in indicator_of(name).all_parameters()}
+    problems = {key: "there is no such parameter" for key in values if key not in known}
     arguments = []
     for parameter in known.values():
         if parameter.name not in values:
@@ -101,14 +101,14 @@ def arguments_of(name: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def check_flags(name: str, arguments: Sequence[str]) -> None:
-    """See that the numbers among a script's flags are within bounds; it judges all else itself.
+    """Check that the numbers in a script's arguments are in range; it checks the rest itself.
 
-    :raises UnknownIndicator: if there is none of that name
-    :raises InvalidParameters: naming every number that it does not take
+    :raises UnknownIndicator: if there is no such indicator
+    :raises InvalidParameters: with the problem of every invalid number
     """
-    known = {it.flag: it for it in indicator_of(name).all_parameters()}
+    known = {parameter.flag: parameter for parameter in indicator_of(name).all_parameters()}
     problems = {}
-    for flag, text in _given(arguments):
+    for flag, text in _flags_with_values(arguments):
         parameter = known.get(flag)
         if parameter is not None and type(parameter.default) in (int, float):
             try:
@@ -119,8 +119,8 @@ def check_flags(name: str, arguments: Sequence[str]) -> None:
         raise InvalidParameters(name, problems)
 
 
-def _given(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Flags with their values, which follow behind ``=`` or as the next argument."""
+def _flags_with_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield flags with their values, which follow after ``=`` or as the next argument."""
     for argument, following in zip_longest(arguments, arguments[1:]):
         flag, equals, text = argument.partition("=")
         if equals:
@@ -130,9 +130,9 @@ def _given(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def checked_value(parameter: Parameter, value: Any) -> Any:
-    """``value`` as :meth:`Parameter.checked` gives it, within the bounds that hold here.
+    """Convert ``value`` by :meth:`Parameter.checked`, and check it against our bounds.
 
-    :raises ValueError: for a person, without the parameter's name
+    :raises ValueError: with a message for people, without the parameter's name
 
     >>> checked_value(Parameter("threads", 0, "of the library", low=0), 100_000)
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Temporary folders that name their owner: what a killed one left, the next one removes."""
+"""Temporary folders that name their owner; the next process cleans up after a killed one."""
 
 from __future__ import annotations
 
@@ -20,40 +20,55 @@ _NAME = re.compile(r"thoth-[a-z]+-(?P<pid>[0-9]+)-[^-]+")
 
 @contextlib.contextmanager
 def scratch_folder(kind: str) -> Iterator[Path]:
-    """A folder that is gone after.
+    """Make a folder that is removed after the block.
 
-    :param kind: a word of small letters, which its name bears
+    :param kind: part of its name, in lower-case letters
     """
     _sweep()
-    made = tempfile.TemporaryDirectory(prefix=f"thoth-{kind}-{os.getpid()}-")
-    with made as name, _held(Path(name)):
+    folder = tempfile.TemporaryDirectory(prefix=f"thoth-{kind}-{os.getpid()}-")
+    with folder as name, _locked(Path(name)):
         yield Path(name)
 
 
 @cache
 def _sweep() -> None:
-    """Remove the folders of this user whose owner is dead, once a process."""
+    """Remove this user's folders whose owner is dead, and end processes that use them."""
     with os.scandir(tempfile.gettempdir()) as entries:
         names = [entry.path for entry in entries if _NAME.fullmatch(entry.name)]
     for path in map(Path, names):
         with contextlib.suppress(OSError):
             if _is_abandoned(path):
-                with _held(path):
+                with _locked(path):
+                    _end_users(path)
                     shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_abandoned(path: Path) -> bool:
-    found, status = _NAME.fullmatch(path.name), path.lstat()
-    owner = int(found["pid"]) if found else os.getpid()
+    match, status = _NAME.fullmatch(path.name), path.lstat()
+    owner = int(match["pid"]) if match else os.getpid()
     own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
     return own and not psutil.pid_exists(owner)
 
 
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Locked: containers that share the folder do not see each other's processes.
+def _end_users(folder: Path) -> None:
+    """End our processes with a path in ``folder`` among their arguments.
 
-    :raises BlockingIOError: if its owner lives after all
+    A process asks the kernel to end with its parent only after its start. If the parent is killed
+    before that, the process survives: bubblewrap's first process, for example, with its job.
+    """
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.uids().real == os.getuid() and any(
+                argument.startswith(f"{folder}/") for argument in process.cmdline()
+            ):
+                process.kill()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock ``folder``, as containers that share it do not see each other's processes.
+
+    :raises BlockingIOError: if its owner is alive
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

@@ -1,4 +1,4 @@
-"""Runs an indicator's script with some Python, as a process of its own."""
+"""Runs the script of an indicator with a given Python."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 from shutil import which
 
 from common.errors import InvalidArgument
-from pis.amun.processes import dying_with_us, wait_until_gone
+from pis.amun.processes import dying_with_parent, kill_group
 from pis.bundle import script_of
 from pis.scratch import scratch_folder
 
-#: Lines of standard error that are kept to explain a failure.
+#: How many of the last lines of standard error are kept to explain a failure.
 _KEPT_LINES = 50
 
 
 class CannotStart(InvalidArgument):
-    """A Python that cannot be started."""
+    """The Python interpreter cannot be started."""
 
-    hint = "--python takes the path of an interpreter, such as /path/to/venv/bin/python"
+    hint = "give --python the path of an interpreter, such as /path/to/venv/bin/python"
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """A script that ended.
+    """A script after its end.
 
     :param exit_code: negative if a signal ended it
     :param errors: last lines of its standard error
@@ -40,7 +40,7 @@ class ScriptRun:
 
     @property
     def error(self) -> str:
-        """Why it failed: its own line for that, else the last words there are."""
+        """The last line that begins with ``error:``, else all lines."""
         own = [line for line in self.errors if line.startswith("error: ")]
         return own[-1].removeprefix("error: ") if own else "\n".join(self.errors)
 
@@ -48,11 +48,11 @@ class ScriptRun:
 def run_script(
     name: str, python: str, arguments: Sequence[str], on_line: Callable[[str], object]
 ) -> ScriptRun:
-    """Run the indicator called ``name`` and wait for it; it ends when this process does.
+    """Run the indicator ``name`` and wait for it; it ends when this process does.
 
-    :param on_line: gets each line of standard error when it comes
-    :raises UnknownIndicator: if there is none of that name
-    :raises CannotStart: if ``python`` is no interpreter
+    :param on_line: called with each line of standard error at once
+    :raises UnknownIndicator: if there is no such indicator
+    :raises CannotStart: if ``python`` is not an interpreter
     """
     text = script_of(name)
     with (
@@ -61,24 +61,24 @@ def run_script(
     ):
         script = folder / f"pi_{name}.py"
         script.write_text(text, encoding="utf-8")
-        process = _started([python, str(script), *arguments], stdout.fileno())
+        process = _start([python, str(script), *arguments], stdout.fileno())
         with process:
             try:
                 errors = _lines(process, on_line)
                 process.wait()
             finally:
-                wait_until_gone(process.pid)
+                kill_group(process.pid)
         stdout.seek(0)
         return ScriptRun(process.returncode, stdout.read(), errors)
 
 
-def _started(command: list[str], stdout: int) -> subprocess.Popen[str]:
+def _start(command: list[str], stdout: int) -> subprocess.Popen[str]:
     if which(command[0]) is None:
-        known = Path(command[0]).exists()
-        raise CannotStart(f"{command[0]}: {os.strerror(errno.EACCES if known else errno.ENOENT)}")
+        number = errno.EACCES if Path(command[0]).exists() else errno.ENOENT
+        raise CannotStart(f"{command[0]}: {os.strerror(number)}")
     try:
         return subprocess.Popen(
-            dying_with_us(command),
+            dying_with_parent(command),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,

@@ -15,7 +15,7 @@ from api import analyses
 from api.authentication import token
 from api.credential_removal import public_file
 from api.errors import ApiError, ProblemType, not_found
-from api.jobs.inspections import folder_of, order_of
+from api.jobs.inspections import folder_of, options_of
 from api.jobs.queue import QueueJob, QueueName
 from api.project_files import address_problem, list_problem, toml_problem
 from api.service import service
@@ -139,7 +139,7 @@ def checked(value: dict[str, Any], submission: str) -> Inspection:
             f"are more than {MAX_TOTAL_S:g} s: reduce batch_size or timeout_s"
         )
         raise ApiError(400, ProblemType.INVALID_REQUEST, message, parameters={})
-    (inspection,) = inspections_of([specification], _LAUNCHER, order_of(settings, submission))
+    (inspection,) = inspections_of([specification], _LAUNCHER, options_of(settings, submission))
     return inspection
 
 

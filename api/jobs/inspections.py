@@ -13,7 +13,7 @@ from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.record.analyses import Analysis
-from pis.amun.inspect import Order, inspect
+from pis.amun.inspect import InspectOptions, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.outcomes import InspectionOutcome
@@ -29,12 +29,12 @@ def folder_of(settings: Settings) -> Path:
     return settings.home / "inspections"
 
 
-def order_of(settings: Settings, submission: str) -> Order:
-    """Order for a submitted inspection.
+def options_of(settings: Settings, submission: str) -> InspectOptions:
+    """InspectOptions for a submitted inspection.
 
     :param submission: random, so that the same specification can be measured again
     """
-    return Order(folder_of(settings).absolute(), submission=submission)
+    return InspectOptions(folder_of(settings).absolute(), submission=submission)
 
 
 def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
@@ -47,8 +47,8 @@ def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str,
     specification = load_specification(
         request["specification"], dict(worker.settings.package_indexes)
     )
-    order = order_of(worker.settings, request["submission"])
-    outcome = _in_turn(specification, order, worker.settings)
+    options = options_of(worker.settings, request["submission"])
+    outcome = _in_turn(specification, options, worker.settings)
     log_for_client(f"{outcome.state}: {outcome.measured} measured, {outcome.failed} failed")
     taken_in = take_in(worker, str(outcome.folder))
     result = {
@@ -62,7 +62,9 @@ def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str,
     return store_result(worker, analysis, result)
 
 
-def _in_turn(specification: Specification, order: Order, settings: Settings) -> InspectionOutcome:
+def _in_turn(
+    specification: Specification, options: InspectOptions, settings: Settings
+) -> InspectionOutcome:
     """Run an inspection when no other one runs on this machine.
 
     :raises AlreadyRunning: if another one runs for too long
@@ -72,7 +74,7 @@ def _in_turn(specification: Specification, order: Order, settings: Settings) -> 
     try:
         while True:
             try:
-                (outcome,) = inspect([specification], launcher, order, _LogProgress())
+                (outcome,) = inspect([specification], launcher, options, _LogProgress())
             except AlreadyRunning:
                 if time.monotonic() > until:
                     raise
@@ -86,16 +88,16 @@ def _in_turn(specification: Specification, order: Order, settings: Settings) -> 
 class _LogProgress:
     """Logs the progress for the client."""
 
-    def building(self, inspection: Inspection) -> None:
+    def build_started(self, inspection: Inspection) -> None:
         log_for_client(f"building {inspection.inspection_id}")
 
-    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
+    def build_finished(self, inspection: Inspection, failure: BuildFailed | None) -> None:
         log_for_client(f"the build failed: {failure}" if failure else "built")
 
-    def measuring(self, jobs: int) -> None:
+    def jobs_started(self, jobs: int) -> None:
         log_for_client(f"{jobs} {'job' if jobs == 1 else 'jobs'} to run")
 
-    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
+    def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
         log_for_client(
             f"job {job.number} ended: {result.get('ended')}, exit code {result.get('exit_code')}"
         )

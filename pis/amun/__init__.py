@@ -1,1 +1,1 @@
-"""The executor: builds the environment of a stack, runs a script in it, and says on what."""
+"""The executor: builds the environment of a stack, runs a script in it, describes the machine."""

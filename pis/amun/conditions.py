@@ -1,7 +1,7 @@
-"""The machine around a job: load, stolen time, swapping, throttling, before and after it.
+"""The machine before and after a job: load, stolen time, swapping, throttling.
 
-``/proc/stat`` counts the time of all processors by what they did, ``steal`` being what the
-host of a virtual machine gave to others (proc(5)); ``/proc/vmstat`` counts pages swapped.
+``/proc/stat`` counts processor time by use; ``steal`` is the time that the host of a virtual
+machine gave to other machines (proc(5)). ``/proc/vmstat`` counts swapped pages.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pis.amun import nvidia
 from pis.amun.control_groups import throttled_periods
 from pis.amun.system_files import text_of
 
-#: Below one MiB of pages it was the housekeeping of other processes.
+#: One MiB; fewer swapped pages are background activity of other processes.
 SWAPPED_PAGES = 256
 
-#: Share of all processors that others may take before a person is warned, and for how long to look.
+#: A person is warned if other processes use more than this share of all processors.
 BUSY_SHARE = 0.2
-_LOOK_S = 0.5
+_SAMPLING_S = 0.5
 
 _PROC = Path("/proc")
 _THERMAL = "cpu[0-9]*/thermal_throttle/*_throttle_count"
@@ -31,14 +31,14 @@ _THERMAL = "cpu[0-9]*/thermal_throttle/*_throttle_count"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Counters of one moment; all but ``load`` and ``gpu_throttled`` only ever grow.
+    """Counters at one moment; all but ``load`` and ``gpu_throttled`` only grow.
 
     :param load: runnable processes, averaged over 1, 5 and 15 minutes
-    :param steal_ticks, cpu_ticks: stolen and all time, of all processors together
+    :param steal_ticks, cpu_ticks: stolen and total time of all processors together
     :param swapped_pages: in and out
     :param thermal_events: of all cores and packages
     :param throttled_periods: of this process's control groups
-    :param gpu_thermal_ns: time for which heat held GPUs' clocks down
+    :param gpu_thermal_ns: time for which heat has lowered the GPUs' clocks
     """
 
     load: tuple[float, float, float]
@@ -52,12 +52,12 @@ class Conditions:
 
 
 def busy_share() -> float:
-    """Share of all processors' time that is taken right now, before anything of ours runs."""
-    return float(psutil.cpu_percent(_LOOK_S)) / 100
+    """Return the share of all processors' time that is in use, sampled over half a second."""
+    return float(psutil.cpu_percent(_SAMPLING_S)) / 100
 
 
 def read_conditions(proc: Path = _PROC) -> Conditions:
-    """The counters of now; what this machine does not count stays zero."""
+    """Read the current counters; those that this machine lacks are zero."""
     steal, total = _cpu_ticks(text_of(proc / "stat"))
     return Conditions(
         load=os.getloadavg(),
@@ -72,10 +72,10 @@ def read_conditions(proc: Path = _PROC) -> Conditions:
 
 
 def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
-    """What a result says of a job's conditions.
+    """Return the ``conditions`` of a job's result.
 
-    ``steal_share`` is the part of the time of all processors between the two moments that
-    was stolen, 0 … 1; ``None`` if no tick passed.
+    ``steal_share`` is the stolen share of all processor time between the two moments, 0 … 1;
+    ``None`` if no tick passed.
     """
     ticks = after.cpu_ticks - before.cpu_ticks
     stolen = after.steal_ticks - before.steal_ticks
@@ -89,7 +89,7 @@ def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
 
 
 def _document(conditions: Conditions) -> dict[str, Any]:
-    """The counters with lists for tuples, as a reader of the written JSON gets them."""
+    """Return the counters as JSON has them: with lists instead of tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(conditions).items()
@@ -105,8 +105,10 @@ def _throttled(before: Conditions, after: Conditions) -> bool:
 
 
 def _cpu_ticks(stat: str) -> tuple[int, int]:
-    """Stolen and all ticks of the first line, ``cpu user nice system idle iowait irq softirq
-    steal guest guest_nice``; a guest's time is counted in user and nice already.
+    """Return stolen and total ticks of all processors.
+
+    The first line is ``cpu user nice system idle iowait irq softirq steal guest guest_nice``;
+    ``user`` and ``nice`` already contain the time of guests.
 
     >>> _cpu_ticks("cpu  100 0 20 800 5 0 3 72 10 0")
     (72, 1000)

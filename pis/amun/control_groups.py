@@ -1,4 +1,4 @@
-"""Limits and counters of the control groups that this process is in, of version 1 and 2."""
+"""Limits and counters of this process's control groups, versions 1 and 2."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from pathlib import Path, PurePosixPath
 from pis.amun.system_files import text_of
 
 _ROOT = Path("/sys/fs/cgroup")
-
-
 _OWN = Path("/proc/self/cgroup")
-
-
 #: Version 1 writes "no limit" as the largest multiple of a page.
 _NO_LIMIT = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupLimits:
-    """What the groups leave to this process; ``None`` where they set no limit.
+    """Limits of control groups; ``None`` means unlimited.
 
-    :param cpu_quota: processors' worth of time, such as 1.5
+    :param cpu_quota: CPU time per second of wall time, such as 1.5
     """
 
     cpu_quota: float | None
@@ -30,7 +26,7 @@ class CgroupLimits:
 
 
 def read_limits(root: Path = _ROOT, own: Path = _OWN) -> CgroupLimits:
-    """The tightest limit of this process's group and of those above it."""
+    """Return the tightest limits of this process's group and its ancestors."""
     quotas = [_quota(folder) for folder in _folders("cpu", root, own)]
     memory = [_memory(folder) for folder in _folders("memory", root, own)]
     return CgroupLimits(
@@ -40,7 +36,7 @@ def read_limits(root: Path = _ROOT, own: Path = _OWN) -> CgroupLimits:
 
 
 def throttled_periods(root: Path = _ROOT, own: Path = _OWN) -> int:
-    """How often the groups' processor quotas stopped their processes, since they exist."""
+    """Return how often the groups' CPU quotas have throttled their processes so far."""
     return sum(
         int(fields[1])
         for folder in _folders("cpu", root, own)
@@ -50,7 +46,7 @@ def throttled_periods(root: Path = _ROOT, own: Path = _OWN) -> int:
 
 
 def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
-    """Folders of the own group and those above, of each hierarchy with the controller."""
+    """Yield the folders of this process's group and its ancestors that have ``controller``."""
     for line in text_of(own).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
@@ -66,11 +62,11 @@ def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
 
 
 def _upwards(mount: Path, group: str) -> Iterator[Path]:
-    """From the group up to the root; within a container's own view only the root exists."""
+    """Yield the group's folder and its parents. Inside a container only the root may exist."""
     relative = PurePosixPath(group.lstrip("/"))
-    for place in (relative, *relative.parents):
-        folder = mount / place
-        if ".." not in place.parts and folder.is_dir():
+    for path in (relative, *relative.parents):
+        folder = mount / path
+        if ".." not in path.parts and folder.is_dir():
             yield folder
 
 

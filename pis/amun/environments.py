@@ -1,9 +1,8 @@
-"""Environments: one folder a lock and interpreter, made once, of wheels with the right hash.
+"""Builds one virtual environment per lock and interpreter, from wheels with locked hashes.
 
-Nothing that is installed runs while it is installed: source distributions, whose
-``setup.py`` would, are never built, and the interpreter of an environment, which would run
-``.pth`` files of wheels, is not started once there are wheels. What came out is compared
-with the lock.
+No installed code runs during the installation. Source distributions are never built, as their
+``setup.py`` would run, and the environment's interpreter is not started once it has wheels, as it
+would run their ``.pth`` files. Finally, the installed packages are compared with the lock.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import distributions
@@ -29,14 +29,14 @@ from common.host_problems import reason_of
 from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from pis.amun.indexes import installer_environment
-from pis.amun.installer import TIMEOUT_S, BuildLog, Say, failed, run_installer
+from pis.amun.installer import TIMEOUT_S, BuildLog, LineCallback, build_failure, run_installer
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock, LockedPackage, holds
 from pis.amun.processes import run_group
 from pis.scratch import scratch_folder
 
-#: What an interpreter says of itself: it decides which wheels fit and which markers hold.
-_ASK = """
+#: Makes an interpreter describe itself; this decides which wheels fit and which markers are true.
+_DESCRIBE = """
 import json, os, platform, sys, sysconfig
 info = sys.implementation.version
 full = "{}.{}.{}".format(*info[:3]) + ("" if info[3] == "final" else info[3][0] + str(info[4]))
@@ -61,14 +61,14 @@ print(json.dumps({
 """
 
 
-_ASK_TIMEOUT_S = 60
+_DESCRIBE_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
     """A Python on this machine.
 
-    :param facts: what it says of itself: ``markers``, ``build``, ``platform``, ``libc``
+    :param facts: its description of itself: ``markers``, ``build``, ``platform``, ``libc``
     """
 
     path: str
@@ -76,34 +76,34 @@ class Interpreter:
 
     @property
     def version(self) -> str:
-        """Such as ``3.11.7``."""
+        """Full version, such as ``3.11.7``."""
         return str(self.facts["markers"]["python_full_version"])
 
 
 def find_interpreter(version: str | None, log: BuildLog) -> Interpreter:
-    """A Python of ``version`` on this machine; nothing is downloaded.
+    """Find a Python of ``version`` on this machine, without downloading one.
 
-    :param version: ``None`` for the one that runs this
+    :param version: ``None`` for the running interpreter
     :raises BuildFailed: ``python-not-found``
     """
     running = ".".join(map(str, sys.version_info[:3]))
     if version is None or running == version or running.startswith(f"{version}."):
         path = str(getattr(sys, "_base_executable", None) or sys.executable)
     else:
-        path = _found(version, log)
+        path = _interpreter_path(version, log)
     try:
         done = subprocess.run(
-            [path, "-I", "-S", "-c", _ASK],
-            capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=True,
+            [path, "-I", "-S", "-c", _DESCRIBE],
+            capture_output=True, text=True, timeout=_DESCRIBE_TIMEOUT_S, check=True,
         )  # fmt: skip
         interpreter = Interpreter(path, json.loads(done.stdout))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise failed("python-not-found", f"{path} does not run: {error}", log) from None
+        raise build_failure("python-not-found", f"{path} does not run: {error}", log) from None
     log.write(f"Python {interpreter.version}: {path}")
     return interpreter
 
 
-def _found(version: str, log: BuildLog) -> str:
+def _interpreter_path(version: str, log: BuildLog) -> str:
     environment = installer_environment(DEFAULT_INDEX, {})
     with scratch_folder("uv") as folder:
         try:
@@ -111,29 +111,28 @@ def _found(version: str, log: BuildLog) -> str:
             return run_installer([*arguments, version], environment, folder, log).strip()
         except BuildFailed as error:
             message = f"no Python {version} on this machine"
-            raised = failed("python-not-found", message, log, error.exit_code)
-            raised.hint = f"install Python {version}, and see that it is in PATH"
-            raise raised from None
+            hint = f"install Python {version} and add it to PATH"
+            raise build_failure("python-not-found", message, log, error.exit_code, hint) from None
 
 
 _DESCRIPTION = "environment.json"
 _PART = ".part"
-#: Within an environment that is built: what one index served.
-_SERVED = "served"
-#: By default only the first index that knows a name is asked; what has the hash may be in others.
+#: Subfolder of an environment under construction: the packages of one index.
+_STAGING = "staging"
+#: By default, uv uses only the first index that has a name; the locked file may be on another one.
 _ALL_INDEXES = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
 _MORE_INDEXES = frozenset(("UV_INDEX", "UV_EXTRA_INDEX_URL"))
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltEnvironment:
-    """An environment that stands.
+    """A complete environment.
 
     :param python: its interpreter
-    :param base: the folder of the interpreter that it was made from
-    :param digest: of the lock, the interpreter and the platform
-    :param freeze: ``name==version`` of everything in it, sorted
-    :param log: of the installation, also if that was long ago
+    :param base: installation folder of the interpreter that it was made from
+    :param digest: digest of the lock, the interpreter and the platform
+    :param freeze: ``name==version`` of all installed packages, sorted
+    :param log: log of the installation, which may have been long ago
     """
 
     path: Path
@@ -146,18 +145,21 @@ class BuiltEnvironment:
 
 
 def build_environment(
-    lock: Lock, settings: Settings, python_version: str | None = None, say: Say | None = None
+    lock: Lock,
+    settings: Settings,
+    python_version: str | None = None,
+    on_line: LineCallback | None = None,
 ) -> BuiltEnvironment:
-    """The environment of ``lock`` below ``HOME/environments``; built unless it is there.
+    """Return the environment of ``lock`` below ``THOTH_HOME/environments``; build it if needed.
 
-    :param python_version: such as ``3.11`` or ``3.11.7``; the lock's, else the running
-        interpreter's if unset
-    :param say: called with each line of the build log as it comes
+    :param python_version: such as ``3.11`` or ``3.11.7``; by default that of the lock, else that
+        of the running interpreter
+    :param on_line: called with each line of the build log at once
     :raises BuildFailed: ``python-not-found``, ``hash-mismatch``, ``no-wheel``,
         ``index-unreachable``, ``timed-out``, ``disk-full``, ``host-failed``,
         ``launcher-unavailable`` or ``build-failed``, with the log
     """
-    log = BuildLog(say)
+    log = BuildLog(on_line)
     home = settings.home / "environments"
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -166,15 +168,15 @@ def build_environment(
         name = environment_digest(lock, interpreter)
         path = home / name.removeprefix("sha256:")[:32]
         with FileLock(f"{path}.lock"):
-            return _standing(path, name, log) or _build(
+            return _existing(path, name, log) or _build(
                 lock, interpreter, path, name, settings, log
             )
     except (OSError, UnicodeError) as error:
-        raise failed(reason_of(error) or "build-failed", str(error), log) from error
+        raise build_failure(reason_of(error) or "build-failed", str(error), log) from error
 
 
 def environment_digest(lock: Lock, interpreter: Interpreter) -> str:
-    """What an environment is made of: packages, interpreter and platform, not where it lies."""
+    """Return the digest of packages, interpreter and platform; the location does not matter."""
     markers = interpreter.facts["markers"]
     return digest(
         {
@@ -187,30 +189,30 @@ def environment_digest(lock: Lock, interpreter: Interpreter) -> str:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what killed runners left half built; who builds holds the lock."""
+    """Remove incomplete environments of killed runners; a running one holds a lock."""
     for part in home.glob(f"*{_PART}"):
         lock = FileLock(home / f"{part.name.partition('.')[0]}.lock", timeout=0)
         with contextlib.suppress(Timeout), lock:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _standing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
+def _existing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
     try:
-        described = json.loads((path / _DESCRIPTION).read_text(encoding="utf-8"))
+        description = json.loads((path / _DESCRIPTION).read_text(encoding="utf-8"))
         environment = BuiltEnvironment(
             path=path,
             python=path / "bin" / "python",
-            base=Path(described["base"]),
+            base=Path(description["base"]),
             digest=name,
-            python_version=described["python_version"],
-            freeze=tuple(described["freeze"]),
-            log=described["log"],
+            python_version=description["python_version"],
+            freeze=tuple(description["freeze"]),
+            log=description["log"],
         )
     except (OSError, ValueError, KeyError):
         return None
     if not environment.python.exists():
         return None
-    log.write(f"an environment of this lock stands: {name}")
+    log.write(f"the environment of this lock already exists: {name}")
     log.write(environment.log)
     return environment
 
@@ -218,23 +220,23 @@ def _standing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
 def _build(
     lock: Lock, interpreter: Interpreter, path: Path, name: str, settings: Settings, log: BuildLog
 ) -> BuiltEnvironment:
-    """Build beside ``path`` and rename: a folder of that name is complete."""
+    """Build in a temporary folder and rename it to ``path``, which is therefore complete."""
     temporary = Path(f"{path}.{os.getpid()}{_PART}")
     try:
         freeze = _fill(temporary, lock, interpreter, settings, log)
-        described = {
+        description = {
             "digest": name,
             "base": str(Path(interpreter.path).resolve().parent.parent),
             "python_version": interpreter.version,
             "freeze": freeze,
             "log": str(log),
         }
-        (temporary / _DESCRIPTION).write_text(json.dumps(described), encoding="utf-8")
+        (temporary / _DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
         shutil.rmtree(path, ignore_errors=True)
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    environment = _standing(path, name, BuildLog())
+    environment = _existing(path, name, BuildLog())
     assert environment is not None  # noqa: S101
     return environment
 
@@ -242,35 +244,37 @@ def _build(
 def _fill(
     folder: Path, lock: Lock, interpreter: Interpreter, settings: Settings, log: BuildLog
 ) -> list[str]:
-    """Install what the lock has for this interpreter; what came out."""
+    """Install the locked packages for this interpreter, and return the installed ones."""
     _make_empty(folder, interpreter, settings, log)
-    packages = next(folder.glob("lib/*/site-packages"))
-    wanted = [it for it in lock.packages if holds(it.marker, interpreter.facts["markers"])]
+    site_packages = next(folder.glob("lib/*/site-packages"))
+    by_index: dict[str, list[LockedPackage]] = defaultdict(list)
     for package in lock.packages:
-        if package not in wanted:
-            log.write(f"left out by its marker: {package.requirement}")
-    for index in sorted({package.index for package in wanted}):
-        # Apart: uv starts the interpreter that it installs for, which must find no wheels yet.
-        served = folder / _SERVED
-        _make_empty(served, interpreter, settings, log)
-        _install([it for it in wanted if it.index == index], index, served, settings, log)
-        _merge(served, folder)
-        shutil.rmtree(served)
-    freeze = _freeze(packages, log)
-    _compare(wanted, freeze, log)
-    _compile(packages, interpreter, log)
+        if holds(package.marker, interpreter.facts["markers"]):
+            by_index[package.index].append(package)
+        else:
+            log.write(f"excluded by its marker: {package.requirement}")
+    for index, packages in sorted(by_index.items()):
+        # In a separate environment: uv starts its interpreter, which must not have wheels yet.
+        staging = folder / _STAGING
+        _make_empty(staging, interpreter, settings, log)
+        _install(packages, index, staging, settings, log)
+        _merge(staging, folder)
+        shutil.rmtree(staging)
+    freeze = _freeze(site_packages, log)
+    _compare([package for packages in by_index.values() for package in packages], freeze, log)
+    _compile(site_packages, interpreter, log)
     return freeze
 
 
 def _make_empty(path: Path, interpreter: Interpreter, settings: Settings, log: BuildLog) -> None:
-    # Relocatable, because the folder gets its name when it is complete.
+    # Relocatable, as the folder is renamed when it is complete.
     options = ("--quiet", "--relocatable", "--no-project", "--no-python-downloads")
     venv = ["venv", *options, "--python", interpreter.path, str(path)]
     _uv(venv, DEFAULT_INDEX, settings, log)
 
 
 def _merge(source: Path, target: Path) -> None:
-    """Move what is in ``source`` into ``target``; folders that are in both become one."""
+    """Move the content of ``source`` into ``target``; merge folders that are in both."""
     for path in source.iterdir():
         other = target / path.name
         if path.is_dir() and not path.is_symlink() and other.is_dir():
@@ -293,7 +297,7 @@ def _install(
 
 
 def requirements_of(packages: list[LockedPackage]) -> str:
-    """A requirements file of ``packages`` with their hashes, which installers check."""
+    """Return a requirements file of ``packages`` with hashes."""
     return "".join(
         " \\\n    ".join([package.requirement, *(f"--hash={it}" for it in package.hashes)]) + "\n"
         for package in packages
@@ -301,19 +305,22 @@ def requirements_of(packages: list[LockedPackage]) -> str:
 
 
 def _freeze(packages: Path, log: BuildLog) -> list[str]:
-    """What the metadata in ``packages`` says; asking the interpreter would run ``.pth`` files."""
-    found = [it for it in distributions(path=[str(packages)]) if it.read_text("METADATA")]
-    frozen = sorted(f"{canonicalize_name(str(it.name))}=={it.version}" for it in found)
+    """List the installed packages by their metadata; the interpreter would run ``.pth`` files."""
+    frozen = sorted(
+        f"{canonicalize_name(str(distribution.name))}=={distribution.version}"
+        for distribution in distributions(path=[str(packages)])
+        if distribution.read_text("METADATA")
+    )
     log.write("installed:")
     log.write("\n".join(frozen))
     return frozen
 
 
 def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
-    """Compile now, else the first job would be slower; some packages have files that never do.
+    """Compile to bytecode, as otherwise the first job would be slower.
 
-    By the interpreter that the environment was made from: it writes the same and looks at no
-    ``.pth`` file. It gets no variables of the runner.
+    The base interpreter compiles, which writes the same files and reads no ``.pth`` file. It gets
+    none of the runner's variables. Some packages contain files that cannot be compiled.
     """
     command = [interpreter.path, "-I", "-S", "-m", "compileall", "-q", "-j", "0", str(packages)]
     environment = {"PATH": os.environ.get("PATH", os.defpath)}
@@ -326,17 +333,16 @@ def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
         log.write("not all files could be compiled" if done.returncode else "compiled")
 
 
-def _compare(wanted: list[LockedPackage], freeze: list[str], log: BuildLog) -> None:
-    expected = {(package.name, package.version) for package in wanted}
+def _compare(packages: list[LockedPackage], freeze: list[str], log: BuildLog) -> None:
+    locked = {(package.name, package.version) for package in packages}
     pairs = [line.partition("==") for line in freeze]
-    found = {(str(canonicalize_name(name)), _release(version)) for name, _, version in pairs}
-    missing = sorted("==".join(pair) for pair in expected - found)
-    foreign = sorted("==".join(pair) for pair in found - expected)
+    installed = {(str(canonicalize_name(name)), _release(version)) for name, _, version in pairs}
+    missing = ", ".join(sorted("==".join(pair) for pair in locked - installed))
+    foreign = ", ".join(sorted("==".join(pair) for pair in installed - locked))
     if missing or foreign:
-        said = (
-            f"missing: {', '.join(missing) or 'none'}; not locked: {', '.join(foreign) or 'none'}"
-        )
-        raise failed("build-failed", f"what was installed is not the lock: {said}", log)
+        message = "the installed packages differ from the lock: "
+        message += f"missing: {missing or 'none'}; not locked: {foreign or 'none'}"
+        raise build_failure("build-failed", message, log)
 
 
 def _release(version: str) -> str:
@@ -354,11 +360,11 @@ def _uv(
     *,
     hashed: bool = False,
 ) -> str:
-    """:param hashed: whether hashes decide what is taken, so that any index may serve it"""
+    """:param hashed: whether hashes are required, so that files of any index are safe"""
     indexes = dict(settings.package_indexes)
     with scratch_folder("uv") as folder:
         environment = installer_environment(index, indexes)
-        # A sole index is not asked so: uv would take one that refuses for one that lacks.
+        # Not with a single index: uv would treat one that refuses as one that lacks the package.
         if hashed and _MORE_INDEXES & environment.keys():
             environment = _ALL_INDEXES | environment
         return run_installer(arguments, environment, folder, log)

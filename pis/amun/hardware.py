@@ -1,6 +1,6 @@
-"""What this machine is: identities that make a hardware class, never a measured clock.
+"""Describes this machine by fixed properties; a clock rate that varies is not one of them.
 
-Read from ``/proc/cpuinfo`` (proc(5)), ``lscpu -J`` where it is installed, and NVML.
+Sources are ``/proc/cpuinfo`` (proc(5)), ``lscpu -J`` if installed, and NVML.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from pis.amun import nvidia
 from pis.amun.system_files import text_of
 
-#: So that a published host cannot be looked up among machine identifiers from elsewhere.
+#: Prevents looking up a published host by machine identifiers known from elsewhere.
 _SALT = b"thoth host "
 _MACHINE_ID = Path("/etc/machine-id")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -37,9 +37,9 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "K": 2**10, "M": 2**2
 
 @cache
 def hwinfo() -> dict[str, Any]:
-    """The ``hwinfo`` part of a result: processor, its features, platform and GPUs.
+    """Return the ``hwinfo`` part of a result: processor, features, platform and GPUs.
 
-    The machine does not change under a running process, so it is read once.
+    It is read once, as the machine does not change while a process runs.
     """
     cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()
@@ -54,9 +54,9 @@ def hwinfo() -> dict[str, Any]:
 
 
 def cpu_info(cpuinfo: Mapping[str, str], listed: Mapping[str, str]) -> dict[str, Any]:
-    """The processor, from what the kernel and ``lscpu`` say of it; ``None`` where neither does.
+    """Describe the processor from fields of the kernel and of ``lscpu``; ``None`` if unknown.
 
-    ``cores`` are those of a socket, ``threads`` those of a core, as ``lscpu`` counts.
+    ``cores`` is per socket and ``threads`` per core, as in ``lscpu``.
     """
     return {
         "vendor_id_raw": cpuinfo.get("vendor_id") or listed.get("Vendor ID"),
@@ -75,7 +75,7 @@ def cpu_info(cpuinfo: Mapping[str, str], listed: Mapping[str, str]) -> dict[str,
 
 
 def first_processor(text: str) -> dict[str, str]:
-    """The fields of the first processor in ``/proc/cpuinfo``.
+    """Return the fields of the first processor in ``/proc/cpuinfo``.
 
     >>> first_processor("processor\\t: 0\\nmodel name\\t: A: B\\n\\nprocessor\\t: 1\\n")
     {'processor': '0', 'model name': 'A: B'}
@@ -85,34 +85,34 @@ def first_processor(text: str) -> dict[str, str]:
 
 
 def lscpu() -> dict[str, str]:
-    """What ``lscpu -J`` lists, by field; nothing where it is not installed."""
+    """Return the output of ``lscpu -J`` by field; empty if it is not installed."""
     program = which("lscpu")
     if program is None:
         return {}
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [program, "-J"],
             env={**os.environ, "LC_ALL": "C"},
             capture_output=True,
             timeout=20,
             check=True,
         ).stdout
-        return dict(_fields(json.loads(said)["lscpu"]))
+        return dict(_fields(json.loads(output)["lscpu"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return {}
 
 
 def host(machine_id: str = "") -> str:
-    """A name for a machine that is always the same and tells nothing about it.
+    """Return a stable identifier of a machine that reveals nothing about it.
 
-    :param machine_id: of another machine; this one's if empty
+    :param machine_id: machine ID to hash; by default that of this machine
     """
     identity = machine_id or text_of(_MACHINE_ID).strip() or platform.node()
     return f"sha256:{hashlib.sha256(_SALT + identity.encode()).hexdigest()}"
 
 
 def os_release() -> dict[str, str] | None:
-    """``/etc/os-release`` with its keys in lower case (os-release(5))."""
+    """Return ``/etc/os-release`` with keys in lower case (os-release(5))."""
     try:
         return {key.lower(): value for key, value in platform.freedesktop_os_release().items()}
     except OSError:
@@ -120,7 +120,7 @@ def os_release() -> dict[str, str] | None:
 
 
 def runtime_environment(python_version: str | None) -> dict[str, Any]:
-    """The ``runtime_environment`` part of a result.
+    """Return the ``runtime_environment`` part of a result.
 
     :param python_version: of the interpreter that runs the script, such as ``3.11.7``
     """
@@ -141,15 +141,16 @@ def runtime_environment(python_version: str | None) -> dict[str, Any]:
 
 
 def separate_cores(cpus: int, allowed: set[int] | None = None) -> list[int]:
-    """``cpus`` of the processors that this process may use, on as many cores as there are.
+    """Choose ``cpus`` of the allowed processors, on as many different cores as possible.
 
-    The second thread of a core comes only when every core has given its first. All that are
-    allowed if they are no more.
+    The second thread of a core is used only after the first thread of every core.
+
+    :param allowed: by default, the processors that this process may use
+    :returns: all allowed processors if there are not more than ``cpus``
     """
-    mine = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
     seen: dict[str, int] = {}
     turns = []
-    for cpu in mine:
+    for cpu in sorted(os.sched_getaffinity(0) if allowed is None else allowed):
         core = text_of(_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").strip() or str(
             cpu
         )
@@ -159,41 +160,41 @@ def separate_cores(cpus: int, allowed: set[int] | None = None) -> list[int]:
 
 
 def _fields(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Newer versions put some fields below others."""
-    found = []
+    """Return all fields; newer versions of ``lscpu`` nest some below others."""
+    fields = []
     for entry in entries:
-        found.append((str(entry["field"]).rstrip(":"), str(entry.get("data") or "")))
-        found += _fields(entry.get("children", []))
-    return found
+        fields.append((str(entry["field"]).rstrip(":"), str(entry.get("data") or "")))
+        fields += _fields(entry.get("children", []))
+    return fields
 
 
 def _caches(listed: Mapping[str, str]) -> dict[str, int]:
-    """Sizes in bytes; of all instances together where ``lscpu`` gives the sum."""
+    """Return cache sizes in bytes; the sum of all instances if ``lscpu`` gives the sum."""
     sizes = {}
     for field, name in _CACHES.items():
-        found = re.match(r"([\d.]+)\s*([A-Za-z]*)", listed.get(field, ""))
-        if found and found[2] in _UNITS:
-            sizes[name] = int(float(found[1]) * _UNITS[found[2]])
+        match = re.match(r"([\d.]+)\s*([A-Za-z]*)", listed.get(field, ""))
+        if match and match[2] in _UNITS:
+            sizes[name] = int(float(match[1]) * _UNITS[match[2]])
     return sizes
 
 
 def _platform() -> dict[str, Any]:
-    named = platform.uname()
+    uname = platform.uname()
     return {
         "architecture": list(platform.architecture()),
-        "machine": named.machine,
-        "node": named.node,
+        "machine": uname.machine,
+        "node": uname.node,
         "platform": platform.platform(),
-        "processor": named.processor,
-        "release": named.release,
-        "system": named.system,
-        "version": named.version,
+        "processor": uname.processor,
+        "release": uname.release,
+        "system": uname.system,
+        "version": uname.version,
         "libc": "-".join(platform.libc_ver()),
     }
 
 
 def _arch(machine: str) -> str:
-    """The family of architectures, in the words that documents use."""
+    """Return the architecture by its name in documents."""
     names = {"x86_64": "X86_64", "amd64": "X86_64", "aarch64": "ARM_8", "arm64": "ARM_8"}
     return names.get(machine.lower(), machine)
 

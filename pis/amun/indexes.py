@@ -1,7 +1,7 @@
-"""Package indexes: those of this machine by default, others by a name that settings know.
+"""Package indexes: this machine's default index, and others by their name in the settings.
 
-A specification names indexes and never brings an address of its own: what it could make
-a machine fetch is decided by whoever runs the machine. Credentials stay in this module.
+A specification names indexes but never gives URLs: the operator of a machine decides what it may
+fetch. Credentials stay in this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from common.redaction import without_credentials
 
 __all__ = ["index_name", "installer_environment", "without_credentials"]
 
-#: What the installer is told by these is how to reach indexes, not what to install.
+#: Variables that tell uv how to reach indexes, not what to install.
 _KEPT_UV = frozenset(
     f"UV_{name}"
     for name in (
@@ -27,11 +27,11 @@ _KEPT_UV = frozenset(
         "PYTHON_INSTALL_DIR", "SYSTEM_CERTS",
     )
 )  # fmt: skip
-#: uv takes the user and the password of an index that has a name from these.
-_OF_INDEX = re.compile(r"UV_INDEX_\w+_(?:USERNAME|PASSWORD)")
-#: What else the installer needs to run and to reach indexes. Nothing more is passed on: what a
-#: runner keeps in its environment is not for the interpreters that the installer asks, and
-#: some variables would send it into another environment than the one meant.
+#: uv reads the user and the password of a named index from these.
+_INDEX_CREDENTIALS = re.compile(r"UV_INDEX_\w+_(?:USERNAME|PASSWORD)")
+#: Other variables that the installer needs. No others are passed on: the installer starts
+#: interpreters, which must not see the runner's secrets, and some variables would make it use
+#: another environment.
 _KEPT = frozenset(
     (
         "PATH", "HOME", "LANG", "TMPDIR", "NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -39,8 +39,8 @@ _KEPT = frozenset(
     )
 )  # fmt: skip
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
-#: What pip calls it, what the installer calls it.
-_FROM_PIP = {
+#: pip's options and the variables of uv that mean the same.
+_UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
@@ -48,11 +48,9 @@ _FROM_PIP = {
 }
 _INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
 
-_INDEX_VARIABLE_OF_URL = "UV_DEFAULT_INDEX"
-
 
 def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
-    """The name by which an index is known: of an address, that under which it is configured.
+    """Return the name of an index; for a URL, the name that settings give to it.
 
     >>> index_name("pypi-org", {}), index_name("https://a.example/simple/", {"a": "https://a.example/simple"})
     ('pypi', 'a')
@@ -60,44 +58,43 @@ def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
     if not name_or_url:
         return DEFAULT_INDEX
     if "://" in name_or_url:
-        wanted = _bare(name_or_url)
-        return next((name for name, url in indexes.items() if _bare(url) == wanted), DEFAULT_INDEX)
+        bare = _bare(name_or_url)
+        return next((name for name, url in indexes.items() if _bare(url) == bare), DEFAULT_INDEX)
     return package_version("any", "1", name_or_url).index
 
 
 def installer_environment(
     index: str, indexes: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment in which the installer takes packages from ``index``.
+    """Return the environment in which the installer uses ``index``.
 
-    The default index is what uv is configured with on this machine, else what pip is.
+    The default index is the one that uv is configured with on this machine, else pip's.
 
-    :param index: a name: the default one, or a key of ``indexes``
+    :param index: name of the default index, or a key of ``indexes``
     """
     environ = os.environ if environ is None else environ
-    made = {name: value for name, value in environ.items() if _is_kept(name)}
+    variables = {name: value for name, value in environ.items() if _is_kept(name)}
     if index != DEFAULT_INDEX:
         for name in (*_INDEX_VARIABLES, "UV_FIND_LINKS", "UV_NO_INDEX"):
-            made.pop(name, None)
-        return made | {_INDEX_VARIABLE_OF_URL: indexes[index], "UV_NO_CONFIG": "1"}
-    if any(name in made for name in (*_INDEX_VARIABLES, "UV_CONFIG_FILE")) or has_uv_file(environ):
-        return made
-    return made | {name: value for name, value in _as_pip(environ).items() if name not in made}
+            variables.pop(name, None)
+        return variables | {"UV_DEFAULT_INDEX": indexes[index], "UV_NO_CONFIG": "1"}
+    configured = any(name in variables for name in (*_INDEX_VARIABLES, "UV_CONFIG_FILE"))
+    return variables if configured or has_uv_file(environ) else _pip_variables(environ) | variables
 
 
 def _is_kept(name: str) -> bool:
-    """Whether the installer gets the variable; pip's are read here and not passed on."""
+    """Whether the installer gets the variable; pip's variables are read here instead."""
     if name.startswith("UV_"):
-        return name in _KEPT_UV or _OF_INDEX.fullmatch(name) is not None
+        return name in _KEPT_UV or _INDEX_CREDENTIALS.fullmatch(name) is not None
     return name in _KEPT or name.upper() in _PROXIES or name.startswith("XDG_")
 
 
-def _as_pip(environ: Mapping[str, str]) -> dict[str, str]:
-    """What pip's configuration says, in the installer's words."""
-    said = pip_options(environ)
-    if "find-links" in said:
-        said["find-links"] = ",".join(said["find-links"].split())
-    return {_FROM_PIP[key]: value for key, value in said.items() if key in _FROM_PIP}
+def _pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Translate pip's configuration into variables of uv."""
+    options = pip_options(environ)
+    if "find-links" in options:
+        options["find-links"] = ",".join(options["find-links"].split())
+    return {_UV_VARIABLES[key]: value for key, value in options.items() if key in _UV_VARIABLES}
 
 
 def _bare(url: str) -> str:

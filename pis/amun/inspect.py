@@ -1,7 +1,7 @@
-"""An inspection from specification to documents: build, run the jobs in turn, write.
+"""Runs inspections: builds environments, runs the jobs and writes the documents.
 
-Everything that finished is on disk before the next thing begins, so a run that ends at any
-moment is taken up where it was by running it again.
+Each result is on disk before the next job starts, so an interrupted run can be resumed by running
+it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from common.formats.json_documents import digest
 from common.host_problems import HOST_FAILED, reason_of
 from pis.amun.inspection_folder import (
     BuildStatus,
-    attributed,
     environments_of,
     failed_to_launch,
     finished_jobs,
@@ -33,11 +32,20 @@ from pis.amun.inspection_folder import (
     measured_jobs,
     read_job,
     recover,
-    unknown_run,
+    unknown_setup,
+    with_environment,
     write_build,
     write_job,
 )
-from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Launcher, Prepared, Script
+from pis.amun.launchers import (
+    BuildFailed,
+    Inspection,
+    Job,
+    JobResult,
+    Launcher,
+    PreparedInspection,
+    Script,
+)
 from pis.amun.outcomes import InspectionOutcome, outcome_of
 from pis.amun.schedule import MissingJobs, blocks, reference_jobs
 from pis.amun.specification import Specification
@@ -46,23 +54,24 @@ from pis.catalogue import INDICATORS, arguments_of
 
 logger = logging.getLogger(__name__)
 
-#: Fields that say how often and how long, and not what is measured.
+#: Fields that set how often and how long a job runs, not what it measures.
 _NOT_IDENTITY = ("batch_size", "timeout_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """How the inspections of one invocation are to be run.
+class InspectOptions:
+    """How to run the inspections of one invocation.
 
-    :param out: where the folders of inspections are written
-    :param jobs: of each inspection; its own ``batch_size`` if unset
-    :param reference_jobs: of the first inspection for each job of the others, if they run in turn;
-        :func:`pis.amun.schedule.reference_jobs` if unset
-    :param timeout_s: of each job; its own if unset
-    :param submission: makes identifiers other than those of equal specifications; without one
-        the same specification is the same inspection
-    :param trust_script: run scripts that are not bundled as the user of this process, without a
-        sandbox. Only the command line sets it: never a request, and no field of a document
+    :param out: folder for the inspections
+    :param jobs: jobs per inspection; by default the ``batch_size`` of its specification
+    :param interleaved: alternate between the inspections, instead of one after another
+    :param reference_jobs: jobs of the first inspection for each job of the others, if interleaved;
+        by default :func:`pis.amun.schedule.reference_jobs`
+    :param timeout_s: of each job; by default that of its specification
+    :param submission: distinguishes inspections with equal specifications; without it, equal
+        specifications are the same inspection
+    :param trust_script: run submitted scripts as this process's user, without a sandbox. Only the
+        command line can set this, never a request or a document
     """
 
     out: Path
@@ -74,7 +83,7 @@ class Order:
     reference_jobs: int | None = None
 
     def jobs_per_block(self, inspections: int) -> list[int]:
-        """Jobs of each inspection in a block."""
+        """Return the number of jobs of each inspection in a block."""
         if not self.interleaved or inspections < 2:
             return [1] * inspections
         first = self.reference_jobs or reference_jobs(inspections - 1)
@@ -82,78 +91,84 @@ class Order:
 
 
 class Observer(Protocol):
-    """Is told what happens, for the person who waits."""
+    """Receives the progress of inspections."""
 
-    def building(self, inspection: Inspection) -> None:
-        """An environment is about to be built."""
+    def build_started(self, inspection: Inspection) -> None:
+        """Called before an environment is built."""
 
-    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None:
-        """It stands, or could not be built."""
+    def build_finished(self, inspection: Inspection, failure: BuildFailed | None) -> None:
+        """Called after an environment was built, or with the failure."""
 
-    def measuring(self, jobs: int) -> None:
-        """So many jobs are left to run."""
+    def jobs_started(self, jobs: int) -> None:
+        """Called once with the number of jobs to run."""
 
-    def ran(self, job: Job, result: Mapping[str, Any]) -> None:
-        """A job has come to its end."""
+    def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
+        """Called after each job."""
 
 
 def inspect(
-    specifications: Sequence[Specification], launcher: Launcher, order: Order, observer: Observer
+    specifications: Sequence[Specification],
+    launcher: Launcher,
+    options: InspectOptions,
+    observer: Observer,
 ) -> list[InspectionOutcome]:
-    """Build what ``specifications`` need, run what is missing of their jobs, write it all.
+    """Build the environments of ``specifications`` and run their missing jobs.
 
-    :returns: one outcome a specification, in their order
-    :raises AlreadyRunning: if another process works on ``order.out``
-    :raises InvalidArgument: if scripts are to be trusted on other machines than this one
+    :returns: one outcome per specification, in their order
+    :raises AlreadyRunning: if another process uses ``options.out``
+    :raises InvalidArgument: if scripts are trusted with another launcher than ``local``
     """
-    if order.trust_script and launcher.name != "local":
-        raise InvalidArgument("scripts are trusted on this machine only: --launcher local")
-    inspections = inspections_of(specifications, launcher.name, order)
-    order.out.mkdir(parents=True, exist_ok=True)
+    if options.trust_script and launcher.name != "local":
+        raise InvalidArgument("--trust-script works with `--launcher local` only")
+    inspections = inspections_of(specifications, launcher.name, options)
+    options.out.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(order.out / ".lock", timeout=0):
-            failures = _run(inspections, launcher, order, observer)
+        with FileLock(options.out / ".lock", timeout=0):
+            failures = _run(inspections, launcher, options, observer)
     except Timeout:
-        raise AlreadyRunning(f"another process works on {order.out}") from None
-    return [outcome_of(it, order.out, failures.get(it.inspection_id)) for it in inspections]
+        raise AlreadyRunning(f"another process uses {options.out}: wait for it") from None
+    return [
+        outcome_of(inspection, options.out, failures.get(inspection.inspection_id))
+        for inspection in inspections
+    ]
 
 
 def inspections_of(
-    specifications: Sequence[Specification], launcher: str, order: Order
+    specifications: Sequence[Specification], launcher: str, options: InspectOptions
 ) -> list[Inspection]:
-    """The inspections with identifiers that are the same whenever they are asked for.
+    """Return the inspections of ``specifications``; their identifiers are reproducible.
 
-    A specification that is given twice makes two inspections: a stack compared with itself.
+    A specification that is given twice makes two inspections, to compare a stack with itself.
     """
     seen: Counter[str] = Counter()
-    made = []
-    per_block = order.jobs_per_block(len(specifications))
-    for given, jobs in zip(specifications, per_block, strict=True):
-        specification = _as_ordered(given, order, 1)
-        script = script_to_run(specification, trust=order.trust_script)
-        named: dict[str, Any] = {
+    inspections = []
+    per_block = options.jobs_per_block(len(specifications))
+    for original, jobs in zip(specifications, per_block, strict=True):
+        specification = _with_options(original, options, 1)
+        script = script_to_run(specification, trust=options.trust_script)
+        identity: dict[str, Any] = {
             "specification": _identity(specification.document),
             "script": script.sha256,
             "launcher": launcher,
         }
-        if script.trusted:  # jobs with and without a sandbox are no sample of one thing
-            named["trusted_script"] = True
-        if order.submission is not None:
-            named["submission"] = order.submission
-        occurrence = seen[digest(named)]
-        seen[digest(named)] += 1
+        if script.trusted:  # jobs with and without a sandbox must not be compared
+            identity["trusted_script"] = True
+        if options.submission is not None:
+            identity["submission"] = options.submission
+        occurrence = seen[digest(identity)]
+        seen[digest(identity)] += 1
         name = specification.identifier or script.name or "script"
-        suffix = digest([named, occurrence]).removeprefix("sha256:")[:8]
+        suffix = digest([identity, occurrence]).removeprefix("sha256:")[:8]
         identifier = f"inspection-{name}-{suffix}"
-        size = _recorded_per_block(order.out / identifier) or jobs
-        made.append(Inspection(identifier, _as_ordered(given, order, size), script))
-    return made
+        size = _recorded_per_block(options.out / identifier) or jobs
+        inspections.append(Inspection(identifier, _with_options(original, options, size), script))
+    return inspections
 
 
 def script_to_run(specification: Specification, *, trust: bool = False) -> Script:
-    """The script of a specification, with its command line.
+    """Return the script of a specification, with its arguments.
 
-    :param trust: whether a script that is not bundled is vouched for
+    :param trust: run a submitted script without a sandbox
     """
     if specification.script in INDICATORS:
         name = specification.script
@@ -163,9 +178,11 @@ def script_to_run(specification: Specification, *, trust: bool = False) -> Scrip
     return Script(text, None, _sha256(text), trusted=trust)
 
 
-def _as_ordered(specification: Specification, order: Order, per_block: int) -> Specification:
-    jobs = (order.jobs or specification.batch_size) * per_block
-    timeout_s = order.timeout_s or specification.timeout_s
+def _with_options(
+    specification: Specification, options: InspectOptions, per_block: int
+) -> Specification:
+    jobs = (options.jobs or specification.batch_size) * per_block
+    timeout_s = options.timeout_s or specification.timeout_s
     document = {**specification.document, "batch_size": jobs, "timeout_s": timeout_s}
     return replace(specification, batch_size=jobs, timeout_s=timeout_s, document=document)
 
@@ -183,55 +200,58 @@ def _sha256(text: str) -> str:
 
 
 def _run(
-    inspections: Sequence[Inspection], launcher: Launcher, order: Order, observer: Observer
+    inspections: Sequence[Inspection],
+    launcher: Launcher,
+    options: InspectOptions,
+    observer: Observer,
 ) -> dict[str, BuildFailed]:
-    prepared: dict[str, Prepared] = {}
+    prepared: dict[str, PreparedInspection] = {}
     failures: dict[str, BuildFailed] = {}
     plans = []
-    per_block = order.jobs_per_block(len(inspections))
+    per_block = options.jobs_per_block(len(inspections))
     for inspection, jobs in zip(inspections, per_block, strict=True):
-        folder = order.out / inspection.inspection_id
+        folder = options.out / inspection.inspection_id
         plan = _plan(inspection, folder, _recorded_per_block(folder) or jobs)
         if not plan.missing:
             continue
-        observer.building(inspection)
+        observer.build_started(inspection)
         built = _built(inspection, launcher, folder)
         failure = built if isinstance(built, BuildFailed) else None
-        observer.built(inspection, failure)
+        observer.build_finished(inspection, failure)
         if isinstance(built, BuildFailed):
             failures[inspection.inspection_id] = built
         else:
             prepared[inspection.inspection_id] = built
             plans.append(plan)
-    work = blocks(plans, str(uuid.uuid4()), interleaved=order.interleaved, slots=launcher.slots())
-    observer.measuring(sum(map(len, work)))
-    _run_blocks(work, prepared, launcher, order, observer)
+    work = blocks(plans, str(uuid.uuid4()), interleaved=options.interleaved, slots=launcher.slots())
+    observer.jobs_started(sum(map(len, work)))
+    _run_blocks(work, prepared, launcher, options, observer)
     return failures
 
 
 def _plan(inspection: Inspection, folder: Path, per_block: int) -> MissingJobs:
-    """What is missing: jobs without a result, and those that never began.
+    """Return the jobs to run: those without a result, and those that the host ended.
 
-    What an interrupted run left is put in order first.
+    The folder of an interrupted run is repaired first.
     """
     recover(folder)
-    done = measured_jobs(folder)
+    measured = measured_jobs(folder)
     numbers = range(inspection.specification.batch_size)
-    missing = tuple(n for n in numbers if n not in done)
+    missing = tuple(n for n in numbers if n not in measured)
     return MissingJobs(inspection.inspection_id, missing, per_block)
 
 
 def _recorded_per_block(folder: Path) -> int | None:
-    """Jobs in a block of an earlier run, which a resumed inspection keeps.
+    """Return the jobs per block of an earlier run, which a resumed inspection keeps.
 
-    :returns: ``None`` if no job ran after the first block, or if one size does not fit all jobs
+    :returns: ``None`` if only jobs of the first block ran, or if no size fits all jobs
     """
     blocks_of = {
         number: int(block)
         for number in finished_jobs(folder)
         if (block := _block_number(read_job(folder, number))).isdigit()
     }
-    # The smallest size that explains every block; a first job alone explains all of them.
+    # The smallest size that fits every block. Every size fits if only the first job ran.
     sizes = range(1, max(blocks_of, default=0) + 2)
     fitting = (size for size in sizes if all(n // size == b for n, b in blocks_of.items()))
     return next(fitting, None) if max(blocks_of, default=0) else None
@@ -243,8 +263,10 @@ def _block_number(result: Mapping[str, Any]) -> str:
     return str(block).rpartition(":")[2]
 
 
-def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared | BuildFailed:
-    """Build, and record how it went."""
+def _built(
+    inspection: Inspection, launcher: Launcher, folder: Path
+) -> PreparedInspection | BuildFailed:
+    """Build the environment and write the outcome to ``folder``."""
     started_at = datetime.now(UTC)
     try:
         prepared = _prepared(launcher, inspection)
@@ -254,7 +276,7 @@ def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared
             error.reason, error.message, error.exit_code, started_at, datetime.now(UTC), None,
             launcher.name,
         )  # fmt: skip
-        # Jobs that were measured before keep the build that they were measured in.
+        # Jobs that were already measured keep the description of their build.
         if not finished_jobs(folder):
             write_build(folder, inspection, status, error.log, None)
         return error
@@ -269,8 +291,8 @@ def _built(inspection: Inspection, launcher: Launcher, folder: Path) -> Prepared
     return prepared
 
 
-def _prepared(launcher: Launcher, inspection: Inspection) -> Prepared:
-    """What the launcher built; whatever else it raises costs this inspection and no other.
+def _prepared(launcher: Launcher, inspection: Inspection) -> PreparedInspection:
+    """Build by the launcher; an unexpected error fails this inspection, not the others.
 
     :raises BuildFailed: for any error of the launcher
     """
@@ -278,53 +300,53 @@ def _prepared(launcher: Launcher, inspection: Inspection) -> Prepared:
         return launcher.prepare(inspection)
     except BuildFailed:
         raise
-    except Exception as error:  # libraries of launchers raise kinds of their own
+    except Exception as error:  # launchers use libraries with their own errors
         logger.exception("build_failed", extra={"inspection_id": inspection.inspection_id})
         hint = getattr(error, "hint", None) or ""
         reason = reason_of(error) or HOST_FAILED
-        raise BuildFailed(reason, _words(error), hint=hint) from error
+        raise BuildFailed(reason, _message(error), hint=hint) from error
 
 
-def _require_same_environment(prepared: Prepared, folder: Path) -> None:
-    """Jobs of two environments are no sample of one stack.
+def _require_same_environment(prepared: PreparedInspection, folder: Path) -> None:
+    """Check that earlier jobs ran in the same environment, as one sample must have one stack.
 
-    :raises BuildFailed: if jobs that are there ran in another environment than ``prepared``
+    :raises BuildFailed: if they ran in another one
     """
     others = environments_of(folder) - {prepared.environment}
     if prepared.environment is None or not others:
         return
     raise BuildFailed(
         "environment-changed",
-        f"jobs that are there ran in {', '.join(sorted(others))}, "
-        f"and what was built now is {prepared.environment}",
+        f"earlier jobs ran in {', '.join(sorted(others))}, "
+        f"but the environment is now {prepared.environment}",
         log=prepared.log,
-        hint="measure the stack as it is now in another folder: --out",
+        hint="give another folder with --out to measure the stack as it is now",
     )
 
 
-def _words(error: Exception) -> str:
-    """What went wrong; errors that are not ours need their kind to be understood."""
+def _message(error: Exception) -> str:
+    """Return the message of ``error``, with its class if it comes from a library."""
     return str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
 
 
 def _run_blocks(
     work: Sequence[Sequence[Job]],
-    prepared: Mapping[str, Prepared],
+    prepared: Mapping[str, PreparedInspection],
     launcher: Launcher,
-    order: Order,
+    options: InspectOptions,
     observer: Observer,
 ) -> None:
-    """Run the blocks, each slot its own one after another."""
+    """Run the blocks: slots concurrently, the blocks of a slot one after another."""
     stop = Event()
 
     def run_slot(slot: int) -> None:
         for job in (job for block in work for job in block if job.slot == slot):
             if stop.is_set():
                 return
-            result = _ran(launcher, prepared[job.inspection_id], job)
-            write_job(order.out / job.inspection_id, job.number, result)
+            result = _run_job(launcher, prepared[job.inspection_id], job)
+            write_job(options.out / job.inspection_id, job.number, result)
             _log_job(job, result.result)
-            observer.ran(job, result.result)
+            observer.job_finished(job, result.result)
 
     slots = sorted({job.slot for block in work for job in block})
     if len(slots) < 2:
@@ -347,14 +369,14 @@ def _log_job(job: Job, result: Mapping[str, Any]) -> None:
     )
 
 
-def _ran(launcher: Launcher, prepared: Prepared, job: Job) -> JobResult:
-    """One job; a launcher that fails at it is a recorded result, too, whatever it raises."""
+def _run_job(launcher: Launcher, prepared: PreparedInspection, job: Job) -> JobResult:
+    """Run one job; any error of the launcher becomes its result."""
     started_at = datetime.now(UTC)
     try:
         result = launcher.run(prepared, job)
-    except Exception as error:  # libraries of launchers raise kinds of their own
+    except Exception as error:  # launchers use libraries with their own errors
         fields = {"inspection_id": job.inspection_id, "number": job.number}
         logger.exception("launch_failed", extra=fields)
-        finished = failed_to_launch(_words(error), started_at)
-        result = job_result(prepared.inspection, job, finished, unknown_run(launcher.name))
-    return attributed(result, prepared)
+        finished = failed_to_launch(_message(error), started_at)
+        result = job_result(prepared.inspection, job, finished, unknown_setup(launcher.name))
+    return with_environment(result, prepared)

@@ -1,7 +1,7 @@
-"""The documents of an inspection on disk: written whole or not at all.
+"""Reads and writes inspection folders. Every document is written whole or not at all.
 
-The layout is that of inspection documents: ``build/specification``, ``build/log``,
-``build/status`` and, for each job, ``results/N/result``, ``hwinfo`` and ``log``.
+A folder holds ``build/specification``, ``build/log``, ``build/status`` and, for each job,
+``results/N/result``, ``hwinfo`` and ``log``.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from common.formats.job_results import DOCUMENT_VERSION
 from common.host_problems import is_host_build, is_host_end
 from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
 from pis.amun.job_output import decoded, parsed_output, readings_of
-from pis.amun.jobs import Ended, Finished
-from pis.amun.launchers import Inspection, Job, JobResult, Prepared
+from pis.amun.jobs import FinishedJob, JobEnd
+from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _PART = ".part"
-#: What a folder is called while another takes its place.
+#: Suffix of a folder that is being replaced.
 _ASIDE = ".old"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """How the runner ran a job, which nothing that the job prints can change.
+class JobSetup:
+    """How the runner set up a job. The job's output cannot change it.
 
-    :param cpus: processors that the job could use
-    :param cpu_quota: of the control groups, in processors
-    :param threads: thread variables that the job was given
+    :param cpus: number of processors that the job could use
+    :param cpu_quota: quota of the control groups, in processors
+    :param threads: thread variables of the job, such as ``OMP_NUM_THREADS``
     """
 
     launcher: str
@@ -49,7 +49,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class BuildStatus:
-    """How a build ended; ``reason`` is ``None`` where it succeeded."""
+    """How a build ended; ``reason`` is ``None`` if it succeeded."""
 
     reason: str | None
     message: str
@@ -61,7 +61,7 @@ class BuildStatus:
 
     @property
     def host_problem(self) -> bool:
-        """Whether the host is to blame, so that the failure says nothing of the stack."""
+        """Whether the host caused the failure, so that it does not count against the stack."""
         return self.reason is not None and is_host_build(self.reason, self.message)
 
     @property
@@ -70,22 +70,22 @@ class BuildStatus:
         return "succeeded" if self.reason is None else "failed"
 
     def document(self) -> dict[str, Any]:
-        """As it is written to ``build/status``."""
+        """The content of ``build/status``."""
         return {
             "state": self.state,
             "reason": self.reason,
             "host_problem": self.host_problem,
             "message": self.message,
             "exit_code": self.exit_code,
-            "started_at": written_time(self.started_at),
-            "finished_at": written_time(self.finished_at),
+            "started_at": iso_time(self.started_at),
+            "finished_at": iso_time(self.finished_at),
             "environment": self.environment,
             "launcher": self.launcher,
         }
 
 
-def job_result(inspection: Inspection, job: Job, finished: Finished, ran: Ran) -> JobResult:
-    """The result document of a finished job, as of the machine that this runs on."""
+def job_result(inspection: Inspection, job: Job, finished: FinishedJob, ran: JobSetup) -> JobResult:
+    """Return the result document of a job that ran on this machine."""
     script = inspection.script
     result = {
         "document_version": DOCUMENT_VERSION,
@@ -120,28 +120,28 @@ def job_result(inspection: Inspection, job: Job, finished: Finished, ran: Ran) -
             "turn": job.turn,
             "interleaved": job.interleaved,
         },
-        "start_datetime": written_time(finished.started_at),
-        "end_datetime": written_time(finished.ended_at),
+        "start_datetime": iso_time(finished.started_at),
+        "end_datetime": iso_time(finished.ended_at),
     }
     return JobResult(result, _job_log(finished, readings_of(result).fault))
 
 
-def attributed(result: JobResult, prepared: Prepared) -> JobResult:
-    """The result with the environment that the job ran in; one that it names already stays."""
-    named = {
+def with_environment(result: JobResult, prepared: PreparedInspection) -> JobResult:
+    """Add the environment that the job ran in, unless the result names one."""
+    environment = {
         "environment": prepared.environment,
         "python_full_version": prepared.python_version or None,
     }
-    return replace(result, result={**result.result, **named, **result.result})
+    return replace(result, result={**result.result, **environment, **result.result})
 
 
-def failed_to_launch(words: str, started_at: datetime) -> Finished:
-    """A job that never began."""
-    return Finished(
+def failed_to_launch(message: str, started_at: datetime) -> FinishedJob:
+    """Return a job that could not be started, with ``message`` as its standard error."""
+    return FinishedJob(
         exit_code=127,
-        ended=Ended.LAUNCH_FAILED,
+        ended=JobEnd.LAUNCH_FAILED,
         stdout=b"",
-        stderr=words.encode("utf-8", "backslashreplace"),
+        stderr=message.encode("utf-8", "backslashreplace"),
         stdout_truncated=False,
         stderr_truncated=False,
         usage={},
@@ -151,21 +151,21 @@ def failed_to_launch(words: str, started_at: datetime) -> Finished:
     )
 
 
-def unknown_run(launcher: str) -> Ran:
-    """What can be said of how a job ran that never began."""
-    return Ran(launcher, False, None, None, None, {}, None)
+def unknown_setup(launcher: str) -> JobSetup:
+    """Return the setup of a job that could not be started."""
+    return JobSetup(launcher, False, None, None, None, {}, None)
 
 
-def written_time(moment: datetime) -> str:
-    """ISO, UTC, always with microseconds."""
+def iso_time(moment: datetime) -> str:
+    """Format as ISO 8601 in UTC, always with microseconds."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def write_build(
     folder: Path, inspection: Inspection, status: BuildStatus, log: str, dockerfile: str | None
 ) -> None:
-    """Write ``build/``; one that is there is replaced, unless it says the same already."""
-    if _says_the_same(folder, inspection, status):
+    """Write ``build/`` or replace it, unless jobs were measured in the same build."""
+    if _is_same_build(folder, inspection, status):
         return
     files = {
         "specification": _json(inspection.specification.document),
@@ -177,24 +177,20 @@ def write_build(
     _write_folder(folder / "build", files)
 
 
-def _says_the_same(folder: Path, inspection: Inspection, status: BuildStatus) -> bool:
-    """Whether the jobs that are there were measured in this very build."""
+def _is_same_build(folder: Path, inspection: Inspection, status: BuildStatus) -> bool:
     written = read_build(folder)
+    # Through JSON, as it turns tuples into lists.
+    specification = json.loads(json.dumps(inspection.specification.document))
     return (
         bool(measured_jobs(folder))
         and written.get("state") == status.state == "succeeded"
         and written.get("environment") == status.environment
-        and _read(folder / "build" / "specification") == _reread(inspection.specification.document)
+        and _read(folder / "build" / "specification") == specification
     )
 
 
-def _reread(value: Mapping[str, Any]) -> Any:
-    """As JSON gives it back: tuples are lists there."""
-    return json.loads(json.dumps(value))
-
-
 def write_job(folder: Path, number: int, result: JobResult) -> None:
-    """Write ``results/N``, which appears complete."""
+    """Write ``results/N`` atomically."""
     files = {
         "result": _json(result.result),
         "hwinfo": _json(result.result.get("hwinfo") or {}),
@@ -204,40 +200,47 @@ def write_job(folder: Path, number: int, result: JobResult) -> None:
 
 
 def finished_jobs(folder: Path) -> frozenset[int]:
-    """Numbers of the jobs whose results are complete."""
+    """Return the numbers of all jobs that have a result."""
     try:
         entries = list((folder / "results").iterdir())
     except OSError:
         return frozenset()
     return frozenset(
-        int(it.name) for it in entries if _NUMBER.match(it.name) and (it / "result").is_file()
+        int(path.name)
+        for path in entries
+        if _NUMBER.match(path.name) and (path / "result").is_file()
     )
 
 
 def measured_jobs(folder: Path) -> frozenset[int]:
-    """Those of the finished jobs that the host did not end; the others run again."""
-    return frozenset(it for it in finished_jobs(folder) if not is_host_result(read_job(folder, it)))
+    """Return the finished jobs that the host did not end. Those that it ended run again."""
+    return frozenset(
+        number for number in finished_jobs(folder) if not is_host_result(read_job(folder, number))
+    )
 
 
 def is_host_result(result: Mapping[str, Any]) -> bool:
-    """Whether a job was ended by the host, so that it says nothing of the stack."""
+    """Whether the host ended the job, so that the job does not count against the stack."""
     exit_code = result.get("exit_code")
     return is_host_end(result.get("ended"), exit_code if isinstance(exit_code, int) else 0)
 
 
 def environments_of(folder: Path) -> frozenset[str]:
-    """Digests that the results name of jobs that began; results of earlier releases name none."""
-    named = (read_job(folder, it).get("environment") for it in measured_jobs(folder))
-    return frozenset(it for it in named if isinstance(it, str))
+    """Return the digests of the environments that measured jobs ran in.
+
+    Results of earlier releases have none.
+    """
+    digests = (read_job(folder, number).get("environment") for number in measured_jobs(folder))
+    return frozenset(digest for digest in digests if isinstance(digest, str))
 
 
 def read_build(folder: Path) -> dict[str, Any]:
-    """``build/status``; empty if it cannot be read."""
+    """Return ``build/status``; empty if it cannot be read."""
     return _read(folder / "build" / "status")
 
 
 def read_job(folder: Path, number: int) -> dict[str, Any]:
-    """The result document of one job; empty if it cannot be read."""
+    """Return the result document of a job; empty if it cannot be read."""
     return _read(folder / "results" / str(number) / "result")
 
 
@@ -250,7 +253,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def recover(folder: Path) -> None:
-    """Put back what an interrupted run left aside, and remove what it left half written."""
+    """Restore folders that an interrupted run was replacing, and remove incomplete ones."""
     for parent in (folder, folder / "results"):
         for aside in list(parent.glob(f"*{_ASIDE}")):
             _put_back(aside)
@@ -259,7 +262,7 @@ def recover(folder: Path) -> None:
 
 
 def _put_back(aside: Path) -> None:
-    """Finish the exchange: a folder is set aside only after its successor was complete."""
+    """Finish a replacement: an old folder is set aside only when the new one is complete."""
     folder = aside.with_suffix("")
     part = folder.with_name(f"{folder.name}{_PART}")
     if not folder.exists():
@@ -268,9 +271,9 @@ def _put_back(aside: Path) -> None:
 
 
 def _write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Write beside, flush, exchange: what was there is deleted after the new one has its place.
+    """Write a temporary folder, flush it, and swap it for the old one.
 
-    A folder of that name is complete at any moment; :func:`recover` ends what was interrupted.
+    A folder with the final name is always complete; :func:`recover` repairs an interrupted swap.
     """
     part = folder.with_name(f"{folder.name}{_PART}")
     aside = folder.with_name(f"{folder.name}{_ASIDE}")
@@ -292,10 +295,10 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _job_log(finished: Finished, fault: str | None) -> str:
-    """Both outputs, for a person who looks for the cause.
+def _job_log(finished: FinishedJob, fault: str | None) -> str:
+    """Return standard output and standard error as text for a person.
 
-    :param fault: what is wrong with the output of a job that ended well
+    :param fault: what is wrong with the output of a job that ended normally
     """
     parts = [
         f"ended: {finished.ended}, exit code {finished.exit_code}\n",

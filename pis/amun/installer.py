@@ -1,4 +1,4 @@
-"""The installer, uv: how it is called, and what its failures mean."""
+"""Runs uv, the installer, and classifies its failures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from common.redaction import without_credentials
 from pis.amun.launchers import BuildFailed
 from pis.amun.processes import run_group
 
-#: The largest wheels have 3 GB.
+#: One hour, as the largest wheels have 3 GB.
 TIMEOUT_S = 3600.0
 
-#: The first that matches what the installer said tells why it failed.
+#: Reason codes and patterns of uv's messages; the first match counts.
 _REASONS = (
     ("hash-mismatch", r"[Hh]ash mismatch|[Hh]ashes? (?:do|does) not match|no matching hash"),
     (DISK_FULL, r"No space left on device|Disk quota exceeded"),
@@ -35,32 +35,32 @@ _REASONS = (
     ),
 )  # fmt: skip
 _HINTS = {
-    "hash-mismatch": "what the index serves is not what was locked; lock the stack anew",
-    "index-unreachable": "see that this machine reaches its package index, and run again",
-    "no-wheel": "choose a version that has a wheel for this Python and platform; nothing is built",
-    "timed-out": "run again: what was downloaded is kept",
-    DISK_FULL: "make room where THOTH_HOME and the temporary folder are, and run again",
+    "hash-mismatch": "the index serves a file other than the locked one; lock the stack again",
+    "index-unreachable": "check that this machine can reach its package index, and run again",
+    "no-wheel": "choose a version with a wheel for this Python and platform; nothing is compiled",
+    "timed-out": "run again; finished downloads are kept",
+    DISK_FULL: "free space for THOTH_HOME and the temporary folder, and run again",
 }
 
-Say = Callable[[str], None]
+LineCallback = Callable[[str], None]
 
 
 class BuildLog:
-    """What was said while something was built, without credentials.
+    """The log of a build, without credentials.
 
-    :param say: called with each line as it comes
+    :param on_line: called with each line at once
     """
 
-    def __init__(self, say: Say | None = None) -> None:
+    def __init__(self, on_line: LineCallback | None = None) -> None:
         self._lines: list[str] = []
-        self._say = say
+        self._on_line = on_line
 
     def write(self, text: str) -> None:
-        """Add ``text``, which may have several lines."""
+        """Add one or more lines."""
         for line in without_credentials(text).rstrip("\n").splitlines():
             self._lines.append(line)
-            if self._say is not None:
-                self._say(line)
+            if self._on_line is not None:
+                self._on_line(line)
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
@@ -69,11 +69,11 @@ class BuildLog:
 def run_installer(
     arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: BuildLog
 ) -> str:
-    """Run uv with ``arguments``, writing what it says into the log.
+    """Run uv with ``arguments`` and write its messages to the log.
 
-    :param folder: where it is run, so that no configuration of the current folder takes part
+    :param folder: working folder, so that configuration in the current folder has no effect
     :returns: its standard output
-    :raises BuildFailed: with the reason that its words tell
+    :raises BuildFailed: with the reason from its messages
     """
     from uv import find_uv_bin
 
@@ -82,40 +82,43 @@ def run_installer(
         command = [find_uv_bin(), "--no-progress", "--color", "never", *arguments]
         done = run_group(command, environment, folder, TIMEOUT_S)
     except FileNotFoundError as error:
-        raise failed(LAUNCHER_UNAVAILABLE, f"uv cannot be run: {error}", log, 127) from None
+        raise build_failure(LAUNCHER_UNAVAILABLE, f"uv cannot be run: {error}", log, 127) from None
     except subprocess.TimeoutExpired:
-        raise failed("timed-out", f"not done after {TIMEOUT_S:.0f} s", log, 124) from None
+        message = f"uv did not finish within {TIMEOUT_S:.0f} s"
+        raise build_failure("timed-out", message, log, 124) from None
     log.write(done.stderr)
     if done.returncode:
         reason = reason_of(done.stderr)
-        raise failed(reason, _summary(done.stderr), log, done.returncode)
+        raise build_failure(reason, _summary(done.stderr), log, done.returncode)
     return done.stdout
 
 
-def failed(reason: str, message: str, log: BuildLog, exit_code: int = 1) -> BuildFailed:
-    """A failed build with its whole log."""
+def build_failure(
+    reason: str, message: str, log: BuildLog, exit_code: int = 1, hint: str = ""
+) -> BuildFailed:
+    """Write the failure to ``log``, and return it as an error with the whole log.
+
+    :param hint: by default, the usual one for ``reason``
+    """
     message = without_credentials(message)
     log.write(f"failed: {message} [{reason}]")
-    return BuildFailed(
-        reason, message, log=str(log), exit_code=exit_code, hint=_HINTS.get(reason, "")
-    )
+    hint = hint or _HINTS.get(reason, "")
+    return BuildFailed(reason, message, log=str(log), exit_code=exit_code, hint=hint)
 
 
-def reason_of(said: str) -> str:
-    """The reason code of what the installer said on its way out.
+def reason_of(stderr: str) -> str:
+    """Return the reason code for the error messages of the installer.
 
     >>> reason_of("error: Hash mismatch for `numpy==2.2.6`")
     'hash-mismatch'
     """
-    flat = " ".join(said.split())
-    return next((code for code, words in _REASONS if re.search(words, flat)), "build-failed")
+    flat = " ".join(stderr.split())
+    return next((code for code, pattern in _REASONS if re.search(pattern, flat)), "build-failed")
 
 
-def _summary(said: str) -> str:
-    """The installer's own last words in one line."""
-    _, found, rest = said.partition("error: ")
-    if not found:
-        _, found, rest = said.partition("× ")
-    rest = rest.partition("Expected:")[0]
-    words = " ".join((rest if found else said).replace("╰─▶", ":").replace("│", " ").split())
-    return words[:500] or "the installer failed without a word"
+def _summary(stderr: str) -> str:
+    """Return the installer's error in one line."""
+    error = stderr.partition("error: ")[2] or stderr.partition("× ")[2]
+    text = error.partition("Expected:")[0] if error else stderr
+    line = " ".join(text.replace("╰─▶", ":").replace("│", " ").split())
+    return line[:500] or "uv failed without a message"

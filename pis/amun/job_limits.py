@@ -1,28 +1,24 @@
-"""JobLimits of one job. The runner sets them, never the script."""
+"""Limits of one job. The runner sets them, never the script."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 KIBIBYTE = 1024
-
-
 MEBIBYTE = 1024 * KIBIBYTE
-
-
 GIBIBYTE = 1024 * MEBIBYTE
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """Bounds of one job; ``None`` leaves one open, as for the bundled scripts.
+    """Limits of one job; ``None`` means no limit, as for bundled scripts.
 
-    :param wall_s: from start to end; SIGTERM, then SIGKILL to the whole group
-    :param output_bytes: written to both pipes together before the job is ended
+    :param wall_s: run time, then SIGTERM and later SIGKILL to the whole process group
+    :param output_bytes: standard output and standard error together
     :param memory_bytes: resident memory of all its processes together
-    :param processes: processes and threads at a time
-    :param file_bytes: the largest single file
-    :param disk_bytes: all that it writes to its working and temporary folders
+    :param processes: concurrent processes and threads
+    :param file_bytes: size of a single file
+    :param disk_bytes: size of its working folder and temporary folders together
     """
 
     wall_s: float = 600.0
@@ -33,7 +29,7 @@ class JobLimits:
     disk_bytes: int | None = None
 
 
-#: What a submitted script gets, unless its specification asks for other memory or time.
+#: Limits of submitted scripts; a specification can change memory and time.
 CONFINED = JobLimits(
     memory_bytes=2 * GIBIBYTE,
     processes=256,

@@ -1,4 +1,7 @@
-"""The output of a job (JSON if every parser reads it alike, else text) and its measurements."""
+"""The output of a job and its measurements.
+
+Output is kept as JSON only if all parsers agree on its meaning, else as text.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _NOTHING = "nothing, or an empty object"
 
 
 def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
-    """Standard output parsed if it is JSON that every parser reads alike, else as text.
+    """Parse standard output if it is one unambiguous JSON object, else return it as text.
 
     >>> parsed_output(b'{"a": 1}'), parsed_output(b"NaN"), parsed_output(b"")
     ({'a': 1}, 'NaN', {})
@@ -35,34 +38,34 @@ def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
         return text
 
 
-def unparsed_because(text: Any, *, truncated: bool = False) -> str:
-    """Why what a job printed was kept as text, for a person.
+def parse_fault(text: Any, *, truncated: bool = False) -> str:
+    """Explain to a person why :func:`parsed_output` kept the output as text.
 
-    >>> unparsed_because(""), unparsed_because("NaN")
-    ('nothing, or an empty object', 'NaN is no number of JSON')
+    >>> parse_fault(""), parse_fault("NaN")
+    ('nothing, or an empty object', 'NaN is not a JSON number')
     """
     if truncated:
-        return "more than is kept of standard output"
+        return "standard output is longer than the limit and was cut"
     if not isinstance(text, str) or not text.strip():
         return _NOTHING
     try:
         _object_of(text)
     except json.JSONDecodeError as error:
-        more = error.msg == "Extra data"
-        words = "more than one JSON document" if more else f"not JSON: {error.msg}"
-        return f"{words}: line {error.lineno}, column {error.colno}"
+        several = error.msg == "Extra data"
+        message = "more than one JSON document" if several else f"not JSON: {error.msg}"
+        return f"{message}: line {error.lineno}, column {error.colno}"
     except ValueError as error:
         return str(error)
     return _NOTHING
 
 
 def _object_of(text: str) -> dict[str, Any]:
-    """The one JSON object that ``text`` is.
+    """Parse ``text`` as one JSON object.
 
-    :raises ValueError: if parsers would not agree on it, for a person
+    :raises ValueError: if parsers would not agree on it; the message is for a person
     """
     if "\\u0000" in text:
-        raise ValueError("text with a NUL")
+        raise ValueError("a string contains NUL")
     try:
         value = json.loads(
             text,
@@ -70,25 +73,25 @@ def _object_of(text: str) -> dict[str, Any]:
             parse_float=_finite,
             object_pairs_hook=_without_repetition,
         )
-        # What ingest's parser refuses would take the whole result with it.
+        # Ingest's parser would reject the whole result because of a value that it cannot read.
         orjson.dumps({"stdout": value})
     except RecursionError:
         raise ValueError("nested too deep") from None
     except TypeError as error:
-        words = "nested too deep" if "ecursion" in str(error) else str(error)
-        raise ValueError(words) from None
+        message = "nested too deep" if "ecursion" in str(error) else str(error)
+        raise ValueError(message) from None
     if not isinstance(value, dict):
-        raise ValueError("JSON, but no object")
+        raise ValueError("JSON, but not an object")
     return value
 
 
 def decoded(data: bytes) -> str:
-    """As UTF-8; what is none is escaped, and so is NUL, which stores cannot hold."""
+    """Decode as UTF-8; invalid bytes are escaped, and NUL, which databases cannot store."""
     return data.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -99,19 +102,19 @@ def _finite(text: str) -> float:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a key twice")
-    return made
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("an object has the same key twice")
+    return record
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
     """The measurements of a job.
 
-    :param rates: in the order in which they were printed, each in its unit
-    :param units: as documents write them, such as ``GFLOPS``
-    :param unstable: for each, why comparisons leave it out; ``None`` if they use it
+    :param rates: in the order of the output
+    :param units: unit of each rate as documents write it, such as ``GFLOPS``
+    :param unstable: for each rate, why comparisons exclude it; ``None`` if they use it
     :param fault: why a job that ended normally has no measurement
     """
 
@@ -122,25 +125,25 @@ class Readings:
 
 
 def readings_of(result: Mapping[str, Any]) -> Readings:
-    """The measurements in the result document of a job."""
+    """Return the measurements in the result document of a job."""
     if result.get("exit_code") != 0 or result.get("ended", "exited") != "exited":
         return Readings()
-    stdout, cut = result.get("stdout"), result.get("truncated")
+    stdout, truncations = result.get("stdout"), result.get("truncated")
     if not isinstance(stdout, dict) or not stdout:
-        truncated = isinstance(cut, Mapping) and cut.get("stdout") is True
-        return Readings(fault=unparsed_because(stdout or "", truncated=truncated))
+        truncated = isinstance(truncations, Mapping) and truncations.get("stdout") is True
+        return Readings(fault=parse_fault(stdout or "", truncated=truncated))
     try:
         for key in ("name", "component"):
             text_of(stdout, key, "$")
         measurements = measurements_of(stdout, "", "$")
-        for it in measurements:
-            text_of(it.parameters, "device", it.parameters_at)
+        for measurement in measurements:
+            text_of(measurement.parameters, "device", measurement.parameters_at)
         conditions = run_of(dict(result)).conditions
     except InvalidDocument as error:
         return Readings(fault=f"{error.field}: {error.message}")
     if not measurements:
-        given = stdout.keys() & {"@result", "@results"}
-        return Readings(fault="its @result is empty" if given else "the object has no @result")
+        is_empty = stdout.keys() & {"@result", "@results"}
+        return Readings(fault="its @result is empty" if is_empty else "the object has no @result")
     return Readings(
         tuple(it.printed_rate for it in measurements),
         tuple(SPOKEN[it.unit].name for it in measurements),

@@ -1,4 +1,4 @@
-"""One job: a fresh process in a group of its own, watched until all of it is gone."""
+"""Runs one job as a new process group, and waits until all its processes have ended."""
 
 from __future__ import annotations
 
@@ -16,24 +16,20 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from pis.amun.conditions import Conditions, conditions_between, read_conditions
-from pis.amun.job_limits import (
-    KIBIBYTE,
-    MEBIBYTE,
-    JobLimits,
-)
-from pis.amun.processes import dying_with_us, pinned, wait_until_gone
+from pis.amun.job_limits import KIBIBYTE, MEBIBYTE, JobLimits
+from pis.amun.processes import dying_with_parent, kill_group, pinned
 
-#: What is kept of a job's output; the rest is counted, and the result says that it was cut.
+#: How much of a job's output is kept. The rest is counted, and the result marked as truncated.
 STDOUT_BYTES = MEBIBYTE
 STDERR_BYTES = 256 * KIBIBYTE
 
-#: Between SIGTERM and SIGKILL.
+#: Time between SIGTERM and SIGKILL.
 GRACE_S = 2.0
-_WATCH_S = 0.05
-_PIECE_BYTES = 64 * KIBIBYTE
+_WATCH_INTERVAL_S = 0.05
+_READ_BYTES = 64 * KIBIBYTE
 _LAUNCH_FAILED = 127
 
-#: The fields of ``getrusage`` that a result has.
+#: The fields of ``getrusage`` that a result contains.
 _USAGE = (
     "ru_utime", "ru_stime", "ru_maxrss", "ru_ixrss", "ru_idrss", "ru_isrss", "ru_minflt",
     "ru_majflt", "ru_nswap", "ru_inblock", "ru_oublock", "ru_msgsnd", "ru_msgrcv",
@@ -41,39 +37,39 @@ _USAGE = (
 )  # fmt: skip
 
 
-class Ended(StrEnum):
-    """How a job came to its end."""
+class JobEnd(StrEnum):
+    """How a job ended."""
 
     EXITED = "exited"
     SIGNALLED = "signalled"
     TIMED_OUT = "timed-out"
     OUTPUT_LIMIT = "output-limit"
     MEMORY_LIMIT = "memory-limit"
-    #: The machine itself ran short of memory, whatever took it.
+    #: The machine ran short of memory, whichever process used it.
     HOST_MEMORY = "host-memory"
     PROCESS_LIMIT = "process-limit"
     LAUNCH_FAILED = "launch-failed"
 
 
 class Watcher(Protocol):
-    """Looks at a running job now and then."""
+    """Checks the limits of a running job."""
 
-    def breach(self) -> Ended | None:
-        """Which limit the job broke, if it broke one."""
+    def breach(self) -> JobEnd | None:
+        """Return the limit that the job exceeds, if any."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """What a job left behind.
+class FinishedJob:
+    """A job after its end.
 
-    :param exit_code: negative for the signal that ended it; 127 if it could not be started
-    :param usage: ``getrusage`` of the process and of those that it waited for
+    :param exit_code: the negative number of the signal that ended it; 127 if it did not start
+    :param usage: ``getrusage`` of the process and of the children that it waited for
     :param started_at, ended_at: in UTC
-    :param conditions: of the machine, before and after: :func:`conditions_between`
+    :param conditions: of the machine before and after, from :func:`conditions_between`
     """
 
     exit_code: int
-    ended: Ended
+    ended: JobEnd
     stdout: bytes
     stderr: bytes
     stdout_truncated: bool
@@ -92,19 +88,19 @@ def run_job(
     workdir: Path,
     cpus: Sequence[int] | None = None,
     watch: Callable[[int, JobLimits], Watcher] | None = None,
-) -> Finished:
-    """Run ``command`` and wait until nothing of its process group is left alive.
+) -> FinishedJob:
+    """Run ``command`` and wait until all processes of its group have ended.
 
     :param environment: the whole environment of the job; nothing is inherited
-    :param cpus: processors that it is pinned to; those of this process if unset
-    :param watch: made with the job's process id, asked some twenty times a second;
-        a bundled script is not watched, so that nothing takes its time
+    :param cpus: processors that the job is pinned to; by default those of this process
+    :param watch: makes a watcher from the process ID and the limits. It is called some twenty
+        times a second. Bundled scripts have none, so that nothing disturbs their measurement
     """
     before, started_at = read_conditions(), _now()
     try:
         with pinned(cpus):
             process = subprocess.Popen(
-                dying_with_us(command),
+                dying_with_parent(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -114,16 +110,16 @@ def run_job(
             )
     except (OSError, ValueError) as error:
         return _not_launched(error, started_at, before)
-    running = _Running(process, limits, watch(process.pid, limits) if watch else None)
+    running = _RunningJob(process, limits, watch(process.pid, limits) if watch else None)
     ended, status, usage = running.wait()
     ended_at, after = _now(), read_conditions()
     exit_code = os.waitstatus_to_exitcode(status)
-    if ended is Ended.EXITED and exit_code < 0:
-        ended = Ended.SIGNALLED
-    elif ended is not Ended.EXITED:
-        # A script that exits in peace when it is told to end has not finished all the same.
+    if ended is JobEnd.EXITED and exit_code < 0:
+        ended = JobEnd.SIGNALLED
+    elif ended is not JobEnd.EXITED:
+        # A script that handles SIGTERM and exits with 0 has not finished either.
         exit_code = exit_code or -signal.SIGTERM
-    return Finished(
+    return FinishedJob(
         exit_code=exit_code,
         ended=ended,
         stdout=bytes(running.stdout.kept),
@@ -141,33 +137,33 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _not_launched(error: Exception, started_at: datetime, before: Conditions) -> Finished:
-    words = str(error).encode("utf-8", "backslashreplace")
-    return Finished(
-        _LAUNCH_FAILED, Ended.LAUNCH_FAILED, b"", words, False, False,
+def _not_launched(error: Exception, started_at: datetime, before: Conditions) -> FinishedJob:
+    message = str(error).encode("utf-8", "backslashreplace")
+    return FinishedJob(
+        _LAUNCH_FAILED, JobEnd.LAUNCH_FAILED, b"", message, False, False,
         dict.fromkeys(_USAGE, 0), started_at, _now(), conditions_between(before, read_conditions()),
     )  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Output:
-    """The beginning of what came through a pipe."""
+    """The first ``most`` bytes of a pipe, and the number of all bytes."""
 
     most: int
     kept: bytearray = field(default_factory=bytearray)
     seen: int = 0
 
-    def take(self, piece: bytes) -> None:
-        self.seen += len(piece)
-        self.kept += piece[: self.most - len(self.kept)]
+    def add(self, data: bytes) -> None:
+        self.seen += len(data)
+        self.kept += data[: self.most - len(self.kept)]
 
     @property
     def truncated(self) -> bool:
         return self.seen > self.most
 
 
-class _Running:
-    """A process until it is gone: its pipes, its clock, and its group's end."""
+class _RunningJob:
+    """A job's process with its pipes and its deadline."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], limits: JobLimits, watcher: Watcher | None
@@ -179,10 +175,10 @@ class _Running:
         self.stderr = _Output(STDERR_BYTES)
         self.deadline = time.monotonic() + limits.wall_s
         self.killing_at: float | None = None
-        self.ended = Ended.EXITED
+        self.ended = JobEnd.EXITED
 
-    def wait(self) -> tuple[Ended, int, dict[str, float | int]]:
-        """Read, watch and end the job.
+    def wait(self) -> tuple[JobEnd, int, dict[str, float | int]]:
+        """Read the output, enforce the limits, and wait for the end of the job.
 
         :returns: how it ended, its wait status, and its resource usage
         """
@@ -190,10 +186,10 @@ class _Running:
             with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
                 exit_fd = self._register(selector, stack)
                 while not self._exited():
-                    for key, _ in selector.select(self._patience(exit_fd)):
+                    for key, _ in selector.select(self._timeout(exit_fd)):
                         if key.data is not None:
                             self._read(selector, key.fileobj, key.data)
-                    self._judge()
+                    self._enforce_limits()
                 self._signal(signal.SIGKILL)
                 self._drain(selector)
         finally:
@@ -213,36 +209,36 @@ class _Running:
             selector.register(pipe, selectors.EVENT_READ, output)
         try:
             exit_fd = os.pidfd_open(self.process.pid)
-        except OSError:  # an old kernel, or a container that forbids it
+        except OSError:  # not supported by the kernel, or forbidden in the container
             return None
         stack.callback(os.close, exit_fd)
         selector.register(exit_fd, selectors.EVENT_READ, None)
         return exit_fd
 
     def _exited(self) -> bool:
-        """Whether the process ended; it is not collected, so that its id stays its own."""
+        """Whether the process ended. It stays a zombie, so that its ID is not reused."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.process.pid, flags) is not None
 
-    def _patience(self, exit_fd: int | None) -> float:
-        until = self.deadline if self.killing_at is None else self.killing_at
-        left = max(0.0, until - time.monotonic())
-        return min(left, _WATCH_S) if self.watcher or exit_fd is None else left
+    def _timeout(self, exit_fd: int | None) -> float:
+        deadline = self.deadline if self.killing_at is None else self.killing_at
+        left = max(0.0, deadline - time.monotonic())
+        return min(left, _WATCH_INTERVAL_S) if self.watcher or exit_fd is None else left
 
     def _read(
-        self, selector: selectors.BaseSelector, pipe: Any, output: _Output, pieces: int = 16
+        self, selector: selectors.BaseSelector, pipe: Any, output: _Output, most_reads: int = 16
     ) -> None:
-        """Take what there is, in turns, so that endless output never holds the clock up."""
-        for _ in range(pieces):
-            piece = _piece(pipe)
-            if piece is None:
+        """Read what is available, in limited portions: endless output must not stop the clock."""
+        for _ in range(most_reads):
+            data = _available_data(pipe)
+            if data is None:
                 return
-            if not piece:
+            if not data:
                 selector.unregister(pipe)
                 return
-            output.take(piece)
+            output.add(data)
 
-    def _judge(self) -> None:
+    def _enforce_limits(self) -> None:
         now = time.monotonic()
         if self.killing_at is not None:
             if now >= self.killing_at:
@@ -251,12 +247,12 @@ class _Running:
             return
         breach = self.watcher.breach() if self.watcher else None
         if self.stdout.seen + self.stderr.seen > self.limits.output_bytes:
-            breach = breach or Ended.OUTPUT_LIMIT
+            breach = breach or JobEnd.OUTPUT_LIMIT
         if breach is not None:
             self.ended, self.killing_at = breach, now + GRACE_S
             self._signal(signal.SIGKILL)
         elif now >= self.deadline:
-            self.ended, self.killing_at = Ended.TIMED_OUT, now + GRACE_S
+            self.ended, self.killing_at = JobEnd.TIMED_OUT, now + GRACE_S
             self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -264,23 +260,23 @@ class _Running:
             os.killpg(self.process.pid, number)
 
     def _drain(self, selector: selectors.BaseSelector) -> None:
-        """What was still in the pipes; a process that left the group may hold them open."""
+        """Read the rest of the pipes, which a process outside the group may keep open."""
         for key in list(selector.get_map().values()):
             if key.data is not None:
-                self._read(selector, key.fileobj, key.data, pieces=256)
+                self._read(selector, key.fileobj, key.data, most_reads=256)
 
     def _reap(self) -> tuple[int, dict[str, float | int]]:
-        """End the group and collect the process, however this came to its end."""
+        """Kill the group and wait for the process."""
         self._signal(signal.SIGKILL)
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
-        wait_until_gone(self.process.pid)
+        kill_group(self.process.pid)
         return status, {name: getattr(usage, name) for name in _USAGE}
 
 
-def _piece(pipe: IO[bytes]) -> bytes | None:
-    """What can be read at once; ``None`` if there is nothing now, empty at the end."""
+def _available_data(pipe: IO[bytes]) -> bytes | None:
+    """Read without blocking; ``None`` if there is nothing yet, empty at the end."""
     try:
-        return os.read(pipe.fileno(), _PIECE_BYTES)
+        return os.read(pipe.fileno(), _READ_BYTES)
     except BlockingIOError:
         return None

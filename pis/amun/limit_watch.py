@@ -1,4 +1,4 @@
-"""The watch that enforces limits over all processes of a job; the kernel counts each alone."""
+"""Enforces limits over all processes of a job; the kernel limits each process on its own."""
 
 from __future__ import annotations
 
@@ -11,29 +11,25 @@ from pathlib import Path
 
 import psutil
 
-from pis.amun.job_limits import (
-    KIBIBYTE,
-    MEBIBYTE,
-    JobLimits,
-)
-from pis.amun.jobs import Ended
+from pis.amun.job_limits import KIBIBYTE, MEBIBYTE, JobLimits
+from pis.amun.jobs import JobEnd
 
 _PROC = Path("/proc")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PSS = re.compile(rb"(?m)^Pss: +(\d+) kB$")
 _AVAILABLE = re.compile(rb"(?m)^MemAvailable: +(\d+) kB$")
 
-#: What is left to the machine: a job can have the kernel hold memory that is in none of
-#: its processes (sockets, folders of many empty files), and ends before the machine does.
+#: Memory reserved for the machine. A job can make the kernel use memory that belongs to no process
+#: (sockets, folders of many empty files); it is ended before the machine runs out.
 _SPARE_BYTES = 256 * MEBIBYTE
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a tree of processes holds at one moment.
+    """The resources that a tree of processes uses at one moment.
 
-    :param tasks: processes and threads
-    :param resident_bytes: pages that two processes share are counted in both
+    :param tasks: number of processes and threads
+    :param resident_bytes: a page that two processes share counts twice
     """
 
     pids: tuple[int, ...]
@@ -42,49 +38,49 @@ class Footprint:
 
 
 class Watch:
-    """Looks at a job's processes whenever it is asked; a look costs some 0.1 ms.
+    """Checks a job's processes on request; a check takes about 0.1 ms.
 
-    :param pid: the job's first process; its descendants are found from it, and inside the
-        walls of :mod:`pis.amun.sandbox` none can leave it
+    :param pid: the job's first process. All others descend from it, and none can leave the
+        sandbox (:mod:`pis.amun.sandbox`)
     """
 
     def __init__(self, pid: int, limits: JobLimits) -> None:
         self.pid = pid
         self.limits = limits
 
-    def breach(self) -> Ended | None:
-        """Which limit the job's processes break together, if any."""
-        held = footprint(self.pid)
+    def breach(self) -> JobEnd | None:
+        """Return the limit that the job's processes exceed together, if any."""
+        usage = footprint(self.pid)
         most = self.limits.processes
-        if most is not None and held.tasks >= most:
-            return Ended.PROCESS_LIMIT
-        return self._memory_breach(held)
+        if most is not None and usage.tasks >= most:
+            return JobEnd.PROCESS_LIMIT
+        return self._memory_breach(usage)
 
-    def _memory_breach(self, held: Footprint) -> Ended | None:
+    def _memory_breach(self, usage: Footprint) -> JobEnd | None:
         most = self.limits.memory_bytes
         if most is None:
             return None
-        # Exact figures hold up the process that they are of, so they are a second look.
-        if held.resident_bytes > most and proportional_bytes(held.pids) > most:
-            return Ended.MEMORY_LIMIT
-        return Ended.HOST_MEMORY if available_bytes() < _SPARE_BYTES else None
+        # Reading exact figures stops the process for a moment, so they are read only if needed.
+        if usage.resident_bytes > most and proportional_bytes(usage.pids) > most:
+            return JobEnd.MEMORY_LIMIT
+        return JobEnd.HOST_MEMORY if available_bytes() < _SPARE_BYTES else None
 
 
 def footprint(pid: int) -> Footprint:
-    """What ``pid`` and all its descendants hold; those that end meanwhile are left out."""
+    """Return what ``pid`` and all its descendants use; those that end meanwhile do not count."""
     pids = tuple(_tree(pid))
     return Footprint(pids, sum(map(_tasks, pids)), sum(map(_resident_bytes, pids)))
 
 
 def proportional_bytes(pids: tuple[int, ...]) -> int:
-    """Memory of all ``pids``, where a page that n of them share counts once (PSS, proc(5))."""
+    """Return the memory of all ``pids``; a page that several share counts once (PSS, proc(5))."""
     return sum(map(_proportional_bytes, pids))
 
 
 def available_bytes() -> int:
-    """What the machine can still give without swapping (``MemAvailable``, proc(5))."""
-    found = _AVAILABLE.search((_PROC / "meminfo").read_bytes())
-    return int(found[1]) * KIBIBYTE if found else 1 << 62
+    """Return the memory available without swapping (``MemAvailable``, proc(5))."""
+    match = _AVAILABLE.search((_PROC / "meminfo").read_bytes())
+    return int(match[1]) * KIBIBYTE if match else 1 << 62
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -95,16 +91,16 @@ def _tree(pid: int) -> Iterator[int]:
                 yield from _tree(int(child))
     except FileNotFoundError:
         if not _LISTS_CHILDREN:
-            yield from _found_by_parents(pid)
+            yield from _descendants_by_scan(pid)
     except ProcessLookupError:
         return
 
 
-#: Whether the kernel names a process' children (``CONFIG_PROC_CHILDREN``); most do.
+#: Whether the kernel lists the children of a process (``CONFIG_PROC_CHILDREN``); most do.
 _LISTS_CHILDREN = (_PROC / "thread-self" / "children").exists()
 
 
-def _found_by_parents(pid: int) -> Iterator[int]:
+def _descendants_by_scan(pid: int) -> Iterator[int]:
     with contextlib.suppress(psutil.Error):
         yield from (child.pid for child in psutil.Process(pid).children(recursive=True))
 
@@ -128,9 +124,9 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _proportional_bytes(pid: int) -> int:
-    """Its resident bytes where the exact figure may not be read: rather too much."""
+    """Return the proportional bytes, or the resident ones, which are more, if not readable."""
     try:
-        found = _PSS.search((_PROC / str(pid) / "smaps_rollup").read_bytes())
+        match = _PSS.search((_PROC / str(pid) / "smaps_rollup").read_bytes())
     except OSError:
         return _resident_bytes(pid)
-    return int(found[1]) * KIBIBYTE if found else 0
+    return int(match[1]) * KIBIBYTE if match else 0

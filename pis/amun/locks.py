@@ -29,15 +29,15 @@ from pis.amun.indexes import index_name
 from pis.amun.schema import SpecificationProblem, inside
 
 NEEDS_HASHES = (
-    "missing: only what a lock names by its hash is installed; lock it with hashes, "
+    "missing: only files with a locked hash are installed; lock the package with hashes, "
     "as `thoth pi pin` does"
 )
-_ONLY_RELEASES = "only releases that an index serves are installed, no {what}"
+_ONLY_RELEASES = "only releases of a package index can be installed, not {what}"
 _SOURCES = {
-    SourceKind.REPOSITORY: "repository",
-    SourceKind.LOCAL_PATH: "folder",
-    SourceKind.ADDRESS: "address",
-    SourceKind.EDITABLE: "editable folder",
+    SourceKind.REPOSITORY: "a repository",
+    SourceKind.LOCAL_PATH: "a local path",
+    SourceKind.ADDRESS: "a URL",
+    SourceKind.EDITABLE: "an editable folder",
 }
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
@@ -84,23 +84,23 @@ class LockedPackage:
         return f"{self.name}{extras}=={self.version}{marker}"
 
     def served_by(self, index: str) -> LockedPackage:
-        """The same release from ``index``."""
+        """Return the same release from ``index``."""
         return replace(self, index=index)
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """Everything that a stack consists of.
+    """All packages of a stack.
 
-    :param packages: by name
-    :param python_version: ``major.minor`` that the lock was made for, if it says so
+    :param packages: sorted by name
+    :param python_version: Python that the lock was made for, such as ``3.11``, if known
     """
 
     packages: tuple[LockedPackage, ...] = ()
     python_version: str | None = None
 
     def version_of(self, *names: str) -> str | None:
-        """The locked version of the first of ``names`` that is in the lock."""
+        """Return the locked version of the first of ``names`` that is in the lock."""
         versions = {package.name: package.version for package in self.packages}
         return next((versions[name] for name in names if name in versions), None)
 
@@ -113,14 +113,12 @@ def read_pipfile_lock(
     :param python_version: overrides the version in the lock
     """
     if not isinstance(value, Mapping):
-        return Lock(), [
-            SpecificationProblem(at, "not an object: the content of a Pipfile.lock was expected")
-        ]
+        message = "not a JSON object: give the content of a Pipfile.lock"
+        return Lock(), [SpecificationProblem(at, message)]
     default = value.get("default")
     if not isinstance(default, Mapping):
-        return Lock(), [
-            SpecificationProblem(inside(at, "default"), "missing: the object of locked packages")
-        ]
+        message = "missing: give the object of locked packages"
+        return Lock(), [SpecificationProblem(inside(at, "default"), message)]
     meta = value.get("_meta")
     requires = meta.get("requires") if isinstance(meta, Mapping) else None
     python = requires.get("python_version") if isinstance(requires, Mapping) else None
@@ -135,7 +133,7 @@ def read_pipfile_lock(
 def read_requirements(
     text: str, at: str, python_version: str | None = None
 ) -> tuple[Lock, list[SpecificationProblem]]:
-    """Read a requirements file in which every line has its hashes."""
+    """Read a requirements file with hashes on every line."""
     reader = _Reader()
     for number, line in logical_lines(text):
         field = f"{at}: line {number}"
@@ -172,7 +170,7 @@ def read_pylock(
 
 
 class _Reader:
-    """Collects valid packages, and every problem of the others."""
+    """Collects valid packages, and all problems of invalid ones."""
 
     def __init__(self) -> None:
         self._problems: list[SpecificationProblem] = []
@@ -182,7 +180,7 @@ class _Reader:
     def collecting(self, field: str | None = None) -> Iterator[None]:
         """Turn an error inside the block into a problem.
 
-        :param field: for the problem; that of the error if unset
+        :param field: path in the problem; that of the error if unset
         """
         try:
             yield
@@ -190,7 +188,7 @@ class _Reader:
             self._problems.append(SpecificationProblem(field or error.field, error.message))
 
     def add(self, entry: LockEntry, at: str) -> None:
-        """Take an entry if all its parts are valid."""
+        """Add an entry, or its problems if any part is invalid."""
         release = _version(entry.version)
         hashes = tuple(sorted({it for it in entry.hashes if not it.startswith("md5:")}))
         faults = list(_faults(entry, release, hashes))
@@ -208,25 +206,29 @@ class _Reader:
             self._packages.append((entry.origin, package))
 
     def lock(self, python_version: str | None) -> tuple[Lock, list[SpecificationProblem]]:
-        """One entry for each package: of several, the one whose marker holds on this platform."""
+        """Return one entry per package: of several, the one whose marker holds here."""
         environment = environment_of(python_version)
         by_name: dict[str, list[tuple[str, LockedPackage]]] = defaultdict(list)
         for at, package in self._packages:
             by_name[package.name].append((at, package))
         kept = []
         for name, entries in sorted(by_name.items()):
-            held = [it for it in entries if len(entries) == 1 or holds(it[1].marker, environment)]
-            if len(held) > 1:
-                message = f"{name} is locked {len(held)} times for this platform"
-                self._problems.append(SpecificationProblem(held[1][0], message))
-            kept += [package for _, package in held[:1]]
+            chosen = [
+                entry
+                for entry in entries
+                if len(entries) == 1 or holds(entry[1].marker, environment)
+            ]
+            if len(chosen) > 1:
+                message = f"{name} is locked {len(chosen)} times for this platform"
+                self._problems.append(SpecificationProblem(chosen[1][0], message))
+            kept += [package for _, package in chosen[:1]]
         return Lock(tuple(kept), python_version), self._problems
 
 
 def _pinned(entry: LockEntry) -> LockEntry:
-    """The entry, if it is one release of an index.
+    """Return ``entry`` if it pins one release of an index.
 
-    :raises InvalidDocument: if it is not
+    :raises InvalidDocument: otherwise
     """
     at = entry.origin
     if entry.source is not None:
@@ -234,9 +236,9 @@ def _pinned(entry: LockEntry) -> LockEntry:
         message = _ONLY_RELEASES.format(what=_SOURCES[entry.source])
         raise InvalidDocument(Reason.INVALID_REQUIREMENT, message, field=field)
     if not entry.version:
-        message = "missing: one version was expected"
+        message = "missing: give `==` and one version"
         if entry.target:
-            message = f"{entry.target!r} pins nothing: `==` and one version was expected"
+            message = f"{entry.target!r} does not pin a version: give `==` and one version"
         raise InvalidDocument(Reason.INVALID_VERSION, message, field=inside(at, "version"))
     return entry
 
@@ -245,21 +247,21 @@ def _entry_of_line(text: str, number: int, at: str) -> LockEntry:
     line = parse_line(text, number, at)
     if not line.requirement:
         option = line.options[0][0]
-        raise _refusal(f"the option {option} is not followed: list every package here")
+        raise _refusal(f"the option {option} is not supported: list every package here")
     if other := next((name for name, _ in line.options if name != "--hash"), None):
-        raise _refusal(f"{other}: only --hash is known here")
+        raise _refusal(f"the option {other} is not supported: only --hash is")
     if not _is_short(line.requirement):
         raise _refusal(
-            f"over {_MOST_CHARACTERS} characters, or too many brackets, without the hashes"
+            f"over {_MOST_CHARACTERS} characters or {_MOST_BRACKETS} brackets, without the hashes"
         )
     requirement = parse_requirement(line.requirement)
     name, version = requirement.name, pinned(requirement.specifier)
     if name is None:
-        raise _refusal(f"not a requirement that can be read: {requirement.problem}")
+        raise _refusal(f"not a valid requirement: {requirement.problem}")
     if requirement.url:
-        raise _refusal(f"{name}: {_ONLY_RELEASES.format(what='address')}")
+        raise _refusal(f"{name}: {_ONLY_RELEASES.format(what=_SOURCES[SourceKind.ADDRESS])}")
     if version is None or requirement.specifier.startswith("==="):
-        raise _refusal(f"{name}: pins nothing: `==` and one version was expected")
+        raise _refusal(f"{name}: does not pin a version: give `==` and one version")
     hashes = tuple(line.values("--hash"))
     return LockEntry(
         name, version, hashes, requirement.marker, extras=requirement.extras, origin=at
@@ -273,20 +275,20 @@ def _refusal(message: str) -> InvalidDocument:
 def _faults(
     entry: LockEntry, release: str | None, hashes: tuple[str, ...]
 ) -> Iterable[tuple[str, str]]:
-    """Key and message of every invalid part of ``entry``."""
+    """Yield key and message of every invalid part of ``entry``."""
     if not _NAME.match(entry.name):
         yield "", f"{entry.name[:80]!r} is not the name of a package"
     if release is None:
         yield "version", f"{entry.version[:80]!r} is not a version (PEP 440)"
     if not hashes:
         yield "hashes", NEEDS_HASHES
-    wrong = next((it for it in hashes if not _HASH.match(it)), None)
+    wrong = next((digest for digest in hashes if not _HASH.match(digest)), None)
     if wrong is not None:
         yield "hashes", f"{wrong[:80]!r} is not `sha256:` and 64 hex digits"
     if entry.marker is not None and not _is_marker(entry.marker):
-        yield "markers", f"{str(entry.marker)[:80]!r} is not a marker (PEP 508) that is known here"
+        yield "markers", f"{str(entry.marker)[:80]!r} is not a supported marker (PEP 508)"
     if not all(map(_NAME.match, entry.extras)):
-        yield "extras", "not all are names of extras"
+        yield "extras", "contains an invalid name of an extra"
     if not _is_index(entry.index):
         yield "index", "not the name of an index"
 
@@ -303,12 +305,12 @@ def _version(text: str) -> str | None:
 def _is_index(text: Any) -> bool:
     try:
         return text is None or (isinstance(text, str) and bool(index_name(text, {})))
-    except ValueError:  # of an address that cannot be split
+    except ValueError:  # a URL that cannot be parsed
         return False
 
 
 def pipfile_lock_of(lock: Lock) -> dict[str, Any]:
-    """The content of a ``Pipfile.lock``, the format that ingest reads."""
+    """Return the content of a ``Pipfile.lock``, the format that ingest reads."""
     requires = {"python_version": lock.python_version} if lock.python_version else {}
     entries = {}
     for package in lock.packages:
@@ -324,7 +326,7 @@ def pipfile_lock_of(lock: Lock) -> dict[str, Any]:
 
 
 def holds(marker: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether a package with ``marker`` is installed for an interpreter."""
+    """Whether ``marker`` is true in ``environment``; no marker is always true."""
     return marker is None or Marker(marker).evaluate(dict(environment))
 
 
@@ -351,10 +353,9 @@ def _is_short(text: str) -> bool:
 
 
 def environment_of(python_version: str | None) -> dict[str, str]:
-    """Variables for markers, before the target interpreter exists.
+    """Return variables for markers before the target interpreter is known.
 
-    ``3.11`` has no patch level. It is that of the running interpreter if that is a 3.11, which is
-    then used, else 0.
+    For ``3.11``, the patch level is that of the running interpreter if it is a 3.11, else 0.
     """
     version = _PYTHON.match(python_version or "")
     if version is None:

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs, as its management library (NVML) sees them; none where it is absent."""
+"""NVIDIA GPUs as their management library (NVML) reports them; without it there are none."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import re
 from functools import cache
 from typing import Any
 
-#: Clocks held down by heat or by a power supply that ordered it: NVML's
-#: ``nvmlClocksEventReasons``. A power cap is left out: a GPU at its rated power is no exception.
+#: Clocks lowered because of heat or on request of the power supply (``nvmlClocksEventReasons``).
+#: A power cap does not count: running at the rated power is normal.
 _SW_THERMAL, _HW_THERMAL, _POWER_BRAKE = 0x20, 0x40, 0x80
 _THROTTLED = _SW_THERMAL | _HW_THERMAL | _POWER_BRAKE
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Name, compute capability and versions of every GPU, in the driver's order."""
+    """Describe every GPU, in the driver's order."""
     nvml = _nvml()
     if nvml is None:
         return []
     try:
-        return [_described(nvml, handle) for handle in _handles(nvml)]
-    except nvml.NVMLError:  # a GPU was lost meanwhile: half a list would be another machine
+        return [_description(nvml, handle) for handle in _handles(nvml)]
+    except nvml.NVMLError:  # a GPU was lost: a shorter list would describe another machine
         return []
 
 
 def throttle_reasons() -> list[str]:
-    """Why clocks are held down just now, of each GPU as ``0: 0x40``; a cap of power is none."""
+    """Return why clocks are lowered at this moment, such as ``0: 0x40`` for the first GPU."""
     nvml = _nvml()
     if nvml is None:
         return []
@@ -35,7 +35,7 @@ def throttle_reasons() -> list[str]:
 
 
 def thermal_violations_ns() -> int:
-    """For how long heat held clocks down, over all GPUs since the driver was loaded."""
+    """Return how long heat has lowered clocks since the driver was loaded, over all GPUs."""
     nvml = _nvml()
     if nvml is None:
         return 0
@@ -44,25 +44,25 @@ def thermal_violations_ns() -> int:
 
 @cache
 def _nvml() -> Any:
-    """The library, started once for this process; ``None`` without it or its driver."""
+    """Return the initialised library; ``None`` without it or its driver."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # the library raises a kind of its own for every cause
+    except Exception:  # the library has a class of errors for every cause
         return None
     return pynvml
 
 
 def _handles(nvml: Any) -> list[Any]:
-    """All GPUs; none where one is lost and the driver says so."""
+    """Return all GPUs; none if the driver reports that one is lost."""
     try:
         return [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError:
         return []
 
 
-def _described(nvml: Any, handle: Any) -> dict[str, Any]:
+def _description(nvml: Any, handle: Any) -> dict[str, Any]:
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     return {
         "name": _text(nvml.nvmlDeviceGetName(handle)),
@@ -77,7 +77,7 @@ def _described(nvml: Any, handle: Any) -> dict[str, Any]:
 def _reasons(nvml: Any, handle: Any) -> int:
     try:
         return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)) & _THROTTLED
-    except nvml.NVMLError:  # not every GPU tells
+    except nvml.NVMLError:  # not supported by every GPU
         return 0
 
 
@@ -90,7 +90,7 @@ def _thermal_ns(nvml: Any, handle: Any) -> int:
 
 
 def _cuda(nvml: Any) -> str | None:
-    """The newest CUDA that the driver serves."""
+    """Return the newest CUDA version that the driver supports."""
     try:
         version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
     except nvml.NVMLError:
@@ -100,15 +100,15 @@ def _cuda(nvml: Any) -> str | None:
 
 @cache
 def _cudnn() -> str | None:
-    """The system's cuDNN; one that came in a wheel is part of the stack, not of the machine."""
+    """Return the version of the system's cuDNN; one from a wheel belongs to the stack."""
     name = ctypes.util.find_library("cudnn")
     if name is None:
         return None
-    found = re.search(r"\.so\.(\d+)", name)
     try:
         version = int(ctypes.CDLL(name).cudnnGetVersion())
     except (OSError, AttributeError):
-        return found[1] if found else None
+        suffix = re.search(r"\.so\.(\d+)", name)
+        return suffix[1] if suffix else None
     base = 10_000 if version >= 90_000 else 1000
     return f"{version // base}.{version % base // 100}"
 

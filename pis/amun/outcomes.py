@@ -1,4 +1,4 @@
-"""What became of an inspection, read back from its folder."""
+"""The outcome of an inspection, read from its folder."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ from statistics import median
 
 from common.job_stability import noise_warnings, robust_variation
 from common.packages import distributions_of
-from pis.amun.inspection_folder import (
-    finished_jobs,
-    is_host_result,
-    read_job,
-)
+from pis.amun.inspection_folder import finished_jobs, is_host_result, read_job
 from pis.amun.job_output import Readings, readings_of
 from pis.amun.launchers import BuildFailed, Inspection
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How steady the jobs of an inspection were in one of the measurements that each made.
+    """How much one measurement varied between the jobs of an inspection.
 
-    :param jobs: that made it
-    :param left_out: how many of them no comparison will use, by reason
-    :param variation: coefficient of variation between the rates of the others, from the median
-        absolute deviation; ``None`` below two jobs
+    :param jobs: number of jobs with this measurement
+    :param left_out: how many of them comparisons exclude, by reason
+    :param variation: coefficient of variation of the other rates, from the median absolute
+        deviation; ``None`` for fewer than two
     """
 
     jobs: int
@@ -36,16 +32,16 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class InspectionOutcome:
-    """One inspection after an invocation.
+    """One inspection after a run.
 
-    :param state: ``measured`` if every job was, ``failed`` if one was not,
-        ``build_failed`` if there was nothing to run them in, ``host_problem`` if the host kept
-        the build or a job from coming to an end, and nothing else went wrong
-    :param failed: jobs that were not measured, those that the host ended included
-    :param host_problems: jobs that the host ended; they run again
-    :param rates: of the jobs that were measured, for each of their measurements in order
-    :param unit: of the rates
-    :param noise: of each measurement that its jobs made, in the order in which they print them
+    :param state: ``measured`` if all jobs were measured, ``failed`` if a job failed,
+        ``build_failed`` if the environment could not be built, ``host_problem`` if only the host
+        prevented the build or a job
+    :param failed: number of jobs without a measurement, including those that the host ended
+    :param host_problems: number of jobs that the host ended; they run again
+    :param rates: all measurements of all measured jobs, in order; empty if units differ
+    :param fault: what is wrong with the output of the first job that ended normally without result
+    :param noise: for each measurement, in the order of the jobs' output
     """
 
     inspection_id: str
@@ -58,68 +54,69 @@ class InspectionOutcome:
     rates: tuple[float, ...]
     unit: str | None
     failure: BuildFailed | None = None
-    #: What is wrong with the output of the first job that ended well and has no result.
     fault: str | None = None
     noise: tuple[Noise, ...] = ()
     host_problems: int = 0
 
     @property
     def label(self) -> str:
-        """The measured component for a person; ``unknown`` if no job named it."""
+        """Name and version of the measured component; ``unknown`` if no job named it."""
         return " ".join(filter(None, [self.component, self.component_version])) or "unknown"
 
     @property
     def warnings(self) -> Iterator[str]:
-        """What a person should know at once about the noise of its jobs, no text twice."""
+        """Warnings about noise, for a person, without duplicates."""
         texts = (
             warning
-            for it in self.noise
-            for warning in noise_warnings(self.label, it.jobs, it.left_out, it.variation)
+            for noise in self.noise
+            for warning in noise_warnings(self.label, noise.jobs, noise.left_out, noise.variation)
         )
         return iter(dict.fromkeys(texts))
 
     @property
     def median_rate(self) -> float | None:
-        """Over the measured jobs."""
+        """Median over the measured jobs."""
         return median(self.rates) if self.rates else None
 
 
 def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -> InspectionOutcome:
-    """What the folder of an inspection says of it."""
+    """Read the outcome of ``inspection`` from its folder below ``out``."""
     folder = out / inspection.inspection_id
     numbers = finished_jobs(folder) & set(range(inspection.specification.batch_size))
     results = [read_job(folder, number) for number in sorted(numbers)]
-    read = [readings_of(it) for it in results]
-    said = [it["stdout"] for it, readings in zip(results, read, strict=True) if readings.rates]
-    units = {unit for readings in read for unit in readings.units}
-    component = next((str(it["component"]) for it in said if it.get("component")), None)
-    failed = len(results) - len(said)
+    readings = [readings_of(result) for result in results]
+    outputs = [result["stdout"] for result, job in zip(results, readings, strict=True) if job.rates]
+    units = {unit for job in readings for unit in job.units}
+    component = next(
+        (str(output["component"]) for output in outputs if output.get("component")), None
+    )
+    failed = len(results) - len(outputs)
     host_problems = sum(map(is_host_result, results))
-    locked = inspection.specification.lock.version_of(*distributions_of(_historic(component)))
+    locked = inspection.specification.lock.version_of(*distributions_of(_library(component)))
     return InspectionOutcome(
         inspection_id=inspection.inspection_id,
         folder=folder,
         state=_state(failure, failed, host_problems),
         component=component,
         component_version=locked,
-        measured=len(said),
+        measured=len(outputs),
         failed=failed,
-        rates=tuple(rate for it in read for rate in it.rates) if len(units) == 1 else (),
+        rates=tuple(rate for job in readings for rate in job.rates) if len(units) == 1 else (),
         unit=units.pop() if len(units) == 1 else None,
         failure=failure,
-        fault=next((it.fault for it in read if it.fault), None),
-        noise=tuple(_noise(read)),
+        fault=next((job.fault for job in readings if job.fault), None),
+        noise=tuple(_noise(readings)),
         host_problems=host_problems,
     )
 
 
-def _noise(read: Sequence[Readings]) -> Iterator[Noise]:
-    for place in range(max((len(it.rates) for it in read), default=0)):
-        made = [it for it in read if place < len(it.rates)]
-        reasons = Counter(str(it.unstable[place]) for it in made if it.unstable[place])
-        rates = [it.rates[place] for it in made if not it.unstable[place]]
+def _noise(readings: Sequence[Readings]) -> Iterator[Noise]:
+    for n in range(max((len(job.rates) for job in readings), default=0)):
+        jobs = [job for job in readings if n < len(job.rates)]
+        reasons = Counter(str(job.unstable[n]) for job in jobs if job.unstable[n])
+        rates = [job.rates[n] for job in jobs if not job.unstable[n]]
         variation = robust_variation(rates) if len(rates) > 1 else None
-        yield Noise(len(made), dict(sorted(reasons.items())), variation)
+        yield Noise(len(jobs), dict(sorted(reasons.items())), variation)
 
 
 def _state(failure: BuildFailed | None, failed: int, host_problems: int) -> str:
@@ -130,6 +127,6 @@ def _state(failure: BuildFailed | None, failed: int, host_problems: int) -> str:
     return "host_problem" if host_problems else "measured"
 
 
-def _historic(component: str | None) -> str | None:
-    """The name under which the packages of a component are known."""
+def _library(component: str | None) -> str | None:
+    """Return the name that :func:`distributions_of` has for a component."""
     return "pytorch" if component == "torch" else component

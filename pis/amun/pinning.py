@@ -1,4 +1,4 @@
-"""Specifications made from a wish: the newest releases that fit, pinned with their hashes."""
+"""Makes specifications from requirements: the newest releases that meet them, with hashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from common.packages import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
-from pis.amun.installer import BuildLog, Say, run_installer
+from pis.amun.installer import BuildLog, LineCallback, run_installer
 from pis.amun.locks import Lock, pipfile_lock_of, read_requirements
 from pis.amun.schema import InvalidSpecification, SpecificationProblem
 from pis.amun.specification import load_specification
@@ -31,29 +31,30 @@ def pinned_specification(
     *,
     index: str = DEFAULT_INDEX,
     indexes: Mapping[str, str] | None = None,
-    say: Say | None = None,
+    on_line: LineCallback | None = None,
 ) -> dict[str, Any]:
-    """A specification of a script on a stack that fulfils ``requirements``.
+    """Make a specification that runs a script on a stack that meets ``requirements``.
 
-    Everything that they need is locked, too, from wheels for this platform.
+    The stack includes all dependencies, as wheels for this platform.
 
     :param script: name of an indicator, or the text of a script
     :param requirements: such as ``numpy==2.1.0``
-    :param python_version: such as ``3.11``; the running interpreter's if unset
-    :param index: the name of the only index that is asked
+    :param python_version: such as ``3.11``; by default, that of the running interpreter
+    :param index: name of the only index to use
     :param indexes: configured indexes, name to URL
-    :raises InvalidSpecification: naming what cannot be used
+    :param on_line: called with each line of the installer's output
+    :raises InvalidSpecification: for invalid requirements, with all problems
     :raises BuildFailed: if the index has no such stack, or does not answer
     """
-    wanted = _requirements(requirements)
+    parsed = _requirements(requirements)
     python = python_version or f"{sys.version_info.major}.{sys.version_info.minor}"
-    lock = _locked(wanted, python, index, dict(indexes or {}), say)
+    lock = _locked(parsed, python, index, dict(indexes or {}), on_line)
     specification = {
         "script": script,
         **({"parameters": dict(parameters)} if parameters else {}),
         "python": {
             "requirements": {
-                "packages": {canonicalize_name(it.name): _wanted(it) for it in wanted},
+                "packages": {canonicalize_name(it.name): _pipfile_entry(it) for it in parsed},
                 "requires": {"python_version": python},
             },
             "requirements_locked": pipfile_lock_of(lock),
@@ -66,7 +67,7 @@ def pinned_specification(
 
 
 def _requirements(texts: Sequence[str]) -> list[Requirement]:
-    read, problems = [], []
+    requirements, problems = [], []
     for text in texts:
         try:
             requirement = Requirement(text)
@@ -75,16 +76,16 @@ def _requirements(texts: Sequence[str]) -> list[Requirement]:
             continue
         if requirement.url:
             problems.append(
-                SpecificationProblem(text, "only releases that an index serves can be pinned")
+                SpecificationProblem(text, "only releases of a package index can be pinned")
             )
-        read.append(requirement)
+        requirements.append(requirement)
     if problems:
         raise InvalidSpecification(problems)
-    return read
+    return requirements
 
 
-def _wanted(requirement: Requirement) -> Any:
-    """A requirement as a Pipfile has it."""
+def _pipfile_entry(requirement: Requirement) -> Any:
+    """Return the entry of a requirement in a Pipfile."""
     version = str(requirement.specifier) or "*"
     extras, marker = sorted(requirement.extras), requirement.marker
     if not extras and marker is None:
@@ -94,21 +95,22 @@ def _wanted(requirement: Requirement) -> Any:
 
 
 def _locked(
-    wanted: Sequence[Requirement],
+    requirements: Sequence[Requirement],
     python: str,
     index: str,
     indexes: dict[str, str],
-    say: Say | None,
+    on_line: LineCallback | None,
 ) -> Lock:
     if index != DEFAULT_INDEX and index not in indexes:
         known = ", ".join([DEFAULT_INDEX, *sorted(indexes)])
-        words = f"{index!r} is not configured here (there are: {known})"
-        raise InvalidSpecification([SpecificationProblem("index", words)])
+        message = f"{index!r} is not configured: use one of {known}"
+        raise InvalidSpecification([SpecificationProblem("index", message)])
     with scratch_folder("uv") as folder:
-        (folder / "wanted.txt").write_text("".join(f"{it}\n" for it in wanted), encoding="utf-8")
-        arguments = [*_COMPILE, "--python-version", python, "wanted.txt"]
+        text = "".join(f"{requirement}\n" for requirement in requirements)
+        (folder / "requirements.in").write_text(text, encoding="utf-8")
+        arguments = [*_COMPILE, "--python-version", python, "requirements.in"]
         environment = installer_environment(index, indexes)
-        text = run_installer(arguments, environment, folder, BuildLog(say))
+        text = run_installer(arguments, environment, folder, BuildLog(on_line))
     lock, problems = read_requirements(text, "the lock", python)
     if problems:
         raise InvalidSpecification(problems)

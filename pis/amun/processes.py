@@ -1,4 +1,4 @@
-"""Processes from outside: where they run, with whom they end, and whether they are gone."""
+"""Start and end child processes: CPU affinity, signals, process groups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shutil import which
 
 import psutil
 
-_GONE_S = 2.0
+_KILL_TIMEOUT_S = 2.0
 
 
 @contextlib.contextmanager
 def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
-    """What is started within inherits ``cpus`` as its affinity."""
+    """Processes that are started inside the block run on ``cpus`` only."""
     if not cpus:
         yield
         return
@@ -31,38 +31,41 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, own)
 
 
-def dying_with_us(command: Sequence[str]) -> list[str]:
-    """A job of a runner that was killed would disturb those of the next one."""
+def dying_with_parent(command: Sequence[str]) -> list[str]:
+    """Return ``command`` so that the kernel kills it when this process dies.
+
+    Otherwise, a job of a killed runner would disturb the jobs of the next one.
+    """
     setpriv = which("setpriv")
     return [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *command]
 
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP are what Ctrl-C is; one that is ignored (``nohup``) stays so."""
+    """Inside the block, SIGTERM and SIGHUP act as Ctrl-C, unless ignored (``nohup``)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    taken = [it for it in numbers if signal.getsignal(it) is signal.SIG_DFL]
-    for number in taken:
+    replaced = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in replaced:
         signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for number in taken:
+        for number in replaced:
             signal.signal(number, signal.SIG_DFL)
 
 
 def run_group(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` in a group of its own, of which nothing is left however this ends.
+    """Run ``command`` in a process group of its own, and kill the whole group afterwards.
 
     :raises subprocess.TimeoutExpired: after ``timeout_s``
     """
     with subprocess.Popen(
-        dying_with_us(command),
+        dying_with_parent(command),
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.DEVNULL,
@@ -75,14 +78,14 @@ def run_group(
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         finally:
-            wait_until_gone(process.pid)
+            kill_group(process.pid)
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-def wait_until_gone(group: int) -> None:
-    """Until no process of the group runs; those that nobody collected yet run no more."""
-    until = time.monotonic() + _GONE_S
-    while time.monotonic() < until:
+def kill_group(group: int) -> None:
+    """Kill the process group, and wait until none of its processes runs; zombies do not count."""
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    while time.monotonic() < deadline:
         try:
             os.killpg(group, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

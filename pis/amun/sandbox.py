@@ -1,10 +1,10 @@
-"""The sandbox of submitted scripts: their own processes, files, network and user, by bubblewrap.
+"""The sandbox of submitted scripts, made by bubblewrap: own processes, files, network and user.
 
-No daemon and no set-up are needed: :func:`confined` turns a command into one that runs in the
-sandbox, for root and for ordinary users alike. ``docs/guides/launchers.md`` says what the sandbox
-prevents and what it does not. A seccomp filter closes what namespaces and limits leave open: new
-user namespaces (with one, a job could mount memory without bound), memory that no process maps
-and nobody counts, and socket families without a namespace.
+It needs no daemon and no set-up: :func:`confined` turns a command into one that runs in the
+sandbox, for root and for ordinary users. ``docs/guides/launchers.md`` lists what the sandbox
+prevents and what it does not. A seccomp filter forbids what namespaces and limits leave open: new
+user namespaces (in one, a job could mount unlimited memory), memory that belongs to no process
+and is therefore not counted, and socket families that have no namespace.
 """
 
 from __future__ import annotations
@@ -24,18 +24,14 @@ from pathlib import Path
 from shutil import which
 
 from common.errors import ProjectError
-from pis.amun.job_limits import (
-    CONFINED,
-    GIBIBYTE,
-    JobLimits,
-)
-from pis.amun.jobs import Ended, Finished
+from pis.amun.job_limits import CONFINED, GIBIBYTE, JobLimits
+from pis.amun.jobs import FinishedJob, JobEnd
 
 #: ``struct sock_filter``: operation, jump if true, jump if false, operand (linux/filter.h).
 _INSTRUCTION = struct.Struct("=HBBI")
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
-#: Offsets in ``struct seccomp_data``; the arguments' low words, on a little-endian machine.
+#: Offsets in ``struct seccomp_data``: the low word of an argument on a little-endian machine.
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 
 _KILL, _REFUSE, _SECCOMP_ALLOW = 0x80000000, 0x00050000, 0x7FFF0000  # linux/seccomp.h
@@ -43,65 +39,63 @@ _KILL, _REFUSE, _SECCOMP_ALLOW = 0x80000000, 0x00050000, 0x7FFF0000  # linux/sec
 #: All ``CLONE_NEW…`` flags that ``clone`` takes (linux/sched.h).
 _NEW_NAMESPACES = 0x7E020000
 
-#: Unix, IPv4, IPv6 and netlink: those that a network namespace holds. Not vsock, for one,
-#: which leads from a virtual machine to its host.
+#: Unix, IPv4, IPv6 and netlink: the families that a network namespace isolates. Others lead out
+#: of it; vsock, for example, connects a virtual machine to its host.
 _FAMILIES = (1, 2, 10, 16)
 
-#: x86-64 numbers the calls of its 32-bit pointers from here on.
+#: On x86-64, calls with 32-bit pointers (the x32 ABI) are numbered from here.
 _X32 = 0x40000000
+
+
+#: System calls that fail with ``EPERM``: their numbers on x86-64 and on 64-bit Arm (the kernel's
+#: ``asm/unistd.h``).
+_REFUSED_CALLS = {
+    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
+    "pivot_root": (155, 41), "ptrace": (101, 117), "bpf": (321, 280),
+    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "add_key": (248, 217),
+    "request_key": (249, 218), "keyctl": (250, 219), "syslog": (103, 116),
+}  # fmt: skip
+#: System calls that fail with ``ENOSYS``, so that libraries use their fallback.
+_ABSENT_CALLS = {
+    "clone3": (435, 435), "memfd_create": (319, 279), "memfd_secret": (447, 447),
+    "shmget": (29, 194), "msgget": (68, 186), "io_uring_setup": (425, 425),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """Numbers of system calls; the kernel's tables, ``asm/unistd.h``.
+    """An architecture and its numbers of system calls.
 
-    :param refused: fails with ``EPERM``
-    :param absent: fails with ``ENOSYS``, so that libraries take their other way
+    :param audit: identifier of the architecture, ``AUDIT_ARCH_…`` (linux/audit.h)
+    :param refused: calls that fail with ``EPERM``
+    :param absent: calls that fail with ``ENOSYS``
     """
 
     audit: int
     clone: int
     socket: int
-    refused: dict[str, int]
-    absent: dict[str, int]
+    refused: tuple[int, ...]
+    absent: tuple[int, ...]
+
+
+def _machine(column: int, *, audit: int, clone: int, socket: int) -> _Machine:
+    refused, absent = (
+        tuple(numbers[column] for numbers in calls.values())
+        for calls in (_REFUSED_CALLS, _ABSENT_CALLS)
+    )
+    return _Machine(audit, clone, socket, refused, absent)
 
 
 MACHINES = {
-    "x86_64": _Machine(
-        audit=0xC000003E,
-        clone=56,
-        socket=41,
-        refused={
-            "unshare": 272, "setns": 308, "mount": 165, "umount2": 166, "pivot_root": 155,
-            "ptrace": 101, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323,
-            "add_key": 248, "request_key": 249, "keyctl": 250, "syslog": 103,
-        },
-        absent={
-            "clone3": 435, "memfd_create": 319, "memfd_secret": 447, "shmget": 29,
-            "msgget": 68, "io_uring_setup": 425,
-        },
-    ),
-    "aarch64": _Machine(
-        audit=0xC00000B7,
-        clone=220,
-        socket=198,
-        refused={
-            "unshare": 97, "setns": 268, "mount": 40, "umount2": 39, "pivot_root": 41,
-            "ptrace": 117, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282,
-            "add_key": 217, "request_key": 218, "keyctl": 219, "syslog": 116,
-        },
-        absent={
-            "clone3": 435, "memfd_create": 279, "memfd_secret": 447, "shmget": 194,
-            "msgget": 186, "io_uring_setup": 425,
-        },
-    ),
-}  # fmt: skip
+    "x86_64": _machine(0, audit=0xC000003E, clone=56, socket=41),
+    "aarch64": _machine(1, audit=0xC00000B7, clone=220, socket=198),
+}
 
 
 def filter_of(machine: str) -> bytes:
-    """The filter for ``machine`` (``platform.machine()``), as bubblewrap's ``--seccomp`` reads it.
+    """Return the filter for ``machine`` (``platform.machine()``) for bubblewrap's ``--seccomp``.
 
-    :raises KeyError: if the numbers of the machine's system calls are not known here
+    :raises KeyError: if :data:`MACHINES` lacks the machine
     """
     return b"".join(_filter_program(MACHINES[machine]))
 
@@ -115,7 +109,7 @@ def _filter_program(machine: _Machine) -> Iterator[bytes]:
         yield _instruction(_AT_LEAST, _X32, 0, 1)
         yield _instruction(_RETURN, _REFUSE | errno.ENOSYS)
     for numbers, error in ((machine.refused, errno.EPERM), (machine.absent, errno.ENOSYS)):
-        for number in numbers.values():
+        for number in numbers:
             yield _instruction(_EQUAL, number, 0, 1)
             yield _instruction(_RETURN, _REFUSE | error)
     yield from _clone(machine.clone)
@@ -124,7 +118,7 @@ def _filter_program(machine: _Machine) -> Iterator[bytes]:
 
 
 def _clone(number: int) -> Iterator[bytes]:
-    """Threads and processes, but no namespaces; leaves the number loaded unless it answers."""
+    """Allow new threads and processes, refuse new namespaces. Other calls stay loaded."""
     yield _instruction(_EQUAL, number, 0, 4)
     yield _instruction(_LOAD, _FIRST_ARGUMENT)
     yield _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
@@ -145,25 +139,25 @@ def _instruction(operation: int, operand: int, if_true: int = 0, if_false: int =
     return _INSTRUCTION.pack(operation, if_true, if_false, operand)
 
 
-#: Where the job starts, and its home: a folder in memory, of bounded size, gone with it.
+#: The job's working folder and home: in memory, of limited size, deleted with the job.
 WORKDIR = Path("/tmp/work")  # noqa: S108
 
-#: What a job finds in ``/etc``: what the loader and the C library read, and no secret.
+#: Files in ``/etc`` that a job sees: those that the loader and the C library read, no secrets.
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "os-release")
 
-#: Libraries size their thread pools by these.
+#: Libraries read these to size their thread pools.
 _TOPOLOGY = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 
 
-def walls(
-    readable: Sequence[Path], devices: Sequence[Path], *, notes: Path, disk_bytes: int | None
+def sandbox_options(
+    readable: Sequence[Path], devices: Sequence[Path], *, support: Path, disk_bytes: int | None
 ) -> Iterator[str]:
-    """Namespaces of its own, the system and ``readable`` read-only, and bounded memory to write.
+    """Yield bubblewrap's options: new namespaces, read-only files, limited memory to write to.
 
-    :param notes: the folder with the job's ``passwd`` and ``group``
+    :param support: the folder with the job's ``passwd`` and ``group``
     """
     yield from _namespaces()
-    yield from _system(notes)
+    yield from _system(support)
     yield from _writable(disk_bytes or 0)
     yield from _readable(readable)
     yield from _devices(devices)
@@ -178,7 +172,7 @@ def _namespaces() -> Iterator[str]:
         yield "--unshare-user"
 
 
-def _system(notes: Path) -> Iterator[str]:
+def _system(support: Path) -> Iterator[str]:
     yield from ("--ro-bind", "/usr", "/usr")
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/", name)
@@ -191,14 +185,14 @@ def _system(notes: Path) -> Iterator[str]:
     for name in _ETC:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
     for name in ("passwd", "group"):
-        yield from ("--ro-bind", str(notes / name), f"/etc/{name}")
+        yield from ("--ro-bind", str(support / name), f"/etc/{name}")
     for folder in _TOPOLOGY:
         yield from ("--ro-bind-try", folder, folder)
     yield from ("--proc", "/proc", "--dev", "/dev")
 
 
 def _writable(size: int) -> Iterator[str]:
-    """Folders in memory: three quarters to ``/tmp``, a quarter to what processes share."""
+    """Mount folders in memory: three quarters for ``/tmp``, a quarter for ``/dev/shm``."""
     for folder, share in (("/tmp", size - size // 4), ("/dev/shm", size // 4)):  # noqa: S108
         yield from ("--perms", "1777", *(("--size", str(share)) if share else ()))
         yield from ("--tmpfs", folder)
@@ -206,9 +200,12 @@ def _writable(size: int) -> Iterator[str]:
 
 
 def _readable(paths: Sequence[Path]) -> Iterator[str]:
-    """Each at its own path; bubblewrap would close the folders above them to the job's user."""
+    """Mount each path where it is outside.
+
+    The folders above are made first: bubblewrap would make them unreadable for the job's user.
+    """
     folders = {folder for path in paths for folder in path.parents}
-    for folder in sorted(folders, key=lambda it: len(it.parts)):
+    for folder in sorted(folders, key=lambda folder: len(folder.parts)):
         yield from ("--perms", "0755", "--dir", str(folder))
     for path in paths:
         yield from ("--ro-bind", str(path), str(path))
@@ -217,41 +214,43 @@ def _readable(paths: Sequence[Path]) -> Iterator[str]:
 def _devices(devices: Sequence[Path]) -> Iterator[str]:
     for device in devices:
         yield from ("--dev-bind", str(device), str(device))
-    if devices:  # a GPU's driver finds its card there
+    if devices:  # a GPU's driver looks for its card in /sys
         yield from ("--ro-bind", "/sys", "/sys")
 
 
-#: Users of jobs that root starts: far above those that systems hand out
-#: (systemd, "Users, Groups, UIDs and GIDs"), else those just below 65536.
-_USERS = 0x7000_0000
-_FEW_USERS = 60_000
-_USERS_A_RUNNER = 64
-_turns = itertools.count()
+#: User IDs of jobs that root starts: far above those that systems assign
+#: (systemd, "Users, Groups, UIDs and GIDs"). A container may have none of these; then IDs
+#: just below 65536.
+_FIRST_USER = 0x7000_0000
+_FIRST_CONTAINER_USER = 60_000
+_USERS_PER_RUNNER = 64
+_job_counter = itertools.count()
 
 _OPEN_FILES = 1024
 _SIGNALLED = 128
 _PROBE_S = 30.0
 
-#: The kernel ends the job, not its neighbours, when memory is short; the filter goes in as
-#: descriptor 9. Both are inherited by all that follows.
+#: When memory is short, the kernel kills the job rather than other processes; the filter is
+#: passed as descriptor 9. The programs that follow inherit both.
 _START = 'echo 1000 >/proc/self/oom_score_adj; exec 9<"$1"; shift; exec "$@"'
 
-#: What programs see that put up the walls: nothing of the job's.
+#: The environment of the programs that make the sandbox: no variable of the job's.
 _OUR_VARIABLES = ("--clearenv", "--setenv", "PATH", "/usr/bin:/bin")
 
-#: How the programs that put up the sandbox begin what they say.
+#: How the error messages of the programs that make the sandbox begin.
 _REFUSALS = re.compile(rb"(?:bwrap|setpriv|prlimit): ")
 
 _INSTALL = "install bubblewrap and util-linux (setpriv, prlimit) with the system's package manager"
 _ALLOW = (
-    "bubblewrap needs user namespaces: see that sysctl user.max_user_namespaces is above 0, and "
-    "kernel.unprivileged_userns_clone 1 and kernel.apparmor_restrict_unprivileged_userns 0 where "
-    "the system has them; in a container, that it may make namespaces"
+    "bubblewrap needs user namespaces: set sysctl user.max_user_namespaces above 0 and, where "
+    "they exist, kernel.unprivileged_userns_clone=1 and "
+    "kernel.apparmor_restrict_unprivileged_userns=0; a container needs the right to create "
+    "namespaces"
 )
 
 
 class CannotConfine(ProjectError):
-    """A submitted script cannot be run here, since nothing would hold it."""
+    """Submitted scripts are refused on this machine, because it cannot make a sandbox."""
 
     def __init__(self, message: str, hint: str = _INSTALL) -> None:
         super().__init__(f"submitted scripts cannot be confined here: {message}")
@@ -259,9 +258,9 @@ class CannotConfine(ProjectError):
 
 
 def require_confinement() -> None:
-    """See that walls can be put up, by putting them up once around ``true``.
+    """Check that this machine can make the sandbox, by running ``true`` in one.
 
-    :raises CannotConfine: with what to install or to allow
+    :raises CannotConfine: the hint says what to install or to allow
     """
     with tempfile.TemporaryDirectory(prefix="confinement-") as folder:
         command = confined(["/bin/true"], workdir=Path(folder), readable=[], limits=CONFINED)
@@ -272,20 +271,20 @@ def require_confinement() -> None:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CannotConfine(str(error), _ALLOW) from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise CannotConfine(said or f"exit code {done.returncode}", _ALLOW)
+        message = done.stderr.decode("utf-8", "replace").strip()
+        raise CannotConfine(message or f"exit code {done.returncode}", _ALLOW)
 
 
 def interpreter_folders(python: Path) -> list[Path]:
-    """What ``python`` reads to run: its environment, and programs and libraries below that.
+    """Return the folders that ``python`` reads: its environment, and its installation.
 
-    Of an installation no more, since its folder may be ``~/.local`` with all that is in it.
-    The interpreter is not asked: what is installed in an environment would run outside.
+    Of the installation only ``bin`` and ``lib``, as it may be ``~/.local`` with all its data.
+    The interpreter itself is not asked: packages of the environment would run unconfined.
     """
     environment, base = python.absolute().parents[1], python.resolve().parents[1]
     own = [environment] if (environment / "pyvenv.cfg").is_file() else []
-    folders = [*own, *(base / it for it in ("bin", "lib"))]
-    return [it for it in folders if it.is_dir() and not it.is_relative_to("/usr")]
+    folders = [*own, base / "bin", base / "lib"]
+    return [path for path in folders if path.is_dir() and not path.is_relative_to("/usr")]
 
 
 def confined(
@@ -297,34 +296,33 @@ def confined(
     environment: Mapping[str, str] | None = None,
     devices: Sequence[Path] = (),
 ) -> list[str]:
-    """``command`` behind walls.
+    """Return the command that runs ``command`` in the sandbox.
 
-    Inside, ``readable`` is seen at its own paths, read-only, with the system's programs and
-    libraries; ``/tmp`` and ``/dev/shm`` are memory and hold ``limits.disk_bytes`` together.
-    The job has no network, no capabilities, and no user that anything else has. A signal
-    that ends it shows as exit code 128 + number, see :func:`of_job`. What it stores in memory
-    and the number of its processes over the whole group is for
-    :class:`pis.amun.limit_watch.Watch` to hold.
+    Inside, ``readable`` and the system's programs and libraries are read-only, at the same paths
+    as outside. ``/tmp`` and ``/dev/shm`` are in memory, ``limits.disk_bytes`` together. The job
+    has no network, no capabilities, and a user of its own. If a signal ends the job, the exit
+    code is 128 + its number, see :func:`end_of_job`. :class:`pis.amun.limit_watch.Watch` enforces
+    the limits on memory and processes over all processes of the job.
 
-    The returned command itself must be started with an environment of the runner's own:
-    a variable of the job's, such as ``LD_PRELOAD``, must not reach programs outside.
+    Start the returned command with the runner's own environment: a variable of the job's, such
+    as ``LD_PRELOAD``, must not reach programs outside.
 
-    :param workdir: an empty folder of the job's outside, which it does not see
-    :param readable: files and folders, each of which exists
-    :param environment: all variables of the job but ``HOME`` and ``TMPDIR``, which are set here
-    :param devices: device nodes that it gets, such as those of a GPU; normally none
-    :raises CannotConfine: if a program that this needs is missing
+    :param workdir: an empty folder outside, which the job does not see
+    :param readable: existing files and folders
+    :param environment: all variables of the job except ``HOME`` and ``TMPDIR``, which are set here
+    :param devices: device nodes that the job may use, such as those of a GPU; normally none
+    :raises CannotConfine: if a program is missing
     """
-    if "=" in command[0]:  # `env` would take it for a variable
-        raise CannotConfine(f"the path {command[0]} holds a '='", "use another path")
-    notes = _notes(workdir, user := _user())
+    if "=" in command[0]:  # `env` would read it as a variable
+        raise CannotConfine(f"the path {command[0]} contains a '='", "use another path")
+    support = _support_folder(workdir, user := _job_user())
     variables = {**(environment or {}), "HOME": str(WORKDIR), "TMPDIR": "/tmp"}  # noqa: S108
     return [
-        *(_program("sh"), "-c", _START, "confined", str(notes / "filter")),
+        *(_program("sh"), "-c", _START, "confined", str(support / "filter")),
         _program("bwrap"),
-        *walls(readable, devices, notes=notes, disk_bytes=limits.disk_bytes),
+        *sandbox_options(readable, devices, support=support, disk_bytes=limits.disk_bytes),
         *("--chdir", str(WORKDIR), *_OUR_VARIABLES, "--seccomp", "9", "--"),
-        *_dropped(user),
+        *_without_privileges(user),
         *(_program("prlimit"), *_rlimits(limits, gpu=bool(devices)), "--"),
         *(_program("env"), "-i", "--"),
         *(f"{name}={value}" for name, value in variables.items()),
@@ -332,62 +330,64 @@ def confined(
     ]
 
 
-def of_job(finished: Finished) -> Finished:
-    """``finished`` said of the job: bubblewrap tells the signal that ended it as a shell does.
+def end_of_job(finished: FinishedJob) -> FinishedJob:
+    """Return how the job ended, given how bubblewrap ended.
 
-    A job that the sandbox's own programs refused never began. A script that prints what they
-    print only loses its say.
+    Bubblewrap reports a signal as a shell does, as 128 + its number. If a program of the sandbox
+    failed, the job was never launched. A script that imitates their messages only harms itself:
+    its job counts as not launched.
     """
     refused = finished.exit_code and not finished.stdout and _REFUSALS.match(finished.stderr)
-    if finished.ended is Ended.EXITED and refused:
-        return replace(finished, ended=Ended.LAUNCH_FAILED)
-    if finished.ended is not Ended.EXITED or finished.exit_code <= _SIGNALLED:
+    if finished.ended is JobEnd.EXITED and refused:
+        return replace(finished, ended=JobEnd.LAUNCH_FAILED)
+    if finished.ended is not JobEnd.EXITED or finished.exit_code <= _SIGNALLED:
         return finished
-    return replace(finished, ended=Ended.SIGNALLED, exit_code=_SIGNALLED - finished.exit_code)
+    return replace(finished, ended=JobEnd.SIGNALLED, exit_code=_SIGNALLED - finished.exit_code)
 
 
 def _program(name: str) -> str:
-    found = which(name)
-    if found is None:
+    path = which(name)
+    if path is None:
         raise CannotConfine(f"{name} is not installed")
-    return found
+    return path
 
 
-def _notes(workdir: Path, user: int) -> Path:
-    """A folder with what bubblewrap reads: the filter, and who the job is."""
+def _support_folder(workdir: Path, user: int) -> Path:
+    """Write the files that bubblewrap reads: the filter, and the job's ``passwd`` and ``group``."""
     machine = platform.machine()
     folder = workdir / ".confinement"
     folder.mkdir(mode=0o700)
     try:
         (folder / "filter").write_bytes(filter_of(machine))
     except KeyError:
-        raise CannotConfine(f"no filter is known for {machine}", "use x86_64 or aarch64") from None
+        message = f"there is no system-call filter for {machine}"
+        raise CannotConfine(message, "use x86_64 or aarch64") from None
     (folder / "passwd").write_text(f"job:x:{user}:{user}::{WORKDIR}:/bin/sh\n", encoding="ascii")
     (folder / "group").write_text(f"job:x:{user}:\n", encoding="ascii")
     return folder
 
 
-def _user() -> int:
-    """Who the job is: ourselves, or, for root, a user that no other process has.
+def _job_user() -> int:
+    """Return the job's user ID: our own or, for root, one that no other process has.
 
-    JobLimits of processes are counted per user, and do not bind root.
+    The kernel counts processes per user, and does not limit root.
     """
     if os.geteuid() != 0:
         return os.geteuid()
-    place = os.getpid() * _USERS_A_RUNNER + next(_turns) % _USERS_A_RUNNER
-    if _mapped(_USERS + place):
-        return _USERS + place
-    return _FEW_USERS + place % (65_000 - _FEW_USERS)
+    offset = os.getpid() * _USERS_PER_RUNNER + next(_job_counter) % _USERS_PER_RUNNER
+    if _is_mapped(_FIRST_USER + offset):
+        return _FIRST_USER + offset
+    return _FIRST_CONTAINER_USER + offset % (65_000 - _FIRST_CONTAINER_USER)
 
 
-def _mapped(user: int) -> bool:
-    """Whether the user exists in this user namespace; in a container, few do."""
+def _is_mapped(user: int) -> bool:
+    """Whether this user namespace has the user; containers have few."""
     lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
     ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
     return any(first <= user < first + count for first, count in ranges)
 
 
-def _dropped(user: int) -> Iterator[str]:
+def _without_privileges(user: int) -> Iterator[str]:
     if os.geteuid() == 0:
         yield from (_program("setpriv"), f"--reuid={user}", f"--regid={user}", "--clear-groups")
         yield from ("--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all")
@@ -395,16 +395,16 @@ def _dropped(user: int) -> Iterator[str]:
 
 
 def _rlimits(limits: JobLimits, *, gpu: bool) -> Iterator[str]:
-    """JobLimits of the kernel, each of one process but the number of them.
+    """Yield the kernel's limits. They apply to each process, except the number of processes.
 
-    Memory is held over the whole group by the watch; a process' own limit keeps one leap
-    short. It counts what is asked for, not what is used, and libraries ask for much more:
-    hence the factor. A GPU's driver asks for all there is.
+    The watch limits the memory of all processes together; the limit of a process stops a sudden
+    allocation before the watch sees it. It counts reserved memory, of which libraries use only a
+    part: hence the factor. A GPU's driver reserves everything, so its jobs have no such limit.
     """
     cpu_s = math.ceil(limits.wall_s) * (os.cpu_count() or 1)
     yield from ("--core=0", f"--nofile={_OPEN_FILES}", f"--cpu={cpu_s}")
     if limits.processes is not None:
-        # The namespace's first process counts too, and the watch is to see the limit reached.
+        # The namespace's first process counts, and the watch must be able to see the limit reached.
         yield f"--nproc={limits.processes + 2}"
     if limits.file_bytes is not None:
         yield f"--fsize={limits.file_bytes}"

@@ -1,8 +1,8 @@
-"""In which order jobs run: blocks of one job a stack, forwards and backwards in turn (ABBA).
+"""The order of jobs: blocks with one job per stack, alternately forwards and backwards (ABBA).
 
-A drift of the machine that is linear over two blocks then falls on all stacks alike, and
-jobs of one block are so close in time that their difference is the stacks' own. The reference, with
-which all others are compared, may run several times a block: its error is in every comparison.
+A linear drift of the machine over two blocks then affects all stacks equally, and jobs of one
+block run so close together that they differ by their stacks only. The reference, with which all
+others are compared, may run several times per block, as its error enters every comparison.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pis.amun.launchers import Job
 
 @dataclass(frozen=True, slots=True)
 class MissingJobs:
-    """What is still to be done for one inspection.
+    """The jobs of one inspection that have no result yet.
 
-    :param missing: numbers of the jobs that have no result yet
-    :param per_block: jobs in a block
+    :param missing: their numbers
+    :param per_block: jobs of the inspection in a block
     """
 
     inspection_id: str
@@ -27,15 +27,17 @@ class MissingJobs:
     per_block: int = 1
 
     def of_block(self, number: int) -> list[tuple[str, int]]:
-        """The missing jobs of one block."""
-        return [(self.inspection_id, it) for it in self.missing if it // self.per_block == number]
+        """Return the missing jobs of block ``number``."""
+        return [
+            (self.inspection_id, job) for job in self.missing if job // self.per_block == number
+        ]
 
 
 def reference_jobs(others: int) -> int:
-    """Jobs of the reference in a block that make ``others`` comparisons with it most precise.
+    """Return how many jobs of the reference per block make the comparisons most precise.
 
-    About √k for k others (Dunnett 1955, doi:10.1080/01621459.1955.10501294); 1 for one or two,
-    where more would cost more than they gain.
+    About √k for k ``others`` (Dunnett 1955, doi:10.1080/01621459.1955.10501294). For one or two
+    others it is 1, because further jobs would cost more than they gain.
 
     >>> [reference_jobs(others) for others in (1, 2, 3, 5, 20)]
     [1, 1, 2, 3, 5]
@@ -46,11 +48,11 @@ def reference_jobs(others: int) -> int:
 def blocks(
     plans: Sequence[MissingJobs], run: str, *, interleaved: bool, slots: int = 1
 ) -> list[tuple[Job, ...]]:
-    """The jobs in the order in which they run; jobs of a block run one after another.
+    """Return all jobs in the order in which they run, grouped into blocks.
 
-    :param run: identifier of this invocation, which every job carries
-    :param interleaved: else inspection after inspection, every job a block of its own
-    :param slots: blocks that may run at a time; each slot's own blocks alternate
+    :param run: identifier of this invocation, which every job records
+    :param interleaved: if false, inspections run one after another, and each job is a block
+    :param slots: number of blocks that may run concurrently; blocks alternate within each slot
 
     >>> plans = [MissingJobs("a", (0, 1)), MissingJobs("b", (0, 1))]
     >>> [[job.inspection_id for job in block] for block in blocks(plans, "r", interleaved=True)]
@@ -59,14 +61,14 @@ def blocks(
     grouped = _interleaved(plans, slots) if interleaved else _one_by_one(plans)
     return [
         tuple(
-            Job(inspection_id, number, run, name, turn, interleaved, place % slots)
+            Job(inspection_id, number, run, name, turn, interleaved, position % slots)
             for turn, (inspection_id, number) in enumerate(block, start=1)
         )
-        for place, (name, block) in enumerate(grouped)
+        for position, (name, block) in enumerate(grouped)
     ]
 
 
-#: The number of a block, and its jobs in their order: inspection and number.
+#: Number of a block and its jobs in order, each as inspection and number.
 _Block = tuple[int, list[tuple[str, int]]]
 
 
@@ -75,20 +77,18 @@ def _one_by_one(plans: Sequence[MissingJobs]) -> list[_Block]:
 
 
 def _interleaved(plans: Sequence[MissingJobs], slots: int) -> list[_Block]:
-    """The direction turns with a block's place, so that a resumed run alternates too."""
+    """Alternate by a block's position, not by its number, so that a resumed run alternates too."""
     names = sorted({number // plan.per_block for plan in plans for number in plan.missing})
-    made = []
-    for place, name in enumerate(names):
+    interleaved = []
+    for position, name in enumerate(names):
         block = _spread([plan.of_block(name) for plan in plans])
-        made.append((name, block if place // slots % 2 == 0 else block[::-1]))
-    return made
+        interleaved.append((name, block if position // slots % 2 == 0 else block[::-1]))
+    return interleaved
 
 
-def _spread(jobs: Sequence[list[tuple[str, int]]]) -> list[tuple[str, int]]:
-    """The jobs of one block: those of stacks with several are spread evenly among the others."""
-    single = [one for several in jobs if len(several) == 1 for one in several]
-    placed = [((n + 0.5) / len(single), one) for n, one in enumerate(single)]
-    for several in jobs:
-        if len(several) > 1:
-            placed += [((n + 0.5) / len(several), one) for n, one in enumerate(several)]
-    return [one for _, one in sorted(placed, key=lambda it: it[0])]
+def _spread(jobs_by_stack: Sequence[list[tuple[str, int]]]) -> list[tuple[str, int]]:
+    """Return the jobs of one block; jobs of the same stack are spread evenly among the others."""
+    single = [jobs[0] for jobs in jobs_by_stack if len(jobs) == 1]
+    groups = [single, *(jobs for jobs in jobs_by_stack if len(jobs) > 1)]
+    placed = [((n + 0.5) / len(jobs), job) for jobs in groups for n, job in enumerate(jobs)]
+    return [job for _, job in sorted(placed, key=lambda pair: pair[0])]

@@ -20,10 +20,10 @@ _PLAIN = re.compile(r"[\w@.+-]{1,80}\Z")
 
 
 class SpecificationProblem(NamedTuple):
-    """One field that cannot be used as it is.
+    """A problem of one field.
 
     :param field: its path, such as ``python.requirements_locked.default.numpy.hashes``
-    :param message: what is wrong, and where one is known the remedy
+    :param message: what is wrong, and the remedy if there is one
     """
 
     field: str
@@ -34,23 +34,23 @@ class SpecificationProblem(NamedTuple):
 
 
 class InvalidSpecification(ProjectError):
-    """A specification that cannot be used; it has all of its problems.
+    """An invalid specification, with all its problems.
 
-    :param place: the file that it came from
+    :param source: the file that it was read from
     """
 
-    def __init__(self, problems: Sequence[SpecificationProblem], place: str = "") -> None:
-        super().__init__(problems, place)
+    def __init__(self, problems: Sequence[SpecificationProblem], source: str = "") -> None:
+        super().__init__(problems, source)
         self.problems = tuple(problems)
-        self.place = place
+        self.source = source
 
     def __str__(self) -> str:
-        where = f"{self.place}: " if self.place else ""
-        return "\n".join(f"{where}{problem}" for problem in self.problems)
+        prefix = f"{self.source}: " if self.source else ""
+        return "\n".join(f"{prefix}{problem}" for problem in self.problems)
 
 
 def inside(at: str, key: str | int) -> str:
-    """The path of ``key`` in the record at ``at``.
+    """Return the path of ``key`` in the record at ``at``.
 
     >>> inside("", "run"), inside("run", "requests"), inside("files", 0), inside("run", "a b")
     ('run', 'run.requests', 'files[0]', "run['a b']")
@@ -67,24 +67,24 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
 }
 
 _WHOLE = "the specification"
-#: Real ones have some ten levels.
+#: Real specifications have about ten levels.
 _DEEPEST = 100
-#: What programs that read JSON take for a whole number.
+#: The whole numbers that all JSON parsers can read.
 _WHOLE_NUMBERS = range(-(2**63), 2**63)
 MISSING = "missing"
-#: What the schema library says, in our words.
-_WORDS = {
+#: The schema library's messages, and ours.
+_MESSAGES = {
     "Missing data for required field.": MISSING,
-    "Field may not be null.": "null: leave it out instead",
-    "Not a valid list.": "a list was expected",
-    "Not a valid mapping type.": "an object was expected",
-    "Invalid input type.": "an object was expected",
+    "Field may not be null.": "null is not allowed: leave the field out",
+    "Not a valid list.": "give a list",
+    "Not a valid mapping type.": "give an object",
+    "Invalid input type.": "give an object",
 }
 _UNKNOWN = "Unknown field."
 
 
 class Text(fields.Field[str]):
-    """Text, and nothing that could be taken for it."""
+    """A string without NUL, of limited length."""
 
     def __init__(self, *, most: int = 2_000, **options: Any) -> None:
         super().__init__(**options)
@@ -92,18 +92,16 @@ class Text(fields.Field[str]):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         if not isinstance(value, str):
-            raise self._wrong("text was expected")
-        if "\0" in value or len(value) > self.most:
-            raise self._wrong("holds a NUL" if "\0" in value else f"over {self.most} characters")
+            raise ValidationError("give text")
+        if "\0" in value:
+            raise ValidationError("contains NUL: remove it")
+        if len(value) > self.most:
+            raise ValidationError(f"too long: give at most {self.most} characters")
         return value
-
-    @staticmethod
-    def _wrong(words: str) -> Exception:
-        return ValidationError(words)
 
 
 class Whole(fields.Field[int]):
-    """A whole number within bounds; a boolean is none."""
+    """A whole number within bounds; booleans are rejected."""
 
     def __init__(self, low: int, high: int, **options: Any) -> None:
         super().__init__(**options)
@@ -111,7 +109,7 @@ class Whole(fields.Field[int]):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
         if type(value) is not int or not self.low <= value <= self.high:
-            raise ValidationError(f"a whole number from {self.low} to {self.high} was expected")
+            raise ValidationError(f"give a whole number from {self.low} to {self.high}")
         return value
 
 
@@ -120,7 +118,7 @@ class Seconds(fields.Field[float]):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> float:
         if type(value) not in (int, float) or not 0 < value <= 86_400:
-            raise ValidationError("seconds above 0 and up to 86400 were expected")
+            raise ValidationError("give seconds above 0, at most 86400")
         return float(value)
 
 
@@ -129,18 +127,18 @@ class Flag(fields.Field[bool]):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
         if not isinstance(value, bool):
-            raise ValidationError("true or false was expected")
+            raise ValidationError("give true or false")
         return value
 
 
 class Cpus(fields.Field[float]):
-    """Processors, as ``2``, ``"1.5"`` or ``"500m"``."""
+    """Number of processors, as ``2``, ``"1.5"`` or ``"500m"``."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> float:
-        found = None if isinstance(value, bool) else _CPU.match(str(value))
-        cpus = float(found[1]) / (1000 if found[2] else 1) if found else 0.0
+        match = None if isinstance(value, bool) else _CPU.match(str(value))
+        cpus = float(match[1]) / (1000 if match[2] else 1) if match else 0.0
         if cpus <= 0:
-            raise ValidationError('processors were expected, such as 2 or "500m"')
+            raise ValidationError('give a number of processors, such as 2 or "500m"')
         return cpus
 
 
@@ -148,22 +146,22 @@ class Memory(fields.Field[int]):
     """Bytes, as ``1048576``, ``"256Mi"`` or ``"1G"``."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
-        found = None if isinstance(value, bool) else _MEMORY.match(str(value))
-        size = int(float(found[1]) * _FACTORS[found[2] or ""]) if found else 0
+        match = None if isinstance(value, bool) else _MEMORY.match(str(value))
+        size = int(float(match[1]) * _FACTORS[match[2] or ""]) if match else 0
         if size <= 0:
-            raise ValidationError('bytes were expected, such as "256Mi" or "1G"')
+            raise ValidationError('give a number of bytes, such as "256Mi" or "1G"')
         return size
 
 
 class Strict(Schema):
-    """A record in which every key means something."""
+    """An object that rejects unknown fields."""
 
     class Meta:
         unknown = RAISE
 
 
 class HardwareSchema(Strict):
-    """``run.requests.hardware``: what the machine has to be."""
+    """``run.requests.hardware``: required hardware."""
 
     cpu_family = Whole(0, 10_000)
     cpu_model = Whole(0, 10_000)
@@ -186,7 +184,7 @@ class ResourcesSchema(Strict):
 
 
 class PythonStack(Strict):
-    """``python``: what is installed, in one of three forms."""
+    """``python``: the packages to install, in one of three lock formats."""
 
     requirements = fields.Dict()
     requirements_locked = fields.Dict()
@@ -197,18 +195,20 @@ class PythonStack(Strict):
 
 
 class File(Strict):
-    """One of ``files``."""
+    """An item of ``files``."""
 
     path = Text(required=True)
     content = Text(required=True, most=10_000_000)
 
 
 class Variable(Strict):
-    """One of ``environment``."""
+    """An item of ``environment``."""
 
     name = Text(
         required=True,
-        validate=validate.Regexp(r"[A-Za-z_][A-Za-z0-9_]*\Z", error="not a variable's name"),
+        validate=validate.Regexp(
+            r"[A-Za-z_][A-Za-z0-9_]*\Z", error="not the name of an environment variable"
+        ),
     )
     value = Text(required=True, most=100_000)
 
@@ -219,10 +219,12 @@ class SpecificationSchema(Strict):
     identifier = Text(
         validate=validate.Regexp(
             r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,60}[A-Za-z0-9])?\Z",
-            error="up to 62 letters, digits, `.`, `_` and `-` were expected",
+            error="give at most 62 letters, digits, `.`, `_` and `-`",
         )
     )
-    base = Text(validate=validate.Regexp(r"[A-Za-z0-9][\w./:@-]*\Z", error="not an image's name"))
+    base = Text(
+        validate=validate.Regexp(r"[A-Za-z0-9][\w./:@-]*\Z", error="not the name of an image")
+    )
     batch_size = Whole(1, 10_000)
     timeout_s = Seconds()
     script = Text(most=10_000_000)
@@ -231,9 +233,7 @@ class SpecificationSchema(Strict):
     packages = fields.List(Text())
     python_packages = fields.List(Text())
     package_manager = Text(
-        validate=validate.OneOf(
-            ("micropipenv", "pipenv"), error="`micropipenv` or `pipenv` was expected"
-        )
+        validate=validate.OneOf(("micropipenv", "pipenv"), error="give `micropipenv` or `pipenv`")
     )
     files = fields.List(fields.Nested(File))
     environment = fields.List(fields.Nested(Variable))
@@ -250,9 +250,10 @@ class SpecificationSchema(Strict):
 
 
 def unwritable_problems(value: Any) -> list[SpecificationProblem]:
-    """Texts that no document could hold, and what few programs read: huge numbers, deep nests.
+    """Return values that cannot be stored, and those that many parsers reject.
 
-    JSON may escape half of a surrogate pair, which UTF-8 has no bytes for.
+    The latter are huge numbers and deep nesting. Escaped JSON can contain an unpaired surrogate,
+    which cannot be encoded in UTF-8.
     """
     problems = []
     left = [(value, "", 0)]
@@ -261,7 +262,7 @@ def unwritable_problems(value: Any) -> list[SpecificationProblem]:
         if depth > _DEEPEST:
             problems.append(SpecificationProblem(at, f"nested deeper than {_DEEPEST} levels"))
         elif isinstance(inner, str) and not _is_unicode(inner):
-            problems.append(SpecificationProblem(at or _WHOLE, "holds half of a surrogate pair"))
+            problems.append(SpecificationProblem(at or _WHOLE, "contains an unpaired surrogate"))
         elif isinstance(inner, int) and inner not in _WHOLE_NUMBERS:
             problems.append(
                 SpecificationProblem(at or _WHOLE, "a whole number of more than 64 bits")
@@ -269,11 +270,11 @@ def unwritable_problems(value: Any) -> list[SpecificationProblem]:
         elif isinstance(inner, dict):
             for key in inner:
                 if not _is_unicode(key):
-                    words = "a name that holds half of a surrogate pair"
-                    problems.append(SpecificationProblem(inside(at, key), words))
-            left += [(it, inside(at, key), depth + 1) for key, it in inner.items()]
+                    message = "the name contains an unpaired surrogate"
+                    problems.append(SpecificationProblem(inside(at, key), message))
+            left += [(child, inside(at, key), depth + 1) for key, child in inner.items()]
         elif isinstance(inner, list):
-            left += [(it, inside(at, number), depth + 1) for number, it in enumerate(inner)]
+            left += [(child, inside(at, number), depth + 1) for number, child in enumerate(inner)]
     return problems
 
 
@@ -286,14 +287,14 @@ def _is_unicode(text: str) -> bool:
 
 
 def shape_problems(value: Any) -> list[SpecificationProblem]:
-    """What the schema has against ``value``, by path; nothing if it has the right shape."""
+    """Return the problems that the schema finds in ``value``."""
     if not isinstance(value, dict):
-        return [SpecificationProblem(_WHOLE, "a JSON object was expected")]
+        return [SpecificationProblem(_WHOLE, "give a JSON object")]
     return list(_flat(SpecificationSchema().validate(value), "", SpecificationSchema()))
 
 
 def field_paths(schema: Schema | None = None, at: str = "") -> list[str]:
-    """Every field of the schema by its path, ``[]`` standing for each item of a list."""
+    """Return the paths of all fields of the schema; ``[]`` stands for each item of a list."""
     paths = []
     for name, field in (schema or SpecificationSchema()).fields.items():
         path = inside(at, field.data_key or name)
@@ -313,19 +314,19 @@ def _flat(errors: Mapping[Any, Any], at: str, schema: Any) -> list[Specification
         if isinstance(inner, Mapping):
             problems += _flat(inner, path, _schema_of(schema, key))
         else:
-            problems += [SpecificationProblem(path, _said(str(words), schema)) for words in inner]
+            problems += [SpecificationProblem(path, _message(str(text), schema)) for text in inner]
     return problems
 
 
-def _said(words: str, schema: Any) -> str:
-    if words != _UNKNOWN or not isinstance(schema, Schema):
-        return _WORDS.get(words, words)
+def _message(text: str, schema: Any) -> str:
+    if text != _UNKNOWN or not isinstance(schema, Schema):
+        return _MESSAGES.get(text, text)
     known = ", ".join(sorted(field.data_key or name for name, field in schema.fields.items()))
-    return f"not a field of a specification; here are: {known}"
+    return f"unknown field: use one of {known}"
 
 
 def _schema_of(schema: Any, key: Any) -> Any:
-    """The schema of what lies below ``key``; a list keeps that of its items."""
+    """Return the schema of the value of ``key``; for a list, that of its items."""
     if not isinstance(schema, Schema) or not isinstance(key, str):
         return schema
     field = next((f for n, f in schema.fields.items() if (f.data_key or n) == key), None)
@@ -333,101 +334,100 @@ def _schema_of(schema: Any, key: Any) -> Any:
     return inner.schema if isinstance(inner, fields.Nested) else None
 
 
-#: Asked for by older specifications to install a stack with; ours needs none of them.
+#: Older specifications list these to install a stack with. They are accepted and not installed.
 INSTALLERS = frozenset({"pip", "micropipenv", "pipenv", "uv", "setuptools", "wheel"})
-#: The name of a package of the system: nothing that a shell or an installer takes for more.
+#: The name of a native package, without characters that are special to shells or installers.
 NATIVE_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:-]*")
 _TOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
-#: An indicator runs without walls, so a specification may tune libraries and nothing else:
-#: other variables, and paths in these, could have it load or write what is not its own.
+#: An indicator runs without a sandbox, so its variables may only tune libraries: other variables,
+#: and paths in these, could make it load foreign code or write foreign files.
 _TUNING = re.compile(
     r"(?:OMP|MKL|OPENBLAS|GOTO|BLIS|KMP|ONEDNN|DNNL|TF|TORCH|PYTORCH|ATEN|NPY|CUBLAS|CUDNN|NVIDIA"
     r"|MATMUL|CONV|CONV1D|CONV2D|TENSOR|FILTER)_[A-Z0-9_]+|CUDA_VISIBLE_DEVICES|BATCH|MINI_BATCH"
 )
 _PLAIN_VALUE = re.compile(r"[\w.,:;=+ -]*")
 
-#: What file systems hold (NAME_MAX), and what of a path (PATH_MAX) is left for the specification.
+#: Limits of file systems: NAME_MAX, and PATH_MAX less the path of the working folder.
 _NAME_BYTES = 255
 _PATH_BYTES = 2_000
 
 
 def script_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """A script that is missing, an address, or a word that names no indicator."""
+    """Yield a problem if the script is missing, a URL, or the name of an unknown indicator."""
     script = record.get("script")
     if script is None:
-        yield SpecificationProblem("script", "missing: name an indicator or give a script's text")
+        yield SpecificationProblem("script", "missing: give an indicator or the text of a script")
     elif re.match(r"\s*[a-z][a-z0-9+.-]*://\S+\s*\Z", script, re.IGNORECASE):
         yield SpecificationProblem(
-            "script", "addresses are not fetched; name an indicator or give the text"
+            "script", "URLs are not fetched: give an indicator or the text of a script"
         )
     elif re.fullmatch(r"[\w.-]*", script) and script not in INDICATORS:
         known = ", ".join(INDICATORS)
-        yield SpecificationProblem("script", f"{script!r} is no indicator; there are: {known}")
+        yield SpecificationProblem("script", f"{script!r} is not an indicator: use one of {known}")
 
 
 def own_code_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """An indicator is trusted because nothing of the specification runs in its process."""
+    """Yield files and variables that could run code of the specification in an indicator.
+
+    Indicators run without a sandbox, so they must not run foreign code.
+    """
     if record.get("script") not in INDICATORS:
         return
     if record.get("files"):
-        yield SpecificationProblem(
-            "files", "only a script has files; an indicator takes parameters"
-        )
+        yield SpecificationProblem("files", "indicators take no files: give `parameters` instead")
     for number, variable in enumerate(record.get("environment", ())):
         if not _TUNING.fullmatch(variable["name"]):
-            words = "an indicator takes only variables that tune numeric libraries"
-            yield SpecificationProblem(
-                f"environment[{number}].name", f"{variable['name']}: {words}"
-            )
+            message = f"{variable['name']}: indicators take only variables of numeric libraries"
+            yield SpecificationProblem(f"environment[{number}].name", message)
         elif not _PLAIN_VALUE.fullmatch(variable["value"]):
-            words = "letters, digits and `.,:;=+-_` were expected; paths are not followed"
-            yield SpecificationProblem(f"environment[{number}].value", words)
+            message = "give only letters, digits, spaces and `.,:;=+-_`; paths are not allowed"
+            yield SpecificationProblem(f"environment[{number}].value", message)
 
 
 def environment_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """Variables that are set twice."""
+    """Yield variables that are set twice."""
     seen: set[str] = set()
     for number, variable in enumerate(record.get("environment", ())):
         name = variable["name"]
         if name in seen:
-            yield SpecificationProblem(f"environment[{number}].name", f"{name[:80]}: is set twice")
+            message = f"{name[:80]} is set twice: set it once"
+            yield SpecificationProblem(f"environment[{number}].name", message)
         seen.add(name)
 
 
 def file_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """Files that would lie outside the working folder, or that cannot lie there together."""
+    """Yield files outside the working folder, and files that conflict with each other."""
     files: set[str] = set()
     folders: set[str] = set()
     for number, file in enumerate(record.get("files", ())):
         at, path = f"files[{number}].path", posixpath.normpath(file["path"])
-        parents = {path[: place.start()] for place in re.finditer("/", path)}
+        parents = {path[: slash.start()] for slash in re.finditer("/", path)}
         if path.startswith("/") or ".." in file["path"].split("/") or path == ".":
             yield SpecificationProblem(
-                at, "a path below the working folder was expected, such as data/x.json"
+                at, "give a path below the working folder, such as data/x.json"
             )
             continue
-        if max(len(it.encode()) for it in path.split("/")) > _NAME_BYTES:
-            yield SpecificationProblem(at, f"a name over {_NAME_BYTES} bytes")
+        if max(len(name.encode()) for name in path.split("/")) > _NAME_BYTES:
+            yield SpecificationProblem(at, f"a name in the path has more than {_NAME_BYTES} bytes")
         elif len(path.encode()) > _PATH_BYTES:
-            yield SpecificationProblem(at, f"over {_PATH_BYTES} bytes")
+            yield SpecificationProblem(at, f"the path has more than {_PATH_BYTES} bytes")
         elif path in files:
             yield SpecificationProblem(at, f"{path[:80]!r} is given twice")
         elif path in folders or parents & files:
-            yield SpecificationProblem(at, f"{path[:80]!r} would be a file and a folder")
+            yield SpecificationProblem(at, f"{path[:80]!r} is both a file and a folder")
         files.add(path)
         folders |= parents
 
 
 def package_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """Packages that are no names, and Python packages that no lock holds to a hash."""
+    """Yield invalid names of native packages, and Python packages outside the lock."""
     for number, package in enumerate(record.get("packages", ())):
         if not NATIVE_PACKAGE.fullmatch(package):
-            yield SpecificationProblem(
-                f"packages[{number}]", f"{package[:80]!r} is no native package's name"
-            )
+            message = f"{package[:80]!r} is not the name of a native package"
+            yield SpecificationProblem(f"packages[{number}]", message)
     for number, package in enumerate(record.get("python_packages", ())):
         name = _TOOL_NAME.match(package)
         if name is None or name[0].lower() not in INSTALLERS:
-            words = f"{package[:80]!r} would be installed without a hash: add it to the lock"
-            yield SpecificationProblem(f"python_packages[{number}]", words)
+            message = f"{package[:80]!r} would be installed without a hash: add it to the lock"
+            yield SpecificationProblem(f"python_packages[{number}]", message)

@@ -1,4 +1,4 @@
-"""The specification of an inspection: what was asked for, checked before anything runs."""
+"""The specification of an inspection: what to install and to run, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator
 from pis.indicators.harness import Indicator
 from pis.indicators.parameters import Parameter
 
-#: Each indicator measures one of these.
+#: Distributions of the frameworks that indicators measure.
 FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "torch": distributions_of("pytorch"),
     "tensorflow": distributions_of("tensorflow"),
     "numpy": distributions_of("numpy"),
 }
-_NUMPY_LACKS = (("device", "cuda"), ("dtype", "bfloat16"))
+_UNSUPPORTED_BY_NUMPY = (("device", "cuda"), ("dtype", "bfloat16"))
 
 
 def framework_of(lock: Lock) -> str:
-    """The framework that a stack is about: the only one beside NumPy, else NumPy."""
+    """Return the framework to measure: the stack's only one besides NumPy, else NumPy."""
     present = [name for name in FRAMEWORKS if name != "numpy" and _has(lock, name)]
     return present[0] if len(present) == 1 else "numpy"
 
@@ -46,32 +46,31 @@ def framework_of(lock: Lock) -> str:
 def combination_problems(
     record: Mapping[str, Any], indicator: Indicator, lock: Lock | None
 ) -> Iterator[SpecificationProblem]:
-    """A framework that is not locked, and what the framework or the indicator refuses to do.
+    """Yield parameters that contradict the lock, the framework or the indicator.
 
-    :param record: of a specification whose parameters are ones of ``indicator``
+    :param record: a specification with parameters of ``indicator``
     :param lock: ``None`` if it could not be read
     """
     chosen = {"framework": framework_of(lock)} if lock is not None else {}
-    places = dict.fromkeys(chosen, "python")
+    paths = dict.fromkeys(chosen, "python")
     for parameter in indicator.all_parameters():
-        at, value = _given(record, parameter)
-        if at is None:
+        path, value = _parameter_value(record, parameter)
+        if path is None:
             continue
         try:
-            chosen[parameter.name], places[parameter.name] = parameter.checked(value), at
+            chosen[parameter.name], paths[parameter.name] = parameter.checked(value), path
         except ValueError as error:
-            yield SpecificationProblem(at, f"{parameter.name}: {error}")
+            yield SpecificationProblem(path, f"{parameter.name}: {error}")
     framework = chosen.get("framework")
     if framework is None:
         return
     if lock is not None and not _has(lock, framework):
-        words = f"the lock has no {framework}, which {indicator.name} would measure"
-        yield SpecificationProblem(places["framework"], words)
-    for name, value in _NUMPY_LACKS if framework == "numpy" else ():
+        message = f"{indicator.name} measures {framework}, which the lock lacks: lock it"
+        yield SpecificationProblem(paths["framework"], message)
+    for name, value in _UNSUPPORTED_BY_NUMPY if framework == "numpy" else ():
         if chosen.get(name) == value:
-            yield SpecificationProblem(
-                places[name], f"{value}: numpy has none; choose torch or tensorflow"
-            )
+            message = f"numpy does not support {value}: choose torch or tensorflow"
+            yield SpecificationProblem(paths[name], message)
 
 
 def _has(lock: Lock, framework: str) -> bool:
@@ -79,13 +78,14 @@ def _has(lock: Lock, framework: str) -> bool:
     return not names.isdisjoint(FRAMEWORKS.get(framework, (framework,)))
 
 
-def _given(record: Mapping[str, Any], parameter: Parameter) -> tuple[str | None, Any]:
-    """Where a parameter is given, as a script looks for it, and its value."""
+def _parameter_value(record: Mapping[str, Any], parameter: Parameter) -> tuple[str | None, Any]:
+    """Return path and value of a parameter: given directly, else by an environment variable."""
     parameters = record.get("parameters", {})
     if parameter.name in parameters:
         return f"parameters.{parameter.name}", parameters[parameter.name]
     variables = {
-        it["name"]: (number, it["value"]) for number, it in enumerate(record.get("environment", ()))
+        variable["name"]: (number, variable["value"])
+        for number, variable in enumerate(record.get("environment", ()))
     }
     for name in parameter.environment:
         number, value = variables.get(name, (0, ""))
@@ -98,12 +98,12 @@ DEFAULT_TIMEOUT_S = 600.0
 
 _LOCKS = ("requirements_locked", "requirements_txt", "pylock_toml")
 _PYTHON = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?\Z")
-_KEPT_AS_THEY_ARE = frozenset({"script", "files"})
+_UNCHANGED_FIELDS = frozenset({"script", "files"})
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareRequest:
-    """What the machine has to be; ``None`` where any will do."""
+    """Required hardware; ``None`` accepts any."""
 
     cpu_family: int | None = None
     cpu_model: int | None = None
@@ -113,9 +113,9 @@ class HardwareRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequests:
-    """Resources that were asked for; ``None`` where nothing was.
+    """Requested resources; ``None`` if not given.
 
-    :param cpus: processors, such as 0.5
+    :param cpus: number of processors, such as 0.5
     """
 
     cpus: float | None = None
@@ -127,16 +127,16 @@ class ResourceRequests:
 class Specification:
     """A checked specification.
 
-    :param base: the image for launchers that build one
-    :param script: the name of a bundled indicator, or the text of a script
-    :param parameters: of a bundled indicator, ``framework`` among them
-    :param python_version: that was asked for, such as ``3.11``
-    :param packages: native ones
-    :param python_packages: installers that were asked for; nothing else passes the check
+    :param document: the specification as it is stored with the results: the lock is in the
+        format of ``Pipfile.lock``, and URLs have no credentials
+    :param base: base image, for launchers that build images
+    :param script: name of a bundled indicator, or the text of a script
+    :param parameters: parameters of a bundled indicator, including ``framework``
+    :param python_version: requested version, such as ``3.11``
+    :param packages: native packages
+    :param python_packages: requested installers; other packages are rejected
     :param files: relative path and content
     :param environment: variables of the jobs
-    :param document: as it is written beside the results: with the lock in the form of a
-        ``Pipfile.lock``, and without credentials
     """
 
     document: Mapping[str, Any]
@@ -160,8 +160,8 @@ def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> 
     """Check a specification.
 
     :param value: the parsed JSON
-    :param indexes: package indexes that a lock may name beside the default one
-    :raises InvalidSpecification: with every problem by the path of its field
+    :param indexes: package indexes besides the default one, name to URL
+    :raises InvalidSpecification: with all problems, each with the path of its field
     """
     unwritable = unwritable_problems(value)
     if unwritable:
@@ -171,17 +171,17 @@ def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> 
     if not isinstance(value, dict):
         raise InvalidSpecification(problems)
     record = {name: part for name, part in value.items() if name not in wrong}
-    lock, found = _lock_of(record, indexes or {})
-    problems += found
-    stands = not found and "python" not in wrong
+    lock, lock_problems = _lock_of(record, indexes or {})
+    problems += lock_problems
+    is_readable = not lock_problems and "python" not in wrong
     parameters: dict[str, Any] = {}
     if "script" not in wrong:
         problems += script_problems(record)
-        parameters, found = _parameters_of(record, lock)
-        problems += [*found, *own_code_problems(record)]
-        if not found and record.get("script") in INDICATORS:
+        parameters, parameter_problems = _parameters_of(record, lock)
+        problems += [*parameter_problems, *own_code_problems(record)]
+        if not parameter_problems and record.get("script") in INDICATORS:
             indicator = indicator_of(record["script"])
-            problems += combination_problems(record, indicator, lock if stands else None)
+            problems += combination_problems(record, indicator, lock if is_readable else None)
     problems += [*file_problems(record), *package_problems(record)]
     problems += environment_problems(record)
     if problems:
@@ -192,19 +192,19 @@ def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> 
 def _parameters_of(
     record: Mapping[str, Any], lock: Lock
 ) -> tuple[dict[str, Any], list[SpecificationProblem]]:
-    """The parameters of an indicator in their own types, with the framework it measures."""
-    given, script = record.get("parameters", {}), record.get("script")
+    """Return an indicator's parameters, converted to their types, with ``framework`` added."""
+    values, script = record.get("parameters", {}), record.get("script")
     if script not in INDICATORS:
-        words = "only an indicator takes them; a script has its files and its environment"
-        return {}, [SpecificationProblem("parameters", words)] if given else []
+        message = "only indicators take parameters; give a script `files` or `environment`"
+        return {}, [SpecificationProblem("parameters", message)] if values else []
     known = {parameter.name: parameter for parameter in indicator_of(script).all_parameters()}
-    parameters = {"framework": framework_of(lock)} | given
+    parameters = {"framework": framework_of(lock)} | values
     try:
         arguments_of(script, parameters)
     except InvalidParameters as error:
-        found = error.problems.items()
         return {}, [
-            SpecificationProblem(inside("parameters", name), words) for name, words in found
+            SpecificationProblem(inside("parameters", name), message)
+            for name, message in error.problems.items()
         ]
     return {name: known[name].checked(value) for name, value in parameters.items()}, []
 
@@ -215,21 +215,20 @@ def _lock_of(
     python = record.get("python")
     if python is None:
         return Lock(), []
-    given = [name for name in _LOCKS if name in python]
-    if not given:
-        words = f"missing: give the lock as one of {', '.join(_LOCKS)}"
-        return Lock(), [SpecificationProblem("python", words)]
+    names = [name for name in _LOCKS if name in python]
+    if not names:
+        message = f"the lock is missing: give one of {', '.join(_LOCKS)}"
+        return Lock(), [SpecificationProblem("python", message)]
     version, problems = _python_version(python)
     locks = []
-    for name in given:
-        lock, found = _read(name, python[name], indexes, version)
-        problems += found
+    for name in names:
+        lock, lock_problems = _read(name, python[name], indexes, version)
+        problems += lock_problems
         locks.append(lock)
     if not problems and any(lock.packages != locks[0].packages for lock in locks[1:]):
-        problems.append(
-            SpecificationProblem("python", f"{' and '.join(given)} say different things: give one")
-        )
-    problems += _index_problems(locks[0], given[0], indexes)
+        message = f"{' and '.join(names)} lock different packages: give only one"
+        problems.append(SpecificationProblem("python", message))
+    problems += _index_problems(locks[0], names[0], indexes)
     return Lock(locks[0].packages, version), problems
 
 
@@ -245,8 +244,8 @@ def _read(
 
 
 def _python_version(python: Mapping[str, Any]) -> tuple[str | None, list[SpecificationProblem]]:
-    """The version that was asked for; where several fields say one, they have to agree."""
-    said: dict[str, str] = {}
+    """Return the requested version; all fields that give one must agree."""
+    versions: dict[str, str] = {}
     problems = []
     for path in (
         "requirements.requires", "requirements_locked._meta.requires", "runtime_environment"
@@ -258,15 +257,14 @@ def _python_version(python: Mapping[str, Any]) -> tuple[str | None, list[Specifi
             version = record.get(key) if isinstance(record, Mapping) else None
             at = f"python.{path}.{key}"
             if version is not None and not (isinstance(version, str) and _PYTHON.match(version)):
-                problems.append(SpecificationProblem(at, "a version such as 3.11 was expected"))
+                problems.append(SpecificationProblem(at, "not a version: give one such as 3.11"))
             elif version is not None:
-                said[at] = version
-    longest = max(said.values(), key=len, default=None)
-    for at, version in said.items():
+                versions[at] = version
+    longest = max(versions.values(), key=len, default=None)
+    for at, version in versions.items():
         if longest != version and not str(longest).startswith(f"{version}."):
-            problems.append(
-                SpecificationProblem(at, f"{version}, but another field says {longest}")
-            )
+            message = f"{version} contradicts {longest} in another field: give the same"
+            problems.append(SpecificationProblem(at, message))
     return longest, problems
 
 
@@ -278,8 +276,8 @@ def _index_problems(
     return [
         SpecificationProblem(
             f"{at}.default.{package.name}.index" if name == "requirements_locked" else at,
-            f"the index {package.index!r} is not configured here (there are: {known}); "
-            "PACKAGE_INDEXES names others",
+            f"the index {package.index!r} is not configured: use one of {known}, "
+            "or add it to PACKAGE_INDEXES",
         )
         for package in lock.packages
         if package.index != DEFAULT_INDEX and package.index not in indexes
@@ -302,7 +300,9 @@ def _specification(
         packages=tuple(record.get("packages", ())),
         python_packages=tuple(record.get("python_packages", ())),
         files=tuple((file["path"], file["content"]) for file in record.get("files", ())),
-        environment=tuple((it["name"], it["value"]) for it in record.get("environment", ())),
+        environment=tuple(
+            (variable["name"], variable["value"]) for variable in record.get("environment", ())
+        ),
         build=_requests(record.get("build", {})),
         run=_requests(record.get("run", {})),
     )
@@ -326,23 +326,23 @@ def _document(
     requires = {"python_version": lock.python_version} if lock.python_version else {}
     python.setdefault("requirements", {"packages": {}, "requires": requires})
     if "requirements_locked" in python:
-        given = python["requirements_locked"]
-        python["requirements_locked"] = given | {"default": pipfile_lock_of(lock)["default"]}
+        locked = python["requirements_locked"]
+        python["requirements_locked"] = locked | {"default": pipfile_lock_of(lock)["default"]}
     else:
         python["requirements_locked"] = pipfile_lock_of(lock)
     document["python"] = python
     if parameters:
         document["parameters"] = dict(parameters)
     return {
-        name: value if name in _KEPT_AS_THEY_ARE else _cleaned(value)
+        name: value if name in _UNCHANGED_FIELDS else _without_credentials(value)
         for name, value in document.items()
     }
 
 
-def _cleaned(value: Any) -> Any:
-    """``value`` with the credentials of addresses taken out of every text."""
+def _without_credentials(value: Any) -> Any:
+    """Remove credentials from the URLs in all strings of ``value``."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):
-        return {key: _cleaned(inner) for key, inner in value.items()}
-    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _without_credentials(inner) for key, inner in value.items()}
+    return [_without_credentials(inner) for inner in value] if isinstance(value, list) else value

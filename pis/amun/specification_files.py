@@ -1,8 +1,8 @@
-"""Specifications from files: strict JSON, and what it names beside it read in.
+"""Reads specifications from files: strict JSON, with references to other files.
 
-In the place of a text, ``{"file": "requirements.txt"}`` stands for the content of a file
-in the specification's own folder or below it. Nothing else of the machine is read: what a
-specification names ends in the documents of its inspection, and it may be a stranger's.
+``{"file": "requirements.txt"}`` in place of a text is replaced by the content of that file, which
+must be in the specification's folder or below it. No other file can be read: the content is
+published with the inspection, and the specification may come from a stranger.
 """
 
 from __future__ import annotations
@@ -17,30 +17,26 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pis.amun.job_limits import MEBIBYTE
-from pis.amun.schema import (
-    InvalidSpecification,
-    SpecificationProblem,
-    inside,
-)
+from pis.amun.schema import InvalidSpecification, SpecificationProblem, inside
 
 STDIN = "-"
-#: Of the specification, and of all the files together that it names.
+#: Limit for the specification, and for all files together that it refers to.
 _MOST_BYTES = 64 * MEBIBYTE
-#: Of a whole number; far fewer are beyond 64 bits, which no field takes.
+#: Limit for a whole number; no field takes more than 64 bits, which is far fewer digits.
 _MOST_DIGITS = 100
 
 
 def read_specification(name: str) -> Any:
-    """The JSON of the file ``name``, ``-`` for standard input, with its references read.
+    """Read the JSON file ``name`` (``-`` for standard input) and the files that it refers to.
 
-    :raises InvalidSpecification: naming line and column, or the field of a file that is not there
+    :raises InvalidSpecification: with line and column, or the field that names a missing file
     """
     text = _text(name)
     value = _parsed(text, name)
-    beside = _Beside(Path() if name == STDIN else Path(name).parent)
-    resolved = _resolved(value, beside)
-    if beside.problems:
-        raise InvalidSpecification(beside.problems, name)
+    files = _ReferencedFiles(Path() if name == STDIN else Path(name).parent)
+    resolved = _resolved(value, files)
+    if files.problems:
+        raise InvalidSpecification(files.problems, name)
     return resolved
 
 
@@ -56,9 +52,9 @@ def _text(name: str) -> str:
 
 
 def _regular(path: Path, most: int) -> bytes:
-    """The content of a regular file, one byte more than ``most`` at most.
+    """Read a regular file, at most one byte more than ``most``.
 
-    Opened without waiting: a pipe into which nobody writes would hold everything up.
+    The file is opened without blocking, as a pipe without a writer would block forever.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
@@ -96,7 +92,7 @@ def _json(text: str) -> Any:
 
 
 def _whole(digits: str) -> int:
-    """A number; one with more digits than Python reads is cut, and refused by its field later."""
+    """Parse a whole number. Too many digits are cut; the field then rejects the number."""
     return int(digits[:_MOST_DIGITS])
 
 
@@ -105,37 +101,33 @@ def _invalid(name: str, where: str, message: str) -> InvalidSpecification:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} occurs twice in one object")
-    return made
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the key {repeated!r} twice")
+    return record
 
 
-def _as_text(text: str) -> Any:
-    return text
-
-
-#: Where a file may be named, and what is made of its text.
+#: Fields that can refer to a file, and how its text is parsed.
 _REFERENCES: Mapping[tuple[str, ...], Callable[[str], Any]] = {
-    ("script",): _as_text,
+    ("script",): str,
     ("python", "requirements"): tomllib.loads,
     ("python", "requirements_locked"): _json,
-    ("python", "requirements_txt"): _as_text,
-    ("python", "pylock_toml"): _as_text,
-    ("files", "content"): _as_text,
+    ("python", "requirements_txt"): str,
+    ("python", "pylock_toml"): str,
+    ("files", "content"): str,
 }
 
 
-class _Beside:
-    """The folder of a specification, from which the files are read that it names.
+class _ReferencedFiles:
+    """Files in the folder of a specification.
 
-    :ivar problems: what was wrong with them so far
+    :ivar problems: problems of the files that were read so far
     """
 
     def __init__(self, folder: Path) -> None:
@@ -143,47 +135,47 @@ class _Beside:
         self._left = _MOST_BYTES
         self.problems: list[SpecificationProblem] = []
 
-    def content(self, name: Any, read: Callable[[str], Any], at: str) -> Any:
-        """What ``read`` makes of the file ``name``; ``None``, and a problem, if it cannot."""
+    def content(self, name: Any, parse: Callable[[str], Any], at: str) -> Any:
+        """Read and parse the file ``name``. On failure, add a problem and return ``None``."""
         try:
             if not isinstance(name, str) or not name or "\0" in name:
-                raise ValueError("the path of a file was expected")
-            return read(self._text(name))
+                raise ValueError("not the path of a file")
+            return parse(self._text(name))
         except OSError as error:
-            words = f"{name[:80]!r}: {error.strerror or error}"
+            message = f"{name[:80]!r}: {error.strerror or error}"
         except RecursionError:
-            words = f"{name[:80]!r}: nested too deep"
-        except ValueError as error:  # of every parser, and of what is not UTF-8
-            words = f"{name[:80]!r}: {error}" if isinstance(name, str) else str(error)
-        self.problems.append(SpecificationProblem(at, words))
+            message = f"{name[:80]!r}: nested too deep"
+        except ValueError as error:  # from a parser, or the file is not UTF-8
+            message = f"{name[:80]!r}: {error}" if isinstance(name, str) else str(error)
+        self.problems.append(SpecificationProblem(at, message))
         return None
 
     def _text(self, name: str) -> str:
         root = self._folder.resolve()
         try:
             path = (root / name).resolve()
-        except RuntimeError:  # links in a circle
-            raise ValueError("a link that leads nowhere") from None
+        except RuntimeError:  # symbolic links in a circle
+            raise ValueError("symbolic links form a circle") from None
         if Path(name).is_absolute() or not path.is_relative_to(root):
-            raise ValueError("not a file in the specification's folder or below it")
+            raise ValueError("not in the specification's folder or below it")
         data = _regular(path, self._left)
         text = _decoded(data, self._left)
         self._left -= len(data)
         return text
 
 
-def _resolved(value: Any, beside: _Beside, keys: tuple[str, ...] = (), at: str = "") -> Any:
-    """``value`` with every reference replaced; other values as they are."""
-    read = _REFERENCES.get(keys)
-    if read and isinstance(value, dict) and value.keys() == {"file"}:
-        return beside.content(value["file"], read, inside(at, "file"))
+def _resolved(value: Any, files: _ReferencedFiles, keys: tuple[str, ...] = (), at: str = "") -> Any:
+    """Return ``value`` with all references replaced."""
+    parse = _REFERENCES.get(keys)
+    if parse and isinstance(value, dict) and value.keys() == {"file"}:
+        return files.content(value["file"], parse, inside(at, "file"))
     if isinstance(value, dict) and len(keys) < 2:
         return {
-            key: _resolved(inner, beside, (*keys, key), inside(at, key))
+            key: _resolved(inner, files, (*keys, key), inside(at, key))
             for key, inner in value.items()
         }
     if isinstance(value, list) and keys == ("files",):
         return [
-            _resolved(inner, beside, keys, inside(at, number)) for number, inner in enumerate(value)
+            _resolved(inner, files, keys, inside(at, number)) for number, inner in enumerate(value)
         ]
     return value

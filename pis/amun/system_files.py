@@ -1,4 +1,4 @@
-"""The small files in which the system tells about itself."""
+"""Reads files such as those below ``/proc`` and ``/sys``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def text_of(path: Path) -> str:
-    """Content of ``path``, empty where this machine has no such file or does not show it."""
+    """Return the content of ``path``; empty if the file does not exist or cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

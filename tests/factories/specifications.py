@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pis.amun.launchers import Inspection, Job, JobResult, Prepared
+from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 
 HASH = f"sha256:{'0123456789abcdef' * 4}"
 SCRIPT = "print('{}')\n"
@@ -55,11 +55,11 @@ class ScriptedLauncher:
     def slots(self) -> int:
         return self._slots
 
-    def prepare(self, inspection: Inspection) -> Prepared:
+    def prepare(self, inspection: Inspection) -> PreparedInspection:
         self.prepared.append(inspection.inspection_id)
-        return Prepared(inspection, f"sha256:{'0' * 64}", "python", "built\n", "3.11.7")
+        return PreparedInspection(inspection, f"sha256:{'0' * 64}", "python", "built\n", "3.11.7")
 
-    def run(self, prepared: Prepared, job: Job) -> JobResult:
+    def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
         self.jobs.append(job)
         result = measured(job.inspection_id) if self.results is None else self.results.pop(0)
         if isinstance(result, BaseException):

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from common.settings import Settings
-from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared, Script
+from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection, Script
 from pis.amun.launchers.container import ContainerLauncher
-from pis.amun.launchers.images import Engine, find_engine, isolation
+from pis.amun.launchers.images import Engine, find_engine, isolation_options
 from pis.amun.specification import load_specification
 from tests.requirements import needs
 
@@ -52,7 +52,7 @@ def base(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     imported = engine.call("import", str(rootfs), name)
     if imported.returncode:
         pytest.skip(f"no image can be imported: {imported.stderr}")
-    runs = engine.call("run", "--rm", *isolation(), name, "/usr/bin/python3", "-c", "")
+    runs = engine.call("run", "--rm", *isolation_options(), name, "/usr/bin/python3", "-c", "")
     if runs.returncode:
         engine.call("rmi", "--force", name)
         pytest.skip(f"no container can be run: {runs.stderr}")
@@ -104,7 +104,9 @@ def inspection_of(base: str, script: str, **fields: Any) -> Inspection:
     return Inspection(f"inspection-{digest[:8]}", specification, Script(script, None, digest))
 
 
-def run(base: str, script: str, tmp_path: Path, **fields: Any) -> tuple[Prepared, JobResult]:
+def run(
+    base: str, script: str, tmp_path: Path, **fields: Any
+) -> tuple[PreparedInspection, JobResult]:
     inspection = inspection_of(base, script, **fields)
     launcher = ContainerLauncher(Settings.from_env({"THOTH_HOME": str(tmp_path)}))
     try:
@@ -190,7 +192,7 @@ def test_an_image_that_cannot_be_built_says_why_and_keeps_its_log(
     base: str, tmp_path: Path
 ) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor + 40}"
-    with pytest.raises(BuildFailed, match=r"Python .* was asked for") as refused:
+    with pytest.raises(BuildFailed, match=r"Python .* was requested") as refused:
         run(base, "pass\n", tmp_path, python={
             "requirements_locked": {"_meta": {"requires": {"python_version": version}},
                                     "default": {}},

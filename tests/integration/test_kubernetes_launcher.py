@@ -16,7 +16,7 @@ import yaml
 
 from common.settings import Settings
 from pis.amun.installer import BuildLog
-from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared, Script
+from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection, Script
 from pis.amun.launchers.containerfile import PYTHON
 from pis.amun.launchers.images import BuiltImage
 from pis.amun.launchers.kubernetes import KubernetesLauncher, KubernetesUnavailable, push
@@ -154,7 +154,7 @@ def run(launcher: KubernetesLauncher, **fields: Any) -> JobResult:
     script = Script(text, None, sha256(text.encode()).hexdigest(), ("--size", "$(HOME)"))
     specification = load_specification({"script": text, "timeout_s": 30, **fields})
     inspection = Inspection("inspection-test-00000000", specification, script)
-    prepared = Prepared(
+    prepared = PreparedInspection(
         inspection=inspection,
         environment="sha256:00",
         python=PYTHON,

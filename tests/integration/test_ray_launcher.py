@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from common.settings import Settings
-from pis.amun.inspect import Order, inspect
+from pis.amun.inspect import InspectOptions, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job, Script
 from pis.amun.launchers.ray import NodeLost, RayLauncher, RayUnavailable
 from pis.amun.specification import Specification, load_specification
@@ -143,13 +143,13 @@ def launcher(cluster: Cluster) -> Iterator[RayLauncher]:
 class Nobody:
     """Watches nothing."""
 
-    def building(self, inspection: Inspection) -> None: ...
+    def build_started(self, inspection: Inspection) -> None: ...
 
-    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None: ...
+    def build_finished(self, inspection: Inspection, failure: BuildFailed | None) -> None: ...
 
-    def measuring(self, jobs: int) -> None: ...
+    def jobs_started(self, jobs: int) -> None: ...
 
-    def ran(self, job: Job, result: Any) -> None: ...
+    def job_finished(self, job: Job, result: Any) -> None: ...
 
 
 def specification(script: str = SCRIPT, **fields: Any) -> Specification:
@@ -172,7 +172,7 @@ def test_blocks_go_to_nodes_whole_and_nothing_else_runs_beside(
 ) -> None:
     assert launcher.slots() == 2
     stacks = [specification(identifier=name) for name in ("a", "b")]
-    outcomes = inspect(stacks, launcher, Order(tmp_path, jobs=4), Nobody())
+    outcomes = inspect(stacks, launcher, InspectOptions(tmp_path, jobs=4), Nobody())
     assert [outcome.state for outcome in outcomes] == ["measured", "measured"]
     jobs = [job for outcome in outcomes for job in results(outcome.folder)]
     assert len(jobs) == 8
@@ -221,7 +221,7 @@ def test_nodes_without_the_hardware_are_not_used_and_none_left_is_a_failed_build
     with pytest.raises(BuildFailed, match="no such processor") as refused:
         launcher.prepare(inspection_of(asked))
     assert refused.value.reason == "hardware-not-met"
-    assert refused.value.message.count("was asked for") == 2
+    assert refused.value.message.count("was requested") == 2
     greedy = specification(run={"requests": {"memory": "900Ti"}})
     with pytest.raises(BuildFailed, match="bytes of memory"):
         launcher.prepare(inspection_of(greedy))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pis.amun.job_limits import MEBIBYTE, JobLimits
-from pis.amun.jobs import Finished, run_job
+from pis.amun.jobs import FinishedJob, run_job
 from pis.amun.limit_watch import Watch
 from pis.amun.sandbox import confined, interpreter_folders
 
@@ -56,7 +56,7 @@ def run(
     *words: str,
     limits: JobLimits = LIMITS,
     environment: dict[str, str] | None = None,
-) -> Finished:
+) -> FinishedJob:
     """What becomes of the script ``text``, called with ``words``."""
     folder = tmp_path / f"job-{uuid.uuid4()}"
     workdir = folder / "outside"
@@ -73,7 +73,7 @@ def run(
     return run_job(command, environment={}, limits=limits, workdir=workdir, watch=Watch)
 
 
-def refusals(finished: Finished) -> dict[str, str]:
+def refusals(finished: FinishedJob) -> dict[str, str]:
     """What each attempt ended in."""
     assert finished.exit_code == 0, finished
     return dict(line.split(" ", 1) for line in finished.stdout.decode().splitlines())

@@ -1,4 +1,4 @@
-"""Where jobs run: every launcher builds what a stack needs and runs one job at a time a slot."""
+"""Launchers build the environments of inspections and run their jobs, one at a time per slot."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pis.amun.specification import Specification
 
 
 class BuildFailed(ProjectError):
-    """What a stack needs could not be made; recorded as a result of its own.
+    """The environment of a stack could not be built; this is a result of its own.
 
     :param reason: stable code: ``hash-mismatch``, ``no-wheel``, ``build-failed``, or one of
         :data:`common.host_problems.BUILD_REASONS`
-    :param log: everything that was said until then
-    :param exit_code: of the program that failed; 1 if none did
+    :param log: log of the build
+    :param exit_code: of the program that failed, else 1
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class BuildFailed(ProjectError):
 
     @property
     def host_problem(self) -> bool:
-        """Whether the host is to blame, so that the failure says nothing of the stack."""
+        """Whether the host caused the failure, so that it does not count against the stack."""
         return is_host_build(self.reason, self.message)
 
     def __str__(self) -> str:
@@ -44,17 +44,18 @@ class BuildFailed(ProjectError):
 def _build_failed(
     reason: str, message: str, log: str, exit_code: int, hint: str | None
 ) -> BuildFailed:
-    """A failed build that came from another process."""
+    """Restore an error that comes from another process."""
     return BuildFailed(reason, message, log=log, exit_code=exit_code, hint=hint or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a job runs: one text, and what it is called with.
+    """The script that jobs run.
 
-    :param name: of the bundled indicator, ``None`` for a submitted script
-    :param sha256: of the text's UTF-8 bytes, hexadecimal
-    :param trusted: whether the person who runs it vouches for it, on the command line
+    :param name: name of a bundled indicator, ``None`` for a submitted script
+    :param sha256: hex digest of the text in UTF-8
+    :param arguments: command-line arguments
+    :param trusted: set by ``--trust-script``: runs without a sandbox
     """
 
     text: str
@@ -65,18 +66,18 @@ class Script:
 
     @property
     def bundled(self) -> bool:
-        """Whether the script is ours."""
+        """Whether the script is a bundled indicator."""
         return self.name is not None
 
     @property
     def confined(self) -> bool:
-        """Whether the script runs in a sandbox or not at all."""
+        """Whether the script must run in a sandbox."""
         return not (self.bundled or self.trusted)
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One specification under its identifier, with the script that its jobs run."""
+    """A specification with its identifier and the script of its jobs."""
 
     inspection_id: str
     specification: Specification
@@ -84,15 +85,15 @@ class Inspection:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """An inspection whose environment stands.
+class PreparedInspection:
+    """An inspection with its built environment.
 
-    :param environment: digest of the environment or image, ``sha256:…``
-    :param python: the interpreter that runs the script: a path here, a name in an image
-    :param log: of the build
-    :param python_version: of that interpreter, such as ``3.11.7``; empty if not known
-    :param image: the image that was built, for launchers that build one
-    :param dockerfile: the recipe of that image
+    :param environment: digest of the environment or image, ``sha256:…``; ``None`` if nodes differ
+    :param python: path of the interpreter, on this machine or in the image
+    :param log: log of the build
+    :param python_version: version of the interpreter, such as ``3.11.7``; empty if unknown
+    :param image: the built image, for launchers that build one
+    :param dockerfile: the Containerfile of that image
     """
 
     inspection: Inspection
@@ -106,14 +107,14 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One fresh process of one inspection.
+    """One run of an inspection's script, in a new process.
 
-    :param number: its folder below ``results``
+    :param number: name of its folder below ``results``
     :param run: identifier of this invocation of the executor
-    :param block: jobs of one block run close together, one of each inspection
-    :param turn: 1 for the first job of the block
-    :param slot: ``0 … launcher.slots() - 1``; all jobs of a block have the same, and jobs of
-        two slots may run at a time
+    :param block: number of its block; the jobs of a block run close together
+    :param turn: position in the block, from 1
+    :param slot: ``0 … launcher.slots() - 1``, the same for all jobs of a block. Jobs of different
+        slots may run concurrently
     """
 
     inspection_id: str
@@ -127,28 +128,28 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The result document of one job (``results/N/result``), and its log for a person."""
+    """The result document of a job (``results/N/result``), and its log for people."""
 
     result: dict[str, Any]
     log: str
 
 
 class Launcher(Protocol):
-    """Builds what inspections need, and runs their jobs."""
+    """Builds the environments of inspections and runs their jobs."""
 
     name: str
 
     def slots(self) -> int:
-        """How many blocks may run at a time; 1 where they would disturb each other."""
+        """Return how many blocks may run concurrently; 1 if they would disturb each other."""
 
-    def prepare(self, inspection: Inspection) -> Prepared:
-        """Build what the inspection needs.
+    def prepare(self, inspection: Inspection) -> PreparedInspection:
+        """Build the environment of the inspection.
 
         :raises BuildFailed: with the log
         """
 
-    def run(self, prepared: Prepared, job: Job) -> JobResult:
-        """Run one job in a fresh process; whatever the script does ends in the result."""
+    def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
+        """Run one job in a new process; the result describes any failure of the script."""
 
     def close(self) -> None:
-        """Give back what the launcher holds."""
+        """Release the launcher's resources."""

@@ -1,4 +1,4 @@
-"""Jobs in containers of podman or docker, from an image that is built for each stack."""
+"""Runs jobs in containers of podman or docker, with one image per stack."""
 
 from __future__ import annotations
 
@@ -15,43 +15,39 @@ from typing import Any
 from common.settings import Settings
 from common.units import THREAD_VARIABLES
 from pis.amun.hardware import hwinfo
-from pis.amun.inspection_folder import Ran, job_result
-from pis.amun.installer import BuildLog, Say, failed
-from pis.amun.job_limits import (
-    CONFINED,
-    MEBIBYTE,
-    JobLimits,
-)
-from pis.amun.jobs import Ended, Finished, run_job
-from pis.amun.launchers import Inspection, Job, JobResult, Prepared
+from pis.amun.inspection_folder import JobSetup, job_result
+from pis.amun.installer import BuildLog, LineCallback, build_failure
+from pis.amun.job_limits import CONFINED, MEBIBYTE, JobLimits
+from pis.amun.jobs import FinishedJob, JobEnd, run_job
+from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 from pis.amun.launchers.containerfile import PYTHON, SCRIPT
 from pis.amun.launchers.images import (
     BuiltImage,
     Engine,
     build_image,
     find_engine,
-    isolation,
+    isolation_options,
     prepared_of,
 )
 from pis.amun.launchers.local import unmet_requests
 from pis.amun.specification import Specification
 from pis.scratch import scratch_folder
 
-#: What a job gets where its specification asks for nothing; so it has always been.
+#: Defaults if the specification requests nothing; unchanged since the first release.
 DEFAULT_CPUS = 0.5
 DEFAULT_MEMORY_BYTES = 256 * MEBIBYTE
 
-#: The engine's own exit code where a container could not be started.
+#: Exit code of the engine if a container could not be started.
 _NOT_STARTED = 125
 _SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What a container may take.
+    """The resources of a container.
 
-    :param cpus: processors' worth of time
-    :param threads: thread variables, so that libraries start no more than that
+    :param cpus: CPU time per second of wall time
+    :param threads: thread variables, so that libraries start no more threads
     """
 
     cpus: float
@@ -62,47 +58,47 @@ class Allotment:
 class ContainerLauncher:
     """Builds an image for each stack, and runs each job in a new container without network.
 
-    :param say: called with each line of a build's log
+    :param on_line: called with each line of the build logs
     """
 
     name = "container"
 
-    def __init__(self, settings: Settings, say: Say | None = None) -> None:
+    def __init__(self, settings: Settings, on_line: LineCallback | None = None) -> None:
         self._settings = settings
-        self._say = say
+        self._on_line = on_line
         self._images: dict[str, BuiltImage] = {}
 
     def slots(self) -> int:
-        """One: containers of one machine would disturb each other."""
+        """Return 1, as concurrent containers would disturb each other."""
         return 1
 
-    def prepare(self, inspection: Inspection) -> Prepared:
+    def prepare(self, inspection: Inspection) -> PreparedInspection:
         """Build the image of the inspection's stack and script.
 
         :raises BuildFailed: with the log
         """
-        log = BuildLog(self._say)
+        log = BuildLog(self._on_line)
         unmet = list(unmet_requests(inspection.specification.run, hwinfo()))
         if unmet:
-            raise failed("hardware-not-met", "; ".join(unmet), log)
+            raise build_failure("hardware-not-met", "; ".join(unmet), log)
         image = build_image(inspection, self._settings, log)
         self._images[image.identifier] = image
         return prepared_of(inspection, image, log)
 
-    def run(self, prepared: Prepared, job: Job) -> JobResult:
-        """Run one job in a new container, which is removed whatever happens."""
+    def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
+        """Run one job in a new container, which is always removed."""
         inspection, image = prepared.inspection, self._images[prepared.image or ""]
         allotment = allotment_of(inspection.specification)
         finished = run_container(find_engine(), image.identifier, inspection, allotment)
-        ran = ran_within(allotment, prepared, self.name)
-        return of_image(job_result(inspection, job, finished, ran), image.os_release)
+        setup = container_setup(allotment, prepared, self.name)
+        return with_image_system(job_result(inspection, job, finished, setup), image.os_release)
 
     def close(self) -> None:
-        """Nothing is held: containers are gone, and images stay, since they are the cache."""
+        """Do nothing: containers are already removed, and images remain as a cache."""
 
 
 def allotment_of(specification: Specification) -> Allotment:
-    """What the specification asks for, else the defaults of containers."""
+    """Return the resources that the specification requests, else the defaults."""
     cpus = specification.run.cpus or DEFAULT_CPUS
     limits = replace(
         CONFINED,
@@ -112,9 +108,9 @@ def allotment_of(specification: Specification) -> Allotment:
     return Allotment(cpus, limits, dict.fromkeys(THREAD_VARIABLES, str(math.ceil(cpus))))
 
 
-def ran_within(allotment: Allotment, prepared: Prepared, launcher: str) -> Ran:
-    """How a job ran that was held by an allotment."""
-    return Ran(
+def container_setup(allotment: Allotment, prepared: PreparedInspection, launcher: str) -> JobSetup:
+    """Return the setup of a job that ran within ``allotment``."""
+    return JobSetup(
         launcher=launcher,
         confined=True,
         cpus=None,
@@ -127,11 +123,11 @@ def ran_within(allotment: Allotment, prepared: Prepared, launcher: str) -> Ran:
 
 def run_container(
     engine: Engine, image: str, inspection: Inspection, allotment: Allotment
-) -> Finished:
+) -> FinishedJob:
     """Run the inspection's script once, and remove the container."""
     name = f"thoth-{uuid.uuid4()}"
     variables = {**allotment.threads, **dict(inspection.specification.environment)}
-    options = [*isolation(), *_limits(engine, allotment), *_variables(variables)]
+    options = [*isolation_options(), *_limits(engine, allotment), *_variables(variables)]
     command = [engine.path, "run", "--name", name, *options, image]
     command += [PYTHON, SCRIPT, *inspection.script.arguments]
     with scratch_folder("job") as folder:
@@ -142,14 +138,14 @@ def run_container(
                 limits=allotment.limits,
                 workdir=folder,
             )
-            return _as_contained(finished, _state(engine, name))
+            return _end_in_container(finished, _state(engine, name))
         finally:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 engine.call("rm", "--force", name)
 
 
-def of_image(job: JobResult, os_release: Mapping[str, str]) -> JobResult:
-    """What the runner says of its own system, said of the image's."""
+def with_image_system(job: JobResult, os_release: Mapping[str, str]) -> JobResult:
+    """Replace the runner's operating system in the result by that of the image."""
     result = dict(job.result)
     result["os_release"] = dict(os_release) or None
     result["runtime_environment"] = result["runtime_environment"] | {
@@ -167,40 +163,40 @@ def _limits(engine: Engine, allotment: Allotment) -> list[str]:
     options = ["--cpus", f"{allotment.cpus:g}", "--memory", memory, "--memory-swap", memory]
     options += ["--pids-limit", str(limits.processes), "--log-driver", "none"]
     options += ["--ulimit", f"fsize={limits.file_bytes}:{limits.file_bytes}"]
-    # What is in it counts as the container's memory.
+    # Its content counts as memory of the container.
     options += ["--tmpfs", f"/tmp:rw,nosuid,nodev,size={limits.disk_bytes},mode=1777"]  # noqa: S108
-    if engine.name == "podman":  # else it hands on the proxy, whose address may hold a password
+    if engine.name == "podman":  # by default it passes on the proxy's URL, with any password
         options += ["--http-proxy=false"]
     return options
 
 
 def _variables(variables: Mapping[str, str]) -> list[str]:
     inside = {**variables, "HOME": "/tmp", "TMPDIR": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}  # noqa: S108
-    return [word for name, value in inside.items() for word in ("--env", f"{name}={value}")]
+    return [option for name, value in inside.items() for option in ("--env", f"{name}={value}")]
 
 
 def _state(engine: Engine, name: str) -> Mapping[str, Any]:
-    """What the engine knows of a container; nothing if there was none."""
+    """Return the engine's state of a container; empty if the container does not exist."""
     done = engine.call("inspect", "--format", "{{json .State}}", name)
     try:
-        found = json.loads(done.stdout)
+        state = json.loads(done.stdout)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
-def _as_contained(finished: Finished, state: Mapping[str, Any]) -> Finished:
-    """``finished`` said of the job, not of the client that waited for it.
+def _end_in_container(finished: FinishedJob, state: Mapping[str, Any]) -> FinishedJob:
+    """Return how the job ended, given how the engine's client ended.
 
-    Engines tell a signal as 128 + its number, and not all of them why the kernel sent it.
+    Engines report a signal as 128 + its number, and not all of them report why the kernel sent it.
     """
     ended, exit_code = finished.ended, finished.exit_code
-    if ended is Ended.EXITED and state.get("OOMKilled"):
-        ended = Ended.MEMORY_LIMIT
-    elif ended is Ended.EXITED and exit_code == _NOT_STARTED and not state:
-        ended = Ended.LAUNCH_FAILED
-    elif ended is Ended.EXITED and exit_code > _SIGNALLED:
-        ended = Ended.SIGNALLED
-    if ended in {Ended.MEMORY_LIMIT, Ended.SIGNALLED} and exit_code > _SIGNALLED:
+    if ended is JobEnd.EXITED and state.get("OOMKilled"):
+        ended = JobEnd.MEMORY_LIMIT
+    elif ended is JobEnd.EXITED and exit_code == _NOT_STARTED and not state:
+        ended = JobEnd.LAUNCH_FAILED
+    elif ended is JobEnd.EXITED and exit_code > _SIGNALLED:
+        ended = JobEnd.SIGNALLED
+    if ended in {JobEnd.MEMORY_LIMIT, JobEnd.SIGNALLED} and exit_code > _SIGNALLED:
         exit_code = _SIGNALLED - exit_code
     return replace(finished, ended=ended, exit_code=exit_code, usage={})

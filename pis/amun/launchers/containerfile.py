@@ -1,12 +1,10 @@
-"""The recipe of an image, rendered from a specification that may be hostile.
+"""Renders a Containerfile from a specification that may be hostile.
 
-A recipe has two doors for injection: its instructions and the shell that they start. Both
-are kept shut by construction. The text of a recipe holds one thing of the specification,
-the base image, which has to be a reference by the grammar; all else (names of packages,
-requirements, files, the script) lies in files beside it, which instructions name by paths
-that are always the same and read by programs that take them for data. Every instruction
-with arguments has the JSON form, so no shell sees them. Variables are given to a job when
-it starts and are in no image.
+A specification must inject neither instructions nor shell commands. Its only text in the
+Containerfile is the base image, which must match the grammar of references. Package names,
+requirements, files and the script are separate files with fixed names, read as data. Instructions
+with arguments have the JSON form, so no shell interprets them. Environment variables are set when
+a job starts, and are not in the image.
 """
 
 from __future__ import annotations
@@ -19,16 +17,16 @@ from pathlib import Path
 
 from pis.amun.schema import NATIVE_PACKAGE
 
-#: The folder of ours in an image, and the interpreter of the stack in it.
+#: Our folder in an image, and the stack's interpreter.
 HOME = "/opt/thoth"
 PYTHON = f"{HOME}/environment/bin/python"
 SCRIPT = f"{HOME}/script.py"
 WORKDIR = f"{HOME}/work"
-#: Who runs in a container: nobody that an image knows.
+#: User and group of jobs in a container; images do not define them.
 USER = "10001:10001"
 
-#: distribution/reference, "Grammar": domain, path, tag, digest; shorter, so that no name is
-#: slow to check.
+#: References by the grammar of distribution/reference: domain, path, tag, digest. The lengths
+#: are limited, so that matching is never slow.
 _DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)"
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
@@ -36,7 +34,7 @@ _REFERENCE = re.compile(
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
 _REFERENCE_CHARACTERS = 255
-#: What podman takes for a kind of archive instead of a name (containers-transports(5)).
+#: Prefixes that podman reads as a kind of archive (containers-transports(5)).
 _TRANSPORTS = frozenset(
     {"containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci",
      "oci-archive", "ostree", "sif", "tarball"}
@@ -44,7 +42,7 @@ _TRANSPORTS = frozenset(
 
 _INSTALL_PACKAGES = f"""\
 #!/bin/sh
-# Installs the native packages whose names stand in packages.txt.
+# Installs the native packages listed in packages.txt.
 set -eu
 if command -v apt-get >/dev/null; then
     apt-get update
@@ -56,7 +54,7 @@ elif command -v microdnf >/dev/null; then
 elif command -v apk >/dev/null; then
     set -- apk add --no-cache
 else
-    echo 'the base image has no package manager that is known here' >&2
+    echo 'the base image has no supported package manager: apt-get, dnf, microdnf, apk' >&2
     exit 1
 fi
 xargs "$@" <{HOME}/packages.txt
@@ -64,18 +62,18 @@ xargs "$@" <{HOME}/packages.txt
 
 
 class InvalidRecipe(ValueError):
-    """Something that cannot go into an image; the text names the field."""
+    """No image can be made from the specification; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What an image is made of.
+    """The parts of an image.
 
-    :param base: a reference, such as ``registry.example/python:3.12``
-    :param packages: native ones
-    :param requirements: a requirements file with hashes for each package index, in order
+    :param base: reference of the base image, such as ``registry.example/python:3.12``
+    :param packages: native packages
+    :param requirements: one requirements file with hashes per package index
     :param files: relative path and content
-    :param script: its text
+    :param script: text of the script
     """
 
     base: str
@@ -86,17 +84,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not is_reference(self.base):
-            raise InvalidRecipe(f"base: {self.base[:80]!r} is no reference of an image")
+            raise InvalidRecipe(f"base: {self.base[:80]!r} is not a valid image reference")
         for package in self.packages:
             if not NATIVE_PACKAGE.fullmatch(package):
-                raise InvalidRecipe(f"packages: {package[:80]!r} is no package's name")
+                raise InvalidRecipe(f"packages: {package[:80]!r} is not the name of a package")
         for path, _ in self.files:
             if path.startswith("/") or not {"", ".", ".."}.isdisjoint(path.split("/")):
-                raise InvalidRecipe(f"files: {path[:80]!r} is no path below the working folder")
+                raise InvalidRecipe(f"files: {path[:80]!r} is not below the working folder")
 
 
 def is_reference(text: str) -> bool:
-    """Whether ``text`` names an image, and nothing else.
+    """Whether ``text`` is a valid image reference.
 
     >>> is_reference("registry.example:5000/team/python:3.12"), is_reference("python\\nRUN id")
     (True, False)
@@ -107,12 +105,12 @@ def is_reference(text: str) -> bool:
 
 
 def render(recipe: Recipe) -> str:
-    """The Containerfile of ``recipe``; :func:`write_context` writes what it refers to."""
+    """Return the Containerfile of ``recipe``; :func:`write_context` writes its files."""
     return "".join(f"{line}\n" for line in _lines(recipe))
 
 
 def write_context(recipe: Recipe, folder: Path) -> None:
-    """Write the Containerfile and all that it copies into ``folder``, which is empty."""
+    """Write the Containerfile and the files that it copies to the empty ``folder``."""
     texts = {"Containerfile": render(recipe), "script.py": recipe.script}
     if recipe.packages:
         texts |= {"packages.sh": _INSTALL_PACKAGES, "packages.txt": "\n".join(recipe.packages)}
@@ -144,21 +142,21 @@ def _lines(recipe: Recipe) -> Iterator[str]:
 
 
 def _install(number: int) -> str:
-    """Only wheels, only with their hash; the index and its credentials stay out of the image."""
+    """Install wheels by hash; neither the index nor its credentials end up in the image."""
     mounts = (
         f"--mount=type=secret,id={name},target=/run/secrets/{name}"
         for name in (f"index-{number}", "certificates")
     )
-    words = ["env", f"PIP_CONFIG_FILE=/run/secrets/index-{number}", PYTHON, "-m", "pip", "install"]
-    words += ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-cache-dir"]
-    words += ["--no-input", "--disable-pip-version-check"]
-    words += ["--requirement", f"{HOME}/requirements-{number}.txt"]
-    return f"RUN {' '.join(mounts)} {json.dumps(words)}"
+    command = ["env", f"PIP_CONFIG_FILE=/run/secrets/index-{number}", PYTHON, "-m", "pip"]
+    command += ["install", "--require-hashes", "--no-deps", "--only-binary", ":all:"]
+    command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check"]
+    command += ["--requirement", f"{HOME}/requirements-{number}.txt"]
+    return f"RUN {' '.join(mounts)} {json.dumps(command)}"
 
 
-def _run(*words: str) -> str:
-    return f"RUN {json.dumps(words)}"
+def _run(*command: str) -> str:
+    return f"RUN {json.dumps(command)}"
 
 
-def _copy(*words: str) -> str:
-    return f"COPY {json.dumps(words)}"
+def _copy(*paths: str) -> str:
+    return f"COPY {json.dumps(paths)}"

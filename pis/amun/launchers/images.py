@@ -1,4 +1,4 @@
-"""Images of stacks, built by podman or docker from a recipe."""
+"""Builds images of stacks with podman or docker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from common.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE, reason_of
 from common.settings import Settings
 from pis.amun.environments import requirements_of
 from pis.amun.indexes import installer_environment
-from pis.amun.installer import BuildLog, failed
-from pis.amun.launchers import BuildFailed, Inspection, Prepared
+from pis.amun.installer import BuildLog, build_failure
+from pis.amun.launchers import BuildFailed, Inspection, PreparedInspection
 from pis.amun.launchers.containerfile import (
     PYTHON,
     InvalidRecipe,
@@ -31,10 +31,10 @@ from pis.scratch import scratch_folder
 
 _BUILD_S = 3600.0
 _CALL_S = 120.0
-#: Engines ask for more by default than a machine may let them.
+#: By default, engines set limits that are higher than some machines allow.
 _ULIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
 _INSTALL = "install podman or docker, or use another launcher"
-#: The first that a build's output holds tells why it failed.
+#: Reason codes and patterns of a build's output; the first match counts.
 _REASONS = (
     (
         "image-unavailable",
@@ -52,7 +52,7 @@ _REASONS = (
     ),
     ("no-wheel", r"No matching distribution found"),
 )
-_ASK = """
+_DESCRIBE = """
 import json, platform
 try:
     with open("/etc/os-release", encoding="utf-8", errors="replace") as file:
@@ -67,16 +67,16 @@ print(json.dumps({"python": platform.python_version(), "os_release": release}))
 class Engine:
     """podman or docker on this machine.
 
-    :param path: of the program
+    :param path: path of the program
     """
 
     name: str
     path: str
 
-    def call(self, *words: str, timeout_s: float = _CALL_S) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, timeout_s: float = _CALL_S) -> subprocess.CompletedProcess[str]:
         """Run one of its commands and wait for it."""
         return subprocess.run(
-            [self.path, *words],
+            [self.path, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -89,11 +89,11 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """An image that stands, and what it says of itself.
+    """A built image.
 
     :param identifier: ``sha256:…``
-    :param python_version: such as ``3.11.7``
-    :param os_release: keys in lower case
+    :param python_version: version of its Python, such as ``3.11.7``
+    :param os_release: its ``/etc/os-release``, keys in lower case
     """
 
     identifier: str
@@ -102,7 +102,7 @@ class BuiltImage:
 
 
 def find_engine() -> Engine:
-    """podman, else docker.
+    """Find podman, else docker.
 
     :raises BuildFailed: if neither is installed
     """
@@ -116,9 +116,9 @@ def find_engine() -> Engine:
 
 def prepared_of(
     inspection: Inspection, image: BuiltImage, log: BuildLog, reference: str | None = None
-) -> Prepared:
-    """An inspection whose image stands, under ``reference`` or its identifier."""
-    return Prepared(
+) -> PreparedInspection:
+    """Return the inspection with its image, named by ``reference`` or by its identifier."""
+    return PreparedInspection(
         inspection=inspection,
         environment=image.identifier,
         python=PYTHON,
@@ -130,13 +130,13 @@ def prepared_of(
 
 
 def recipe_of(inspection: Inspection) -> Recipe:
-    """What the image of ``inspection`` is made of.
+    """Return the recipe of the image of ``inspection``.
 
-    :raises InvalidRecipe: if the specification cannot be put into an image
+    :raises InvalidRecipe: if no image can be made from the specification
     """
     specification = inspection.specification
     if specification.base is None:
-        raise InvalidRecipe("base: missing; a container needs the image that it starts from")
+        raise InvalidRecipe("base: missing; give the base image, which this launcher needs")
     return Recipe(
         base=specification.base,
         packages=specification.packages,
@@ -147,7 +147,7 @@ def recipe_of(inspection: Inspection) -> Recipe:
 
 
 def build_image(inspection: Inspection, settings: Settings, log: BuildLog) -> BuiltImage:
-    """Build the image of ``inspection``; layers that stand are used again.
+    """Build the image of ``inspection``, using cached layers.
 
     :raises BuildFailed: with the log
     """
@@ -156,15 +156,15 @@ def build_image(inspection: Inspection, settings: Settings, log: BuildLog) -> Bu
         recipe = recipe_of(inspection)
         with scratch_folder("image") as folder:
             identifier = _build(engine, recipe, inspection, settings, folder, log)
-        return _ask(engine, identifier, inspection.specification, log)
+        return _describe(engine, identifier, inspection.specification, log)
     except subprocess.TimeoutExpired as error:
-        raise failed("timed-out", str(error), log) from error
+        raise build_failure("timed-out", str(error), log) from error
     except (InvalidRecipe, OSError, ValueError) as error:
-        raise failed(reason_of(error) or "build-failed", str(error), log) from error
+        raise build_failure(reason_of(error) or "build-failed", str(error), log) from error
 
 
-def isolation() -> list[str]:
-    """Options of ``run``: no network, nothing to write, no privileges, nothing pulled."""
+def isolation_options() -> list[str]:
+    """Return options of ``run``: no network, no writable files, no privileges, no pulling."""
     return [
         *("--pull", "never", "--network", "none", "--read-only", "--ipc", "private"),
         *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
@@ -184,14 +184,14 @@ def _build(
     context.mkdir()
     secrets.mkdir(mode=0o700)
     write_context(recipe, context)
-    words = ["build", "--file", str(context / "Containerfile"), "--iidfile", str(identifier)]
-    words += _ULIMITS
+    arguments = ["build", "--file", str(context / "Containerfile"), "--iidfile", str(identifier)]
+    arguments += _ULIMITS
     indexes = list(_by_index(inspection.specification))
     for name, text in _secrets(indexes, dict(settings.package_indexes)).items():
         (secrets / name).write_text(text, encoding="utf-8")
-        words += ["--secret", f"id={name},src={secrets / name}"]
-    log.write(f"$ {engine.name} {shlex.join(words)} {context}")
-    done = engine.call(*words, str(context), timeout_s=_BUILD_S)
+        arguments += ["--secret", f"id={name},src={secrets / name}"]
+    log.write(f"$ {engine.name} {shlex.join(arguments)} {context}")
+    done = engine.call(*arguments, str(context), timeout_s=_BUILD_S)
     log.write(done.stdout)
     log.write(done.stderr)
     if done.returncode:
@@ -199,36 +199,37 @@ def _build(
     return identifier.read_text(encoding="ascii").strip()
 
 
-def _ask(
+def _describe(
     engine: Engine, identifier: str, specification: Specification, log: BuildLog
 ) -> BuiltImage:
-    done = engine.call("run", "--rm", *isolation(), identifier, PYTHON, "-I", "-c", _ASK)
+    done = engine.call(
+        "run", "--rm", *isolation_options(), identifier, PYTHON, "-I", "-c", _DESCRIBE
+    )
     if done.returncode:
         log.write(done.stderr)
-        raise failed("build-failed", "the image's Python does not run", log, done.returncode)
-    said = json.loads(done.stdout)
-    wanted, found = specification.python_version, str(said["python"])
-    if wanted is not None and found != wanted and not found.startswith(f"{wanted}."):
-        message = f"Python {wanted} was asked for, {specification.base} has {found}"
-        raise failed("python-not-found", message, log)
-    return BuiltImage(identifier, found, _os_release(said["os_release"]))
+        raise build_failure("build-failed", "the image's Python does not run", log, done.returncode)
+    description = json.loads(done.stdout)
+    requested, version = specification.python_version, str(description["python"])
+    if requested is not None and version != requested and not version.startswith(f"{requested}."):
+        message = f"Python {requested} was requested, {specification.base} has {version}"
+        raise build_failure("python-not-found", message, log)
+    return BuiltImage(identifier, version, _os_release(description["os_release"]))
 
 
 def _os_release(text: str) -> dict[str, str]:
-    """Assignments as a shell reads them (os-release(5))."""
-    words = shlex.split(text, comments=True)
-    pairs = (word.partition("=") for word in words)
+    """Parse shell assignments (os-release(5))."""
+    pairs = (assignment.partition("=") for assignment in shlex.split(text, comments=True))
     return {name.lower(): value for name, equals, value in pairs if equals}
 
 
 def _by_index(specification: Specification) -> dict[str, list[LockedPackage]]:
     packages = specification.lock.packages
     names = sorted({package.index for package in packages})
-    return {name: [it for it in packages if it.index == name] for name in names}
+    return {name: [package for package in packages if package.index == name] for name in names}
 
 
 def _secrets(names: Sequence[str], indexes: Mapping[str, str]) -> dict[str, str]:
-    """What pip in the image needs to reach indexes as this machine does, and no layer keeps."""
+    """Return files for pip in the image to reach the indexes; no layer contains them."""
     texts, certificates = {}, ""
     for number, name in enumerate(names):
         configured = installer_environment(name, indexes)
@@ -243,30 +244,30 @@ def _pip_configuration(configured: Mapping[str, str], with_certificates: bool) -
     main = configured.get("UV_DEFAULT_INDEX") or configured.get("UV_INDEX_URL")
     others = configured.get("UV_INDEX") or configured.get("UV_EXTRA_INDEX_URL") or ""
     lines = ["[global]"]
-    lines += [f"index-url = {_address(main)}"] if main else []
-    lines += [f"extra-index-url = {' '.join(map(_address, others.split()))}"] if others else []
+    lines += [f"index-url = {_index_url(main)}"] if main else []
+    lines += [f"extra-index-url = {' '.join(map(_index_url, others.split()))}"] if others else []
     lines += ["cert = /run/secrets/certificates"] if with_certificates else []
     return "\n".join(lines) + "\n"
 
 
-def _address(index: str) -> str:
-    """uv takes ``name=address``, pip the address alone.
+def _index_url(index: str) -> str:
+    """Convert uv's ``name=URL`` to pip's plain URL, without credentials.
 
-    Without user and password: the base image is the specification's choice, and its programs
-    run while the image is built.
+    The specification chooses the base image, whose programs run during the build and could read
+    the credentials.
 
-    >>> _address("mine=https://me:secret@index.example/simple")
+    >>> _index_url("mine=https://me:secret@index.example/simple")
     'https://index.example/simple'
     """
     parts = urlsplit(re.sub(r"^[\w.-]+=(?=\w+://)", "", index))
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _not_built(said: str, log: BuildLog, exit_code: int) -> BuildFailed:
-    reason = next((code for code, words in _REASONS if re.search(words, said)), "build-failed")
-    lines = [line for line in said.splitlines() if re.search(r"(?i)\berror\b", line)]
-    message = (lines or said.splitlines() or ["the build failed without a word"])[-1].strip()
-    error = failed(reason, message[:500], log, exit_code)
-    if reason == "image-unavailable":
-        error.hint = "see that `base` names an image which this machine can pull, and run again"
-    return error
+def _not_built(output: str, log: BuildLog, exit_code: int) -> BuildFailed:
+    matches = (code for code, pattern in _REASONS if re.search(pattern, output))
+    reason = next(matches, "build-failed")
+    lines = [line for line in output.splitlines() if re.search(r"(?i)\berror\b", line)]
+    message = (lines or output.splitlines() or ["the build failed without a message"])[-1].strip()
+    unavailable = reason == "image-unavailable"
+    hint = "check that this machine can pull the image `base`, and run again" if unavailable else ""
+    return build_failure(reason, message[:500], log, exit_code, hint)

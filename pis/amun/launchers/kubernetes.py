@@ -1,4 +1,4 @@
-"""Jobs on a Kubernetes cluster: a Job object for each, and what the cluster says of it."""
+"""Runs jobs on a Kubernetes cluster, each as a Job object."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from common.host_problems import LAUNCHER_UNAVAILABLE
 from common.settings import Settings
 from pis.amun.hardware import cpu_info, first_processor, host
 from pis.amun.inspection_folder import failed_to_launch, job_result
-from pis.amun.installer import BuildLog, Say, failed
-from pis.amun.jobs import STDOUT_BYTES, Ended, Finished
-from pis.amun.launchers import Inspection, Job, JobResult, Prepared
-from pis.amun.launchers.container import allotment_of, of_image, ran_within
+from pis.amun.installer import BuildLog, LineCallback, build_failure
+from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd
+from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
+from pis.amun.launchers.container import allotment_of, container_setup, with_image_system
 from pis.amun.launchers.containerfile import is_reference
 from pis.amun.launchers.images import BuiltImage, build_image, find_engine, prepared_of
 from pis.amun.launchers.kubernetes_manifest import (
@@ -32,21 +32,21 @@ from pis.amun.launchers.kubernetes_manifest import (
     unmet_by_labels,
 )
 
-#: The kubelet keeps no more of a container's termination message.
+#: Limit of the kubelet for a container's termination message.
 _STDERR_BYTES = 4096
 _SIGNALLED = 128
 
-#: Fields that ``/proc/cpuinfo`` itself has.
-_OF_CPUINFO = frozenset({"vendor_id_raw", "brand_raw", "family", "model", "stepping", "cores"})
+#: Fields of ``cpu_info`` that come from ``/proc/cpuinfo``.
+_CPUINFO_FIELDS = frozenset({"vendor_id_raw", "brand_raw", "family", "model", "stepping", "cores"})
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod that came to its end.
+    """A pod after its end.
 
-    :param state: of the job's container: ``terminated`` of the Pod API; empty if it never ran
-    :param cpuinfo: what its node's ``/proc/cpuinfo`` holds
-    :param node: ``nodeInfo`` of its node, as far as it may be read
+    :param state: ``terminated`` of the job's container in the Pod API; empty if it never ran
+    :param cpuinfo: ``/proc/cpuinfo`` of its node
+    :param node: ``nodeInfo`` of its node; empty if it may not be read
     """
 
     node_name: str
@@ -57,8 +57,11 @@ class Pod:
 
 
 def read_pod(core: Any, namespace: str, pod: Any) -> Pod:
-    """Everything that is wanted of a pod before it is removed; ``core`` is the client's API."""
-    statuses = {it.name: it.state for it in pod.status.container_statuses or ()}
+    """Read a pod before it is removed.
+
+    :param core: the client's ``CoreV1Api``
+    """
+    statuses = {status.name: status.state for status in pod.status.container_statuses or ()}
     terminated = getattr(statuses.get(JOB_CONTAINER), "terminated", None)
     state = terminated.to_dict() if terminated else {}
     if pod.status.reason == "DeadlineExceeded":
@@ -80,13 +83,13 @@ def _log(core: Any, namespace: str, pod: str, container: str) -> bytes:
             pod, namespace, container=container, limit_bytes=STDOUT_BYTES + 1,
             _preload_content=False,
         )  # fmt: skip
-    except client.ApiException:  # a container that never started has none
+    except client.ApiException:  # a container that never started has no log
         return b""
     return bytes(answer.data)
 
 
 def _node_info(core: Any, name: str) -> Mapping[str, Any]:
-    """Often not ours to read."""
+    """Return ``nodeInfo`` of a node; empty without the permission, which is common."""
     from kubernetes import client
 
     try:
@@ -95,19 +98,19 @@ def _node_info(core: Any, name: str) -> Mapping[str, Any]:
         return {}
 
 
-def finished_of(pod: Pod, started_at: datetime) -> Finished:
-    """How the job ended, by the word of the kubelet alone."""
+def finished_job_of(pod: Pod, started_at: datetime) -> FinishedJob:
+    """Return how the job ended, according to the kubelet only."""
     state = pod.state
     if not state:
         return failed_to_launch(f"the pod on {pod.node_name} never ran the job", started_at)
     code, message = int(state.get("exit_code") or 0), str(state.get("message") or "")
-    ended = Ended.SIGNALLED if code > _SIGNALLED else Ended.EXITED
+    ended = JobEnd.SIGNALLED if code > _SIGNALLED else JobEnd.EXITED
     if state.get("reason") == "OOMKilled":
-        ended = Ended.MEMORY_LIMIT
+        ended = JobEnd.MEMORY_LIMIT
     elif state.get("reason") == "DeadlineExceeded":
-        ended = Ended.TIMED_OUT
+        ended = JobEnd.TIMED_OUT
     stderr = message.encode("utf-8", "backslashreplace")
-    return Finished(
+    return FinishedJob(
         exit_code=_SIGNALLED - code if code > _SIGNALLED else code,
         ended=ended,
         stdout=pod.stdout[:STDOUT_BYTES],
@@ -121,12 +124,12 @@ def finished_of(pod: Pod, started_at: datetime) -> Finished:
     )
 
 
-def of_node(job: JobResult, pod: Pod) -> JobResult:
-    """What the runner says of its own machine, said of the pod's node."""
+def with_node_facts(job: JobResult, pod: Pod) -> JobResult:
+    """Replace the runner's machine in the result by the pod's node."""
     cpuinfo, node = first_processor(pod.cpuinfo), pod.node
     architecture = str(node.get("architecture") or "")
     cpu = {
-        **{name: value for name, value in cpu_info(cpuinfo, {}).items() if name in _OF_CPUINFO},
+        **{name: value for name, value in cpu_info(cpuinfo, {}).items() if name in _CPUINFO_FIELDS},
         "count": pod.cpuinfo.count("processor\t:"),
         "arch_string_raw": {"amd64": "x86_64", "arm64": "aarch64"}.get(architecture, architecture),
     }
@@ -140,23 +143,23 @@ def of_node(job: JobResult, pod: Pod) -> JobResult:
     }  # fmt: skip
     hardware = {"cpu_family": cpu.get("family"), "cpu_model": cpu.get("model")}
     environment = job.result["runtime_environment"] | {"hardware": hardware, "cuda_version": None}
-    said = {
+    facts = {
         "hwinfo": hwinfo,
         "hostname": pod.node_name,
         "host": host(str(node.get("machine_id") or pod.node_name)),
         "runtime_environment": environment,
     }
-    return JobResult(job.result | said, job.log)
+    return JobResult(job.result | facts, job.log)
 
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _PUSH_S = 3600.0
-_CONFIGURE = "point KUBECONFIG to a cluster, or run in a pod that may make Jobs"
-_REGISTRY = "set IMAGE_REGISTRY to where this machine pushes and the cluster's nodes pull"
+_CONFIGURE = "set KUBECONFIG to a cluster's configuration, or run in a pod that may create Jobs"
+_REGISTRY = "set IMAGE_REGISTRY to a registry that this machine and the cluster's nodes can reach"
 
 
 class KubernetesUnavailable(ProjectError):
-    """No cluster is configured, or it refuses or does not answer."""
+    """No cluster is configured, it refuses a request, or it does not answer."""
 
     def __init__(self, message: str, hint: str = _CONFIGURE) -> None:
         super().__init__(message)
@@ -166,81 +169,79 @@ class KubernetesUnavailable(ProjectError):
 class KubernetesLauncher:
     """Builds and pushes an image for each stack, and runs each job as a Job of the cluster.
 
-    :param say: called with each line of a build's log
+    :param on_line: called with each line of the build logs
     :raises KubernetesUnavailable: also if the client is not installed
     """
 
     name = "kubernetes"
 
-    def __init__(self, settings: Settings, say: Say | None = None) -> None:
+    def __init__(self, settings: Settings, on_line: LineCallback | None = None) -> None:
         self._settings = settings
-        self._say = say
-        self._namespace = _configured()
+        self._on_line = on_line
+        self._namespace = _configure_client()
         self._images: dict[str, BuiltImage] = {}
 
     def slots(self) -> int:
-        """One: where the cluster puts two pods is its own choice, and it may be one node."""
+        """Return 1, as the cluster might run two pods on the same node."""
         return 1
 
-    def prepare(self, inspection: Inspection) -> Prepared:
+    def prepare(self, inspection: Inspection) -> PreparedInspection:
         """Build the image and push it.
 
         :raises BuildFailed: with the log
         """
-        log = BuildLog(self._say)
+        log = BuildLog(self._on_line)
         unmet = unmet_by_labels(inspection.specification.run.hardware)
         if unmet:
-            raise failed("hardware-not-met", "; ".join(unmet), log)
+            raise build_failure("hardware-not-met", "; ".join(unmet), log)
         image = build_image(inspection, self._settings, log)
         reference = push(image, self._settings.image_registry, log)
         self._images[reference] = image
         return prepared_of(inspection, image, log, reference)
 
-    def run(self, prepared: Prepared, job: Job) -> JobResult:
-        """Run one job, and remove what it left in the cluster.
+    def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
+        """Run one job, and remove its objects from the cluster.
 
-        :raises KubernetesUnavailable: if the cluster refuses
+        :raises KubernetesUnavailable: if the cluster refuses a request or does not answer
         """
         inspection, reference = prepared.inspection, prepared.image or ""
         allotment = allotment_of(inspection.specification)
         started_at = datetime.now(UTC)
         pod = run_in_cluster(self._namespace, reference, inspection, job)
-        ran = ran_within(allotment, prepared, self.name)
-        result = job_result(inspection, job, finished_of(pod, started_at), ran)
+        setup = container_setup(allotment, prepared, self.name)
+        result = job_result(inspection, job, finished_job_of(pod, started_at), setup)
         image = self._images.get(reference)
-        return of_node(of_image(result, image.os_release if image else {}), pod)
+        return with_node_facts(with_image_system(result, image.os_release if image else {}), pod)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, as no resources are held."""
 
 
 def push(image: BuiltImage, registry: str | None, log: BuildLog) -> str:
     """Push ``image``.
 
-    :returns: the reference under which the cluster pulls it
-    :raises BuildFailed: if there is no registry, or it refuses
+    :returns: the reference by which the cluster pulls it
+    :raises BuildFailed: if no registry is set, or it refuses the image
     """
     if registry is None or not is_reference(f"{registry}/thoth:x"):
-        message = "no registry is set that images could be pushed to"
-        error = failed(LAUNCHER_UNAVAILABLE, message, log)
-        error.hint = _REGISTRY
-        raise error
+        message = "no valid registry is set to push images to"
+        raise build_failure(LAUNCHER_UNAVAILABLE, message, log, hint=_REGISTRY)
     engine = find_engine()
     reference = f"{registry}/thoth:{image.identifier.removeprefix('sha256:')}"
-    for words in (("tag", image.identifier, reference), ("push", reference)):
-        log.write(f"$ {engine.name} {' '.join(words)}")
-        done = engine.call(*words, timeout_s=_PUSH_S)
+    for arguments in (("tag", image.identifier, reference), ("push", reference)):
+        log.write(f"$ {engine.name} {' '.join(arguments)}")
+        done = engine.call(*arguments, timeout_s=_PUSH_S)
         log.write(done.stdout + done.stderr)
         if done.returncode:
             message = f"the image could not be pushed to {registry}"
-            raise failed(LAUNCHER_UNAVAILABLE, message, log, done.returncode)
+            raise build_failure(LAUNCHER_UNAVAILABLE, message, log, done.returncode)
     return reference
 
 
 def run_in_cluster(namespace: str, image: str, inspection: Inspection, job: Job) -> Pod:
-    """Run ``job`` as a Job of one completion, wait for it, and remove it.
+    """Run ``job`` as a Job with one completion, wait for it, and remove it.
 
-    :raises KubernetesUnavailable: if the cluster refuses
+    :raises KubernetesUnavailable: if the cluster refuses a request or does not answer
     """
     from kubernetes import client
 
@@ -255,7 +256,7 @@ def run_in_cluster(namespace: str, image: str, inspection: Inspection, job: Job)
         environment=dict(specification.environment),
         hardware=specification.run.hardware,
     )
-    with _translated(), _made(namespace, name, manifest):
+    with _translated_errors(), _temporary_job(namespace, name, manifest):
         deadline = time.monotonic() + allotment.limits.wall_s + START_S + 60
         core = client.CoreV1Api()
         while True:
@@ -263,12 +264,12 @@ def run_in_cluster(namespace: str, image: str, inspection: Inspection, job: Job)
             if pods and pods[0].status.phase in {"Succeeded", "Failed"}:
                 return read_pod(core, namespace, pods[0])
             if time.monotonic() > deadline:
-                raise KubernetesUnavailable(f"the job {object_name(name)} did not come to its end")
-            time.sleep(_LOOK_S)
+                raise KubernetesUnavailable(f"the job {object_name(name)} did not end in time")
+            time.sleep(_POLL_S)
 
 
-def _configured() -> str:
-    """Configure the client as `kubectl` is.
+def _configure_client() -> str:
+    """Configure the client as for `kubectl`.
 
     :returns: the namespace
     """
@@ -276,9 +277,9 @@ def _configured() -> str:
         from kubernetes import config
     except ImportError as error:
         hint = "install the extra `kubernetes`"
-        raise KubernetesUnavailable("the client of Kubernetes is not installed", hint) from error
+        raise KubernetesUnavailable("the Kubernetes client is not installed", hint) from error
     try:
-        # Standard output is for the answer; the client prints there what it tries.
+        # The client prints its attempts to standard output, which is for the command's result.
         with contextlib.redirect_stdout(io.StringIO()):
             config.load_config()
     except (config.ConfigException, TypeError) as error:
@@ -290,8 +291,8 @@ def _configured() -> str:
 
 
 @contextlib.contextmanager
-def _made(namespace: str, name: str, manifest: Mapping[str, Any]) -> Iterator[None]:
-    """The Job and its policy exist within, and are gone after."""
+def _temporary_job(namespace: str, name: str, manifest: Mapping[str, Any]) -> Iterator[None]:
+    """Create the Job and its network policy, and delete them after the block."""
     from kubernetes import client
 
     batch, networking = client.BatchV1Api(), client.NetworkingV1Api()
@@ -301,18 +302,18 @@ def _made(namespace: str, name: str, manifest: Mapping[str, Any]) -> Iterator[No
         try:
             yield
         finally:
-            with _gone_or_now():
+            with _ignoring_absence():
                 batch.delete_namespaced_job(
                     object_name(name), namespace, propagation_policy="Background"
                 )
     finally:
-        with _gone_or_now():
+        with _ignoring_absence():
             networking.delete_namespaced_network_policy(object_name(name), namespace)
 
 
 @contextlib.contextmanager
-def _gone_or_now() -> Iterator[None]:
-    """What somebody else has deleted is gone all the same, and the result is good."""
+def _ignoring_absence() -> Iterator[None]:
+    """Ignore that an object to delete no longer exists."""
     from kubernetes import client
 
     try:
@@ -323,7 +324,7 @@ def _gone_or_now() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     import urllib3
     from kubernetes import client
 
@@ -331,7 +332,7 @@ def _translated() -> Iterator[None]:
         yield
     except client.ApiException as error:
         raise KubernetesUnavailable(
-            f"the cluster refuses: {error.status} {error.reason}"
+            f"the cluster refuses the request: {error.status} {error.reason}"
         ) from error
     except urllib3.exceptions.HTTPError as error:
         raise KubernetesUnavailable(f"the cluster does not answer: {error}") from error

@@ -1,4 +1,4 @@
-"""Kubernetes objects for the jobs of an inspection: a Job, and a policy without network."""
+"""Kubernetes objects for a job of an inspection: a Job, and a policy that blocks the network."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from pis.amun.launchers.container import Allotment
 from pis.amun.launchers.containerfile import PYTHON, SCRIPT, USER
 from pis.amun.specification import HardwareRequest
 
-#: Names of objects and values of labels: a DNS label (RFC 1123), short enough for the
-#: suffixes that the cluster adds to a pod's.
+#: Names and labels are DNS labels (RFC 1123, 63 characters), less the suffix of pod names.
 _NAME_CHARACTERS = 52
 _LABEL = "app.kubernetes.io/name"
 JOB_CONTAINER, HARDWARE_CONTAINER = "job", "hardware"
-#: What a pod may take until its job begins: for the image, mostly.
+#: Time until a pod's job starts, mostly to pull the image.
 START_S = 600
 
-#: Standard error apart from standard output, which is all that a pod's log has: the kubelet
-#: keeps the end of this file (Pod API, `terminationMessagePath`).
+#: A pod's log does not separate standard error, so it goes to this file, whose end the kubelet
+#: keeps (Pod API, `terminationMessagePath`).
 _STDERR = "/dev/termination-log"
-_APART = f'exec "$@" 2>{_STDERR}'
+_REDIRECT_STDERR = f'exec "$@" 2>{_STDERR}'
 
 #: Set by Node Feature Discovery, `cpu-model`.
 _FEATURES = {
@@ -43,9 +42,9 @@ def job_manifest(
     hardware: HardwareRequest | None = None,
     completions: int = 1,
 ) -> dict[str, Any]:
-    """A Job of ``completions`` runs, one after another and none of them repeated.
+    """Return a Job of ``completions`` runs, one after another, without retries.
 
-    :param name: any text; what the Job is called is made from it
+    :param name: any text, from which the name of the Job is made
     :param image: a reference that the cluster's nodes can pull
     """
     labels = {_LABEL: object_name(name)}
@@ -81,7 +80,7 @@ def job_manifest(
 
 
 def network_policy(name: str) -> dict[str, Any]:
-    """Nothing in and nothing out for the pods of a Job, where the cluster's network holds to it."""
+    """Return a policy that blocks all traffic of a Job's pods, if the cluster enforces policies."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -94,7 +93,7 @@ def network_policy(name: str) -> dict[str, Any]:
 
 
 def object_name(text: str) -> str:
-    """A name that objects can have; different texts have different names.
+    """Return a valid object name; different texts have different names.
 
     >>> object_name("inspection-matmul-1f2e3d4c")
     'inspection-matmul-1f2e3d4c'
@@ -107,14 +106,14 @@ def object_name(text: str) -> str:
 
 
 def selector(name: str) -> str:
-    """The label selector of a Job's pods."""
+    """Return the label selector of a Job's pods."""
     return f"{_LABEL}={object_name(name)}"
 
 
 def unmet_by_labels(hardware: HardwareRequest) -> list[str]:
-    """What was asked for and no label of a node tells."""
+    """Return the requests that node labels cannot express."""
     return [
-        f"{name} {value!r} was asked for, and nodes cannot be chosen by it"
+        f"{name} {value!r} was requested, but Kubernetes cannot select nodes by it"
         for name, value in (
             ("processor", hardware.processor),
             ("physical_cpus", hardware.physical_cpus),
@@ -124,9 +123,9 @@ def unmet_by_labels(hardware: HardwareRequest) -> list[str]:
 
 
 def literal(text: str) -> str:
-    """``text`` as it has to be written so that the kubelet leaves it as it is.
+    """Escape ``text`` for arguments and variables of a container.
 
-    It replaces ``$(NAME)`` in arguments and variables, and takes ``$$`` for ``$``.
+    The kubelet replaces ``$(NAME)`` there, and ``$$`` by ``$``.
     """
     return text.replace("$", "$$")
 
@@ -163,8 +162,8 @@ def _job_container(
         "name": JOB_CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["/bin/sh", "-c", literal(_APART), "job", PYTHON, SCRIPT],
-        "args": [literal(word) for word in arguments],
+        "command": ["/bin/sh", "-c", literal(_REDIRECT_STDERR), "job", PYTHON, SCRIPT],
+        "args": [literal(argument) for argument in arguments],
         "env": [{"name": name, "value": literal(value)} for name, value in variables.items()],
         "resources": {"requests": resources, "limits": resources},
         "securityContext": _container_security(),
@@ -175,7 +174,7 @@ def _job_container(
 
 
 def _hardware_container(image: str) -> dict[str, Any]:
-    """Reads what the node is before the script starts, where the script cannot reach it."""
+    """Return the container that reads the node's processor before the script starts."""
     small = {"cpu": "100m", "memory": _quantity(64 * MEBIBYTE)}
     return {
         "name": HARDWARE_CONTAINER,
@@ -188,14 +187,14 @@ def _hardware_container(image: str) -> dict[str, Any]:
 
 
 def _affinity(hardware: HardwareRequest) -> dict[str, Any]:
-    wanted = [
+    expressions = [
         {"key": label, "operator": "In", "values": [str(getattr(hardware, name))]}
         for name, label in _FEATURES.items()
         if getattr(hardware, name) is not None
     ]
-    if not wanted:
+    if not expressions:
         return {}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 

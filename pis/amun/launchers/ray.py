@@ -1,8 +1,8 @@
-"""Jobs on the nodes of a Ray cluster: one node runs one block at a time, and nothing else.
+"""Runs jobs on the nodes of a Ray cluster; a node runs one block at a time, and nothing else.
 
-An actor a node holds all of its processors and GPUs, so that Ray puts no other work beside
-a measurement, and does there what the local launcher does here. Whole blocks go to a node:
-jobs that are compared as pairs then share their host.
+One actor per node reserves all its processors and GPUs, so that Ray runs no other work beside a
+measurement. It uses the same code as the local launcher. All jobs of a block run on the same
+node, as pairs of jobs are only compared on the same host.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any
 
 from common.errors import ProjectError
 from common.settings import Settings
-from pis.amun.inspection_folder import attributed
-from pis.amun.installer import Say
-from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared
+from pis.amun.inspection_folder import with_environment
+from pis.amun.installer import LineCallback
+from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection
 from pis.amun.launchers.local import prepare_here, run_here
 
-#: How long a node may be busy with other work before it is not waited for.
+#: How long to wait for a node that is busy with other work.
 _FREE_S = 60.0
 _ANSWER_S = 60.0
 _CONNECT_S = 10.0
-#: Rooms that a node needs if it has not the same release.
-_ROOMS = ("common", "pis")
+#: Packages to send to nodes that do not have this release installed.
+_SENT_PACKAGES = ("common", "pis")
 _DISTRIBUTION = "thoth"
 _START = (
     "start one (`ray start --head`, on other machines `ray start --address HEAD`), "
-    "and name it by RAY_ADDRESS if it is not this machine's"
+    "and set RAY_ADDRESS if it is on another machine"
 )
 
 
 class RayUnavailable(ProjectError):
-    """No cluster answers, or none of its nodes can be had."""
+    """No cluster answers, or none of its nodes is available."""
 
     def __init__(self, message: str, hint: str = _START) -> None:
         super().__init__(message)
@@ -44,35 +44,35 @@ class RayUnavailable(ProjectError):
 
 
 class NodeLost(ProjectError):
-    """A node went away while it ran a job: the machine, the network, or its memory."""
+    """A node was lost while it ran a job, because of the machine, the network or its memory."""
 
 
 class Worker:
-    """What runs on a node, as an actor."""
+    """The actor that runs on a node."""
 
     def __init__(self, package_indexes: tuple[tuple[str, str], ...]) -> None:
-        # Ray sets it to what it handed out; here the specification has the say.
+        # Ray sets it to the number of assigned processors, but the specification decides.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._settings = replace(Settings.from_env(), package_indexes=package_indexes)
 
     def ready(self) -> str:
-        """Where the code that runs here comes from; answers as soon as the node is ours."""
+        """Return the path of this code; the answer shows that the node is reserved."""
         return __file__
 
-    def prepare(self, inspection: Inspection) -> Prepared:
+    def prepare(self, inspection: Inspection) -> PreparedInspection:
         """Build the environment on this node."""
         return prepare_here(inspection, self._settings)
 
-    def run(self, prepared: Prepared, job: Job) -> JobResult:
+    def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
         """Run one job on this node."""
-        return attributed(run_here(prepared, job, RayLauncher.name), prepared)
+        return with_environment(run_here(prepared, job, RayLauncher.name), prepared)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that is ours alone until the launcher is closed.
+    """A node that is reserved until the launcher is closed.
 
-    :param actor: the handle of its :class:`Worker`
+    :param actor: handle of its :class:`Worker`
     """
 
     name: str
@@ -80,32 +80,34 @@ class Node:
 
 
 class RayLauncher:
-    """Builds and runs on every node of a cluster that nothing else is using.
+    """Builds environments and runs jobs on all free nodes of a cluster.
 
-    :param address: of the cluster; by default what ``RAY_ADDRESS`` says, else this machine's
+    :param address: address of the cluster; by default ``RAY_ADDRESS``, else this machine's cluster
     :raises RayUnavailable: also if Ray is not installed
     """
 
     name = "ray"
 
-    def __init__(self, settings: Settings, say: Say | None = None, address: str = "auto") -> None:
-        self._say = say
+    def __init__(
+        self, settings: Settings, on_line: LineCallback | None = None, address: str = "auto"
+    ) -> None:
+        self._on_line = on_line
         _connect(address)
-        self._nodes = _claimed(settings)
-        self._prepared: dict[str, list[tuple[Node, Prepared]]] = {}
+        self._nodes = _reserve_nodes(settings)
+        self._prepared: dict[str, list[tuple[Node, PreparedInspection]]] = {}
         self._lost: set[str] = set()
 
     def slots(self) -> int:
-        """As many as there are nodes."""
+        """Return the number of reserved nodes."""
         return len(self._nodes)
 
-    def prepare(self, inspection: Inspection) -> Prepared:
-        """Build on all nodes at a time; those that are not what was asked for are left out.
+    def prepare(self, inspection: Inspection) -> PreparedInspection:
+        """Build on all nodes concurrently, except those without the requested hardware.
 
-        :raises BuildFailed: if a node cannot build, or none has the hardware
+        :raises BuildFailed: if the build fails on a node, or no node has the hardware
         """
         pending = [(node, node.actor.prepare.remote(inspection)) for node in self._nodes]
-        built: list[tuple[Node, Prepared]] = []
+        built: list[tuple[Node, PreparedInspection]] = []
         unmet: list[BuildFailed] = []
         for node, reference in pending:
             try:
@@ -113,23 +115,21 @@ class RayLauncher:
             except BuildFailed as error:
                 if error.reason != "hardware-not-met":
                     raise
-                unmet.append(_named(node, error))
+                unmet.append(_with_node(node, error))
                 continue
             built.append((node, prepared))
-            self._tell(f"{node.name}:\n{prepared.log}")
+            self._report(f"{node.name}:\n{prepared.log}")
         if not built:
-            raise _together(unmet)
+            raise _combined(unmet)
         self._prepared[inspection.inspection_id] = built
         log = "".join(f"{node.name}:\n{prepared.log}" for node, prepared in built)
         log += "".join(f"{error}\n" for error in unmet)
         return replace(built[0][1], environment=_common_environment(built), log=log)
 
-    def run(self, prepared: Prepared, job: Job) -> JobResult:
-        """Run one job on the node of its slot.
+    def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
+        """Run one job on the node of its slot, of the nodes that have the environment.
 
-        An inspection that not every node could be prepared for keeps to those that could.
-
-        :raises NodeLost: if the node goes away meanwhile; the next job goes to another
+        :raises NodeLost: if the node is lost meanwhile; the next job uses another one
         """
         built = self._usable(prepared.inspection.inspection_id)
         if not built:
@@ -142,31 +142,31 @@ class RayLauncher:
             raise
         return result
 
-    def _usable(self, inspection_id: str) -> list[tuple[Node, Prepared]]:
-        """Nodes that an inspection can run on: those of all inspections, if there are any.
+    def _usable(self, inspection_id: str) -> list[tuple[Node, PreparedInspection]]:
+        """Return the nodes that an inspection can use: those of all inspections, if any.
 
-        A block stays whole only where every inspection counts the same nodes.
+        The jobs of a block run on the same node only if all inspections use the same list.
         """
-        left = [it for it in self._prepared[inspection_id] if it[0].name not in self._lost]
         names = [{node.name for node, _ in built} for built in self._prepared.values()]
-        shared = [it for it in left if it[0].name in set.intersection(*names)]
-        return shared or left
+        shared = set.intersection(*names)
+        left = [pair for pair in self._prepared[inspection_id] if pair[0].name not in self._lost]
+        return [pair for pair in left if pair[0].name in shared] or left
 
     def close(self) -> None:
-        """Give the nodes back."""
+        """Release the nodes."""
         import ray
 
         for node in self._nodes:
             ray.kill(node.actor)
         ray.shutdown()
 
-    def _tell(self, text: str) -> None:
-        for line in text.splitlines() if self._say else ():
-            self._say(line)  # type: ignore[misc]
+    def _report(self, text: str) -> None:
+        for line in text.splitlines() if self._on_line else ():
+            self._on_line(line)  # type: ignore[misc]
 
 
 def _connect(address: str) -> None:
-    """Join the cluster; nodes that have another release of ours get the code that runs here."""
+    """Join the cluster, and send our code to nodes that have another release."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -178,13 +178,13 @@ def _connect(address: str) -> None:
         if not all(map(_is_same_release, _alive())):
             ray.shutdown()
             root = Path(__file__).parents[3]
-            _join(address, {"py_modules": [str(root / room) for room in _ROOMS]})
+            _join(address, {"py_modules": [str(root / name) for name in _SENT_PACKAGES]})
     except (OSError, RuntimeError, ValueError) as error:
         raise RayUnavailable(f"no Ray cluster answers: {error}") from error
 
 
 def _require_answer(address: str) -> None:
-    """Ray itself would wait for minutes for an address where nothing is."""
+    """Check that the address answers, as Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
@@ -202,16 +202,16 @@ def _join(address: str, runtime_env: Mapping[str, Any]) -> None:
 
 
 def _alive() -> list[dict[str, Any]]:
-    """Nodes with processors, in an order that is the same every time."""
+    """Return the live nodes with processors, in a reproducible order."""
     import ray
 
-    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = [node for node in known if node["Alive"] and node["Resources"].get("CPU")]
+    all_nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes = [node for node in all_nodes if node["Alive"] and node["Resources"].get("CPU")]
     return sorted(nodes, key=lambda node: (node["NodeManagerHostname"], node["NodeID"]))
 
 
 def _on(node: Mapping[str, Any]) -> Any:
-    """The strategy that takes this node or none."""
+    """Return the scheduling strategy that uses only this node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -220,18 +220,18 @@ def _on(node: Mapping[str, Any]) -> Any:
 def _is_same_release(node: Mapping[str, Any]) -> bool:
     import ray
 
-    # A function of the standard library: a node without our code can run it.
+    # A function of the standard library, which a node without our code can run.
     ask = ray.remote(importlib.metadata.version)
     reference = ask.options(num_cpus=0, scheduling_strategy=_on(node)).remote(_DISTRIBUTION)
     try:
-        found = ray.get(reference, timeout=_ANSWER_S)
+        version = ray.get(reference, timeout=_ANSWER_S)
     except ray.exceptions.RayError:
         return False
-    return bool(found == importlib.metadata.version(_DISTRIBUTION))
+    return bool(version == importlib.metadata.version(_DISTRIBUTION))
 
 
-def _claimed(settings: Settings) -> list[Node]:
-    """All nodes that can be had within a minute, each of them whole."""
+def _reserve_nodes(settings: Settings) -> list[Node]:
+    """Reserve all nodes that become completely free within a minute."""
     import ray
 
     actors = []
@@ -248,30 +248,30 @@ def _claimed(settings: Settings) -> list[Node]:
     ready, busy = ray.wait(list(waiting), num_returns=len(waiting), timeout=_FREE_S)
     for reference in busy:
         ray.kill(waiting[reference].actor)
-    return [waiting[reference] for reference in _sound(ready, waiting)]
+    return [waiting[reference] for reference in _started(ready, waiting)]
 
 
-def _sound(ready: Sequence[Any], waiting: Mapping[Any, Node]) -> list[Any]:
-    """Those on which the worker came up.
+def _started(ready: Sequence[Any], waiting: Mapping[Any, Node]) -> list[Any]:
+    """Return the references of the nodes on which the worker has started.
 
-    :raises RayUnavailable: if it did on none
+    :raises RayUnavailable: if there are none
     """
     import ray
 
-    sound, words = [], "all nodes are busy"
+    started, message = [], "all nodes are busy"
     for reference in waiting:
         if reference not in ready:
             continue
         try:
             ray.get(reference)
         except ray.exceptions.RayError as error:
-            words = str(error).strip().splitlines()[-1]
+            message = str(error).strip().splitlines()[-1]
             continue
-        sound.append(reference)
-    if not sound:
+        started.append(reference)
+    if not started:
         ray.shutdown()
-        raise RayUnavailable(f"no node of the cluster can be had: {words}")
-    return sound
+        raise RayUnavailable(f"no node of the cluster is available: {message}")
+    return started
 
 
 def _result(node: Node, reference: Any) -> Any:
@@ -287,13 +287,13 @@ def _result(node: Node, reference: Any) -> Any:
         raise NodeLost(f"the node {node.name} was lost: {error}") from error
 
 
-def _common_environment(built: Sequence[tuple[Node, Prepared]]) -> str | None:
-    """The environment of all nodes; ``None`` if they differ: each result names its own."""
+def _common_environment(built: Sequence[tuple[Node, PreparedInspection]]) -> str | None:
+    """Return the environment of all nodes; ``None`` if they differ. Results name their own."""
     environments = {prepared.environment for _, prepared in built}
     return environments.pop() if len(environments) == 1 else None
 
 
-def _named(node: Node, error: BuildFailed) -> BuildFailed:
+def _with_node(node: Node, error: BuildFailed) -> BuildFailed:
     return BuildFailed(
         error.reason,
         f"{node.name}: {error.message}",
@@ -302,7 +302,7 @@ def _named(node: Node, error: BuildFailed) -> BuildFailed:
     )
 
 
-def _together(unmet: Sequence[BuildFailed]) -> BuildFailed:
+def _combined(unmet: Sequence[BuildFailed]) -> BuildFailed:
     return BuildFailed(
         "hardware-not-met",
         "; ".join(error.message for error in unmet),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pis.amun.jobs import Ended
+from pis.amun.jobs import JobEnd
 from tests.requirements import needs
 from tests.services.confined import Listener, refusals, run
 from tests.services.waiting import wait_until
@@ -199,7 +199,7 @@ print("seen", len([it for it in os.listdir("/proc") if it.isdigit()]) < 5)
         alive = bystander.poll() is None
         bystander.kill()
     assert alive
-    assert everybody.ended in {Ended.EXITED, Ended.SIGNALLED}
+    assert everybody.ended in {JobEnd.EXITED, JobEnd.SIGNALLED}
     assert refusals(finished) == {
         "kill": "ProcessLookupError",
         "parent": "ProcessLookupError",

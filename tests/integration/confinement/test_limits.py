@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pis.amun.job_limits import GIBIBYTE, MEBIBYTE
-from pis.amun.jobs import Ended
+from pis.amun.jobs import JobEnd
 from tests.requirements import needs
 from tests.services.confined import LIMITS, refusals, run
 
@@ -27,19 +27,19 @@ while True:
         tmp_path,
         marker,
     )
-    assert finished.ended is Ended.PROCESS_LIMIT
+    assert finished.ended is JobEnd.PROCESS_LIMIT
     subprocess.run(["true"], check=True)  # noqa: S607
 
 
 def test_ten_gigabytes_at_once_are_refused(tmp_path: Path) -> None:
     finished = run("bytearray(10 * 10**9)", tmp_path)
-    assert finished.ended is Ended.MEMORY_LIMIT or b"MemoryError" in finished.stderr
+    assert finished.ended is JobEnd.MEMORY_LIMIT or b"MemoryError" in finished.stderr
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
 
 
 def test_ten_gigabytes_bit_by_bit_end_the_job(tmp_path: Path, marker: str) -> None:
     finished = run("held = [bytearray(2**22) for _ in range(2500)]", tmp_path, marker)
-    assert finished.ended is Ended.MEMORY_LIMIT
+    assert finished.ended is JobEnd.MEMORY_LIMIT
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
 
 
@@ -55,7 +55,7 @@ import time; time.sleep(60)
         tmp_path,
         marker,
     )
-    assert finished.ended is Ended.MEMORY_LIMIT
+    assert finished.ended is JobEnd.MEMORY_LIMIT
 
 
 def test_memory_that_children_share_counts_once(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ import time; time.sleep(1)
 """,
         tmp_path,
     )
-    assert (finished.ended, finished.exit_code) == (Ended.EXITED, 0)
+    assert (finished.ended, finished.exit_code) == (JobEnd.EXITED, 0)
 
 
 def test_a_file_has_a_largest_size_and_all_files_together_too(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ print("sum", sum(os.statvfs(it).f_blocks * os.statvfs(it).f_frsize for it in ("/
 
 def test_endless_output_ends_and_a_part_is_kept(tmp_path: Path, marker: str) -> None:
     finished = run("while True: os.write(1, b'x' * 65536)", tmp_path, marker)
-    assert finished.ended is Ended.OUTPUT_LIMIT
+    assert finished.ended is JobEnd.OUTPUT_LIMIT
     assert finished.stdout_truncated
     assert len(finished.stdout) <= MEBIBYTE
 
@@ -130,7 +130,7 @@ while True:
         marker,
         limits=replace(LIMITS, wall_s=1),
     )
-    assert finished.ended is Ended.TIMED_OUT
+    assert finished.ended is JobEnd.TIMED_OUT
 
 
 def test_a_child_does_not_survive_the_job(tmp_path: Path, marker: str) -> None:
@@ -152,7 +152,7 @@ print("parent ends")
         tmp_path,
         marker,
     )
-    assert (finished.ended, finished.stdout) == (Ended.EXITED, b"parent ends\n")
+    assert (finished.ended, finished.stdout) == (JobEnd.EXITED, b"parent ends\n")
 
 
 def test_a_child_that_holds_the_output_open_does_not_hold_up_the_job(
@@ -167,4 +167,4 @@ if not os.fork():
         tmp_path,
         marker,
     )
-    assert (finished.ended, finished.exit_code) == (Ended.EXITED, 0)
+    assert (finished.ended, finished.exit_code) == (JobEnd.EXITED, 0)

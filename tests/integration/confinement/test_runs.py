@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pis.amun.hardware import host
-from pis.amun.jobs import Ended
-from pis.amun.launchers import Inspection, Job, Prepared, Script
+from pis.amun.jobs import JobEnd
+from pis.amun.launchers import Inspection, Job, PreparedInspection, Script
 from pis.amun.launchers.local import run_here
 from pis.amun.sandbox import (
     CannotConfine,
-    of_job,
+    end_of_job,
     require_confinement,
 )
 from pis.amun.specification import load_specification
@@ -31,7 +31,7 @@ def test_an_honest_script_runs_and_its_output_and_exit_code_arrive(tmp_path: Pat
         "word",
         environment={"WANTED": "value"},
     )
-    assert (finished.exit_code, finished.ended) == (7, Ended.EXITED)
+    assert (finished.exit_code, finished.ended) == (7, JobEnd.EXITED)
     assert finished.stdout == b"value word\n"
     assert finished.stderr == b""
 
@@ -56,10 +56,10 @@ print(os.listdir("."), os.cpu_count() > 0)
 
 @needs("bwrap")
 def test_a_signal_is_told_as_one_and_a_large_exit_code_is_taken_for_one(tmp_path: Path) -> None:
-    crashed = of_job(run("os.kill(os.getpid(), 11)", tmp_path))
-    assert (crashed.ended, crashed.exit_code) == (Ended.SIGNALLED, -11)
-    ended = of_job(run("sys.exit(100)", tmp_path))
-    assert (ended.ended, ended.exit_code) == (Ended.EXITED, 100)
+    crashed = end_of_job(run("os.kill(os.getpid(), 11)", tmp_path))
+    assert (crashed.ended, crashed.exit_code) == (JobEnd.SIGNALLED, -11)
+    ended = end_of_job(run("sys.exit(100)", tmp_path))
+    assert (ended.ended, ended.exit_code) == (JobEnd.EXITED, 100)
 
 
 @needs("bwrap")
@@ -86,7 +86,7 @@ sys.exit(4)
     inspection = Inspection(
         "inspection-real-00000000", load_specification({"script": forged}), script
     )
-    prepared = Prepared(
+    prepared = PreparedInspection(
         inspection=inspection, environment=None, python=sys.executable, python_version="3.11.7",
         log="",
     )  # fmt: skip

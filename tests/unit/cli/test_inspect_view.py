@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.inspect_view import Lines, print_outcomes
-from pis.amun.installer import BuildLog, failed, reason_of
+from pis.amun.installer import BuildLog, build_failure, reason_of
 from pis.amun.launchers import BuildFailed, Job
 from pis.amun.outcomes import InspectionOutcome, Noise
 from tests.factories.specifications import measured
@@ -54,14 +54,14 @@ def test_scripts_read_one_document(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_job_that_failed_is_told_with_its_last_words() -> None:
     lines: list[str] = []
     told = Lines(lines.append)
-    told.measuring(2)
+    told.jobs_started(2)
     crashed: dict[str, Any] = {
         **measured(),
         "exit_code": 1,
         "stderr": "Trace\nValueError: \x1b[x\n",
     }
-    told.ran(Job("i", 0, "r", 0, 1, True), measured())
-    told.ran(Job("i", 1, "r", 1, 1, True), crashed)
+    told.job_finished(Job("i", 0, "r", 0, 1, True), measured())
+    told.job_finished(Job("i", 1, "r", 1, 1, True), crashed)
     assert lines[1:] == [
         "i job 0: measured, 1 left",
         "i job 1: exited, exit code 1: ValueError: \\x1b[x, 0 left",
@@ -72,7 +72,7 @@ def test_a_build_log_never_has_a_password() -> None:
     lines: list[str] = []
     log = BuildLog(lines.append)
     log.write("from https://me:hidden@own.example/simple\nand more")
-    error = failed("build-failed", "no answer from https://me:hidden@own.example", log)
+    error = build_failure("build-failed", "no answer from https://me:hidden@own.example", log)
     assert "hidden" not in str(error) + error.log + "".join(lines)
     assert len(lines) == 3
 
@@ -111,11 +111,11 @@ def test_a_failed_build_survives_the_way_between_processes() -> None:
 def test_a_job_without_result_is_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
     told = Lines(lines.append)
-    told.measuring(1)
-    told.ran(Job("i", 0, "r", 0, 1, True), {**measured(), "stdout": "NaN"})
+    told.jobs_started(1)
+    told.job_finished(Job("i", 0, "r", 0, 1, True), {**measured(), "stdout": "NaN"})
     assert lines == [
         "1 job to run",
-        "i job 0: printed no result: NaN is no number of JSON, 0 left",
+        "i job 0: printed no result: NaN is not a JSON number, 0 left",
     ]
     failed_one = replace(MEASURED, state="failed", failed=1, fault="a rate of zero")
     print_outcomes([failed_one], OUT, as_json=False, ingested=False)

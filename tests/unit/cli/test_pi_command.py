@@ -101,7 +101,7 @@ def test_an_unknown_indicator_is_told_what_there_is() -> None:
     assert pi("describe", "nonsense").returncode == 2
     refused = pi("run", "nonsense")
     assert refused.returncode == 2
-    assert "there are matmul, gemm" in refused.stderr
+    assert "use one of matmul, gemm" in refused.stderr
     assert "hint: `thoth pi list`" in refused.stderr
 
 

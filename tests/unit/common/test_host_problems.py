@@ -25,4 +25,4 @@ def test_the_kind_of_an_error_decides_whose_it_is(error: Exception, reason: str 
 
 
 def test_a_build_that_timed_out_says_nothing_of_the_stack() -> None:
-    assert is_host_build("timed-out", "not done after 3600 s")
+    assert is_host_build("timed-out", "uv did not finish within 3600 s")

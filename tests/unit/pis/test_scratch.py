@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,18 @@ def test_a_folder_names_its_owner_and_is_gone_after(tmp_path: Path) -> None:
 def test_what_a_killed_owner_left_is_removed(tmp_path: Path, abandoned: Path) -> None:
     swept_by_another(tmp_path)
     assert not abandoned.exists()
+
+
+def test_processes_that_use_an_abandoned_folder_are_ended(tmp_path: Path, abandoned: Path) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with (
+        subprocess.Popen([*sleep, f"{abandoned}/work/script.py"]) as survivor,
+        subprocess.Popen([*sleep, f"{tmp_path}/script.py"]) as other,
+    ):
+        swept_by_another(tmp_path)
+        assert survivor.wait() == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
 
 
 def test_what_a_living_owner_needs_stays(tmp_path: Path, abandoned: Path) -> None:

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from api.jobs.inspections import order_of
+from api.jobs.inspections import options_of
 from common.errors import AlreadyRunning, InvalidArgument
 from common.settings import Settings
 from pis.amun import nvidia
-from pis.amun.inspect import Order, inspect, inspections_of
+from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import read_build, recover
 from pis.amun.job_output import parsed_output
 from pis.amun.launchers import BuildFailed, Inspection, Job
-from pis.amun.launchers.kubernetes import _gone_or_now
+from pis.amun.launchers.kubernetes import _ignoring_absence
 from pis.amun.specification import Specification, load_specification
 from tests.factories.specifications import (
     SCRIPT,
@@ -35,10 +35,10 @@ from tests.factories.specifications import (
 class Quiet:
     """An observer that looks away."""
 
-    def building(self, inspection: Inspection) -> None: ...
-    def built(self, inspection: Inspection, failure: BuildFailed | None) -> None: ...
-    def measuring(self, jobs: int) -> None: ...
-    def ran(self, job: Job, result: Mapping[str, Any]) -> None: ...
+    def build_started(self, inspection: Inspection) -> None: ...
+    def build_finished(self, inspection: Inspection, failure: BuildFailed | None) -> None: ...
+    def jobs_started(self, jobs: int) -> None: ...
+    def job_finished(self, job: Job, result: Mapping[str, Any]) -> None: ...
 
 
 def stack(version: str = "2.2.6", **fields: Any) -> Specification:
@@ -47,7 +47,7 @@ def stack(version: str = "2.2.6", **fields: Any) -> Specification:
 
 
 def names(*specifications: Specification, **order: Any) -> list[str]:
-    made = inspections_of(specifications, "local", Order(Path(), **order))
+    made = inspections_of(specifications, "local", InspectOptions(Path(), **order))
     return [it.inspection_id for it in made]
 
 
@@ -77,7 +77,7 @@ def test_a_script_of_ones_own_is_named_so() -> None:
 
 
 def run(launcher: Any, out: Path, *specifications: Specification, **order: Any) -> Any:
-    return inspect(specifications, launcher, Order(out, **order), Quiet())
+    return inspect(specifications, launcher, InspectOptions(out, **order), Quiet())
 
 
 def test_documents_lie_in_the_layout_of_inspections(tmp_path: Path) -> None:
@@ -236,26 +236,29 @@ def test_a_job_that_the_host_ended_runs_again(tmp_path: Path) -> None:
 def test_a_trusted_script_is_another_inspection_and_needs_this_machine(tmp_path: Path) -> None:
     own = stack(script=SCRIPT)
     confined, trusted = (
-        inspections_of([own], "local", Order(tmp_path, trust_script=it))[0] for it in (False, True)
+        inspections_of([own], "local", InspectOptions(tmp_path, trust_script=it))[0]
+        for it in (False, True)
     )
     assert (confined.script.confined, trusted.script.confined) == (True, False)
     assert confined.inspection_id != trusted.inspection_id
     bundled = [
-        inspections_of([stack()], "local", Order(tmp_path, trust_script=it))[0].inspection_id
+        inspections_of([stack()], "local", InspectOptions(tmp_path, trust_script=it))[
+            0
+        ].inspection_id
         for it in (False, True)
     ]
     assert bundled[0] == bundled[1]
     elsewhere = ScriptedLauncher()
     elsewhere.name = "ray"
-    with pytest.raises(InvalidArgument, match="on this machine only"):
-        inspect([own], elsewhere, Order(tmp_path, trust_script=True), Quiet())
+    with pytest.raises(InvalidArgument, match="`--launcher local` only"):
+        inspect([own], elsewhere, InspectOptions(tmp_path, trust_script=True), Quiet())
     assert elsewhere.prepared == []
 
 
 def test_requests_to_the_service_never_trust_a_script() -> None:
-    order = order_of(Settings.from_env({}), "submission")
+    order = options_of(Settings.from_env({}), "submission")
     assert order.trust_script is False
-    assert order == Order(order.out, submission="submission")
+    assert order == InspectOptions(order.out, submission="submission")
 
 
 class Elsewhere(ScriptedLauncher):
@@ -341,9 +344,9 @@ def test_a_lost_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_job_that_is_gone_does_not_cost_its_result() -> None:
     client = pytest.importorskip("kubernetes.client")
-    with _gone_or_now():
+    with _ignoring_absence():
         raise client.ApiException(status=404)
-    with pytest.raises(client.ApiException), _gone_or_now():
+    with pytest.raises(client.ApiException), _ignoring_absence():
         raise client.ApiException(status=500)
 
 

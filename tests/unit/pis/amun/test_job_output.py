@@ -11,14 +11,14 @@ import pytest
 
 from common.inspection import Outcome
 from ingest.inspections.parsing import parse_inspections
-from pis.amun.inspect import Order, inspections_of
+from pis.amun.inspect import InspectOptions, inspections_of
 from pis.amun.inspection_folder import (
     failed_to_launch,
     job_result,
-    unknown_run,
+    unknown_setup,
 )
 from pis.amun.job_output import parsed_output, readings_of
-from pis.amun.jobs import Ended, Finished
+from pis.amun.jobs import FinishedJob, JobEnd
 from pis.amun.launchers import Job
 from pis.amun.specification import load_specification
 from tests.factories.inspections import inspection, job_document, measured, printed
@@ -109,9 +109,9 @@ def test_what_the_runner_calls_unstable_is_what_ingest_calls_so(
     assert readings_of(result).unstable == (observation.unstable_reason,) == (wanted,)
 
 
-def finished(stdout: bytes, truncated: bool = False) -> Finished:
+def finished(stdout: bytes, truncated: bool = False) -> FinishedJob:
     now = datetime.now(UTC)
-    return Finished(0, Ended.EXITED, stdout, b"", truncated, False, {}, now, now, {})
+    return FinishedJob(0, JobEnd.EXITED, stdout, b"", truncated, False, {}, now, now, {})
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def finished(stdout: bytes, truncated: bool = False) -> Finished:
     [
         (b"", "nothing, or an empty object"),
         (b"hello", "not JSON"),
-        (b'{"@result": {"rate": NaN}}', "NaN is no number"),
+        (b'{"@result": {"rate": NaN}}', "NaN is not a JSON number"),
         (b"{}\n{}\n", "more than one JSON document: line 2"),
         (b"[" * 100_000, "nested too deep"),
         (b'{"a": ' + b"[" * 300 + b"]" * 300 + b"}", "nested too deep"),
-        (b"[]", "no object"),
+        (b"[]", "not an object"),
         (b"{}", "an empty object"),
         (b'{"rate": 5}', "no @result"),
         (b'{"@result": {"rate": -5}}', "a rate of -5e+09 FLOP/s"),
@@ -133,9 +133,9 @@ def test_the_log_of_a_job_without_result_says_why(stdout: bytes, words: str) -> 
     (made,) = inspections_of(
         [load_specification(specification(script=SCRIPT))],
         "local",
-        Order(Path()),
+        InspectOptions(Path()),
     )
-    job = job_result(made, Job("i", 0, "r", 0, 1, True), finished(stdout), unknown_run("local"))
+    job = job_result(made, Job("i", 0, "r", 0, 1, True), finished(stdout), unknown_setup("local"))
     assert "printed no result: " in job.log
     assert words in job.log
     written = json.loads(json.dumps(job.result))
@@ -148,7 +148,7 @@ def test_output_that_was_cut_is_said_to_be_so() -> None:
         "stdout": parsed_output(b'{"a": 1}', truncated=True),
         "truncated": {"stdout": True},
     }
-    assert readings_of(result).fault == "more than is kept of standard output"
+    assert readings_of(result).fault == "standard output is longer than the limit and was cut"
 
 
 def test_a_job_that_came_to_a_bad_end_has_its_own_reason() -> None:

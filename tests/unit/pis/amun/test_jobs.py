@@ -17,21 +17,21 @@ import pytest
 
 from pis.amun import jobs
 from pis.amun.job_limits import JobLimits
-from pis.amun.jobs import STDOUT_BYTES, Ended, Finished, run_job
+from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd, run_job
 from tests.services.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 PATH = {"PATH": "/usr/bin:/bin"}
 
 
-def run(program: str, tmp_path: Path, **options: Any) -> Finished:
+def run(program: str, tmp_path: Path, **options: Any) -> FinishedJob:
     limits = options.pop("limits", JobLimits(wall_s=60.0))
     environment = options.pop("environment", PATH)
     command = [sys.executable, "-c", program]
     return run_job(command, environment=environment, limits=limits, workdir=tmp_path, **options)
 
 
-def shell(program: str, tmp_path: Path, **options: Any) -> Finished:
+def shell(program: str, tmp_path: Path, **options: Any) -> FinishedJob:
     limits = options.pop("limits", JobLimits(wall_s=60.0))
     command = ["/bin/sh", "-c", program]
     return run_job(command, environment=PATH, limits=limits, workdir=tmp_path, **options)
@@ -58,7 +58,7 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("_either_way")
 def test_output_exit_code_and_usage_are_kept(tmp_path: Path) -> None:
     finished = run("import sys; print('out'); print('err', file=sys.stderr); exit(3)", tmp_path)
-    assert (finished.exit_code, finished.ended) == (3, Ended.EXITED)
+    assert (finished.exit_code, finished.ended) == (3, JobEnd.EXITED)
     assert (finished.stdout, finished.stderr) == (b"out\n", b"err\n")
     assert finished.usage["ru_maxrss"] > 0
     assert finished.started_at <= finished.ended_at
@@ -77,7 +77,7 @@ def test_a_job_sees_only_the_environment_that_it_was_given(
 
 def test_a_signal_is_a_negative_exit_code(tmp_path: Path) -> None:
     finished = run("import os; os.kill(os.getpid(), 11)", tmp_path)
-    assert (finished.exit_code, finished.ended) == (-11, Ended.SIGNALLED)
+    assert (finished.exit_code, finished.ended) == (-11, JobEnd.SIGNALLED)
 
 
 @pytest.mark.usefixtures("_either_way")
@@ -88,7 +88,7 @@ def test_a_job_that_ignores_sigterm_is_killed(
     time_is_up_once_there_is(tmp_path / "deaf", monkeypatch)
     program = "trap '' TERM; touch deaf; echo 1; while :; do sleep 9; done"
     finished = shell(program, tmp_path)
-    assert (finished.exit_code, finished.ended) == (-signal.SIGKILL, Ended.TIMED_OUT)
+    assert (finished.exit_code, finished.ended) == (-signal.SIGKILL, JobEnd.TIMED_OUT)
     assert finished.stdout == b"1\n"
 
 
@@ -111,13 +111,13 @@ def test_a_job_that_exits_in_peace_when_its_time_is_up_has_not_finished(
     time_is_up_once_there_is(tmp_path / "ready", monkeypatch)
     program = "trap 'echo 2; exit 0' TERM; touch ready; echo 1; while :; do sleep 0.05; done"
     finished = shell(program, tmp_path)
-    assert (finished.ended, finished.stdout) == (Ended.TIMED_OUT, b"1\n2\n")
+    assert (finished.ended, finished.stdout) == (JobEnd.TIMED_OUT, b"1\n2\n")
     assert finished.exit_code != 0
 
 
 def test_of_much_output_the_beginning_is_kept(tmp_path: Path) -> None:
     finished = run(f"import sys; sys.stdout.write('ab' * {STDOUT_BYTES})", tmp_path)
-    assert finished.ended is Ended.EXITED
+    assert finished.ended is JobEnd.EXITED
     assert finished.stdout_truncated
     assert not finished.stderr_truncated
     assert finished.stdout == b"ab" * (STDOUT_BYTES // 2)
@@ -126,7 +126,7 @@ def test_of_much_output_the_beginning_is_kept(tmp_path: Path) -> None:
 def test_endless_output_ends_the_job(tmp_path: Path) -> None:
     limits = JobLimits(wall_s=60.0, output_bytes=4_000_000)
     finished = shell("yes; sleep 60", tmp_path, limits=limits)
-    assert finished.ended is Ended.OUTPUT_LIMIT
+    assert finished.ended is JobEnd.OUTPUT_LIMIT
     assert finished.exit_code < 0
 
 
@@ -143,14 +143,14 @@ def test_a_child_in_the_background_neither_holds_the_job_up_nor_outlives_it(
     tmp_path: Path,
 ) -> None:
     finished = shell("sleep 600 & echo $!", tmp_path)
-    assert (finished.exit_code, finished.ended) == (0, Ended.EXITED)
+    assert (finished.exit_code, finished.ended) == (0, JobEnd.EXITED)
     assert gone(int(finished.stdout))
 
 
 def test_a_child_that_left_the_group_does_not_hold_the_job_up(tmp_path: Path) -> None:
     leaves = "setsid sh -c 'touch left; exec sleep 600' & while ! test -e left; do sleep 0.01; done"
     finished = shell(f"{leaves}; echo $!", tmp_path)
-    assert (finished.exit_code, finished.ended) == (0, Ended.EXITED)
+    assert (finished.exit_code, finished.ended) == (0, JobEnd.EXITED)
     psutil.Process(int(finished.stdout)).kill()
 
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_started_is_a_result(tmp_path: Path) -> None:
     finished = run_job(
         ["/no/such/program"], environment=PATH, limits=JobLimits(), workdir=tmp_path / "none"
     )
-    assert (finished.exit_code, finished.ended) == (127, Ended.LAUNCH_FAILED)
+    assert (finished.exit_code, finished.ended) == (127, JobEnd.LAUNCH_FAILED)
     assert b"none" in finished.stderr
 
 
@@ -167,12 +167,12 @@ def test_a_breach_that_the_watch_sees_ends_the_job(tmp_path: Path) -> None:
         def __init__(self, pid: int, limits: JobLimits) -> None:
             self.looks = 0
 
-        def breach(self) -> Ended | None:
+        def breach(self) -> JobEnd | None:
             self.looks += 1
-            return Ended.MEMORY_LIMIT if self.looks > 2 else None
+            return JobEnd.MEMORY_LIMIT if self.looks > 2 else None
 
     finished = shell("sleep 60", tmp_path, watch=Strict)
-    assert (finished.exit_code, finished.ended) == (-signal.SIGKILL, Ended.MEMORY_LIMIT)
+    assert (finished.exit_code, finished.ended) == (-signal.SIGKILL, JobEnd.MEMORY_LIMIT)
 
 
 def test_a_job_is_pinned_and_the_runner_is_not(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
             self.pid = pid
             (tmp_path / "pid").write_text(str(pid))
 
-        def breach(self) -> Ended | None:
+        def breach(self) -> JobEnd | None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

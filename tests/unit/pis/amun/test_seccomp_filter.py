@@ -45,11 +45,11 @@ def refused(error: int) -> int:
 @machines
 def test_calls_that_lead_out_are_refused_and_others_allowed(machine: str) -> None:
     known = MACHINES[machine]
-    for number in known.refused.values():
+    for number in known.refused:
         assert verdict(machine, number) == refused(errno.EPERM)
-    for number in known.absent.values():
+    for number in known.absent:
         assert verdict(machine, number) == refused(errno.ENOSYS)
-    special = {*known.refused.values(), *known.absent.values(), known.clone, known.socket}
+    special = {*known.refused, *known.absent, known.clone, known.socket}
     for number in set(range(460)) - special:
         assert verdict(machine, number) == ALLOW
 

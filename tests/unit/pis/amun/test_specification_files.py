@@ -24,7 +24,7 @@ def refusal(path: Path | str) -> str:
     [
         (b'{"a": 1,\n "b" 2}', "line 2, column 6"),
         (b"", "line 1, column 1"),
-        (b'{"a": 1, "a": 2}', "'a' occurs twice"),
+        (b'{"a": 1, "a": 2}', "'a' twice"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": "\xff"}', "byte 7"),
         (b"[" * 100_000, "too deep"),
