@@ -58,7 +58,7 @@ def refusal(lock: Lock, settings: Settings, python_version: str | None = None) -
 def test_what_is_locked_is_installed_and_kept(index: Index, settings: Settings) -> None:
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2", "WORD = 'hello'")),))
     lines: list[str] = []
-    built = build_environment(lock, settings, say=lines.append)
+    built = build_environment(lock, settings, on_line=lines.append)
     program = "import parrot; print(parrot.WORD)"
     said = subprocess.check_output([built.python, "-c", program], text=True)
     assert said == "hello\n"
@@ -247,8 +247,8 @@ def test_two_processes_that_want_one_environment_build_it_once(
         "lines = []\n"
         f"settings = Settings.from_env({{'THOTH_HOME': {str(settings.home)!r},"
         f" 'PACKAGE_INDEXES': 'own={index.url}'}})\n"
-        "build_environment(lock, settings, say=lines.append)\n"
-        "print(any('stands' in line for line in lines))\n"
+        "build_environment(lock, settings, on_line=lines.append)\n"
+        "print(any('already exists' in line for line in lines))\n"
     )
     root = Path(__file__).parents[2]
     running = [
