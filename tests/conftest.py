@@ -41,10 +41,7 @@ from tests.effort import be_thorough, examples
 from tests.requirements import INSTALLED_ON_CI, hide_programs, missing, needs
 from tests.services import stacks
 from tests.services.databases import TEMPLATE, new_database, with_database
-from tests.services.served import served
 from tests.services.stacks import measures
-
-__all__ = ["served"]
 
 #: What the tests write need not outlive the machine. Measured on a busy disk: making and dropping
 #: a database takes 0.1 s instead of 2.2 s.
@@ -59,6 +56,9 @@ for _size in ("COLUMNS", "LINES"):
 for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(_signal) is signal.SIG_IGN:
         signal.signal(_signal, lambda *_: None)
+
+#: Modules that ask one running service.
+_SERVICE = "tests/e2e/service/"
 
 # How long an example takes says how busy the machine is, and nothing of the code.
 _UNTIMED = hypothesis.settings(
@@ -124,17 +124,20 @@ def _callspec(item: pytest.Item) -> dict[str, Any]:
     return dict(item.callspec.params) if hasattr(item, "callspec") else {}
 
 
-class _OneNeo4j(LoadScopeScheduling):
-    """A worker gets a module at a time; one gets all that asks Neo4j, which is slow to start."""
+class _SharedStarts(LoadScopeScheduling):
+    """A worker gets a module at a time; one gets all that shares something slow to start."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "neo4j" if re.search(r"[\[-]neo4j[]-]", nodeid) else nodeid.partition("::")[0]
+        if re.search(r"[\[-]neo4j[]-]", nodeid):
+            return "neo4j"
+        module = nodeid.partition("::")[0]
+        return _SERVICE if module.startswith(_SERVICE) else module
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     # What is slow comes first as the tests are collected: a worker does not end on it alone.
     config.option.loadscopereorder = False
-    return _OneNeo4j(config, log)
+    return _SharedStarts(config, log)
 
 
 @pytest.fixture(scope="session")

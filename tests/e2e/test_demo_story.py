@@ -29,6 +29,7 @@ def demo(fresh: Installation) -> Installation:
     return fresh
 
 
+@pytest.mark.slow
 def test_what_is_advised_is_what_every_other_command_confirms(
     demo: Installation, tmp_path: Path
 ) -> None:

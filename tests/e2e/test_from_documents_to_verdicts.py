@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.services.installation import Installation
 
 #: Documents of all generations, made up.
@@ -52,6 +54,7 @@ def test_from_documents_to_verdicts(fresh: Installation) -> None:
     assert comparisons(fresh.json("stacks", "--json")) == comparisons(document)
 
 
+@pytest.mark.slow
 def test_the_demo_runs_from_nothing(fresh: Installation) -> None:
     done = fresh.run("sh", "samples/demo.sh")
     assert done.returncode == 0, done.stderr

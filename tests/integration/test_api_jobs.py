@@ -218,6 +218,7 @@ def _run_now(settings: Settings, engine: Engine) -> None:
     run_jobs(settings)
 
 
+@pytest.mark.slow  # starts a worker for each attempt
 @needs("bwrap")
 def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
     client: FlaskClient, known: Stores
@@ -421,7 +422,13 @@ def own_home() -> Iterator[Settings]:
         shutil.rmtree(home)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGINT, id="restarted"),
+        pytest.param(signal.SIGQUIT, id="crashed", marks=pytest.mark.slow),
+    ],
+)
 def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
     own_home: Settings, how: signal.Signals
 ) -> None:

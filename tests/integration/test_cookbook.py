@@ -63,7 +63,7 @@ from tests.factories.planted import (
 from tests.factories.releases import UPLOADED, release
 from tests.services.commands import thoth
 from tests.services.databases import new_database
-from tests.services.fixtures import empty
+from tests.services.fixtures import empty, settings_of_product
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
 _QUESTION = re.compile(
@@ -145,6 +145,12 @@ def questions() -> dict[int, re.Match[str]]:
 
 
 # What is planted, and how it gets into the stores.
+
+
+@pytest.fixture(scope="module", params=["arcadedb", pytest.param("neo4j", marks=pytest.mark.slow)])
+def graph_settings(request: pytest.FixtureRequest) -> Settings:
+    """Each product in turn; to plant everything in a second one takes long."""
+    return settings_of_product(request)
 
 
 @pytest.fixture(scope="module")

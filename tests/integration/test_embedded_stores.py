@@ -107,6 +107,7 @@ def test_a_second_start_attaches(running: EmbeddedStores, own_home: Settings) ->
     assert told == []
 
 
+@pytest.mark.slow
 def test_starters_at_the_same_time_start_one_of_each(own_home: Settings) -> None:
     EmbeddedStores(own_home).stop()
     environ = {**os.environ, "THOTH_HOME": str(own_home.home), "GRAPH_MEMORY_MB": "256"}
@@ -191,7 +192,7 @@ def counted_by_analyst(settings: Settings) -> int:
         return int(session.run(query).single(strict=True)["number"])
 
 
-@pytest.mark.parametrize("key", ["postgresql", "graph"])
+@pytest.mark.parametrize("key", ["postgresql", pytest.param("graph", marks=pytest.mark.slow)])
 def test_a_killed_store_is_started_again(
     running: EmbeddedStores, own_home: Settings, key: str
 ) -> None:

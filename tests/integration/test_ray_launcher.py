@@ -27,6 +27,9 @@ from tests.services.waiting import DEADLINE_S, wait_until
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
+# A cluster starts within half a minute, and a node that is lost is given up after as long.
+pytestmark = pytest.mark.slow
+
 #: Says who runs it and when, and takes long enough for two to overlap if they could.
 SCRIPT = """
 import json, os, sys, time

@@ -41,6 +41,11 @@ def neo4j_for_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jS
 @pytest.fixture(scope="session", params=PRODUCTS)
 def graph_settings(request: pytest.FixtureRequest) -> Settings:
     """Settings whose graph is each product in turn; PostgreSQL is the embedded one."""
+    return settings_of_product(request)
+
+
+def settings_of_product(request: pytest.FixtureRequest) -> Settings:
+    """Settings of the product that is the parameter of a fixture."""
     settings: Settings = request.getfixturevalue("embedded_settings")
     if request.param == "arcadedb":
         return settings

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -38,15 +39,38 @@ REQUEST = {
 }
 
 
+class Renewable:
+    """A service that tests may end: the next one that asks for it gets another."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._running: Served | None = None
+
+    def get(self) -> Served:
+        running = self._running
+        if running is None or {running.server.poll(), running.worker.poll()} != {None}:
+            self.close()
+            home = Path(tempfile.mkdtemp(prefix="thoth-hurt-"))
+            self._stack.callback(shutil.rmtree, home)
+            started = serving(home, {"ANONYMOUS_SCOPES": "none"}, queues=["people"])
+            self._running = running = self._stack.enter_context(started)
+        return running
+
+    def close(self) -> None:
+        self._stack.close()
+
+
 @pytest.fixture(scope="module")
-def own() -> Iterator[Served]:
+def renewable() -> Iterator[Renewable]:
+    service = Renewable()
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def own(renewable: Renewable) -> Served:
     """A service that tests may hurt."""
-    home = Path(tempfile.mkdtemp(prefix="thoth-hurt-"))
-    try:
-        with serving(home, {"ANONYMOUS_SCOPES": "none"}, queues=["people"]) as running:
-            yield running
-    finally:
-        shutil.rmtree(home)
+    return renewable.get()
 
 
 def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> None:
@@ -89,6 +113,7 @@ def test_processes_add_up_their_figures(served: Served) -> None:
         assert counted(client) == before + 8
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_successor_works(own: Served) -> None:
     supervisor = psutil.Process(own.worker.pid)
     (killed,) = supervisor.children()
@@ -108,6 +133,7 @@ def test_a_killed_worker_is_replaced_and_its_successor_works(own: Served) -> Non
         assert "thoth_worker_restarts_total 1.0" in client.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_no_secret_is_in_any_log(own: Served) -> None:
     secret = own.token("read")
     with own.client(secret) as client:
@@ -127,8 +153,8 @@ def test_no_secret_is_in_any_log(own: Served) -> None:
         assert hidden not in text
 
 
+@pytest.mark.slow
 def test_the_supervisors_death_ends_its_children(own: Served) -> None:
-    """There is no worker afterwards."""
     children = psutil.Process(own.worker.pid).children()
     own.worker.kill()
     own.worker.wait()
@@ -136,8 +162,8 @@ def test_the_supervisors_death_ends_its_children(own: Served) -> None:
     assert not alive
 
 
+@pytest.mark.slow
 def test_a_request_that_runs_is_finished_before_the_end(own: Served) -> None:
-    """Last of those that use it: there is no server afterwards."""
     served = psutil.Process(own.server.pid).children()
     secret = own.token("read")
     engine = relational_engine(own.settings)
@@ -168,6 +194,7 @@ def accepts(service: Served) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
     environ = {**os.environ, "THOTH_HOME": str(tmp_path)}
     log = tmp_path / "up.log"

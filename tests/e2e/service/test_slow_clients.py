@@ -24,6 +24,9 @@ from graph.engine import relational_engine
 from tests.services.served import Served, end
 from tests.services.waiting import wait_until
 
+# What is tested here are times that run out.
+pytestmark = pytest.mark.slow
+
 #: To two threads, each of which would wait for some seconds for each of them.
 MANY = 40
 #: Far less than that, and far more than a busy machine needs for one answer.
