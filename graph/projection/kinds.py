@@ -13,7 +13,6 @@ from typing import Any, LiteralString
 
 from neo4j.time import DateTime
 from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal
-from sqlalchemy.orm import InstrumentedAttribute
 
 from graph.tables import Document
 
@@ -35,7 +34,7 @@ class NodeKind:
 
     label: str
     rows: Select[*tuple[Any, ...]]
-    owner: ColumnElement[str] | InstrumentedAttribute[str]
+    owner: ColumnElement[str]
     times: frozenset[str] = frozenset()
     shared: bool = False
     complete: Callable[[Row], None] | None = None
@@ -143,7 +142,7 @@ class EdgeKind:
     start: NodeKind
     end: NodeKind
     rows: Select[*tuple[Any, ...]]
-    owner: ColumnElement[str] | InstrumentedAttribute[str]
+    owner: ColumnElement[str]
     of_end: bool = False
 
     @cached_property
@@ -240,7 +239,7 @@ def row_of(kind: NodeKind | EdgeKind, values: Iterable[Any]) -> Row:
     return row
 
 
-def utc_text(moment: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[str]:
+def utc_text(moment: ColumnElement[Any]) -> ColumnElement[str]:
     """A time as text, in UTC with microseconds.
 
     ArcadeDB drops the time zone of a temporal parameter. ``datetime()`` of a text gives the same on
@@ -258,12 +257,12 @@ def plain(value: Any) -> Any:
     return zoned.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
+def listed(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """An array, or null if it is empty, so that the graph has no such property."""
     return func.nullif(column, literal([], ARRAY(Text)))
 
 
-def origin() -> tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]:
+def origin() -> tuple[ColumnElement[Any], ...]:
     """Columns of a joined :class:`Document`: when it was stored, its collector and its source."""
     return (
         utc_text(Document.ingested_at).label("ingested_at"),

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import neo4j
-from sqlalchemy import Connection
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import ColumnElement, Connection
 
 from graph.projection.advice import (
     ADVICE,
@@ -150,7 +149,7 @@ class ProjectedKind:
     :param key: the column with all keys of the kind; ``None`` if a rebuild needs no such entries
     """
 
-    key: InstrumentedAttribute[str] | None
+    key: ColumnElement[str] | None
     project: Projector
 
 

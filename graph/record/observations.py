@@ -342,7 +342,9 @@ def _observations() -> Select[*tuple[Any, ...]]:
         "python_version": RuntimeEnvironmentRow.python_version,
     }
     names = [field.name for field in fields(RecordedObservation)]
-    columns = [joined[it] if it in joined else getattr(ObservationRow, it) for it in names]
+    columns: list[Any] = [
+        joined[it] if it in joined else getattr(ObservationRow, it) for it in names
+    ]
     return (
         select(*columns)
         .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)

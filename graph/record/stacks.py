@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, any_, func, or_, select
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import ColumnElement, Connection, any_, func, or_, select
 
 from common.inspection import Stack
 from graph.record.analyses import requested_by
@@ -174,7 +173,7 @@ def packages_in(connection: Connection, digest: str) -> list[KnownVersion]:
 
 
 def _counts(
-    connection: Connection, column: InstrumentedAttribute[Any], digests: list[str]
+    connection: Connection, column: ColumnElement[Any], digests: list[str]
 ) -> dict[str, int]:
     query = select(column, func.count()).where(column == any_(texts(digests))).group_by(column)
     return dict(connection.execute(query).all())

@@ -165,9 +165,7 @@ def advisory_counts(connection: Connection) -> AdvisoryCounts:
     """Count advisories, vulnerabilities and affected versions; takes seconds at most."""
     row = VulnerabilityRow
     severities = connection.execute(
-        select(func.coalesce(row.severity, "unknown"), func.count())
-        .where(row.withdrawn_at.is_(None))
-        .group_by(row.severity)
+        select(row.severity, func.count()).where(row.withdrawn_at.is_(None)).group_by(row.severity)
     )
     affected = select(
         func.count(PackageVersionRow.name.distinct()), func.count(PackageVersionRow.purl.distinct())
@@ -179,7 +177,7 @@ def advisory_counts(connection: Connection) -> AdvisoryCounts:
     return AdvisoryCounts(
         advisories=connection.scalar(select(func.count(AdvisoryRow.advisory_id))) or 0,
         withdrawn=connection.scalar(select(func.count(row.withdrawn_at))) or 0,
-        vulnerabilities={found[0]: found[1] for found in severities},
+        vulnerabilities={severity or "unknown": count for severity, count in severities},
         packages=packages,
         versions=versions,
         quarantined=connection.scalar(refused) or 0,
