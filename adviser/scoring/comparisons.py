@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adviser.scoring.effects import Effects, FloatArray, effects_of, per_cent
+from adviser.scoring.arrays import BoolArray, FloatArray, np
+from adviser.scoring.effects import Effects, effects_of, per_cent
 from adviser.scoring.estimates import UNKNOWN_SERIES, Estimate, Method, SeriesSpread, estimates_of
 from adviser.scoring.sample_needs import (
     JudgedFamily,
@@ -105,7 +103,7 @@ class ComparisonFamily:
 
     judgements: Judgements
     effects: Effects
-    tested: NDArray[np.bool_]
+    tested: BoolArray
     alpha: FloatArray
     lacks: tuple[SampleNeed, ...]
 

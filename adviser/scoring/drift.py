@@ -13,9 +13,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-import numpy as np
-
-from adviser.scoring.effects import FloatArray
+from adviser.scoring.arrays import FloatArray, np
 from adviser.scoring.samples import MIN_JOBS
 from common.job_stability import MAD_TO_SD
 

@@ -12,10 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-FloatArray = NDArray[np.float64]
+from adviser.scoring.arrays import FloatArray, IntArray, np
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Moments:
     mean: FloatArray
     variance: FloatArray
 
-    def taken(self, places: NDArray[np.int64]) -> Moments:
+    def taken(self, places: IntArray) -> Moments:
         """The moments at these indexes, in this order; indexes may repeat."""
         return Moments(self.jobs[places], self.mean[places], self.variance[places])
 
@@ -72,7 +69,7 @@ class Arms:
     """
 
     values: FloatArray
-    sizes: NDArray[np.int64]
+    sizes: IntArray
 
     def moments(self) -> Moments:
         """Number, mean and variance of each arm, in linear time except for a sort.

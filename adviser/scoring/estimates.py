@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adviser.scoring.effects import Effect, Effects, FloatArray, Moments, moments, paired_effects
+from adviser.scoring.arrays import BoolArray, FloatArray, np
+from adviser.scoring.effects import Effect, Effects, Moments, moments, paired_effects
 from adviser.scoring.host_pooling import (
     UNKNOWN_HOST_SPREAD,
     HostSpread,
@@ -226,7 +224,7 @@ def _differences(arm_pair: ArmPair) -> list[float]:
     return [a - b for a, b in zip(arm_pair.ours.rates, arm_pair.theirs.rates, strict=True)]
 
 
-def _either(condition: NDArray[np.bool_], yes: Effects, no: Effects) -> Effects:
+def _either(condition: BoolArray, yes: Effects, no: Effects) -> Effects:
     def chosen(a: FloatArray, b: FloatArray) -> FloatArray:
         return np.where(condition, a, b)
 

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-import numpy as np
-
-from adviser.scoring.effects import Effect, FloatArray
+from adviser.scoring.arrays import FloatArray, np
+from adviser.scoring.effects import Effect
 
 #: Differences between hosts with a p-value below this are real.
 _DISAGREEMENT = 0.05

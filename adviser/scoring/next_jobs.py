@@ -12,11 +12,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from adviser.scoring.arrays import FloatArray, np
 from adviser.scoring.assessments import Claim
 from adviser.scoring.comparisons import Comparison
-from adviser.scoring.effects import Effect, Effects, FloatArray, effects_of, intervals
+from adviser.scoring.effects import Effect, Effects, effects_of, intervals
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-import numpy as np
-
+from adviser.scoring.arrays import FloatArray, np
 from adviser.scoring.assessments import Claim, PerformanceStanding
 from adviser.scoring.comparisons import (
     ComparisonFamily,
@@ -24,7 +23,6 @@ from adviser.scoring.comparisons import (
 from adviser.scoring.effects import (
     MIN_JOBS_TO_TELL,
     Effects,
-    FloatArray,
     SpreadRatio,
     lower_bounds,
     per_cent,

@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adviser.scoring.effects import Effects, FloatArray
+from adviser.scoring.arrays import BoolArray, FloatArray, IntArray, np
+from adviser.scoring.effects import Effects
 from adviser.scoring.estimates import Estimate
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
@@ -31,9 +29,6 @@ EFFECT_SDS = (0.02, 0.05, 0.1)
 POWER = 0.8
 #: Planned chance of a verdict if :data:`POWER` is out of reach.
 EVEN = 0.5
-
-#: Numbers of further jobs that are considered.
-_STEPS = np.unique(np.concatenate([np.arange(1, 21), np.geomspace(21, 1000, 24).round()]))
 
 #: Minimum standard error, for readings without any spread.
 _SMALLEST = 1e-9
@@ -145,7 +140,9 @@ def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
     If no number does, the smallest that gives one with a chance of :data:`EVEN`.
     """
     count = len(comparisons.so_far)
-    different, equal = comparisons.with_more(np.broadcast_to(_STEPS, (count, len(_STEPS))), prior)
+    # Numbers of further jobs that are considered.
+    steps = np.unique(np.concatenate([np.arange(1, 21), np.geomspace(21, 1000, 24).round()]))
+    different, equal = comparisons.with_more(np.broadcast_to(steps, (count, len(steps))), prior)
     any_verdict = different + equal
     likely = any_verdict >= POWER
     likely |= ~likely.any(axis=1, keepdims=True) & (any_verdict >= EVEN)
@@ -153,7 +150,7 @@ def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
     reached = likely.any(axis=1)
     rows = np.arange(count)
     return Outlook(
-        np.where(reached, _STEPS[first], 0.0), np.where(reached, different[rows, first], 0.0)
+        np.where(reached, steps[first], 0.0), np.where(reached, different[rows, first], 0.0)
     )
 
 
@@ -252,8 +249,8 @@ class JudgedFamily:
 
     estimates: Sequence[Estimate]
     effects: Effects
-    planned: NDArray[np.bool_]
-    elsewhere: NDArray[np.bool_]
+    planned: BoolArray
+    elsewhere: BoolArray
     log_margin: FloatArray
     alpha: FloatArray
     series: Sequence[int]
@@ -321,7 +318,7 @@ def _further(estimate: Estimate, more: int, chance: float) -> SampleNeed:
     return SampleNeed(Need.RUNS if clustered else Need.JOBS, ours, theirs, chance)
 
 
-def _taken(effects: Effects, places: NDArray[np.int64]) -> Effects:
+def _taken(effects: Effects, places: IntArray) -> Effects:
     return Effects(
         effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
     )

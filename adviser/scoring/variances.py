@@ -19,10 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adviser.scoring.effects import Effects, FloatArray, Moments, Variance, welch_effects
+from adviser.scoring.arrays import FloatArray, IntArray, np
+from adviser.scoring.effects import Effects, Moments, Variance, welch_effects
 from adviser.scoring.samples import MIN_JOBS, JobPlace
 
 #: Variances are shared only by more stacks than this. With fewer, the prior was too confident in
@@ -222,7 +220,7 @@ def _of_one_host(
 
 
 def _residuals(
-    values: FloatArray, weight: FloatArray, stack: NDArray[np.int64], block: NDArray[np.int64]
+    values: FloatArray, weight: FloatArray, stack: IntArray, block: IntArray
 ) -> FloatArray:
     per_stack, per_block = np.bincount(stack, weight), np.bincount(block, weight)
     left = values
@@ -303,7 +301,7 @@ def run_spread(
     )
 
 
-def _variances(means: FloatArray, middles: FloatArray, stack: NDArray[np.int64]) -> list[Variance]:
+def _variances(means: FloatArray, middles: FloatArray, stack: IntArray) -> list[Variance]:
     """Variance of the means of runs, for each stack with five runs or more."""
     squares, runs = np.bincount(stack, (means - middles[stack]) ** 2), np.bincount(stack)
     return [

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adviser.scoring.effects import Effects, FloatArray, chance_at_most, intervals
+from adviser.scoring.arrays import BoolArray, FloatArray, IntArray, np
+from adviser.scoring.effects import Effects, chance_at_most, intervals
 
 #: Chance of even one false claim in an answer, for the worst case of true differences of δ.
 ALPHA = 0.05
@@ -76,7 +74,7 @@ class Judgements:
     :param high: upper end of this interval
     """
 
-    verdicts: NDArray[np.int64]
+    verdicts: IntArray
     p_value: FloatArray
     low: FloatArray
     high: FloatArray
@@ -111,7 +109,7 @@ def holm_adjusted(p_values: FloatArray, weights: FloatArray | None = None) -> Fl
 
 def judge(
     effects: Effects,
-    tested: NDArray[np.bool_],
+    tested: BoolArray,
     log_margin: FloatArray | float,
     own_freedom: FloatArray | float = FULL_FREEDOM,
     weights: FloatArray | None = None,

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from adviser.scoring.arrays import FloatArray, IntArray
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.effects import (
     Arms,
     Effects,
-    FloatArray,
     Moments,
     paired_effects,
     per_cent,
@@ -36,7 +35,7 @@ def arms_of(arms: list[list[float]]) -> Arms:
 
 
 def judged_pairs(
-    arms: Moments, ours: NDArray[np.int64], theirs: NDArray[np.int64], margin: FloatArray | float
+    arms: Moments, ours: IntArray, theirs: IntArray, margin: FloatArray | float
 ) -> tuple[Effects, Judgements]:
     """Two arms of jobs each, by their places among all arms."""
     candidates, baselines = arms.taken(ours), arms.taken(theirs)
