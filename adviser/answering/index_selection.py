@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.stack_request import RequestIndex
 from common.formats.requirements_files import has_variable
@@ -15,7 +13,7 @@ from common.index.configuration import (
     configured_indexes,
     index_of,
 )
-from common.packages import DEFAULT_INDEX, package_version
+from common.packages import DEFAULT_INDEX, package_version, public_index_url
 from common.redaction import without_secrets
 from common.settings import Settings
 
@@ -60,7 +58,7 @@ def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
     variable. An index that is not configured maps to its URL.
     """
     known = configured_indexes(settings)
-    places = {_place(PYPI_SIMPLE_ENDPOINT): DEFAULT_INDEX} if DEFAULT_INDEX in known else {}
+    places = {_place(public_index_url()): DEFAULT_INDEX} if DEFAULT_INDEX in known else {}
     places |= {_place(it.url): name for name, it in known.items()}
     found: dict[str, str] = {}
     for it in (*project.indexes, *project.lock_indexes):
@@ -102,7 +100,7 @@ def _at(known: Mapping[str, Index], url: str) -> Index | None:
     for it in known.values():
         if it.url == bare:
             return it
-    if bare == PYPI_SIMPLE_ENDPOINT.rstrip("/"):
+    if bare == public_index_url():
         # This machine may read the public index through a mirror.
         return known.get(DEFAULT_INDEX)
     return None

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from adviser.projects.indexes import index_named, public_address, public_text, public_values
 from adviser.projects.project import (
@@ -33,6 +32,7 @@ from common.formats.file_fields import (
     wrong_type,
 )
 from common.formats.requirements_files import SOURCE_KEYS
+from common.packages import DEFAULT_INDEX, public_index_url
 from common.reasons import Reason
 
 #: Tables without packages; every other table is a category, as in pipenv.
@@ -85,10 +85,11 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) 
 
 
 _PYTHONS = ("python_full_version", "python_version")
-#: pipenv's source for a Pipfile that names none.
-_DEFAULT_SOURCE = {
-    "name": "pypi", "url": PYPI_SIMPLE_ENDPOINT.rstrip("/"), "verify_ssl": True,
-}  # fmt: skip
+
+
+def _default_source() -> dict[str, Any]:
+    """pipenv's source for a Pipfile that names none."""
+    return {"name": DEFAULT_INDEX, "url": public_index_url(), "verify_ssl": True}
 
 
 def _welcome(table: Mapping[str, Any], at: str) -> frozenset[str]:
@@ -112,7 +113,7 @@ def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> st
     sections = {_DEFAULT: "default", _DEVELOP: "develop"}
     data: dict[str, Any] = {
         "_meta": {
-            "sources": manifest.get("source", [_DEFAULT_SOURCE]),
+            "sources": manifest.get("source", [_default_source()]),
             "requires": manifest.get("requires", {}),
         },
         "default": {},

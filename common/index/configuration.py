@@ -16,14 +16,12 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
 from common.errors import InvalidArgument, InvalidSettings
 from common.formats.installer_configuration import (
     pip_options,
     uv_indexes,
 )
-from common.packages import DEFAULT_INDEX, package_version
+from common.packages import DEFAULT_INDEX, package_version, public_index_url
 from common.redaction import without_secrets
 from common.settings import Settings
 
@@ -84,7 +82,7 @@ def _read_indexes(
     for name, url in (*_of_settings(named), *_of_uv(environ), *_of_pip(environ)):
         addresses.setdefault(name, url)
     if not any(environ.get(it, "").lower() in _TRUE for it in ("UV_NO_INDEX", "PIP_NO_INDEX")):
-        addresses.setdefault(DEFAULT_INDEX, PYPI_SIMPLE_ENDPOINT)
+        addresses.setdefault(DEFAULT_INDEX, public_index_url())
     order = sorted(addresses, key=lambda name: (name != DEFAULT_INDEX, name))
     return {name: _index(name, addresses[name], environ) for name in order}
 
