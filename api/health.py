@@ -21,8 +21,8 @@ from common import __version__
 from common.errors import ProjectError, SchemaMismatch
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
-from graph.record.analyses import waiting_requests
 from graph.record.freshness import COUNTED, lag_of, progress
+from graph.record.waiting_requests import waiting_requests
 
 #: A graph that does not answer within this time counts as down, s.
 GRAPH_PATIENCE_S = 2.0

@@ -266,7 +266,7 @@ def _with_schema(status: StoreStatus, query: Callable[[], SchemaState]) -> Store
 
 def _with_requests(status: StoreStatus, connection: Connection) -> StoreStatus:
     """Add the problem that requests wait and no worker runs."""
-    from graph.record.analyses import waiting_requests
+    from graph.record.waiting_requests import waiting_requests
 
     return replace(status, problem=waiting_requests(connection).problem)
 

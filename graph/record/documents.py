@@ -10,7 +10,6 @@ from threading import local
 from typing import Any
 from uuid import uuid4
 
-import fsspec
 import zstandard
 from sqlalchemy import (
     ARRAY,
@@ -113,7 +112,7 @@ def store_body(
     location = _location(document_id)
     before()
     try:
-        filesystem, path = fsspec.core.url_to_fs(_url(settings, location))
+        filesystem, path = _file_system_of(_url(settings, location))
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         # Written to a temporary name and moved, so that readers never see half a body.
         temporary = f"{path}.{uuid4().hex}.part"
@@ -160,7 +159,8 @@ def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
     if row.location != _location(row.document_id):
         raise DamagedDocument(row.document_id, "its body is recorded at another place")
     try:
-        with fsspec.open(_url(settings, row.location), "rb") as file:
+        filesystem, path = _file_system_of(_url(settings, row.location))
+        with filesystem.open(path, "rb") as file:
             return bytes(file.read())
     except FileNotFoundError as error:
         raise DamagedDocument(row.document_id, "its body is not in the document store") from error
@@ -271,13 +271,21 @@ def forget_body(connection: Connection, settings: Settings, document_id: str) ->
         return
     # A failure leaves an unused object behind.
     with suppress(Exception):
-        filesystem, path = fsspec.core.url_to_fs(_url(settings, _location(document_id)))
+        filesystem, path = _file_system_of(_url(settings, _location(document_id)))
         filesystem.rm_file(path)
 
 
 def _location(document_id: str) -> str:
     hexadecimal = document_id.removeprefix("sha256:")
     return f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
+
+
+def _file_system_of(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it."""
+    from fsspec.core import url_to_fs  # slow, and needed only for large documents
+
+    filesystem, path = url_to_fs(url)
+    return filesystem, path
 
 
 def _url(settings: Settings, location: str) -> str:

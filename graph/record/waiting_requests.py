@@ -1,0 +1,60 @@
+"""Requests that wait for a worker, read by ``thoth status`` and ``/readyz``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import Connection, text
+
+_WAITING_REQUESTS = text(
+    """
+    SELECT
+        count(*) AS requests,
+        coalesce(
+            extract(epoch FROM now() - min(coalesce(postponed_at, accepted_at))), 0
+        ) AS longest_s,
+        (SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - :alive)
+            AS workers
+    FROM analyses WHERE state = 'pending'
+    """
+)
+#: A request that has waited longer than this while no worker gave a sign of life is unattended.
+UNATTENDED_AFTER = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequests:
+    """Requests that no worker has started yet.
+
+    :param longest_s: how long the oldest of them has waited, in seconds; 0 if none waits
+    :param workers: those with a sign of life within :data:`UNATTENDED_AFTER`
+    """
+
+    requests: int
+    longest_s: float
+    workers: int
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, with the remedy; ``None`` unless requests wait and no worker runs.
+
+        >>> WaitingRequests(requests=3, longest_s=75.2, workers=0).problem
+        '3 requests have waited for up to 75 s and no worker is running: start `thoth worker`'
+        >>> WaitingRequests(requests=3, longest_s=75.2, workers=1).problem
+        """
+        if self.workers or self.longest_s <= UNATTENDED_AFTER.total_seconds():
+            return None
+        waiting = "1 request has" if self.requests == 1 else f"{self.requests} requests have"
+        return (
+            f"{waiting} waited for up to {self.longest_s:.0f} s and no worker is running:"
+            " start `thoth worker`"
+        )
+
+
+def waiting_requests(connection: Connection) -> WaitingRequests:
+    """How many requests wait for a worker, and whether there is one; one query."""
+    requests, longest_s, alive = connection.execute(
+        _WAITING_REQUESTS, {"alive": UNATTENDED_AFTER}
+    ).one()
+    return WaitingRequests(int(requests), float(longest_s), int(alive))
