@@ -1,0 +1,63 @@
+"""What commands load. A module that returns here costs every user a tenth of a second or more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from common.settings import Settings
+from graph.engine import Stores
+from tests.factories.releases import release
+from tests.services.commands import ROOT, WHERE, variables
+from tests.services.projection import deliver
+
+PROGRAM = """
+import sys
+from cli.main import run, thoth
+exit_code = run(thoth, sys.argv[1:])
+print(*sorted(sys.modules), file=sys.stderr)
+sys.exit(exit_code)
+"""
+#: Loaded by optional parts of what the commands need.
+SLOW = {
+    "alembic",
+    "bs4",
+    "fsspec",
+    "httpx",
+    "numpy",
+    "ortools",
+    "pandas",
+    "pycurl",
+    "pydantic",
+    "pypi_simple",
+    "requests",
+    "scipy",
+    "sqlalchemy.orm",
+}
+
+
+def loaded_by(settings: Settings, *arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        env=os.environ | variables(settings), cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_status_loads_the_drivers_of_the_stores_and_no_tables(stores: Stores) -> None:
+    loaded = loaded_by(stores.settings, "status")
+    assert "psycopg2" in loaded
+    assert not loaded & {*SLOW, "rich", "packaging", "graph.tables", "adviser"}
+
+
+def test_advice_on_packages_that_nobody_measured_loads_no_statistics_solver_or_http(
+    stores: Stores, tmp_path: Path
+) -> None:
+    deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])
+    (tmp_path / "requirements.in").write_text("web\n", encoding="utf-8")
+    loaded = loaded_by(stores.settings, "advise", str(tmp_path), *WHERE)
+    assert "graph.tables" in loaded
+    assert not loaded & SLOW
