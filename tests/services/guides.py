@@ -152,5 +152,6 @@ def _script(steps: list[Command | Block], folder: Path, port: int) -> Iterator[s
             yield f"until {ready}; do {lost}; sleep 0.2; done"
         else:
             yield text
-        yield f"printf '%s %s\\n' {number} $? >> {codes}"
+        yield f"code=$?; printf '%s %s\\n' {number} $code >> {codes}"
+        yield f"[ $code = {step.exit_code} ] || exit"
         number += 1
