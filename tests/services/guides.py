@@ -147,7 +147,8 @@ def _script(steps: list[Command | Block], folder: Path, port: int) -> Iterator[s
             command = shlex.join([*shlex.split(text, comments=True), "--port", str(port)])
             yield f"{command} > {service} 2>&1 & service=$!"
             yield "trap 'kill $service; wait $service' EXIT"
-            ready = f"curl -sk https://localhost:{port}/readyz | grep -q '\"workers\": *[1-9]'"
+            up = '"workers": *{"status": *"up"'
+            ready = f"curl -sk https://localhost:{port}/readyz | grep -q {shlex.quote(up)}"
             lost = f"kill -0 $service || {{ cat {service}; exit; }}"
             yield f"until {ready}; do {lost}; sleep 0.2; done"
         else:
