@@ -91,7 +91,7 @@ class BatchSizeDocumentSchema(_Answer):
 class JobResultDocumentSchema(_Answer):
     """Result of one job."""
 
-    result = json_object("docs/reference/inspection-result.md describes every field.")
+    result = json_object("docs/reference/specification.md describes the fields.")
 
 
 class DockerfileSchema(_Answer):

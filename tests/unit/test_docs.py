@@ -20,6 +20,7 @@ from graph.tables import Base
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+ROOMS = ("cli", "api", "adviser", "ingest", "graph", "pis", "common")
 
 #: Hosts of registries, none of them named: which one to use is the machine's matter.
 _REGISTRIES = re.compile(
@@ -127,6 +128,17 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert {page.relative_to(ROOT).as_posix() for page in pages - seen} == set()
 
 
+def test_pages_that_the_product_names_exist() -> None:
+    named = {
+        page
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 5
+    assert {page for page in named if not (ROOT / page).exists()} == set()
+
+
 def test_the_readmes_targets_exist_and_explain_themselves() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     wanted = set(re.findall(r"(?m)^\$ make ([a-z]+)", text)) | set(
@@ -158,7 +170,6 @@ def test_no_registry_is_named() -> None:
     assert named == []
 
 
-ROOMS = ("cli", "api", "adviser", "ingest", "graph", "pis", "common")
 _DOTTED = re.compile(rf"`((?:{'|'.join(ROOMS)})(?:\.\w+)+)`")
 
 
