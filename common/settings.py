@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from platformdirs import user_data_path
+from platformdirs import user_cache_path, user_data_path
 
 from common.errors import InvalidSettings
 
@@ -26,6 +26,7 @@ class Settings:
     """
 
     home: Path
+    index_cache: Path
     database_url: str | None
     graph_url: str | None
     graph_user: str
@@ -80,6 +81,7 @@ class Settings:
         home = Path(values.get("THOTH_HOME") or user_data_path("thoth")).expanduser().absolute()
         return cls(
             home=home,
+            index_cache=_folder(values, "INDEX_CACHE") or user_cache_path("thoth"),
             database_url=_url(values, "DATABASE_URL", "postgresql", "postgresql+psycopg2"),
             graph_url=_url(
                 values, "GRAPH_URL", "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc"
@@ -130,6 +132,10 @@ def _url(values: Mapping[str, str], name: str, *schemes: str) -> str | None:
         # The value may hold a password, so only the scheme is repeated.
         raise InvalidSettings(f"{name}: scheme {scheme!r} is not one of {', '.join(schemes)}")
     return url
+
+
+def _folder(values: Mapping[str, str], name: str) -> Path | None:
+    return Path(values[name]).expanduser().absolute() if name in values else None
 
 
 def _choice(values: Mapping[str, str], name: str, *choices: str) -> str | None:

@@ -144,7 +144,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 def embedded_settings() -> Iterator[Settings]:
     """Both embedded stores, running in a home of their own; nothing is migrated."""
     home = Path(tempfile.mkdtemp(prefix="thoth-tests-"))
-    settings = Settings.from_env({"THOTH_HOME": str(home)})
+    settings = Settings.from_env({"THOTH_HOME": str(home), "INDEX_CACHE": str(home / "cache")})
     stores = EmbeddedStores(settings)
     try:
         stores.start()

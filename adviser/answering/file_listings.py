@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,7 +14,6 @@ from common.formats.locks import LockEntry
 from common.index.cache import IndexCache
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes
-from common.index.page_parsing import parse_page
 from common.index.project_pages import ProjectPage
 from common.redaction import without_secrets
 from common.releases import ReleaseFile
@@ -38,7 +36,7 @@ def addresses_of(settings: Settings, releases: Collection[Release]) -> dict[str,
     pages = pages_of(settings, {(index, name) for index, name, _ in releases})
     for index, name, version in sorted(releases):
         page = pages.get((index, name))
-        for file in page.releases.get(version, ()) if page else ():
+        for file in page.files_of(version) if page else ():
             parts = urlsplit(file.url)
             if parts.username is None and not parts.query:
                 found[file.filename] = urlunsplit(parts._replace(fragment=""))
@@ -70,17 +68,15 @@ def kept_pages(
     for index, name in sorted(set(wanted)):
         kept = None
         if index in indexes and not indexes[index].is_local:
-            kept = IndexCache(settings.home, indexes[index]).page(name)
+            kept = IndexCache(settings.index_cache, indexes[index]).page(name)
         if kept is not None:
-            # A page that cannot be read counts as absent.
-            with suppress(IndexProblem):
-                found[index, name] = parse_page(name, kept.text, kept.as_of, True)
+            found[index, name] = kept.page
     return found
 
 
 def public_addresses(page: ProjectPage, version: str) -> dict[str, str]:
     """URL by file name of a release, without secrets."""
-    return {it.filename: without_secrets(it.url) for it in page.releases.get(version, ()) if it.url}
+    return {it.filename: without_secrets(it.url) for it in page.files_of(version) if it.url}
 
 
 def places_of(settings: Settings) -> dict[str, IndexLocation]:
@@ -175,7 +171,7 @@ def served_listings(
 
 
 def _listing(index: str, page: ProjectPage, version: str) -> ReleaseListing | None:
-    there = page.releases.get(version)
+    there = page.files_of(version)
     if not there:
         return None
     files = tuple(

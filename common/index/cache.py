@@ -1,5 +1,9 @@
 """Cache of an index on disk: pages with their validators, and metadata by file hash.
 
+All homes of a user share it, and several processes may use it at a time: a file is replaced as a
+whole, and a damaged one counts as missing. A page is stored with the summary of its versions, so
+that most uses neither decompress nor parse it.
+
 hishel was tried. One of its modes ignores the age in a response; the other obeys it instead of the
 caller, and caches nothing from an index that sends neither validators nor an age. Here the caller
 decides how old a page may be.
@@ -14,8 +18,9 @@ import hashlib
 import logging
 import re
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,14 +28,20 @@ from typing import Any
 import orjson
 import zstandard
 
+from common.errors import IndexProblem
 from common.index.configuration import Index
 from common.index.html_links import plain
-from common.index.page_parsing import PageText
+from common.index.page_parsing import PackedPage, listed_page, parse_page
+from common.index.project_pages import ListedVersion, ProjectPage, ProjectState, ProjectStatus
 from common.redaction import holds_user, without_secrets
 
 logger = logging.getLogger(__name__)
 
-_LEVEL = 3
+#: How files of this format begin.
+_MARK = b"thoth-index-1\n"
+#: Raised when summaries of pages change.
+_PARSER = 1
+_LEVEL = 1
 #: Bytes after decompression; nothing larger is ever stored.
 _LARGEST = 80 << 20
 
@@ -39,8 +50,8 @@ _LARGEST = 80 << 20
 class KeptPage:
     """A page as it was transferred, and when the index last confirmed it."""
 
-    text: PageText
-    as_of: datetime
+    page: ProjectPage
+    text: PackedPage
     etag: str | None = None
     last_modified: str | None = None
 
@@ -56,92 +67,148 @@ class KeptPage:
 
 
 class IndexCache:
-    """The cache folder of one index. Damaged files count as missing."""
+    """The cache folder of one index. Damaged files count as missing.
 
-    def __init__(self, home: Path, index: Index) -> None:
+    :param root: folder of the caches of all indexes
+    """
+
+    def __init__(self, root: Path, index: Index) -> None:
         suffix = hashlib.sha256(index.url.encode()).hexdigest()[:12]
         name = re.sub(r"[^\w.-]", "_", index.name)
-        self._home = home
-        self._folder = home / "cache" / "indexes" / f"{name}-{suffix}"
+        self._root = root
+        self._folder = root / "indexes" / f"{name}-{suffix}"
 
     def page(self, project: str) -> KeptPage | None:
         """The last transferred page of a project."""
-        kept = _read(self._page(project))
-        if kept is None:
+        stored = _read(self._page(project))
+        if stored is None:
             return None
-        about, body = kept
-        if _holds_user(body):
-            # Earlier versions stored such pages.
-            with suppress(OSError):
-                self._page(project).unlink(missing_ok=True)
-            return None
+        about, body = stored
         try:
+            text = PackedPage(body, about["content_type"], about["url"])
+            as_of = datetime.fromisoformat(about["as_of"]).astimezone(UTC)
+            if about.get("parser") == _PARSER and about["listed"] is not None:
+                status = ProjectStatus(ProjectState(about["state"]), about["reason"])
+                page = listed_page(project, text, as_of, listed_from(about["listed"]), status)
+            else:
+                page = parse_page(project, text.unpacked(), as_of)
             return KeptPage(
-                PageText(body, str(about["content_type"]), str(about["url"])),
-                datetime.fromisoformat(about["as_of"]).astimezone(UTC),
-                about["etag"],
-                about["last_modified"],
+                replace(page, from_cache=True), text, about["etag"], about["last_modified"]
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError, IndexProblem):
             return None
 
-    def keep_page(self, project: str, page: KeptPage) -> None:
-        """Store a page; a page with users in URLs only removes the stored one."""
-        if _holds_user(page.text.body):
+    def keep_page(self, project: str, kept: KeptPage, body: bytes | None = None) -> None:
+        """Store a page; a page with users in URLs only removes the stored one.
+
+        :param body: the unpacked text, if it is new
+        """
+        if body is not None and _holds_user(body):
             with suppress(OSError):
                 self._page(project).unlink(missing_ok=True)
             return
+        page = kept.page
         about = {
-            "content_type": page.text.content_type,
-            "url": without_secrets(page.text.url),
+            "content_type": kept.text.content_type,
+            "url": without_secrets(kept.text.url),
             "as_of": page.as_of.isoformat(),
-            "etag": page.etag,
-            "last_modified": page.last_modified,
+            "etag": kept.etag,
+            "last_modified": kept.last_modified,
+            "parser": _PARSER,
+            "listed": listed_rows(page.listed),
+            "state": page.status.state.value,
+            "reason": page.status.reason,
         }
-        self._write(self._page(project), about, page.text.body)
+        self._write(self._page(project), about, kept.text.packed)
 
-    def metadata(self, sha256: str | None) -> tuple[str, str] | None:
-        """Text and source of the metadata of a file."""
-        kept = _read(self._metadata(sha256)) if sha256 else None
-        return (kept[1].decode(), str(kept[0].get("source"))) if kept else None
+    def metadata(self, sha256: str | None) -> tuple[dict[str, Any], str] | None:
+        """Facts about the metadata of a file, and its text."""
+        stored = _read(self._metadata(sha256)) if sha256 else None
+        try:
+            return (
+                (stored[0], zstandard.decompress(stored[1], _LARGEST).decode()) if stored else None
+            )
+        except (zstandard.ZstdError, UnicodeDecodeError):
+            return None
 
-    def keep_metadata(self, sha256: str | None, text: str, source: str) -> None:
+    def keep_metadata(self, sha256: str | None, about: Mapping[str, Any], text: str) -> None:
         """Store the metadata of a file without secrets, if the file has a hash."""
         if sha256:
-            public = without_secrets(text).encode()
-            self._write(self._metadata(sha256), {"source": source}, public)
+            packed = zstandard.compress(without_secrets(text).encode(), _LEVEL)
+            self._write(self._metadata(sha256), about, packed)
 
-    def _write(self, path: Path, about: dict[str, Any], body: bytes) -> None:
+    def _write(self, path: Path, about: Mapping[str, Any], packed: bytes) -> None:
         """Replace a file atomically; a full disk is logged and raises nothing."""
-        head = orjson.dumps(about | {"sha256": hashlib.sha256(body).hexdigest()})
-        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(head + b"\n" + body)
+        head = orjson.dumps({**about, "sha256": hashlib.sha256(packed).hexdigest()})
+        head = zstandard.compress(head, _LEVEL)
+        digest = hashlib.sha256(head).digest()
         try:
-            _make_private(path.parent, self._home)
-            _replace(path, packed)
+            _make_private(path.parent, self._root)
+            _replace(path, b"".join((_MARK, digest, len(head).to_bytes(8), head, packed)))
         except OSError as error:
             fields = {"path": str(path), "error": str(error)}
             logger.warning("index_cache_not_written", extra=fields)
 
     def _page(self, project: str) -> Path:
-        return self._folder / "pages" / f"{project}.zst"
+        return self._folder / "pages" / f"{project}.page"
 
     def _metadata(self, sha256: str) -> Path:
-        return self._folder / "metadata" / sha256[:2] / f"{sha256}.zst"
+        return self._folder / "metadata" / sha256[:2] / f"{sha256}.metadata"
 
 
 def _read(path: Path) -> tuple[dict[str, Any], bytes] | None:
+    """Facts and packed text of a file; ``None`` if it is missing or damaged."""
     try:
-        data = zstandard.ZstdDecompressor().decompress(path.read_bytes(), _LARGEST)
-        head, _, body = data.partition(b"\n")
-        about = orjson.loads(head)
-    except (OSError, zstandard.ZstdError, orjson.JSONDecodeError):
+        data = path.read_bytes()
+    except OSError:
         return None
-    whole = isinstance(about, dict) and about.get("sha256") == hashlib.sha256(body).hexdigest()
-    return (about, body) if whole else None
+    start = len(_MARK) + 32
+    head_end = start + 8 + int.from_bytes(data[start : start + 8])
+    head, packed = data[start + 8 : head_end], data[head_end:]
+    if data[: len(_MARK)] != _MARK or hashlib.sha256(head).digest() != data[len(_MARK) : start]:
+        return None
+    try:
+        about = orjson.loads(zstandard.decompress(head, _LARGEST))
+    except (zstandard.ZstdError, orjson.JSONDecodeError):
+        return None
+    whole = isinstance(about, dict) and about.get("sha256") == hashlib.sha256(packed).hexdigest()
+    return (about, packed) if whole else None
+
+
+def listed_rows(listed: Mapping[str, ListedVersion]) -> list[Any]:
+    """Summaries as compact JSON: first the tag sets, then a row for each version."""
+    tags: dict[str, int] = {}
+    rows = [
+        [
+            it.version, it.file_count, it.requires_python, it.yanked, it.yanked_reason,
+            it.uploaded_at.isoformat() if it.uploaded_at else None,
+            [tags.setdefault(tag, len(tags)) for tag in it.wheels], it.has_sdist,
+        ]
+        for it in listed.values()
+    ]  # fmt: skip
+    return [list(tags), *rows]
+
+
+def listed_from(rows: Sequence[Any]) -> dict[str, ListedVersion]:
+    """The summaries of :func:`listed_rows`.
+
+    :raises ValueError: or ``TypeError`` or ``LookupError``, if they are something else
+    """
+    tags = rows[0]
+    return {
+        version: ListedVersion(
+            version, count, python, yanked, reason,
+            datetime.fromisoformat(uploaded) if uploaded else None,
+            tuple([tags[it] for it in wheels]), has_sdist,
+        )
+        for version, count, python, yanked, reason, uploaded, wheels, has_sdist in rows[1:]
+    }  # fmt: skip
 
 
 def _holds_user(body: bytes) -> bool:
     """Whether a URL in a page has a user, also if the page escapes its characters."""
+    if b"@" not in body and b"\\u0040" not in body and b"&" not in body:
+        return False
     text = body.replace(b"\\/", b"/").replace(b"\\u0040", b"@").decode("latin-1")
     text = plain(text) if "&" in text else text
     return "@" in text and holds_user(text)
@@ -160,9 +227,16 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _make_private(folder: Path, below: Path) -> None:
     """Make a folder and its parents inside ``below``, accessible to their owner only."""
+    if str(folder) in _MADE and folder.is_dir():
+        return
     parents = [it for it in (folder, *folder.parents) if it != below and it.is_relative_to(below)]
     below.mkdir(parents=True, exist_ok=True)
     for parent in reversed(parents):
         parent.mkdir(exist_ok=True, mode=0o700)
         if parent.stat().st_mode & 0o077:
             parent.chmod(0o700)
+    _MADE.add(str(folder))
+
+
+#: Folders that this process has made.
+_MADE: set[str] = set()

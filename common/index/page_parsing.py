@@ -62,6 +62,8 @@ _HTML = ("application/vnd.pypi.simple.v1+html", "text/html")
 
 #: Zstandard level: 39 MB take 60 ms and a fifth of the space.
 _LEVEL = 1
+#: Bytes of a page after decompression.
+_LARGEST = 1 << 30
 #: File name endings of distributions, including obsolete ones.
 _DISTRIBUTIONS = (
     ".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz", ".tar.z", ".tar", ".egg", ".exe",
@@ -91,12 +93,66 @@ class PageText:
     url: str
 
 
-def parse_page(name: str, text: PageText, as_of: datetime, from_cache: bool = False) -> ProjectPage:
+@dataclass(frozen=True, slots=True)
+class PackedPage:
+    """A page as it was transferred, compressed by Zstandard; fields as of :class:`PageText`."""
+
+    packed: bytes
+    content_type: str
+    url: str
+
+    @classmethod
+    def of_text(cls, text: PageText) -> PackedPage:
+        """Compress a page."""
+        return cls(zstandard.compress(text.body, _LEVEL), text.content_type, text.url)
+
+    def unpacked(self) -> PageText:
+        """The page as it was transferred.
+
+        :raises ValueError: if it cannot be decompressed
+        """
+        try:
+            body = zstandard.decompress(self.packed, _LARGEST)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from error
+        return PageText(body, self.content_type, self.url)
+
+    @property
+    def kind(self) -> str:
+        """Content type without parameters."""
+        return self.content_type.partition(";")[0].strip().lower()
+
+
+def listed_page(
+    name: str,
+    text: PackedPage,
+    as_of: datetime,
+    listed: Mapping[str, ListedVersion],
+    status: ProjectStatus,
+) -> ProjectPage:
+    """A page that was parsed before, with the summary of that time.
+
+    :raises ValueError: if it is not a page in JSON
+    """
+    base_url = base_of(text.url)
+    if text.kind not in _JSON or base_url is None:
+        raise ValueError("not a page in JSON")
+    return ProjectPage(name, as_of, JsonPage(name, text.packed, base_url, listed), status=status)
+
+
+def parse_page(
+    name: str,
+    text: PageText,
+    as_of: datetime,
+    from_cache: bool = False,
+    packed: bytes | None = None,
+) -> ProjectPage:
     """Parse a page in either format.
 
     A page in JSON is checked and summarised; its files are read when they are asked for.
 
     :param name: of the project, normalised
+    :param packed: its body as :class:`PackedPage` has it, if it is at hand
     :raises IndexProblem: if it has another format, is broken, or has another major version
     """
     kind, _, parameters = text.content_type.partition(";")
@@ -105,7 +161,7 @@ def parse_page(name: str, text: PageText, as_of: datetime, from_cache: bool = Fa
         if base_url is None:
             raise _malformed(name, "has a URL that cannot be the base of others")
         if kind in _JSON:
-            source = JsonPage(name, zstandard.compress(text.body, _LEVEL), base_url)
+            source = JsonPage(name, packed or PackedPage.of_text(text).packed, base_url)
             status = source.read(text.body)
             return ProjectPage(name, as_of, source, from_cache, status)
         if kind in _HTML:
@@ -228,7 +284,7 @@ class JsonPage:
     def _parsed(self) -> _ParsedJson:
         parsed = _RECENT.get(self)
         if parsed is None:
-            body = zstandard.decompress(self.compressed)
+            body = zstandard.decompress(self.compressed, _LARGEST)
             parsed = _parsed_json(self._name, body)
             _RECENT.keep(self, parsed, len(body))
         return parsed

@@ -32,6 +32,7 @@ WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
 #: What would lead a command to other stores than the test's.
 _OURS = {
     "THOTH_HOME": "home",
+    "INDEX_CACHE": "index_cache",
     "DATABASE_URL": "database_url",
     "GRAPH_URL": "graph_url",
     "GRAPH_USER": "graph_user",

@@ -32,6 +32,7 @@ def settings_for(index: Index, home: Path, hosts: str = "") -> Settings:
     return Settings.from_env(
         {
             "THOTH_HOME": str(home),
+            "INDEX_CACHE": str(home / "cache"),
             "PACKAGE_INDEXES": f"own={index.url}",
             "PACKAGE_FILE_HOSTS": hosts,
         }

@@ -24,7 +24,12 @@ class Installation:
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if name not in EXTERNAL}
         path = f"{Path(THOTH).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**kept, "THOTH_HOME": str(self.home), "PATH": path}
+        environment = {
+            **kept,
+            "THOTH_HOME": str(self.home),
+            "INDEX_CACHE": str(self.home / "cache"),
+            "PATH": path,
+        }
         name, *arguments = command
         if name == "thoth":
             # The program that is loaded already: a new one spends more on imports than it works.

@@ -31,7 +31,7 @@ from tests.services.commands import ROOT, program
 from tests.services.waiting import DEADLINE_S, wait_until
 
 _STOP_S = 60.0
-_OURS = ("THOTH_HOME", "DATABASE_URL", "GRAPH_URL", "RATE_LIMIT", "PACKAGE_INDEXES")
+_OURS = ("THOTH_HOME", "INDEX_CACHE", "DATABASE_URL", "GRAPH_URL", "RATE_LIMIT", "PACKAGE_INDEXES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,12 @@ def serving(
     """
     everything = {name: value for name, value in os.environ.items() if name not in _OURS}
     # Tests ask as fast as they can, and all from one address.
-    everything |= {"THOTH_HOME": str(home), "RATE_LIMIT": "none", **(environ or {})}
+    everything |= {
+        "THOTH_HOME": str(home),
+        "INDEX_CACHE": str(home / "cache"),
+        "RATE_LIMIT": "none",
+        **(environ or {}),
+    }
     settings = Settings.from_env(everything)
     log, worker_log = home / "serve.log", home / "worker.log"
     options = [it for queue in queues for it in ("--queue", queue)]

@@ -82,7 +82,7 @@ def test_last_modified_confirms_too(index: Index, settings: Settings) -> None:
 def test_a_broken_cache_is_no_cache(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     page(settings)
-    for path in settings.home.rglob("*.zst"):
+    for path in settings.home.rglob("*.page"):
         path.write_bytes(path.read_bytes()[:-5])
     assert not ask(settings, lambda client: client.project("parrot")).from_cache
 
