@@ -169,6 +169,7 @@ class StackRequest:
     """A complete request. With a snapshot and evidence it determines the advice.
 
     :param hardware: digest of the hardware class that the stack will run on, if known
+    :param hardware_name: its name for a person, such as ``AMD EPYC, 2 CPUs``
     :param hardware_note: text for a person if nothing was measured on that class
     """
 
@@ -178,6 +179,7 @@ class StackRequest:
     options: RequestOptions = field(default_factory=RequestOptions)
     hardware: str | None = None
     hardware_note: str | None = None
+    hardware_name: str | None = None
 
     @property
     def requirements(self) -> tuple[ProjectRequirement, ...]:

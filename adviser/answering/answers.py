@@ -228,8 +228,10 @@ def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
 
 def on_hardware(stores: Stores, asked: StackRequest, prefix: str | None) -> StackRequest:
     """The request for the hardware class with a digest prefix; by default that of this host."""
-    found = hardware_in(stores, prefix)
-    return replace(asked, hardware=found.digest, hardware_note=found.note)
+    target = hardware_in(stores, prefix)
+    return replace(
+        asked, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
+    )
 
 
 def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:

@@ -23,11 +23,13 @@ _SHORT = 8
 class TargetHardware:
     """The hardware class that a request is about.
 
+    :param name: its label; with its digest if another known class has the same label
     :param note: text for a person if nothing was measured on the class of this host. It names the
         nearest class, which is never used in its place
     """
 
     digest: str
+    name: str
     note: str | None = None
 
 
@@ -39,10 +41,16 @@ def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> 
     if prefix is None:
         return of_host(own_hardware(), recorded)
     wanted = prefix if ":" in prefix else f"sha256:{prefix}"
-    found = [row.digest for row in recorded if row.digest.startswith(wanted)]
-    if len(found) != 1:
-        raise InvalidArgument(f"{len(found)} hardware classes begin with {prefix!r}")
-    return TargetHardware(found[0])
+    matches = [row for row in recorded if row.digest.startswith(wanted)]
+    if len(matches) != 1:
+        raise InvalidArgument(f"{len(matches)} hardware classes begin with {prefix!r}")
+    return recorded_target(matches[0].digest, recorded)
+
+
+def recorded_target(digest: str, recorded: Sequence[RecordedHardware]) -> TargetHardware:
+    """A recorded class as the target of a request."""
+    label = next(row.label for row in recorded if row.digest == digest)
+    return TargetHardware(digest, _name(label, digest, recorded))
 
 
 def own_hardware() -> Hardware:
@@ -65,17 +73,19 @@ def own_hardware() -> Hardware:
 
 def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardware:
     """The class of a host, with a note if nothing was measured on it."""
+    name = _name(own.label, own.digest, recorded)
     if not recorded or any(row.digest == own.digest for row in recorded):
-        return TargetHardware(own.digest)
-    told = f"nothing was measured on this host's hardware class, {_named(own.label, own.digest)}"
+        return TargetHardware(own.digest, name)
+    message = f"nothing was measured on this host's hardware class, {name}"
     near = _nearest(own, recorded)
     if near is None:
-        return TargetHardware(own.digest, f"{told}, nor on any like it")
+        return TargetHardware(own.digest, name, f"{message}, nor on any like it")
     differs = ", ".join(_differing(own.identity, near.identity))
     return TargetHardware(
         own.digest,
-        f"{told}; the nearest is another class, {_named(near.label, near.digest)}, which differs"
-        f" in {differs}: --hardware {_short(near.digest)} asks about that one",
+        name,
+        f"{message}; the nearest is another class, {_with_digest(near.label, near.digest)}, which"
+        f" differs in {differs}: --hardware {_short(near.digest)} asks about that one",
     )
 
 
@@ -102,7 +112,14 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return sorted(it for it in one.keys() | other.keys() if one.get(it) != other.get(it))
 
 
-def _named(label: str, digest: str) -> str:
+def _name(label: str, digest: str, recorded: Sequence[RecordedHardware]) -> str:
+    """The label of a class, with its digest if another recorded class has the same label."""
+    if any(row.label == label and row.digest != digest for row in recorded):
+        return _with_digest(label, digest)
+    return label
+
+
+def _with_digest(label: str, digest: str) -> str:
     return f"{label} ({_short(digest)})"
 
 

@@ -177,8 +177,10 @@ def _environment(advice: Advice) -> ReportNote:
     # A Python version without a patch number means the first patch release.
     first = environment.python_full_version.endswith(".0")
     assumed = f"; {environment.python_full_version} is assumed" if first else ""
-    named = (hardware or "").rpartition(":")[2][:12]
-    label = advice.evidence.hardware.get(hardware, named) if hardware else None
+    label = advice.request.hardware_name
+    if label is None and hardware:
+        # Requests of earlier versions have no name.
+        label = advice.evidence.hardware.get(hardware, hardware.rpartition(":")[2][:12])
     return ReportNote(
         NoteCode.ENVIRONMENT,
         NoteLevel.INFO,

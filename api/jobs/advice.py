@@ -9,6 +9,7 @@ from typing import Any
 from adviser.advise import advise
 from adviser.answering.answers import Answer, answer, knowledge, on_hardware, store
 from adviser.answering.recorded_advice import recorded, replayed, request_in, why_it_may_differ
+from adviser.answering.target_hardware import recorded_target
 from adviser.explain import why_not
 from adviser.reports.serialization import plain
 from adviser.request_values import parse_dependencies
@@ -82,7 +83,10 @@ def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
     with stores.engine.connect() as connection:
         recorded_classes, jobs = recorded_hardware(connection), jobs_on(connection)
     digest = matching_hardware(recorded_classes, jobs, request.described_hardware)
-    return replace(request.asked, hardware=digest)
+    if digest is None:
+        return request.asked
+    target = recorded_target(digest, recorded_classes)
+    return replace(request.asked, hardware=target.digest, hardware_name=target.name)
 
 
 def matching_hardware(

@@ -84,6 +84,15 @@ def test_where_nothing_was_measured_at_all_nothing_is_said_of_hardware() -> None
     assert of_host(OWN, []).note is None
 
 
+def test_a_class_is_named_by_its_label_and_by_its_digest_only_beside_one_with_the_same() -> None:
+    assert of_host(OWN, []).name == OWN.label
+    assert of_host(OWN, [recorded(OWN), recorded(PINNED)]).name == OWN.label
+    twin = replace(LATER, label=OWN.label)
+    short = OWN.digest.removeprefix("sha256:")[:8]
+    assert of_host(OWN, [recorded(OWN), recorded(twin)]).name == f"{OWN.label} ({short})"
+    assert asked_hardware([recorded(PINNED)], PINNED.digest).name == PINNED.label
+
+
 @pytest.mark.parametrize("prefix", ["ff", ""])
 def test_a_prefix_names_one_class(prefix: str) -> None:
     known = [recorded(replace(OWN, digest=f"sha256:{n}a")) for n in range(2)]
