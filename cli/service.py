@@ -311,7 +311,8 @@ def metrics_root(settings: Settings, chosen: Path | None) -> Path:
 
 def command(*arguments: str) -> tuple[str, ...]:
     """A ``thoth`` command for a child process with this interpreter."""
-    return (sys.executable, "-m", "cli", *arguments)
+    # -P: the current folder may have packages named like ours.
+    return (sys.executable, "-P", "-m", "cli", *arguments)
 
 
 @click.command()

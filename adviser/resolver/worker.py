@@ -50,6 +50,7 @@ MANY = 5000
 #: Exit statuses of native code after a failed allocation, and of the kernel's out-of-memory killer.
 _NO_MEMORY = frozenset({-SIGABRT, -SIGBUS, -SIGSEGV})
 _KILLED = -SIGKILL
+_PROCESS = "adviser.resolver.worker_process"
 #: Characters of a child's error output that an error quotes.
 _LAST_WORDS = 2000
 
@@ -100,8 +101,9 @@ class ResolverWorker:
             self._said = TemporaryFile()  # noqa: SIM115 - closed with the child
             with theirs_in, theirs_out:
                 numbers = [theirs_in.fileno(), theirs_out.fileno()]
+                # -P: the current folder may have packages named like ours.
                 self._child = subprocess.Popen(
-                    [sys.executable, "-m", "adviser.resolver.worker_process", *map(str, numbers)],
+                    [sys.executable, "-P", "-m", _PROCESS, *map(str, numbers)],
                     pass_fds=numbers,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

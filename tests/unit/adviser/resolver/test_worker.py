@@ -251,6 +251,17 @@ def test_what_ended_the_solver_is_told_by_the_time_it_took(
     assert found.limit is limit
 
 
+def test_packages_of_the_current_folder_are_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("adviser", "common"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with ResolverWorker() as new:
+        assert new.resolve(impossible()).status is ResolutionStatus.INFEASIBLE
+
+
 def test_the_parent_loads_no_solver() -> None:
     code = "import sys, adviser.resolver.worker; print(any('ortools' in it for it in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
