@@ -62,9 +62,11 @@ say "6. Measure this machine"
 run thoth pi run matmul
 
 say "Where to go next"
+activate=""
+[ "$(command -v thoth)" != "$(pwd)/.venv/bin/thoth" ] || activate=". .venv/bin/activate; "
 cat <<TEXT
   The demo's stores go on running, apart from your own data. To work with them:
-    . .venv/bin/activate; export THOTH_HOME=$THOTH_HOME
+    ${activate}export THOTH_HOME=$THOTH_HOME
   thoth pi pin, thoth inspect  measure stacks of your own: docs/guides/measure.md
   thoth packages add flask     read releases from the index: docs/guides/packages.md
   thoth stacks --help          other indicators, another baseline, JSON
