@@ -18,6 +18,9 @@ define install
 	@touch $@
 endef
 
+# Tests start many programs of this tree: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo setup test test-rest test-all test-bare lint bench up down clean
 

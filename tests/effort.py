@@ -1,7 +1,7 @@
 """How thorough a run of the tests is: ``make test``, or the whole of ``make test-all``.
 
 ``pytest --thorough`` tries all examples of a property, and installs the large frameworks to measure
-them. Without it a property is tried with a quarter of its examples, and a framework is measured
+them. Without it a property is tried with an eighth of its examples, and a framework is measured
 where an earlier thorough run has installed it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-_SHARE = 4
+_SHARE = 8
 
 _options = {"thorough": False}
 

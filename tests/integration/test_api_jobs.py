@@ -422,13 +422,8 @@ def own_home() -> Iterator[Settings]:
         shutil.rmtree(home)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param(signal.SIGINT, id="restarted"),
-        pytest.param(signal.SIGQUIT, id="crashed", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
 def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
     own_home: Settings, how: signal.Signals
 ) -> None:

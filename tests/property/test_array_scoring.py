@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -102,10 +102,9 @@ def test_a_million_pairs_take_seconds() -> None:
     draw = np.random.default_rng(9)
     arms = Arms(draw.normal(0, 0.03, 200_000), np.full(20_000, 10))
     ours, theirs = draw.integers(0, 20_000, (2, 1_000_000))
-    began = perf_counter()
+    began = process_time()
     effects, judged = judged_pairs(arms.moments(), ours, theirs, MARGIN)
-    took = perf_counter() - began
-    # On a machine of two slow cores that others share; the benchmark prints the true figure.
+    took = process_time() - began  # however many others use the processors
     assert took < 30
     assert len(effects.d) == len(judged.verdicts) == 1_000_000
     assert int((judged.verdicts > 1).sum()) <= 10, "identical arms"

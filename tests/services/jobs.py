@@ -49,7 +49,6 @@ def run_jobs(settings: Settings, queues: Iterable[QueueName] = QueueName) -> Non
                 delete_jobs=DeleteJobCondition.SUCCESSFUL,
             )
 
-    shop.resolver.start()
     try:
         asyncio.run(work())
     finally:
