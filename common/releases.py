@@ -53,6 +53,8 @@ class ReleaseProblem(StrEnum):
     INVALID_VERSION = "invalid_version"
     #: Its metadata, or the archive around it, is broken.
     BROKEN_METADATA = "broken_metadata"
+    #: Its metadata is beyond a size limit; ``INDEX_ARCHIVE_MB`` and others set it.
+    TOO_LARGE = "too_large"
     #: Its metadata describes another release.
     OTHER_METADATA = "other_metadata"
     #: One of its requirements violates PEP 508.

@@ -42,6 +42,8 @@ class Settings:
     graph_memory_mb: int
     package_indexes: tuple[tuple[str, str], ...]
     package_file_hosts: tuple[str, ...]
+    index_page_mb: int
+    index_archive_mb: int
     advisories: str | None
     image_registry: str | None
     anonymous_scopes: tuple[str, ...]
@@ -99,6 +101,8 @@ class Settings:
             graph_memory_mb=int(_number(values, "GRAPH_MEMORY_MB", 1024)),
             package_indexes=_indexes(values, "PACKAGE_INDEXES"),
             package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),
+            index_page_mb=max(1, int(_number(values, "INDEX_PAGE_MB", 64))),
+            index_archive_mb=max(1, int(_number(values, "INDEX_ARCHIVE_MB", 64))),
             advisories=values.get("ADVISORIES"),
             image_registry=values.get("IMAGE_REGISTRY"),
             anonymous_scopes=_scopes(values, "ANONYMOUS_SCOPES"),

@@ -37,6 +37,7 @@ _STATES = {
 _PROBLEMS: dict[str, str] = {
     ReleaseProblem.DYNAMIC_METADATA: "only a source distribution, whose metadata is not static",
     ReleaseProblem.NO_FILES: "no file that could be installed",
+    ReleaseProblem.TOO_LARGE: "its metadata was not read, because its file is above a size limit",
     ReleaseProblem.NOT_RECORDED: "where it was read, its requirements were unknown",
     ReleaseProblem.INVALID_VERSION: "its version is not one by PEP 440",
     ReleaseProblem.BROKEN_METADATA: "its metadata, or the archive it is in, is broken",

@@ -102,6 +102,8 @@ class FetchRequest:
     :param what: names the resource in messages
     :param limits: size limit of the body for each accepted status
     :param into: gets the body, and is rewound afterwards
+    :param may_stop: whether ``into`` raises :class:`common.http.transport.StopReceiving` once it
+        has enough; then the limit holds for what is received and not for the length of the file
     """
 
     url: str
@@ -110,6 +112,7 @@ class FetchRequest:
     into: BinaryIO
     headers: Mapping[str, str] = field(default_factory=dict)
     deadline_s: float | None = None
+    may_stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +331,7 @@ class _Body:
         self._limit = 0
         self._written = 0
         self._decompressor: zlib._Decompress | None = None
-        self._is_begun = False
+        self._is_begun = self._is_stopped = False
 
     def receive(self, head: Head, part: bytes) -> None:
         """Take the next part as it was transferred.
@@ -345,6 +348,13 @@ class _Body:
         if not self._is_begun:
             self._begin(head)
         _check_size(self.received, self._limit, self._request.what)
+        try:
+            self._write(part)
+        except StopReceiving:
+            self._is_stopped = True
+            raise
+
+    def _write(self, part: bytes) -> None:
         if self._decompressor is None:
             self._request.into.write(part)
             return
@@ -360,7 +370,8 @@ class _Body:
         """
         if not self._is_begun:
             self._begin(head)
-        if self._decompressor is not None and not self._decompressor.eof:
+        is_cut = self._decompressor is not None and not self._decompressor.eof
+        if is_cut and not self._is_stopped:
             message = f"{self._request.what} ends in the middle of its gzip data"
             raise IndexProblem(IndexFault.TRUNCATED, message, retryable=True)
         self._request.into.seek(0)
@@ -374,7 +385,7 @@ class _Body:
         what = self._request.what
         self._limit = self._request.limits[head.status]
         length = head.headers.get("content-length", "")
-        if _is_number(length) and int(length) > self._limit:
+        if _is_number(length) and int(length) > self._limit and not self._request.may_stop:
             raise too_large(what, self._limit)
         encoding = head.headers.get("content-encoding", "").strip().lower()
         if encoding in _GZIP:

@@ -1,16 +1,14 @@
-"""Metadata inside wheels and source distributions, with bounds against hostile archives."""
+"""METADATA of wheels, with bounds against hostile archives."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import lzma
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
@@ -21,20 +19,10 @@ from common.http.fetching import too_large
 
 #: Bytes of a table of contents; the largest wheels have 1.5 MB.
 _TABLE = 16 << 20
-#: Bytes that are decompressed to reach a member.
-_UNPACKED = 512 << 20
-#: Bytes of one read; only invalid headers ask for more.
-_READING = 16 << 20
 _BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError,
     OSError, ValueError, NotImplementedError, RuntimeError, OverflowError, KeyError,
 )  # fmt: skip
-
-_PACKERS: dict[bytes, Callable[[BinaryIO], object]] = {
-    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ": lzma.LZMAFile,
-}
 
 
 def wheel_metadata(file: BinaryIO, filename: str, limit: int) -> bytes:
@@ -43,7 +31,10 @@ def wheel_metadata(file: BinaryIO, filename: str, limit: int) -> bytes:
     :param limit: bytes, compressed and decompressed
     :raises IndexProblem: ``malformed`` or ``too_large``
     """
-    with _typed(filename), zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive:
+    with (
+        broken_archive(filename),
+        zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive,
+    ):
         info = _member(archive, filename)
         if max(info.file_size, info.compress_size) > limit:
             raise too_large(f"METADATA of {filename}", limit)
@@ -56,7 +47,10 @@ def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
 
     :raises IndexProblem: ``malformed`` or ``too_large``
     """
-    with _typed(filename), zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive:
+    with (
+        broken_archive(filename),
+        zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive,
+    ):
         info = _member(archive, filename)
         if max(info.file_size, info.compress_size) > limit:
             raise too_large(f"METADATA of {filename}", limit)
@@ -65,18 +59,6 @@ def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
         # A header is 30 bytes, a name and an extra field of at most 65,535 bytes each.
         longest = info.header_offset + 30 + 2 * 0xFFFF + info.compress_size
         return info.header_offset, min([*later, longest])
-
-
-def sdist_metadata(file: BinaryIO, filename: str, limit: int) -> bytes | None:
-    """PKG-INFO of a source distribution, or ``None`` if it has none.
-
-    :raises IndexProblem: ``malformed`` or ``too_large``
-    """
-    with _typed(filename):
-        if filename.endswith(".zip"):
-            return _from_zip(file, filename, limit)
-        with _unpacked(file) as stream:
-            return _from_tar(stream, filename, limit)
 
 
 def _member(archive: zipfile.ZipFile, filename: str) -> zipfile.ZipInfo:
@@ -93,65 +75,19 @@ def _member(archive: zipfile.ZipFile, filename: str) -> zipfile.ZipInfo:
     return next(iter(members.values()))
 
 
-def _from_zip(file: BinaryIO, filename: str, limit: int) -> bytes | None:
-    with zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive:
-        for info in archive.infolist():
-            if _is_pkg_info(info.filename):
-                if info.file_size > limit:
-                    raise too_large(f"PKG-INFO of {filename}", limit)
-                return archive.read(info)
-    return None
-
-
-def _from_tar(stream: BinaryIO, filename: str, limit: int) -> bytes | None:
-    bounded = cast(BinaryIO, _Bounded(stream, _READING, _UNPACKED))
-    with tarfile.open(fileobj=bounded, mode="r:") as archive:
-        for info in archive:
-            if not (info.isreg() and _is_pkg_info(info.name)):
-                continue
-            if info.size > limit:
-                raise too_large(f"PKG-INFO of {filename}", limit)
-            member = archive.extractfile(info)
-            return member.read() if member else None
-    return None
-
-
-def _is_pkg_info(name: str) -> bool:
-    folder, _, rest = name.removeprefix("./").partition("/")
-    return bool(folder) and rest == "PKG-INFO"
-
-
-def _unpacked(file: BinaryIO) -> BinaryIO:
-    """Decompress a tar archive; its first bytes decide how, not its name."""
-    beginning = file.read(6)
-    file.seek(0)
-    for mark, opened in _PACKERS.items():
-        if beginning.startswith(mark):
-            return cast(BinaryIO, opened(file))
-    raise ValueError("unknown compression")
-
-
 class _Bounded(io.RawIOBase):
-    """A file with a limit for a single read and, optionally, for the offset.
+    """A file with a limit for a single read, in bytes."""
 
-    :param reading: bytes of a single read
-    :param end: offset after which nothing is read
-    """
-
-    def __init__(self, file: BinaryIO, reading: int, end: int | None = None) -> None:
+    def __init__(self, file: BinaryIO, most_bytes: int) -> None:
         self._file = file
-        self._reading = reading
-        self._end = end
+        self._most_bytes = most_bytes
 
     def read(self, size: int = -1) -> bytes:
-        if size > self._reading or (size < 0 and self._end is not None):
-            raise too_large("a part of an archive", self._reading)
-        self._check(self._file.tell() + max(size, 0))
+        if size > self._most_bytes:
+            raise too_large("a part of an archive", self._most_bytes)
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        if whence == 0:
-            self._check(offset)
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
@@ -163,14 +99,13 @@ class _Bounded(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def _check(self, offset: int) -> None:
-        if self._end is not None and offset > self._end:
-            raise too_large("a decompressed archive", self._end)
-
 
 @contextmanager
-def _typed(filename: str) -> Iterator[None]:
-    """Turn errors of the archive libraries into ``malformed``."""
+def broken_archive(filename: str) -> Iterator[None]:
+    """Turn errors of the archive libraries into ``malformed``.
+
+    :raises IndexProblem: ``malformed``
+    """
     try:
         yield
     except _BROKEN as error:

@@ -30,8 +30,6 @@ from common.index.file_metadata import (
     archive_metadata,
     check_hash,
     fetch_metadata,
-    metadata_of,
-    read_as,
 )
 from common.index.local_folders import folder_page, local_path
 from common.index.page_parsing import PackedPage, PageText, parse_page
@@ -57,7 +55,9 @@ class IndexClient:
 
     def __init__(self, settings: Settings, index: Index, limits: FetchLimits | None = None) -> None:
         self.index = index
-        self.limits = limits or FetchLimits()
+        self.limits = limits or FetchLimits(
+            page_bytes=settings.index_page_mb << 20, archive_bytes=settings.index_archive_mb << 20
+        )
         self._cache = IndexCache(settings.index_cache, index)
         self._fetcher = Fetcher(
             index.url,
@@ -114,7 +114,7 @@ class IndexClient:
         known = self._cache.metadata(file.sha256)
         if known is not None:
             self.traffic.from_cache += 1
-            return metadata_of(file, known[1], str(known[0].get("source")))
+            return MetadataRead(known[1], str(known[0].get("source")))
         read = await fetch_metadata(self._fetcher, file)
         self._cache.keep_metadata(file.sha256, {"source": read.source}, read.text)
         return read
@@ -187,8 +187,7 @@ class IndexClient:
     def _local_metadata(self, file: IndexFile) -> MetadataRead:
         path = self._local(file)
         with path.open("rb") as archive:
-            data = archive_metadata(file, archive, self.limits.metadata_bytes)
-        return read_as(file, data, file.kind)
+            return archive_metadata(file, archive, self.limits.metadata_bytes)
 
 
 def _age_s(page: ProjectPage) -> float:

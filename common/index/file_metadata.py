@@ -12,13 +12,8 @@ from typing import BinaryIO, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from common.errors import IndexFault, IndexProblem
-from common.formats.core_metadata import parse_core_metadata
 from common.http.fetching import Fetcher, FetchRequest
-from common.index.archives import (
-    sdist_metadata,
-    wheel_metadata,
-    wheel_span,
-)
+from common.index.archives import wheel_metadata, wheel_span
 from common.index.page_parsing import as_malformed
 from common.index.partial_zip import (
     MissingSpan,
@@ -27,9 +22,10 @@ from common.index.partial_zip import (
     entry_in_tail,
 )
 from common.index.project_pages import IndexFile
+from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
 
 #: Bytes of a wheel's end that are fetched first: usually METADATA and the table of contents.
-TAIL = 32 << 10
+TAIL = 16 << 10
 #: Maximum number of further range requests.
 _ROUNDS = 4
 #: Bytes of one range: the largest table of contents that is read.
@@ -44,40 +40,38 @@ class MetadataRead:
     """Metadata of one file.
 
     :param text: empty if a source distribution has no metadata
-    :param source: ``metadata-file``, ``wheel-range``, ``wheel`` or ``sdist``
-    :param static: whether builds keep its requirements: always for a wheel, for a source
-        distribution only if it says so (PEP 643)
+    :param source: ``metadata-file``, ``wheel-range``, ``wheel``, ``sdist``, or a source
+        distribution's :data:`LIKELY` or :data:`UNKNOWN`
     """
 
     text: str = field(repr=False)
     source: str
-    static: bool = True
 
 
-def read_as(file: IndexFile, data: bytes | None, source: str) -> MetadataRead:
-    """Metadata from bytes; old files that are not UTF-8 are read as Latin-1."""
-    try:
-        text = (data or b"").decode()
-    except UnicodeDecodeError:
-        text = (data or b"").decode("latin-1")
-    return metadata_of(file, text, source)
+#: Sources of requirements that a build of a source distribution may change, or decides.
+LIKELY, UNKNOWN = "sdist-likely", "sdist-unknown"
+_SDIST_SOURCES = {
+    Certainty.CERTAIN: "sdist",
+    Certainty.LIKELY: LIKELY,
+    Certainty.UNKNOWN: UNKNOWN,
+}
 
 
-def metadata_of(file: IndexFile, text: str, source: str) -> MetadataRead:
-    """Metadata from text; the kind of file decides whether it is static."""
-    static = file.kind == "wheel" or parse_core_metadata(text).is_static
-    return MetadataRead(text, source, static)
+def _of_sdist(metadata: SdistMetadata | None) -> MetadataRead:
+    if metadata is None:
+        return MetadataRead("", UNKNOWN)
+    return MetadataRead(metadata.text, _SDIST_SOURCES[metadata.certainty])
 
 
-def archive_metadata(file: IndexFile, archive: BinaryIO, limit: int) -> bytes | None:
+def archive_metadata(file: IndexFile, archive: BinaryIO, limit: int) -> MetadataRead:
     """Metadata inside a complete file.
 
     :raises IndexProblem: ``malformed``, ``too_large``, or ``not_found`` for other kinds of files
     """
     if file.kind == "wheel":
-        return wheel_metadata(archive, file.filename, limit)
+        return MetadataRead(text_of(wheel_metadata(archive, file.filename, limit)), "wheel")
     if file.kind == "sdist":
-        return sdist_metadata(archive, file.filename, limit)
+        return _of_sdist(read_sdist(archive, file.filename, limit))
     raise IndexProblem(
         IndexFault.NOT_FOUND, f"{file.filename}: metadata of such files is not supported"
     )
@@ -91,8 +85,12 @@ def check_hash(file: IndexFile, archive: BinaryIO) -> None:
     digest = hashlib.sha256()
     while piece := archive.read(1 << 20):
         digest.update(piece)
-    sha256, size = digest.hexdigest(), archive.tell()
+    size = archive.tell()
     archive.seek(0)
+    _check_digest(file, size, digest.hexdigest())
+
+
+def _check_digest(file: IndexFile, size: int, sha256: str) -> None:
     if file.size_bytes not in (None, size):
         raise _other_size(file, size)
     if file.sha256 not in (None, sha256):
@@ -122,7 +120,27 @@ async def _fetch_metadata(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
         except IndexProblem as problem:
             if problem.status not in _NO_PARTS:
                 raise
+    if file.kind == "sdist" and not file.filename.endswith(".zip"):
+        return await _first_members(fetcher, file)
     return await _whole(fetcher, file)
+
+
+async def _first_members(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
+    """Receive a source distribution until its metadata is known."""
+    reader = SdistReader(file.filename, fetcher.limits.metadata_bytes)
+    into = cast(BinaryIO, reader)
+    limits = {200: fetcher.limits.archive_bytes}
+    response = await fetcher.fetch(
+        FetchRequest(file.url, file.filename, limits, into, may_stop=True)
+    )
+    size, sha256 = reader.digest
+    length = response.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and file.size_bytes not in (None, int(length)):
+        raise _other_size(file, int(length))
+    if str(size) == length or size == file.size_bytes:
+        # The hash of a part is unknown, as that of a wheel's end is.
+        _check_digest(file, size, sha256)
+    return _of_sdist(reader.result())
 
 
 async def _metadata_file(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
@@ -136,7 +154,7 @@ async def _metadata_file(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     if file.metadata_sha256 not in ("", sha256):
         message = f"{what} has sha256 {sha256}, promised: {file.metadata_sha256}"
         raise IndexProblem(IndexFault.HASH_MISMATCH, message)
-    return read_as(file, body.getvalue(), "metadata-file")
+    return MetadataRead(text_of(body.getvalue()), "metadata-file")
 
 
 async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
@@ -164,7 +182,7 @@ async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     data = await _by_entry(fetcher, file, sparse, tail)
     if data is None:
         data = await _complete(fetcher, file, sparse)
-    return read_as(file, data, "wheel-range")
+    return MetadataRead(text_of(data), "wheel-range")
 
 
 async def _by_entry(
@@ -247,7 +265,7 @@ async def _whole(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
 
 def _read_whole(file: IndexFile, body: BinaryIO, limit: int) -> MetadataRead:
     check_hash(file, body)
-    return read_as(file, archive_metadata(file, body, limit), file.kind)
+    return archive_metadata(file, body, limit)
 
 
 def _temporary() -> BinaryIO:

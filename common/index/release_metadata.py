@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import CoreMetadata, parse_core_metadata
-from common.index.file_metadata import MetadataRead
+from common.index.file_metadata import UNKNOWN, MetadataRead
 from common.index.project_pages import IndexFile
 from common.packages import version_of
 from common.releases import ReleaseProblem
@@ -59,12 +59,14 @@ def metadata_of_file(
     )
 
 
-def broken(file: IndexFile, message: str) -> ReleaseMetadata:
-    """Return the metadata of a release whose file is broken."""
+def broken(
+    file: IndexFile, message: str, problem: ReleaseProblem = ReleaseProblem.BROKEN_METADATA
+) -> ReleaseMetadata:
+    """The metadata of a release whose file is broken, or has another lasting problem."""
     return ReleaseMetadata(
         requires_python=file.requires_python,
         metadata_file=file.filename,
-        problem=ReleaseProblem.BROKEN_METADATA,
+        problem=problem,
         problem_message=message,
     )
 
@@ -77,8 +79,8 @@ def _wrong_with(
     if (canonicalize_name(core.name), version_of(core.version)) != (name, version_of(version)):
         message = f"the metadata is that of {core.name[:100]} {core.version[:100]}"
         return ReleaseProblem.OTHER_METADATA, message
-    if not read.static:
-        message = "only a source distribution, and its requirements are known once it is built"
+    if read.source == UNKNOWN:
+        message = "it has only a source distribution, and a build decides its requirements"
         return ReleaseProblem.DYNAMIC_METADATA, message
     return None, None
 
@@ -122,9 +124,12 @@ def _sdist_rank(file: IndexFile) -> tuple[object, ...]:
 
 
 #: Faults of a file that will not go away.
-_BROKEN = frozenset({IndexFault.MALFORMED, IndexFault.TOO_LARGE})
+_LASTING_PROBLEMS = {
+    IndexFault.MALFORMED: ReleaseProblem.BROKEN_METADATA,
+    IndexFault.TOO_LARGE: ReleaseProblem.TOO_LARGE,
+}
 #: Faults of one file, after which another file of the release is tried.
-_OF_FILE = _BROKEN | {
+_OF_FILE = _LASTING_PROBLEMS.keys() | {
     IndexFault.NOT_FOUND,
     IndexFault.HASH_MISMATCH,
     IndexFault.SIZE_MISMATCH,
@@ -153,8 +158,9 @@ async def read_release(
             if error.code not in _OF_FILE:
                 raise
             problem = problem or error
-            if error.code in _BROKEN:
-                first_problem = first_problem or broken(file, error.message)
+            if error.code in _LASTING_PROBLEMS:
+                lasting = _LASTING_PROBLEMS[error.code]
+                first_problem = first_problem or broken(file, error.message, lasting)
             continue
         if metadata.problem is None:
             return metadata

@@ -88,9 +88,9 @@ class Index:
     ) -> str:
         """Serve a source distribution, whose ``setup.py`` is ``setup``; its hash.
 
-        :param information: the whole of PKG-INFO
+        :param information: the whole of PKG-INFO; by default a build decides the requirements
         """
-        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        head = f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\nDynamic: Requires-Dist\n"
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz") as archive:
             for path, content in {

@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import IndexFault, IndexProblem
-from common.index.archives import (
-    sdist_metadata,
-    wheel_metadata,
-    wheel_span,
-)
+from common.formats.core_metadata import parse_core_metadata
+from common.http.transport import StopReceiving
+from common.index.archives import wheel_metadata, wheel_span
 from common.index.partial_zip import MissingSpan, SparseFile
+from common.index.sdists import SdistReader, read_sdist
 from tests.effort import examples
 
 WHEEL = "parrot-1.0-py3-none-any.whl"
@@ -51,7 +50,8 @@ def of_wheel(data: bytes) -> bytes:
 
 
 def of_sdist(data: bytes, name: str = "parrot-1.0.tar.gz") -> bytes | None:
-    return sdist_metadata(io.BytesIO(data), name, LIMIT)
+    metadata = read_sdist(io.BytesIO(data), name, LIMIT)
+    return metadata.text.encode() if metadata else None
 
 
 def test_the_wheels_own_metadata_is_read_and_not_a_bundled_ones() -> None:
@@ -113,6 +113,98 @@ def test_a_damaged_archive_is_read_or_refused(data: st.DataObject) -> None:
         damage = data.draw(st.binary(min_size=1, max_size=8))
         with suppress(IndexProblem):
             read(good[:place] + damage + good[place + len(damage) :])
+
+
+OLD = b"Metadata-Version: 2.1\nName: parrot\nVersion: 1.0\n"
+REQUIRES = b"seed>=1\n\n[fly:os_name == 'nt']\nwing\n\n[:python_version < '3']\nsix\n"
+
+
+def test_requirements_that_setuptools_left_are_likely() -> None:
+    files = (
+        ("parrot-1.0/PKG-INFO", OLD + b"\nText\n"),
+        ("parrot-1.0/other.egg-info/requires.txt", b"no\n"),
+        ("parrot-1.0/src/parrot.egg-info/requires.txt", REQUIRES),
+    )
+    for data, name in (
+        (gzip.compress(tar(*files)), "parrot-1.0.tar.gz"),
+        (wheel(*files), "parrot-1.0.zip"),
+    ):
+        read = read_sdist(io.BytesIO(data), name, LIMIT)
+        assert read is not None
+        assert read.certainty == "likely"
+        assert parse_core_metadata(read.text).requires_dist == (
+            "seed>=1",
+            "wing ; (os_name == 'nt') and extra == \"fly\"",
+            "six ; python_version < '3'",
+        )
+        assert read.text.endswith("\n\nText\n")
+
+
+@pytest.mark.parametrize(
+    ("information", "certainty"),
+    [
+        (OLD, "likely"),
+        (OLD.replace(b"2.1", b"2.2"), "certain"),
+        (OLD.replace(b"2.1", b"2.2") + b"Dynamic: Requires-Dist\n", "unknown"),
+        (OLD.replace(b"2.1", b"2.2") + b"Dynamic: Requires-Dist\nRequires-Dist: a\n", "likely"),
+    ],
+)
+def test_requirements_are_as_certain_as_the_metadata_says(
+    information: bytes, certainty: str
+) -> None:
+    read = read_sdist(
+        io.BytesIO(gzip.compress(tar(("parrot-1.0/PKG-INFO", information)))), "parrot-1.0.tar.gz",
+        LIMIT,
+    )  # fmt: skip
+    assert read is not None
+    assert read.certainty == certainty
+
+
+def test_a_large_source_distribution_is_read_from_its_first_members() -> None:
+    data = gzip.compress(
+        tar(("parrot-1.0/PKG-INFO", OLD + b"Requires-Dist: seed\n"), ("parrot-1.0/z", bytes(9**7))),
+        0,
+    )
+    reader = SdistReader("parrot-1.0.tar.gz", LIMIT)
+    with pytest.raises(StopReceiving):
+        reader.write(data[: 2 << 20])
+    read = reader.result()
+    assert read is not None
+    assert "seed" in read.text
+
+
+def test_any_parts_of_an_archive_give_the_same_metadata() -> None:
+    data = gzip.compress(tar(("parrot-1.0/x" * 9, b"x" * 999), ("parrot-1.0/PKG-INFO", OLD)))
+    reader = SdistReader("parrot-1.0.tar.gz", LIMIT)
+    with suppress(StopReceiving):
+        for place in range(len(data)):
+            reader.write(data[place : place + 1])
+    read = reader.result()
+    assert read is not None
+    assert read.text.encode() == OLD
+
+
+def test_an_archive_that_ends_early_is_broken() -> None:
+    data = gzip.compress(tar(("parrot-1.0/PKG-INFO", OLD), ("parrot-1.0/z", bytes(9_999))), 0)
+    for size in (20, 600, 2_000, len(data) // 2):
+        with pytest.raises(IndexProblem) as refused:
+            of_sdist(data[:size])
+        assert refused.value.code is IndexFault.MALFORMED
+
+
+def test_links_long_paths_and_other_sizes_are_refused() -> None:
+    link = tarfile.TarInfo("parrot-1.0/PKG-INFO")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    long_path = tarfile.TarInfo("x/" * 2_500)
+    sized = tarfile.TarInfo("parrot-1.0/PKG-INFO")
+    sized.pax_headers = {"size": "9"}
+    for member in (link, long_path, sized):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.addfile(member)
+        with pytest.raises(IndexProblem) as refused:
+            of_sdist(gzip.compress(packed.getvalue()))
+        assert refused.value.code is IndexFault.MALFORMED
 
 
 def test_only_the_parts_that_are_needed_are_asked_for() -> None:

@@ -87,8 +87,8 @@ def test_what_a_wheel_says_is_told() -> None:
     assert told == ReleaseMetadata(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
 
 
-def test_a_source_distribution_whose_metadata_may_change_says_nothing() -> None:
-    told = read({SDIST.filename: MetadataRead(text(), "sdist", static=False)}, SDIST)
+def test_a_source_distribution_whose_build_decides_its_requirements_is_unsolvable() -> None:
+    told = read({SDIST.filename: MetadataRead(text(), "sdist-unknown")}, SDIST)
     assert (told.problem, told.requires_dist) == (ReleaseProblem.DYNAMIC_METADATA, None)
     release = checked_release(release_draft("local", "demo", "1.0", (SDIST,), told))
     assert release.state is ReleaseState.UNSOLVABLE
@@ -118,7 +118,7 @@ def test_a_broken_wheel_makes_way_for_another_file() -> None:
 def test_in_vain_it_names_its_first_choice_so_that_it_is_not_read_every_time() -> None:
     said = {
         WHEEL.filename: IndexProblem(IndexFault.MALFORMED, "no archive"),
-        SDIST.filename: MetadataRead(text(), "sdist", static=False),
+        SDIST.filename: MetadataRead(text(), "sdist-unknown"),
     }
     assert read(said, WHEEL, SDIST).metadata_file == WHEEL.filename
 
