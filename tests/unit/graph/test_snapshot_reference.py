@@ -22,11 +22,11 @@ def codes(text: str) -> set[str]:
 
 
 def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
-    assert codes(section("Why a version is no candidate")) == {*ExclusionReason}
+    assert codes(section("Why a version is excluded")) == {*ExclusionReason}
 
 
 def test_every_field_is_explained() -> None:
-    text = section("What is in it")
+    text = section("Content")
     assert codes(text) == {it.name for it in dataclasses.fields(Snapshot)}
     told = set(re.findall(r"`(\w+)`", text))
     assert {it.name for it in dataclasses.fields(Candidate)} <= told
@@ -34,4 +34,4 @@ def test_every_field_is_explained() -> None:
 
 def test_every_option_has_its_line() -> None:
     options = {option for it in closure.params for option in it.opts if option.startswith("--")}
-    assert codes(section("Commands")) == options
+    assert codes(section("The command")) == options
