@@ -17,8 +17,6 @@ from common.errors import ProjectError
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from graph.embedded.service import Service
     from graph.embedded.stores import Started
     from graph.migrate import SchemaState
@@ -213,26 +211,21 @@ def _status(
 
 
 def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
-    from sqlalchemy import text
+    from graph.engine import driver_connection
+    from graph.migrate import IS_MIGRATED, REVISION, relational_state_at
+    from graph.record.waiting_requests import WAITING_REQUESTS, WaitingRequests
 
-    from graph.engine import relational_engine, relational_errors, relational_url
-    from graph.migrate import relational_state
-
-    url = relational_url(settings).render_as_string(hide_password=True)
-    engine = relational_engine(settings)
-    try:
-        with relational_errors(settings), engine.connect() as connection:
-            current = replace(
-                status,
-                up=True,
-                url=url,
-                version=str(connection.scalar(text("SHOW server_version"))),
-                size_bytes=connection.scalar(text("SELECT pg_database_size(current_database())")),
-            )
-            current = _with_schema(current, lambda: relational_state(connection))
-            return current if current.problem else _with_requests(current, connection)
-    finally:
-        engine.dispose()
+    with driver_connection(settings) as database:
+        (version,) = database.row("SHOW server_version")
+        (size_bytes,) = database.row("SELECT pg_database_size(current_database())")
+        (is_migrated,) = database.row(IS_MIGRATED)
+        (revision,) = database.row(REVISION) if is_migrated else (None,)
+        current = replace(status, up=True, url=database.url, version=version, size_bytes=size_bytes)
+        current = _with_schema(current, lambda: relational_state_at(revision))
+        if current.problem:
+            return current
+        # Requests that wait while no worker runs are a problem of the store.
+        return replace(current, problem=WaitingRequests(*database.row(WAITING_REQUESTS)).problem)
 
 
 def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
@@ -262,13 +255,6 @@ def _with_schema(status: StoreStatus, query: Callable[[], SchemaState]) -> Store
         problem=f"{len(state.pending)} schema steps to apply" if state.pending else None,
         hint=hint,
     )
-
-
-def _with_requests(status: StoreStatus, connection: Connection) -> StoreStatus:
-    """Add the problem that requests wait and no worker runs."""
-    from graph.record.waiting_requests import waiting_requests
-
-    return replace(status, problem=waiting_requests(connection).problem)
 
 
 def _size_of(folder: Path) -> int:

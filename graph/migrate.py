@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import neo4j
-import sqlalchemy
-from sqlalchemy import text
 
 from common.errors import SchemaMismatch, StoreUnavailable
 from common.settings import Settings
 from graph.engine import GRAPH, POSTGRESQL, STATEMENT_TIMEOUT_S, Stores, open_stores
-from graph.record.postgresql import AdvisoryLock, session_lock
 
 if TYPE_CHECKING:
+    import sqlalchemy
     from alembic.config import Config
 
 #: Beside this package in a checkout and in an installed environment alike.
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 
 _NUMBERED = re.compile(r"(\d{4})_(\w+)")
+
+#: Whether PostgreSQL was ever migrated, and to which revision.
+IS_MIGRATED = "SELECT to_regclass('alembic_version') IS NOT NULL"
+REVISION = "SELECT version_num FROM alembic_version"
 
 APPLIED = """
 MATCH (step:SchemaMigration)
@@ -90,10 +92,16 @@ def relational_state(connection: sqlalchemy.Connection) -> SchemaState:
 
     :raises SchemaMismatch: if the store's revision is unknown to this code
     """
+    exists = connection.exec_driver_sql(IS_MIGRATED).scalar()
+    return relational_state_at(connection.exec_driver_sql(REVISION).scalar() if exists else None)
+
+
+def relational_state_at(current: str | None) -> SchemaState:
+    """State of a PostgreSQL at a revision.
+
+    :raises SchemaMismatch: if the revision is unknown to this code
+    """
     known = known_revisions()
-    exists = connection.scalar(text("SELECT to_regclass('alembic_version') IS NOT NULL"))
-    query = text("SELECT version_num FROM alembic_version")
-    current: str | None = connection.scalar(query) if exists else None
     if current is not None and current not in known:
         raise _too_new(POSTGRESQL, current, known)
     pending = known[known.index(current) + 1 :] if current else known
@@ -191,6 +199,8 @@ def migrate(stores: Stores) -> tuple[SchemaState, ...]:
 
     :returns: the state of each store before
     """
+    from graph.record.postgresql import AdvisoryLock, session_lock
+
     if stores.opened_engine is None:
         before = states(stores)
         migrate_graph(stores.driver, stores.database)

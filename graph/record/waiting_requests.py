@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, text
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
-_WAITING_REQUESTS = text(
-    """
-    SELECT
-        count(*) AS requests,
-        coalesce(
-            extract(epoch FROM now() - min(coalesce(postponed_at, accepted_at))), 0
-        ) AS longest_s,
-        (SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - :alive)
-            AS workers
-    FROM analyses WHERE state = 'pending'
-    """
-)
 #: A request that has waited longer than this while no worker gave a sign of life is unattended.
 UNATTENDED_AFTER = timedelta(minutes=1)
+#: The values of :class:`WaitingRequests`, in their order.
+WAITING_REQUESTS = f"""
+    SELECT
+        count(*),
+        coalesce(extract(epoch FROM now() - min(coalesce(postponed_at, accepted_at))), 0)::float8,
+        (
+            SELECT count(*) FROM procrastinate_workers
+            WHERE last_heartbeat > now() - interval '{UNATTENDED_AFTER.total_seconds()} s'
+        )
+    FROM analyses WHERE state = 'pending'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,4 @@ class WaitingRequests:
 
 def waiting_requests(connection: Connection) -> WaitingRequests:
     """How many requests wait for a worker, and whether there is one; one query."""
-    requests, longest_s, alive = connection.execute(
-        _WAITING_REQUESTS, {"alive": UNATTENDED_AFTER}
-    ).one()
-    return WaitingRequests(int(requests), float(longest_s), int(alive))
+    return WaitingRequests(*connection.exec_driver_sql(WAITING_REQUESTS).one())
